@@ -1,0 +1,95 @@
+//! What a learner is given: token sequences laid out as a forest, shared prefixes once.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+/// A packed batch. Nodes are in depth-first order, a parent before its children; a token attends to its node up to
+/// itself and to its chain of ancestors. A batch without sharing is a forest of roots.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Batch {
+    pub nodes: Vec<BatchNode>,
+    /// The tokens whose logprobs count, sequence after sequence.
+    pub targets: Vec<Target>,
+    /// Bounds of each sequence in `targets`; every target lies in exactly one sequence.
+    pub sequences: Vec<Range<usize>>,
+    /// The temperature the targets were sampled at: logits are divided by it.
+    pub temperature: f32,
+}
+
+/// A run of tokens every descendant shares.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct BatchNode {
+    pub parent: Option<usize>,
+    pub tokens: Vec<u32>,
+}
+
+/// A token to score and what is known of it. Its context is everything before it on its node's chain.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Target {
+    pub node: usize,
+    /// Position in the node's tokens. Position 0 follows the parent's last token.
+    pub offset: usize,
+    /// The sampler's logprob under the trained policy's distribution.
+    pub sampler: f32,
+    /// The learner's logprob when this batch was first seen. `None` on the first pass: ratio 1.
+    pub old: Option<f32>,
+    pub advantage: f32,
+}
+
+impl Batch {
+    /// Checks the layout: parents first, targets inside their nodes and preceded by a token, sequences that cover
+    /// the targets in order.
+    pub fn check(&self) -> Result<(), String> {
+        if !(self.temperature.is_finite() && self.temperature > 0.0) {
+            return Err(format!("the temperature of a trained batch must be over 0, found {}", self.temperature));
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            if node.tokens.is_empty() {
+                return Err(format!("node {index} is empty"));
+            }
+            if node.parent.is_some_and(|parent| parent >= index) {
+                return Err(format!("node {index} comes before its parent"));
+            }
+        }
+        for (index, target) in self.targets.iter().enumerate() {
+            let Some(node) = self.nodes.get(target.node) else {
+                return Err(format!("target {index} is in node {} of {}", target.node, self.nodes.len()));
+            };
+            if target.offset >= node.tokens.len() {
+                return Err(format!("target {index} is at {} of {} tokens", target.offset, node.tokens.len()));
+            }
+            if target.offset == 0 && node.parent.is_none() {
+                return Err(format!("target {index} is the first token of its sequence: nothing predicts it"));
+            }
+        }
+        let mut end = 0;
+        for sequence in &self.sequences {
+            if sequence.start != end || sequence.end < sequence.start {
+                return Err(format!("sequence {sequence:?} does not follow on target {end}"));
+            }
+            end = sequence.end;
+        }
+        if end == self.targets.len() {
+            Ok(())
+        } else {
+            Err(format!("the sequences cover {end} of {} targets", self.targets.len()))
+        }
+    }
+
+    /// Tokens the learner computes, shared ones once.
+    pub fn packed_tokens(&self) -> usize {
+        self.nodes.iter().map(|node| node.tokens.len()).sum()
+    }
+}
+
+/// What a loss saw, summed over targets so that accumulated batches add up.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct LossStats {
+    pub loss: f64,
+    /// Targets whose gradient the clip set to zero.
+    pub clipped: u64,
+    /// Sum over targets of the KL estimate, where the loss has one.
+    pub kl: f64,
+    pub targets: u64,
+}

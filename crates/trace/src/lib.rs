@@ -1,0 +1,41 @@
+//! Vocabulary, records and seams of Hone. Read this crate first.
+//!
+//! It knows no runtime, no network, no tensors and no tokenizer: plain data, and the traits the other crates meet at.
+//! A [`Task`] is played in an [`Env`] by a [`Sampler`]; what happened is a [`Trace`] of [`Node`]s; traces of one task
+//! make a [`Group`]; [`Credit`] says what each is worth; a [`Learner`] learns from a [`Batch`] under a [`Loss`].
+//! Everything is recorded in a [`rundir::RunDir`].
+
+mod batch;
+mod digest;
+mod group;
+mod loss;
+mod message;
+mod node;
+mod outcome;
+mod policy;
+mod reward;
+pub mod rundir;
+pub mod scripted;
+mod seed;
+mod task;
+mod tool;
+mod trace;
+mod world;
+
+pub use batch::{Batch, BatchNode, LossStats, Target};
+pub use digest::{BadDigest, Digest};
+pub use group::{Advantage, Group, NoSignal};
+pub use loss::{Loss, TokenBatch};
+pub use message::{Content, ImageUrl, Message, Part};
+pub use node::{BadNode, Node, Origin, PolicyVersion, Sampled};
+pub use outcome::{Boundary, Fault, Limit, Outcome, ParseFailure, ParseFailureKind};
+pub use policy::{
+    Flow, LearnFault, LearnStats, Learner, OptimizerStep, Sample, SampleFault, SampleRequest, Sampler, SamplingParams,
+    StepReport, StopReason, TokenGate, TokenMask,
+};
+pub use reward::{Reward, Verdict};
+pub use seed::{Rng, Seed};
+pub use task::{Modality, Task, TaskSet, TaskSetError};
+pub use tool::{DuplicateTool, ToolCall, ToolSet, ToolSpec};
+pub use trace::{BadTrace, Timings, Trace, TraceBuilder, TraceHead, TurnRecord};
+pub use world::{Action, Arena, Credit, EndState, Env, Episode, Scorer, Turn};

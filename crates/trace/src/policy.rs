@@ -1,0 +1,225 @@
+//! The seams to a policy: something that samples tokens, and something that learns from them.
+//!
+//! Both speak token ids. Stop strings and grammars are compiled to a [`TokenGate`] by `chat`, so an engine knows no
+//! text.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::batch::{Batch, LossStats};
+use crate::loss::Loss;
+use crate::node::{PolicyVersion, Sampled};
+use crate::outcome::{Boundary, Fault};
+
+/// How replies are sampled. Temperature is part of the policy being trained: the learner divides by it too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SamplingParams {
+    /// 0 is greedy: fine for evaluation, an error in training (identical rollouts carry no signal).
+    pub temperature: f32,
+    /// Keep the k likeliest tokens; 0 keeps all.
+    pub top_k: u32,
+    /// Keep the smallest set of tokens with at least this mass; 1 keeps all.
+    pub top_p: f32,
+    /// Drop tokens less likely than this share of the likeliest; 0 drops none.
+    pub min_p: f32,
+    pub max_new_tokens: u32,
+    /// Sampling ends after one of these ids, which is kept in the reply.
+    pub stop_ids: Vec<u32>,
+}
+
+impl Default for SamplingParams {
+    fn default() -> Self {
+        Self { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, max_new_tokens: 512, stop_ids: Vec::new() }
+    }
+}
+
+impl SamplingParams {
+    /// Whether the sampling distribution differs from the trained policy's, a gate's mask aside.
+    pub fn truncates(&self) -> bool {
+        self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0
+    }
+
+    /// Values outside their range, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let finite = self.temperature.is_finite() && self.top_p.is_finite() && self.min_p.is_finite();
+        if !finite || self.temperature < 0.0 {
+            return Err(format!("temperature must be a number of at least 0, found {}", self.temperature));
+        }
+        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+            return Err(format!("top_p must be over 0 and at most 1 (1 keeps all tokens), found {}", self.top_p));
+        }
+        if !(0.0..=1.0).contains(&self.min_p) {
+            return Err(format!("min_p must be between 0 and 1 (0 drops no token), found {}", self.min_p));
+        }
+        if self.max_new_tokens == 0 {
+            return Err("max_new_tokens must be at least 1".into());
+        }
+        Ok(())
+    }
+}
+
+/// One reply to sample.
+#[derive(Debug)]
+pub struct SampleRequest {
+    pub prompt: Vec<u32>,
+    pub params: SamplingParams,
+    pub seed: u64,
+    pub gate: Option<Box<dyn TokenGate>>,
+}
+
+/// A sampled reply: ids, their record, and why it ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    pub tokens: Vec<u32>,
+    pub sampled: Sampled,
+    pub stop: StopReason,
+}
+
+/// Why sampling ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// One of the stop ids was sampled; it is the last token.
+    StopId,
+    /// The gate ended the reply: a stop string, a complete grammar.
+    Gate,
+    /// `max_new_tokens` was reached.
+    Length,
+    /// The context window is full.
+    Context,
+}
+
+/// Why a reply could not be sampled.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SampleFault {
+    #[error("the prompt has {prompt} tokens and the context window {window}; shorten the prompt or the tool output")]
+    PromptTooLong { prompt: usize, window: usize },
+    #[error("sampling parameters: {0}")]
+    BadParams(String),
+    #[error("the request was cancelled")]
+    Cancelled,
+    #[error("the sampler failed: {what}")]
+    Failed { what: String, transient: bool },
+}
+
+impl From<SampleFault> for Fault {
+    fn from(fault: SampleFault) -> Self {
+        let transient = matches!(fault, SampleFault::Failed { transient: true, .. });
+        Self { boundary: Boundary::Sampler, what: fault.to_string(), transient }
+    }
+}
+
+/// Samples replies of one policy. Batching is the sampler's business: callers send requests concurrently.
+#[async_trait]
+pub trait Sampler: Send + Sync {
+    async fn sample(&self, request: SampleRequest) -> Result<Sample, SampleFault>;
+}
+
+/// Token-level control of one request.
+pub trait TokenGate: Send + std::fmt::Debug {
+    /// Told of every sampled token, in order.
+    fn push(&mut self, token: u32) -> Flow;
+
+    /// May forbid tokens before the next one is sampled. The default forbids none.
+    fn mask(&mut self, _mask: &mut TokenMask<'_>) {}
+}
+
+/// Whether sampling goes on after a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    Continue,
+    /// The reply ends with this token.
+    Stop,
+}
+
+/// The tokens allowed next, one flag per id of the vocabulary. All are allowed at first.
+#[derive(Debug)]
+pub struct TokenMask<'a> {
+    allowed: &'a mut [bool],
+    touched: bool,
+}
+
+impl<'a> TokenMask<'a> {
+    pub fn new(allowed: &'a mut [bool]) -> Self {
+        allowed.fill(true);
+        Self { allowed, touched: false }
+    }
+
+    pub fn forbid(&mut self, token: u32) {
+        if let Some(slot) = self.allowed.get_mut(token as usize) {
+            *slot = false;
+            self.touched = true;
+        }
+    }
+
+    /// Forbids everything but these.
+    pub fn only(&mut self, tokens: &[u32]) {
+        self.allowed.fill(false);
+        self.touched = true;
+        for &token in tokens {
+            if let Some(slot) = self.allowed.get_mut(token as usize) {
+                *slot = true;
+            }
+        }
+    }
+
+    /// Whether anything was forbidden: if not, the sampling distribution is the policy's own.
+    pub fn touched(&self) -> bool {
+        self.touched
+    }
+
+    pub fn allowed(&self) -> &[bool] {
+        self.allowed
+    }
+}
+
+/// Learns from batches and publishes policy versions.
+#[async_trait]
+pub trait Learner: Send {
+    /// Forward, ask `loss` for d loss / d logprob of every target, backward, accumulate.
+    async fn accumulate(&mut self, batch: &Batch, loss: &dyn Loss) -> Result<LearnStats, LearnFault>;
+
+    /// Clip, step, publish: the samplers of this policy serve the new version when this returns.
+    async fn step(&mut self, step: OptimizerStep) -> Result<StepReport, LearnFault>;
+}
+
+/// One optimizer step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct OptimizerStep {
+    pub learning_rate: f64,
+    /// Global-norm clip of the accumulated gradient; `None` clips nothing.
+    pub max_grad_norm: Option<f64>,
+}
+
+/// What one forward and backward saw, per target and in sum.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LearnStats {
+    /// The learner's own logprob of every target, at the batch's temperature.
+    pub logprobs: Vec<f32>,
+    /// Entropy of the distribution every target was drawn from.
+    pub entropies: Vec<f32>,
+    pub loss: LossStats,
+}
+
+/// What an optimizer step did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepReport {
+    /// The version now served. Unchanged when the step was skipped.
+    pub version: PolicyVersion,
+    /// Global norm of the gradient before clipping. `None` when it was not finite.
+    pub grad_norm: Option<f64>,
+    /// A gradient that is not finite is never applied: the step is skipped, and this says where it was found.
+    pub skipped: Option<String>,
+}
+
+/// Why a learner could not learn.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum LearnFault {
+    #[error("the batch cannot be trained on: {0}")]
+    BadBatch(String),
+    #[error("the learner needs {needed} bytes and may use {limit}; {fix}")]
+    Memory { needed: u64, limit: u64, fix: String },
+    #[error("the learner failed: {0}")]
+    Failed(String),
+}

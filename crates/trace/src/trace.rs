@@ -1,0 +1,210 @@
+//! Traces: one episode, token by token.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::node::{Node, Origin};
+use crate::outcome::{Outcome, ParseFailure};
+use crate::policy::SamplingParams;
+use crate::reward::Reward;
+use crate::tool::{ToolCall, ToolSet};
+
+/// One episode. Concatenating its nodes gives exactly the ids the model saw and produced.
+///
+/// Built by [`TraceBuilder`], which cannot be had without tools and a prompt rendered with them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "TraceForm")]
+pub struct Trace {
+    pub task: String,
+    pub env: String,
+    /// Which of the group's traces this is.
+    pub replica: u32,
+    pub seed: u64,
+    tools: Arc<ToolSet>,
+    pub sampling: SamplingParams,
+    nodes: Vec<Node>,
+    /// What was read from each sampled node and what it cost, in order.
+    pub turns: Vec<TurnRecord>,
+    pub outcome: Outcome,
+    pub rewards: Vec<Reward>,
+}
+
+/// The readable side of one agent turn.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TurnRecord {
+    /// Index of the sampled node.
+    pub node: usize,
+    /// Calls the reply makes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ToolCall>,
+    /// Of those, how many the environment ran, and how many of them it answered with an error.
+    #[serde(default)]
+    pub executed: u32,
+    #[serde(default)]
+    pub failed: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<ParseFailure>,
+    /// Repairs without which the calls would not have run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repairs: Vec<String>,
+    #[serde(default)]
+    pub timings: Timings,
+}
+
+/// Seconds one turn spent waiting for each party. `None`: it was not asked.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Timings {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampler: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier: Option<f64>,
+}
+
+/// Why nodes do not make a trace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadTrace {
+    #[error("a trace starts with a prompt node")]
+    NoPrompt,
+    #[error(
+        "the prompt was rendered with other tools than the trace has (digest {prompt}, not {trace}); render the prompt \
+         with the tools the agent is offered"
+    )]
+    OtherTools { prompt: String, trace: String },
+    #[error("turn {turn} points at node {node}, which is not a sampled node")]
+    Turn { turn: usize, node: usize },
+}
+
+impl Trace {
+    pub fn tools(&self) -> &Arc<ToolSet> {
+        &self.tools
+    }
+
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Every id of the episode, in order.
+    pub fn tokens(&self) -> impl Iterator<Item = u32> {
+        self.nodes.iter().flat_map(|node| node.tokens().iter().copied())
+    }
+
+    /// The sampled nodes, each with the position of its first id in the episode.
+    pub fn sampled(&self) -> impl Iterator<Item = (usize, &Node)> {
+        let mut position = 0;
+        self.nodes.iter().filter_map(move |node| {
+            let at = position;
+            position += node.tokens().len();
+            node.as_sampled().map(|_| (at, node))
+        })
+    }
+
+    /// The value of a reward component, where it was scored.
+    pub fn reward(&self, component: &str) -> Option<f64> {
+        self.rewards.iter().find(|reward| reward.component == component).and_then(Reward::value)
+    }
+
+    fn check(&self) -> Result<(), BadTrace> {
+        match self.nodes.first().map(Node::origin) {
+            Some(Origin::Prompt { tools }) if *tools == self.tools.digest() => {}
+            Some(Origin::Prompt { tools }) => {
+                return Err(BadTrace::OtherTools { prompt: tools.short(), trace: self.tools.digest().short() });
+            }
+            _ => return Err(BadTrace::NoPrompt),
+        }
+        for (turn, record) in self.turns.iter().enumerate() {
+            if self.nodes.get(record.node).and_then(Node::as_sampled).is_none() {
+                return Err(BadTrace::Turn { turn, node: record.node });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A trace in the making: prompt first, then hand-overs in order.
+#[derive(Debug)]
+pub struct TraceBuilder {
+    trace: Trace,
+}
+
+/// Who plays what: everything a trace knows before the first token.
+#[derive(Debug, Clone)]
+pub struct TraceHead {
+    pub task: String,
+    pub env: String,
+    pub replica: u32,
+    pub seed: u64,
+    pub tools: Arc<ToolSet>,
+    pub sampling: SamplingParams,
+}
+
+impl TraceBuilder {
+    /// `prompt` are the ids of system prompt, tools and first messages, rendered with exactly `head.tools`.
+    pub fn new(head: TraceHead, prompt: Vec<u32>) -> Self {
+        let prompt = Node::prompt(prompt, head.tools.digest());
+        let trace = Trace {
+            task: head.task,
+            env: head.env,
+            replica: head.replica,
+            seed: head.seed,
+            tools: head.tools,
+            sampling: head.sampling,
+            nodes: vec![prompt],
+            turns: Vec::new(),
+            outcome: Outcome::Finished,
+            rewards: Vec::new(),
+        };
+        Self { trace }
+    }
+
+    /// Appends a hand-over's ids, unchanged. Returns the node's index.
+    pub fn push(&mut self, node: Node) -> usize {
+        self.trace.nodes.push(node);
+        self.trace.nodes.len() - 1
+    }
+
+    /// Records what was read from the last sampled node.
+    pub fn record(&mut self, turn: TurnRecord) {
+        self.trace.turns.push(turn);
+    }
+
+    /// All ids so far: the next prompt.
+    pub fn ids(&self) -> Vec<u32> {
+        self.trace.tokens().collect()
+    }
+
+    pub fn finish(mut self, outcome: Outcome) -> Result<Trace, BadTrace> {
+        self.trace.outcome = outcome;
+        self.trace.check()?;
+        Ok(self.trace)
+    }
+}
+
+#[derive(Deserialize)]
+struct TraceForm {
+    task: String,
+    env: String,
+    replica: u32,
+    seed: u64,
+    tools: Arc<ToolSet>,
+    sampling: SamplingParams,
+    nodes: Vec<Node>,
+    turns: Vec<TurnRecord>,
+    outcome: Outcome,
+    rewards: Vec<Reward>,
+}
+
+impl TryFrom<TraceForm> for Trace {
+    type Error = BadTrace;
+
+    fn try_from(form: TraceForm) -> Result<Self, BadTrace> {
+        let TraceForm { task, env, replica, seed, tools, sampling, nodes, turns, outcome, rewards } = form;
+        let trace = Self { task, env, replica, seed, tools, sampling, nodes, turns, outcome, rewards };
+        trace.check()?;
+        Ok(trace)
+    }
+}

@@ -1,0 +1,76 @@
+//! The seams to a world: an arena opens episodes, an environment plays one, a scorer judges it.
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::group::{Advantage, Group};
+use crate::message::Message;
+use crate::outcome::{Fault, ParseFailure};
+use crate::reward::Reward;
+use crate::task::Task;
+use crate::tool::{ToolCall, ToolSet};
+use crate::trace::Trace;
+
+/// Opens episodes of the tasks it knows.
+#[async_trait]
+pub trait Arena: Send + Sync {
+    async fn open(&self, task: &Task, seed: u64) -> Result<Episode, Fault>;
+}
+
+/// A fresh, single-use episode: what the agent sees first, and the environment that answers it.
+pub struct Episode {
+    pub tools: ToolSet,
+    pub system: String,
+    pub first: Vec<Message>,
+    pub env: Box<dyn Env>,
+}
+
+impl std::fmt::Debug for Episode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Episode").field("tools", &self.tools.len()).field("first", &self.first).finish_non_exhaustive()
+    }
+}
+
+/// One episode in play.
+#[async_trait]
+pub trait Env: Send {
+    async fn step(&mut self, action: Action) -> Result<Turn, Fault>;
+
+    /// What the scorers may look at when the episode is over.
+    fn end(&mut self) -> EndState {
+        EndState::default()
+    }
+}
+
+/// What the agent did, as `chat` read it. A malformed reply is never forwarded as a reply to the user.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    Calls(Vec<ToolCall>),
+    Reply(String),
+    Malformed(ParseFailure),
+}
+
+/// The environment's answer.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Turn {
+    pub messages: Vec<Message>,
+    pub done: bool,
+}
+
+/// What an episode left behind, in the environment's own words: final state, verdict parts, transcripts.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct EndState {
+    pub facts: serde_json::Map<String, Value>,
+}
+
+/// One reward component.
+#[async_trait]
+pub trait Scorer: Send + Sync {
+    async fn score(&self, trace: &Trace, end: &EndState) -> Reward;
+}
+
+/// An advantage estimator. One small file each.
+pub trait Credit: Send + Sync {
+    /// One entry per trace of the group, in order: an advantage, or the reason why there is none.
+    fn credit(&self, group: &Group) -> Vec<Advantage>;
+}
