@@ -171,7 +171,8 @@ enum OriginForm {
 
 impl From<Node> for NodeForm {
     fn from(Node { tokens, origin }: Node) -> Self {
-        let form = |origin| Self { origin, tokens, tools: None, versions: None, logprobs: None, sampling_logprobs: None };
+        let form =
+            |origin| Self { origin, tokens, tools: None, versions: None, logprobs: None, sampling_logprobs: None };
         match origin {
             Origin::Prompt { tools } => Self { tools: Some(tools), ..form(OriginForm::Prompt) },
             Origin::Observation => form(OriginForm::Observation),

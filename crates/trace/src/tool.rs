@@ -87,13 +87,18 @@ impl TryFrom<ToolSpecForm> for ToolSpec {
         let description = match function.shift_remove("description") {
             Some(Value::String(text)) => Some(text),
             None | Some(Value::Null) => None,
-            Some(other) => return Err(format!("tool {name}: \"description\" must be a string, found {}", kind_of(&other))),
+            Some(other) => {
+                return Err(format!("tool {name}: \"description\" must be a string, found {}", kind_of(&other)));
+            }
         };
         let parameters = match function.shift_remove("parameters") {
             None | Some(Value::Null) => None,
             Some(schema @ (Value::Object(_) | Value::Bool(_))) => Some(schema),
             Some(other) => {
-                return Err(format!("tool {name}: \"parameters\" must be a JSON Schema object, found {}", kind_of(&other)));
+                return Err(format!(
+                    "tool {name}: \"parameters\" must be a JSON Schema object, found {}",
+                    kind_of(&other)
+                ));
             }
         };
         if function.get("type") == Some(&Value::String("function".into())) {
@@ -149,7 +154,10 @@ impl TryFrom<ToolCallForm> for ToolCall {
             Value::String(text) => serde_json::from_str(&text)
                 .map_err(|error| format!("the arguments of the call to {name} are not a JSON object: {error}"))?,
             other => {
-                return Err(format!("the arguments of the call to {name} must be an object, found {}", kind_of(&other)));
+                return Err(format!(
+                    "the arguments of the call to {name} must be an object, found {}",
+                    kind_of(&other)
+                ));
             }
         };
         Ok(Self { id: form.id, name, arguments })

@@ -1,1 +1,281 @@
+//! The run directory: everything a run hands over, appended and never rewritten.
+//!
+//! ```text
+//! recipe.toml           the resolved recipe, written once
+//! metrics.jsonl         one JSON object per line
+//! events.jsonl          one JSON object per line
+//! traces/00000.jsonl.zst, …   zstd frames of JSON lines; `zstd -dc` reads them
+//! traces/index          32 bytes per trace, so that trace n is found without scanning
+//! checkpoints/step-…    complete directories, renamed into place
+//! ```
+//!
+//! Killed at any byte, it reads back to the last complete record, and [`RunDir::resume`] says how many bytes it
+//! dropped. Readers never take a lock and never see a torn record. docs/run-directory.md tells users of other tools
+//! how to read it.
 
+mod lines;
+mod traces;
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+pub use lines::{Lines, read_lines};
+pub use traces::TraceReader;
+
+use crate::trace::Trace;
+use lines::LineLog;
+use traces::TraceLog;
+
+/// What cannot be done with a run directory, and what to do instead.
+#[derive(Debug, thiserror::Error)]
+pub enum RunDirError {
+    #[error("{what} {}: {source}", path.display())]
+    Io { what: &'static str, path: PathBuf, source: io::Error },
+    #[error("{} already holds a run; resume it with `--resume {}` or choose another directory", .0.display(), .0.display())]
+    Exists(PathBuf),
+    #[error("{} is not a run directory: it has no recipe.toml", .0.display())]
+    NotARun(PathBuf),
+    #[error("another process is writing {}; stop it first, or read the run, which needs no lock", .0.display())]
+    Locked(PathBuf),
+    #[error("{}, record {record}: {what}", path.display())]
+    Damaged { path: PathBuf, record: u64, what: String },
+    #[error("the run has {have} traces; trace {asked} does not exist")]
+    NoSuchTrace { asked: u64, have: u64 },
+}
+
+/// A run being written. One writer at a time, held by a lock on `recipe.toml` that ends with the process.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    _lock: File,
+    metrics: LineLog,
+    events: LineLog,
+    traces: TraceLog,
+}
+
+/// What a resumed run found at its ends.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Recovered {
+    /// Bytes of incomplete records that were cut, per file.
+    pub dropped: Vec<(PathBuf, u64)>,
+    /// Complete traces that a crash had kept out of the index, now back in it.
+    pub reindexed: u64,
+}
+
+impl RunDir {
+    /// A new run. The directory may exist, but must not hold one.
+    pub fn create(path: &Path, recipe: &str) -> Result<Self, RunDirError> {
+        let recipe_path = path.join("recipe.toml");
+        if recipe_path.exists() {
+            return Err(RunDirError::Exists(path.into()));
+        }
+        for directory in [path.to_owned(), path.join("traces"), path.join("checkpoints")] {
+            fs::create_dir_all(&directory).map_err(io_error("cannot create", &directory))?;
+        }
+        write_atomically(&recipe_path, recipe.as_bytes())?;
+        Self::resume(path).map(|(run, _)| run)
+    }
+
+    /// Goes on with a run: cuts what a crash left incomplete and says how much.
+    pub fn resume(path: &Path) -> Result<(Self, Recovered), RunDirError> {
+        let lock = lock(path)?;
+        let mut recovered = Recovered::default();
+        let metrics = LineLog::open(&path.join("metrics.jsonl"), &mut recovered)?;
+        let events = LineLog::open(&path.join("events.jsonl"), &mut recovered)?;
+        let traces = TraceLog::open(&path.join("traces"), &mut recovered)?;
+        clear_unfinished_checkpoints(&path.join("checkpoints"))?;
+        Ok((Self { path: path.into(), _lock: lock, metrics, events, traces }, recovered))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends one line to metrics.jsonl. Values that are not finite are written as null: absent, not zero.
+    pub fn metrics(&mut self, record: &Map<String, Value>) -> Result<(), RunDirError> {
+        self.metrics.append(record)
+    }
+
+    /// Appends one line to events.jsonl.
+    pub fn event(&mut self, record: &impl Serialize) -> Result<(), RunDirError> {
+        self.events.append(record)
+    }
+
+    /// Appends traces; returns their numbers.
+    pub fn traces(&mut self, traces: &[Trace]) -> Result<Range<u64>, RunDirError> {
+        self.traces.append(traces)
+    }
+
+    /// Writes a checkpoint directory whole or not at all: `write` fills a temporary one, which is then renamed.
+    pub fn checkpoint(
+        &mut self,
+        step: u64,
+        write: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<PathBuf, RunDirError> {
+        let path = self.path.join("checkpoints").join(format!("step-{step:08}"));
+        let unfinished = path.with_extension(UNFINISHED);
+        remove_if_there(&unfinished)?;
+        fs::create_dir_all(&unfinished).map_err(io_error("cannot create", &unfinished))?;
+        write(&unfinished).map_err(io_error("cannot write the checkpoint", &unfinished))?;
+        sync_tree(&unfinished).map_err(io_error("cannot sync", &unfinished))?;
+        remove_if_there(&path)?;
+        fs::rename(&unfinished, &path).map_err(io_error("cannot rename into place", &path))?;
+        Ok(path)
+    }
+
+    /// Asks the disk to keep what was appended. A killed process loses nothing without this; a power cut may.
+    pub fn sync(&mut self) -> Result<(), RunDirError> {
+        self.metrics.sync()?;
+        self.events.sync()?;
+        self.traces.sync()
+    }
+}
+
+/// A run being read, live or finished. Takes no lock.
+#[derive(Debug, Clone)]
+pub struct RunReader {
+    path: PathBuf,
+}
+
+impl RunReader {
+    pub fn open(path: &Path) -> Result<Self, RunDirError> {
+        if !path.join("recipe.toml").is_file() {
+            return Err(RunDirError::NotARun(path.into()));
+        }
+        Ok(Self { path: path.into() })
+    }
+
+    pub fn recipe(&self) -> Result<String, RunDirError> {
+        let path = self.path.join("recipe.toml");
+        fs::read_to_string(&path).map_err(io_error("cannot read", &path))
+    }
+
+    pub fn metrics(&self) -> Result<Lines<Map<String, Value>>, RunDirError> {
+        read_lines(&self.path.join("metrics.jsonl"))
+    }
+
+    pub fn events(&self) -> Result<Lines<Value>, RunDirError> {
+        read_lines(&self.path.join("events.jsonl"))
+    }
+
+    pub fn traces(&self) -> Result<TraceReader, RunDirError> {
+        TraceReader::open(&self.path.join("traces"))
+    }
+
+    /// Complete checkpoints, oldest first, with their steps.
+    pub fn checkpoints(&self) -> Result<Vec<(u64, PathBuf)>, RunDirError> {
+        let directory = self.path.join("checkpoints");
+        let mut found = Vec::new();
+        for path in children(&directory)? {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if let Some(step) = name.strip_prefix("step-").and_then(|step| step.parse().ok()) {
+                found.push((step, path));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+const UNFINISHED: &str = "unfinished";
+
+fn lock(path: &Path) -> Result<File, RunDirError> {
+    let recipe = path.join("recipe.toml");
+    if !recipe.is_file() {
+        return Err(RunDirError::NotARun(path.into()));
+    }
+    let file = OpenOptions::new().read(true).open(&recipe).map_err(io_error("cannot open", &recipe))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(RunDirError::Locked(path.into())),
+        Err(TryLockError::Error(source)) => Err(RunDirError::Io { what: "cannot lock", path: recipe, source }),
+    }
+}
+
+fn clear_unfinished_checkpoints(directory: &Path) -> Result<(), RunDirError> {
+    fs::create_dir_all(directory).map_err(io_error("cannot create", directory))?;
+    for path in children(directory)? {
+        if path.extension().is_some_and(|extension| extension == UNFINISHED) {
+            remove_if_there(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn children(directory: &Path) -> Result<Vec<PathBuf>, RunDirError> {
+    match fs::read_dir(directory) {
+        Ok(entries) => Ok(entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(io_error("cannot list", directory)(error)),
+    }
+}
+
+fn remove_if_there(directory: &Path) -> Result<(), RunDirError> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("cannot remove", directory)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn sync_tree(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() { sync_tree(&path)? } else { File::open(&path)?.sync_all()? }
+    }
+    File::open(directory)?.sync_all()
+}
+
+fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RunDirError> {
+    let unfinished = path.with_extension(UNFINISHED);
+    fs::write(&unfinished, bytes).map_err(io_error("cannot write", &unfinished))?;
+    fs::rename(&unfinished, path).map_err(io_error("cannot rename into place", path))
+}
+
+fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RunDirError {
+    let path = path.to_owned();
+    move |source| RunDirError::Io { what, path, source }
+}
+
+/// An append-only file that knows how long its good part is. A failed append is cut off again, so that the next one
+/// does not stick to its remains.
+#[derive(Debug)]
+struct AppendFile {
+    path: PathBuf,
+    file: File,
+    len: u64,
+}
+
+impl AppendFile {
+    /// Opens for appending after `len` good bytes; cuts the rest and returns how much that was.
+    fn open(path: &Path, len: u64) -> Result<(Self, u64), RunDirError> {
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(io_error("cannot open for writing", path))?;
+        let found = file.metadata().map_err(io_error("cannot read the size of", path))?.len();
+        if found > len {
+            file.set_len(len).map_err(io_error("cannot cut the incomplete end of", path))?;
+        }
+        Ok((Self { path: path.into(), file, len }, found.saturating_sub(len)))
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), RunDirError> {
+        if let Err(source) = io::Write::write_all(&mut self.file, bytes) {
+            // The write error is the one to report; if the cut fails too, the next open cuts.
+            let _ = self.file.set_len(self.len);
+            return Err(RunDirError::Io { what: "cannot append to", path: self.path.clone(), source });
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), RunDirError> {
+        self.file.sync_data().map_err(io_error("cannot sync", &self.path))
+    }
+}

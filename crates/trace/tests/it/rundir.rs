@@ -1,0 +1,210 @@
+//! The run directory: killed at any byte it reads back, and readers see whole records.
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use crate::common::trace;
+use hone_trace::Trace;
+use hone_trace::rundir::{RunDir, RunDirError, RunReader};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+fn metric(step: u64) -> Map<String, Value> {
+    let Value::Object(record) = json!({"step": step, "reward/mean": 0.5}) else { unreachable!() };
+    record
+}
+
+fn sample(number: u32) -> Trace {
+    trace(&format!("task-{number}"), &[number, number + 1, number + 2])
+}
+
+/// Ten metrics and ten events, thirty traces in ten hand-overs of three.
+fn written(directory: &Path) -> PathBuf {
+    let path = directory.join("run");
+    let mut run = RunDir::create(&path, "seed = 1\n").unwrap();
+    for step in 0..10 {
+        run.metrics(&metric(step)).unwrap();
+        run.event(&json!({"event": "step", "step": step})).unwrap();
+        let traces: Vec<_> = (0..3).map(|i| sample(step as u32 * 3 + i)).collect();
+        assert_eq!(run.traces(&traces).unwrap(), step * 3..step * 3 + 3);
+    }
+    path
+}
+
+#[test]
+fn a_run_reads_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = written(directory.path());
+    let run = RunReader::open(&path).unwrap();
+    assert_eq!(run.recipe().unwrap(), "seed = 1\n");
+    assert_eq!(run.metrics().unwrap().records.len(), 10);
+    assert_eq!(run.events().unwrap().records[9]["step"], 9);
+    let traces = run.traces().unwrap();
+    assert_eq!(traces.len(), 30);
+    assert_eq!(traces.get(17).unwrap(), sample(17));
+    assert_eq!(traces.iter().map(Result::unwrap).collect::<Vec<_>>(), (0..30).map(sample).collect::<Vec<_>>());
+    assert!(matches!(traces.get(30), Err(RunDirError::NoSuchTrace { asked: 30, have: 30 })));
+}
+
+#[test]
+fn segments_are_plain_zstd_of_json_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = written(directory.path());
+    let text = zstd::decode_all(&fs::read(path.join("traces/00000.jsonl.zst")).unwrap()[..]).unwrap();
+    let lines: Vec<Value> =
+        text.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| serde_json::from_slice(l).unwrap()).collect();
+    assert_eq!(lines.len(), 30);
+    assert_eq!(lines[4]["task"], "task-4");
+}
+
+#[test]
+fn one_writer_at_a_time_and_no_run_over_a_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run");
+    let run = RunDir::create(&path, "").unwrap();
+    assert!(matches!(RunDir::resume(&path), Err(RunDirError::Locked(_))));
+    assert!(RunReader::open(&path).is_ok());
+    drop(run);
+    assert!(RunDir::resume(&path).is_ok());
+    assert!(matches!(RunDir::create(&path, ""), Err(RunDirError::Exists(_))));
+    assert!(matches!(RunDir::resume(directory.path()), Err(RunDirError::NotARun(_))));
+}
+
+#[test]
+fn a_checkpoint_is_whole_or_absent() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run");
+    let mut run = RunDir::create(&path, "").unwrap();
+    run.checkpoint(3, |dir| fs::write(dir.join("weights"), "w3")).unwrap();
+    let failed = run.checkpoint(4, |dir| {
+        fs::write(dir.join("weights"), "half")?;
+        Err(std::io::Error::other("disk full"))
+    });
+    assert!(failed.unwrap_err().to_string().contains("disk full"));
+    drop(run);
+    let (run, _) = RunDir::resume(&path).unwrap();
+    let found = RunReader::open(run.path()).unwrap().checkpoints().unwrap();
+    assert_eq!(found, vec![(3, path.join("checkpoints/step-00000003"))]);
+    assert!(!path.join("checkpoints/step-00000004.unfinished").exists());
+}
+
+#[test]
+fn a_damaged_record_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = written(directory.path());
+    let metrics = path.join("metrics.jsonl");
+    let text = fs::read_to_string(&metrics).unwrap().replacen("{\"step\":3", "{\"step\":?", 1);
+    fs::write(&metrics, text).unwrap();
+    let error = RunReader::open(&path).unwrap().metrics().unwrap_err().to_string();
+    assert!(error.contains("record 4"), "{error}");
+    let segment = path.join("traces/00000.jsonl.zst");
+    let mut bytes = fs::read(&segment).unwrap();
+    bytes[20] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    assert!(RunReader::open(&path).unwrap().traces().unwrap().get(0).is_err());
+}
+
+#[test]
+fn a_lost_index_is_rebuilt() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = written(directory.path());
+    fs::remove_file(path.join("traces/index")).unwrap();
+    let (_run, recovered) = RunDir::resume(&path).unwrap();
+    assert_eq!((recovered.reindexed, recovered.dropped.len()), (30, 0));
+    assert_eq!(RunReader::open(&path).unwrap().traces().unwrap().get(29).unwrap(), sample(29));
+}
+
+#[test]
+fn a_reader_beside_a_writer_sees_whole_records_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run");
+    let mut run = RunDir::create(&path, "").unwrap();
+    let reader = RunReader::open(&path).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut seen = 0;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                reader.metrics().unwrap();
+                let traces = reader.traces().unwrap();
+                assert!(traces.len() >= seen, "records never disappear");
+                seen = traces.len();
+                if seen > 0 {
+                    assert_eq!(traces.get(seen - 1).unwrap(), sample(seen as u32 - 1));
+                }
+            }
+        });
+        for number in 0..200 {
+            run.metrics(&metric(number)).unwrap();
+            run.traces(&[sample(number as u32)]).unwrap();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        watch.join().unwrap();
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Any file cut at any byte: what reads back is a prefix, resume says what it dropped, and the run goes on.
+    #[test]
+    fn killed_at_any_byte(file in 0..4usize, share in 0.0..1.0f64) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = written(directory.path());
+        let name = ["metrics.jsonl", "events.jsonl", "traces/00000.jsonl.zst", "traces/index"][file];
+        let victim = path.join(name);
+        let before = fs::metadata(&victim).unwrap().len();
+        let cut = (before as f64 * share) as u64;
+        OpenOptions::new().write(true).open(&victim).unwrap().set_len(cut).unwrap();
+
+        // A reader that comes first sees whole records and no error.
+        let reader = RunReader::open(&path).unwrap();
+        reader.metrics().unwrap();
+        reader.events().unwrap();
+        let visible = reader.traces().unwrap();
+        for (number, read) in visible.iter().enumerate() {
+            prop_assert_eq!(read.unwrap(), sample(number as u32));
+        }
+
+        let (mut run, recovered) = RunDir::resume(&path).unwrap();
+        let kept = RunReader::open(&path).unwrap();
+        let traces = kept.traces().unwrap().len();
+        if name.ends_with("jsonl") {
+            let metrics = kept.metrics().unwrap();
+            let events = kept.events().unwrap();
+            prop_assert_eq!(metrics.incomplete + events.incomplete, 0);
+            let dropped: u64 = recovered.dropped.iter().map(|(_, bytes)| bytes).sum();
+            prop_assert_eq!(fs::metadata(&victim).unwrap().len() + dropped, cut);
+            prop_assert_eq!(traces, 30);
+        } else if name.ends_with("index") {
+            // Everything is still in the segment: nothing is lost.
+            prop_assert_eq!(traces, 30);
+            prop_assert_eq!(recovered.reindexed, 30 - cut / 32);
+        } else {
+            prop_assert!(traces <= 30 && traces.is_multiple_of(3));
+        }
+        run.metrics(&metric(99)).unwrap();
+        let next = run.traces(&[sample(500)]).unwrap();
+        prop_assert_eq!(next.start, traces);
+        let kept = RunReader::open(&path).unwrap();
+        let metrics = kept.metrics().unwrap().records;
+        prop_assert_eq!(&metrics.last().unwrap()["step"], 99);
+        prop_assert_eq!(kept.traces().unwrap().get(traces).unwrap(), sample(500));
+    }
+
+    /// Hostile bytes instead of records: errors, never a panic.
+    #[test]
+    fn garbage_never_panics(file in 0..4usize, garbage in prop::collection::vec(any::<u8>(), 0..200)) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = written(directory.path());
+        let name = ["metrics.jsonl", "events.jsonl", "traces/00000.jsonl.zst", "traces/index"][file];
+        fs::write(path.join(name), garbage).unwrap();
+        let reader = RunReader::open(&path).unwrap();
+        let _ = reader.metrics();
+        let _ = reader.events();
+        if let Ok(traces) = reader.traces() {
+            let _ = traces.iter().count();
+        }
+        let _ = RunDir::resume(&path);
+    }
+}
