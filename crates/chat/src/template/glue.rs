@@ -1,0 +1,228 @@
+//! What makes minijinja answer as jinja2 does under `apply_chat_template`: filters, tests, functions and methods whose
+//! behaviour differs, replaced by ones with Python's semantics.
+
+use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
+use minijinja::{Environment, Error, ErrorKind, State, Value};
+
+use super::methods;
+use super::python::{self, JsonStyle};
+use super::rewrite::ITERABLE_FILTER;
+use super::value::{DictView, WideFloat};
+
+/// Raised by a template through `raise_exception`: its author's words, not a fault of the renderer.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Raised(pub(super) String);
+
+pub(super) fn install(env: &mut Environment<'static>) {
+    env.set_formatter(|out, _, value| {
+        let text = python::to_str(value)?;
+        out.write_str(&text).map_err(|_| Error::new(ErrorKind::WriteFailure, "cannot write the prompt"))
+    });
+    env.set_unknown_method_callback(methods::call);
+    env.add_function("raise_exception", |message: &Value| -> Result<Value, Error> {
+        let message = python::to_str(message)?;
+        Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
+    });
+    add_filters(env);
+    add_tests(env);
+}
+
+fn add_filters(env: &mut Environment<'static>) {
+    env.add_filter(ITERABLE_FILTER, iterable);
+    env.add_filter("tojson", tojson);
+    env.add_filter("string", |value: &Value| python::to_str(value));
+    env.add_filter("trim", trim);
+    env.add_filter("upper", |value: &Value| Ok::<_, Error>(python::to_str(value)?.to_uppercase()));
+    env.add_filter("lower", |value: &Value| Ok::<_, Error>(python::to_str(value)?.to_lowercase()));
+    env.add_filter("capitalize", |value: &Value| Ok::<_, Error>(methods::capitalize(&python::to_str(value)?)));
+    env.add_filter("replace", replace);
+    env.add_filter("join", join);
+    env.add_filter("default", default);
+    env.add_filter("d", default);
+    env.add_filter("length", length);
+    env.add_filter("count", length);
+    env.add_filter("items", items);
+    env.add_filter("dictsort", dictsort);
+    // No auto-escaping happens here, so marking a string as safe changes nothing.
+    env.add_filter("safe", |value: &Value| python::to_str(value));
+}
+
+fn add_tests(env: &mut Environment<'static>) {
+    // In Python None cannot be iterated, an undefined value can (it is empty).
+    env.add_test("iterable", |value: &Value| {
+        matches!(
+            value.kind(),
+            ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Iterable
+        )
+    });
+    // Jinja calls sequence whatever has a length and can be indexed: strings and dicts too, a dict's items not.
+    env.add_test("sequence", |value: &Value| match value.kind() {
+        ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map => true,
+        ValueKind::Iterable => value.downcast_object_ref::<DictView>().is_none() && value.len().is_some(),
+        _ => false,
+    });
+    // bool is an int in Python.
+    env.add_test("number", |value: &Value| {
+        matches!(value.kind(), ValueKind::Number | ValueKind::Bool) || is_wide_float(value)
+    });
+    env.add_test("float", |value: &Value| {
+        (value.kind() == ValueKind::Number && !value.is_integer()) || is_wide_float(value)
+    });
+    env.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain && !is_wide_float(value));
+}
+
+fn is_wide_float(value: &Value) -> bool {
+    value.downcast_object_ref::<WideFloat>().is_some()
+}
+
+/// Binds positional and keyword arguments to parameter names, as a Python call does.
+pub(super) fn bind<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<Value>; N], Error> {
+    let (positional, keywords) = match args.split_last() {
+        Some((last, rest)) if last.is_kwargs() => (rest, Some(Kwargs::try_from(last.clone())?)),
+        _ => (args, None),
+    };
+    if positional.len() > N {
+        return Err(Error::from(ErrorKind::TooManyArguments));
+    }
+    let mut bound = [const { None }; N];
+    for (index, name) in names.into_iter().enumerate() {
+        bound[index] = match (positional.get(index), &keywords) {
+            (Some(value), _) => Some(value.clone()),
+            (None, Some(keywords)) if keywords.has(name) => Some(keywords.get::<Value>(name)?),
+            _ => None,
+        };
+    }
+    if let Some(keywords) = keywords {
+        keywords.assert_all_used()?;
+    }
+    Ok(bound)
+}
+
+/// Put around what a `for` iterates over: where Python raises, minijinja would run the loop zero times.
+fn iterable(value: &Value) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::None | ValueKind::Bool | ValueKind::Number => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!("cannot loop over a value of type {} (Python raises TypeError here too)", value.kind()),
+        )),
+        _ => Ok(value.clone()),
+    }
+}
+
+fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
+    let [ensure_ascii, indent, separators, sort_keys] =
+        bind(&args.into_values(), ["ensure_ascii", "indent", "separators", "sort_keys"])?;
+    let indent = match indent.filter(|indent| !indent.is_none()) {
+        Some(indent) => Some(match indent.as_str() {
+            Some(text) => text.to_owned(),
+            None => " ".repeat(indent.as_usize().unwrap_or(0).min(64)),
+        }),
+        None => None,
+    };
+    let separators = match separators.filter(|pair| !pair.is_none()) {
+        Some(pair) => {
+            Some((python::to_str(&pair.get_item_by_index(0)?)?, python::to_str(&pair.get_item_by_index(1)?)?))
+        }
+        None => None,
+    };
+    let truthy = |flag: Option<Value>| flag.is_some_and(|flag| flag.is_true());
+    python::dumps(
+        value,
+        &JsonStyle { ensure_ascii: truthy(ensure_ascii), indent, separators, sort_keys: truthy(sort_keys) },
+    )
+}
+
+fn trim(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
+    let [chars] = bind(&args.into_values(), ["chars"])?;
+    let text = python::to_str(value)?;
+    Ok(methods::strip(&text, chars.as_ref().and_then(Value::as_str), true, true).to_owned())
+}
+
+fn replace(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
+    let [old, new, count] = bind(&args.into_values(), ["old", "new", "count"])?;
+    let required = |value: Option<Value>| value.ok_or_else(|| Error::from(ErrorKind::MissingArgument));
+    let (old, new) = (python::to_str(&required(old)?)?, python::to_str(&required(new)?)?);
+    let text = python::to_str(value)?;
+    Ok(match count.and_then(|count| count.as_usize()) {
+        Some(count) => text.replacen(&old, &new, count),
+        None => text.replace(&old, &new),
+    })
+}
+
+fn join(state: &State<'_, '_>, value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
+    let [separator, attribute] = bind(&args.into_values(), ["d", "attribute"])?;
+    let separator = separator.map(|separator| python::to_str(&separator)).transpose()?.unwrap_or_default();
+    let mut out = String::new();
+    for (index, item) in iterable(value)?.try_iter()?.enumerate() {
+        if index > 0 {
+            out.push_str(&separator);
+        }
+        let item = match &attribute {
+            Some(attribute) if !attribute.is_none() => item.get_item(attribute)?,
+            _ => item,
+        };
+        out.push_str(&python::to_str(&item)?);
+        check_size(state, out.len())?;
+    }
+    Ok(out)
+}
+
+/// A template may not build a string beyond this in one step: such a template is hostile, and memory is not fuel.
+const MAX_STRING: usize = 1 << 30;
+
+fn check_size(state: &State<'_, '_>, len: usize) -> Result<(), Error> {
+    if len > MAX_STRING {
+        let name = state.name();
+        return Err(Error::new(ErrorKind::InvalidOperation, format!("{name} builds a string of over 1 GiB")));
+    }
+    Ok(())
+}
+
+fn default(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let [default, boolean] = bind(&args.into_values(), ["default_value", "boolean"])?;
+    let replaces = value.is_undefined() || (boolean.is_some_and(|flag| flag.is_true()) && !value.is_true());
+    Ok(if replaces { default.unwrap_or_else(|| Value::from("")) } else { value.clone() })
+}
+
+fn length(value: &Value) -> Result<usize, Error> {
+    if value.is_undefined() {
+        return Ok(0);
+    }
+    value.len().ok_or_else(|| {
+        Error::new(ErrorKind::InvalidOperation, format!("a value of type {} has no length", value.kind()))
+    })
+}
+
+fn items(value: &Value) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::Undefined => Ok(Value::from(Vec::<Value>::new())),
+        ValueKind::Map => Ok(Value::from(pairs(value)?)),
+        kind => Err(Error::new(ErrorKind::InvalidOperation, format!("items: a value of type {kind} is no mapping"))),
+    }
+}
+
+fn pairs(value: &Value) -> Result<Vec<Value>, Error> {
+    value.try_iter()?.map(|key| Ok(Value::from((key.clone(), value.get_item(&key)?)))).collect()
+}
+
+fn dictsort(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let [case_sensitive, by, reverse] = bind(&args.into_values(), ["case_sensitive", "by", "reverse"])?;
+    let truthy = |flag: &Option<Value>| flag.as_ref().is_some_and(Value::is_true);
+    let index = usize::from(by.as_ref().and_then(Value::as_str) == Some("value"));
+    let fold = !truthy(&case_sensitive);
+    if value.kind() != ValueKind::Map {
+        return Err(Error::new(ErrorKind::InvalidOperation, "dictsort: the value is no mapping"));
+    }
+    let mut keyed = Vec::new();
+    for pair in pairs(value)? {
+        let key = pair.get_item_by_index(index)?;
+        let key = match key.as_str() {
+            Some(text) if fold => Value::from(text.to_lowercase()),
+            _ => key,
+        };
+        keyed.push((key, pair));
+    }
+    keyed.sort_by(|a, b| if truthy(&reverse) { b.0.cmp(&a.0) } else { a.0.cmp(&b.0) });
+    Ok(keyed.into_iter().map(|(_, pair)| pair).collect())
+}

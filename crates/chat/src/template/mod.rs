@@ -1,0 +1,168 @@
+//! Chat templates: messages and tools to prompt text, identical to transformers' `apply_chat_template`.
+//!
+//! The engine is minijinja; `glue`, `methods`, `value` and `python` bridge where it differs from jinja2 on CPython, and
+//! `rewrite` handles syntax only transformers knows. This module knows no tokens.
+
+mod clock;
+mod glue;
+mod methods;
+mod python;
+mod rewrite;
+mod value;
+
+use std::error::Error as _;
+use std::sync::Arc;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, ErrorKind, Value};
+use serde_json::{Map, Value as Json};
+
+pub use clock::{BadDate, Clock};
+
+/// Instructions one render may execute. A thousand-message conversation takes a few hundred thousand; a template that
+/// needs more than this loops for its own sake.
+const FUEL: u64 = 200_000_000;
+
+/// Templates are files of a few kilobytes; a larger one is not a chat template.
+const MAX_SOURCE: usize = 4 << 20;
+
+/// A compiled chat template.
+#[derive(Debug, Clone)]
+pub struct ChatTemplate {
+    source: Arc<str>,
+    env: Arc<Environment<'static>>,
+}
+
+/// What a template is given: the arguments of `apply_chat_template`.
+#[derive(Debug, Clone)]
+pub struct TemplateInput<'a> {
+    pub messages: &'a [Json],
+    /// `None` where no tools were given; templates tell that from an empty list.
+    pub tools: Option<&'a [Json]>,
+    pub documents: Option<&'a Json>,
+    pub add_generation_prompt: bool,
+    /// Special tokens and extra arguments such as `enable_thinking`.
+    pub variables: &'a Map<String, Json>,
+    pub clock: Clock,
+}
+
+/// Why a template could not be compiled or rendered. Lines count from 1.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// The template itself refused the conversation, through `raise_exception`.
+    #[error("the chat template refuses this conversation{}: {message}", at_line(*line))]
+    Refused { line: Option<usize>, message: String },
+    #[error("the chat template does not compile{}: {message}. Fix the template, or give another with --template", at_line(*line))]
+    Syntax { line: Option<usize>, message: String },
+    #[error(
+        "the chat template uses {name}{}, which jinja2 and transformers do not have either. \
+         Correct its name in the template, or give another template with --template",
+        at_line(*line)
+    )]
+    Unknown { line: Option<usize>, name: String },
+    #[error("the chat template ran over {FUEL} steps{}; it loops without end. Give another template", at_line(*line))]
+    Endless { line: Option<usize> },
+    #[error("the chat template fails{}: {message}", at_line(*line))]
+    Failed { line: Option<usize>, message: String },
+}
+
+fn at_line(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(" at line {line}"))
+}
+
+impl TemplateError {
+    fn new(error: &minijinja::Error) -> Self {
+        let line = error.line();
+        let detail = error.detail().unwrap_or_default();
+        let message = if detail.is_empty() { error.kind().to_string() } else { format!("{detail} ({})", error.kind()) };
+        let mut cause = error.source();
+        while let Some(source) = cause {
+            if let Some(raised) = source.downcast_ref::<glue::Raised>() {
+                return Self::Refused { line, message: raised.0.clone() };
+            }
+            cause = source.source();
+        }
+        match error.kind() {
+            ErrorKind::SyntaxError | ErrorKind::InvalidDelimiter => Self::Syntax { line, message },
+            ErrorKind::UnknownFilter
+            | ErrorKind::UnknownTest
+            | ErrorKind::UnknownFunction
+            | ErrorKind::UnknownMethod => Self::Unknown { line, name: format!("an {} ({detail})", error.kind()) },
+            ErrorKind::OutOfFuel => Self::Endless { line },
+            _ => Self::Failed { line, message },
+        }
+    }
+}
+
+impl ChatTemplate {
+    pub fn new(source: &str) -> Result<Self, TemplateError> {
+        if source.len() > MAX_SOURCE {
+            let message = format!("{} bytes are too many for a chat template", source.len());
+            return Err(TemplateError::Syntax { line: None, message });
+        }
+        let env = compile(rewrite::rewrite(source)).map_err(|error| TemplateError::new(&error))?;
+        Ok(Self { source: source.into(), env: Arc::new(env) })
+    }
+
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The prompt text.
+    pub fn render(&self, input: &TemplateInput<'_>) -> Result<String, TemplateError> {
+        render(&self.env, input).map_err(|error| TemplateError::new(&error))
+    }
+
+    /// The line of the template at which the renders of two conversations part ways, where one can be told.
+    pub(crate) fn line_of_difference(&self, a: &TemplateInput<'_>, b: &TemplateInput<'_>) -> Option<usize> {
+        let env = compile(rewrite::instrument(&self.source)).ok()?;
+        let (a, b) = (render(&env, a).ok()?, render(&env, b).ok()?);
+        let at = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+        rewrite::line_before(&a, at).or_else(|| rewrite::line_before(&b, at))
+    }
+}
+
+/// The name the template has inside its environment.
+const NAME: &str = "chat_template";
+
+fn compile(source: String) -> Result<Environment<'static>, minijinja::Error> {
+    let mut env = Environment::new();
+    env.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    // The name decides on escaping in minijinja; prompts are never escaped.
+    env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    env.set_fuel(Some(FUEL));
+    env.set_debug(false);
+    glue::install(&mut env);
+    env.add_template_owned(NAME, source)?;
+    Ok(env)
+}
+
+fn render(env: &Environment<'_>, input: &TemplateInput<'_>) -> Result<String, minijinja::Error> {
+    let list = |items: &[Json]| value::from_json(&Json::Array(items.to_vec()));
+    let messages: Vec<Json> = input.messages.iter().map(alias_reasoning).collect();
+    let clock = input.clock;
+    let now = Value::from_function(move |format: &str| clock.strftime(format));
+    let mut context = vec![("strftime_now", now)];
+    for (name, json) in input.variables {
+        context.push((name.as_str(), value::from_json(json)?));
+    }
+    context.push(("messages", list(&messages)?));
+    context.push(("tools", input.tools.map(list).transpose()?.unwrap_or_else(|| Value::from(()))));
+    context.push(("documents", input.documents.map(value::from_json).transpose()?.unwrap_or_else(|| Value::from(()))));
+    context.push(("add_generation_prompt", Value::from(input.add_generation_prompt)));
+    env.get_template(NAME)?.render(Value::from_pairs(context))
+}
+
+/// Reasoning goes by three names; transformers gives templates the first under its own name and as `thinking`.
+fn alias_reasoning(message: &Json) -> Json {
+    let Json::Object(fields) = message else { return message.clone() };
+    let named = ["reasoning_content", "thinking", "reasoning"].into_iter().filter_map(|name| fields.get(name));
+    let Some(reasoning) = named.into_iter().find(|reasoning| !reasoning.is_null()) else { return message.clone() };
+    let mut aliased = Map::new();
+    aliased.insert("thinking".into(), reasoning.clone());
+    for (name, value) in fields {
+        aliased.insert(name.clone(), value.clone());
+    }
+    aliased.insert("reasoning_content".into(), reasoning.clone());
+    Json::Object(aliased)
+}

@@ -1,0 +1,227 @@
+//! Source rewriting before a template is compiled: the few constructs of transformers' dialect minijinja has no hook for.
+//!
+//! Lines keep their numbers, so that an error of the rewritten template names a line of the original.
+
+use std::fmt::Write as _;
+
+/// The filter put around what a `for` iterates over.
+pub(super) const ITERABLE_FILTER: &str = "hone_iterable";
+
+/// Marks the line of a branch in an instrumented render; private-use characters that no template writes.
+const MARK: (char, char) = ('\u{f8f0}', '\u{f8f1}');
+
+/// A template as minijinja should see it:
+/// - line ends become `\n`, as jinja2's lexer has them;
+/// - `{% generation %}` blocks, which mark what the model wrote, become scopes of their own;
+/// - `{% for x in y %}` iterates over `y` as Python would, raising for None.
+pub(super) fn rewrite(source: &str) -> String {
+    transform(source, false)
+}
+
+/// The same, with the line of every branch and loop written into the output where it is taken. Comparing two such
+/// renders tells which line of the template made them part ways.
+pub(super) fn instrument(source: &str) -> String {
+    transform(source, true)
+}
+
+/// The line last marked before byte `at` of an instrumented output; a mark that `at` falls into counts.
+pub(super) fn line_before(output: &str, at: usize) -> Option<usize> {
+    let open = output[..output.floor_char_boundary(at)].rfind(MARK.0)?;
+    let digits = &output[open + MARK.0.len_utf8()..];
+    digits[..digits.find(MARK.1)?].parse().ok()
+}
+
+fn transform(source: &str, marks: bool) -> String {
+    let source = source.replace("\r\n", "\n").replace('\r', "\n");
+    let mut out = String::with_capacity(source.len() + 64);
+    let mut rest = source.as_str();
+    let mut line = 1;
+    while let Some(at) = rest.find('{') {
+        let tag = &rest[at..];
+        let end = match tag.as_bytes().get(1) {
+            Some(b'#') => tag.find("#}").map(|end| end + 2),
+            Some(b'{') => code_end(tag, "}}"),
+            Some(b'%') => code_end(tag, "%}"),
+            _ => Some(1),
+        };
+        // An unclosed tag is the compiler's to report.
+        let Some(end) = end else { break };
+        out.push_str(&rest[..at]);
+        line += count_lines(&rest[..at]);
+        let (tag, after) = tag.split_at(end);
+        rest = after;
+        if !tag.starts_with("{%") {
+            out.push_str(tag);
+            line += count_lines(tag);
+            continue;
+        }
+        let block = Block::read(tag);
+        block.write(&mut out);
+        if marks && matches!(block.word, "if" | "elif" | "else" | "for") {
+            let _ = write!(out, "{{{{ '{}{line}{}' }}}}", MARK.0, MARK.1);
+        }
+        line += count_lines(tag);
+        if block.word == "raw" {
+            let end = raw_end(rest);
+            out.push_str(&rest[..end]);
+            line += count_lines(&rest[..end]);
+            rest = &rest[end..];
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn count_lines(text: &str) -> usize {
+    text.bytes().filter(|&byte| byte == b'\n').count()
+}
+
+/// Where a `{{ … }}` or `{% … %}` ends, closing delimiter included; delimiters inside string literals do not count.
+fn code_end(tag: &str, close: &str) -> Option<usize> {
+    let bytes = tag.as_bytes();
+    let mut quote = None;
+    let mut at = 2;
+    while at < bytes.len() {
+        match (quote, bytes[at]) {
+            (Some(_), b'\\') => at += 1,
+            (Some(open), byte) if byte == open => quote = None,
+            (None, byte @ (b'"' | b'\'')) => quote = Some(byte),
+            (None, _) if tag.as_bytes()[at..].starts_with(close.as_bytes()) => return Some(at + 2),
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+fn raw_end(text: &str) -> usize {
+    let mut from = 0;
+    while let Some(at) = text[from..].find("{%") {
+        let start = from + at;
+        let word = text[start + 2..].trim_start_matches(['-', '+']).trim_start();
+        if word.starts_with("endraw") {
+            return start;
+        }
+        from = start + 2;
+    }
+    text.len()
+}
+
+/// A `{% … %}` tag cut into what stands before its word, the word, and the rest.
+struct Block<'t> {
+    head: &'t str,
+    word: &'t str,
+    body: &'t str,
+    tail: &'t str,
+}
+
+impl<'t> Block<'t> {
+    fn read(tag: &'t str) -> Self {
+        let inner = &tag[2..tag.len() - 2];
+        let start = inner.len() - inner.strip_prefix(['-', '+']).unwrap_or(inner).trim_start().len();
+        let tail = inner[start..].strip_suffix(['-', '+']).map_or(inner.len(), |_| inner.len() - 1);
+        let word =
+            inner[start..tail].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(tail, |at| start + at);
+        Self { head: &tag[..2 + start], word: &inner[start..word], body: &inner[word..tail], tail: &tag[2 + tail..] }
+    }
+
+    fn write(&self, out: &mut String) {
+        out.push_str(self.head);
+        match self.word {
+            "generation" => out.push_str("with"),
+            "endgeneration" => out.push_str("endwith"),
+            word => out.push_str(word),
+        }
+        match (self.word, for_iterable(self.body)) {
+            ("for", Some((start, end))) => {
+                let (target, iterable) = self.body[..end].split_at(start);
+                let _ = write!(out, "{target} ({})|{ITERABLE_FILTER} {}", iterable.trim_end(), &self.body[end..]);
+                // Line breaks trimmed from the iterable are put back, to keep the numbering.
+                for _ in 0..count_lines(&iterable[iterable.trim_end().len()..]) {
+                    out.push('\n');
+                }
+            }
+            _ => out.push_str(self.body),
+        }
+        out.push_str(self.tail);
+    }
+}
+
+/// The span of the iterable in the body of a `for` tag: from after `in` to `if`, `recursive` or the end.
+fn for_iterable(body: &str) -> Option<(usize, usize)> {
+    let mut start = None;
+    for (at, word) in words(body) {
+        match (word, start) {
+            ("in", None) => start = Some(at + 2),
+            ("if" | "recursive", Some(start)) => return Some((start, at)),
+            _ => {}
+        }
+    }
+    start.map(|start| (start, body.len()))
+}
+
+/// The words outside string literals and brackets, with their offsets.
+fn words(code: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let (mut depth, mut quote, mut escaped, mut word) = (0_usize, None, false, None);
+    for (at, c) in code.char_indices().chain([(code.len(), ' ')]) {
+        let in_word = quote.is_none() && (c.is_alphanumeric() || c == '_');
+        if let (Some(start), false) = (word, in_word) {
+            if depth == 0 {
+                found.push((start, &code[start..at]));
+            }
+            word = None;
+        } else if in_word && word.is_none() {
+            word = Some(at);
+        }
+        match (quote, c) {
+            (Some(_), _) if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(open), c) if c == open => quote = None,
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '(' | '[' | '{') => depth += 1,
+            (None, ')' | ']' | '}') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_for_loop_checks_what_it_iterates_over() {
+        for (source, expected) in [
+            ("{% for a in b %}", "{% for a in ( b)|hone_iterable %}"),
+            ("{%- for k, v in x.items() if k in y -%}", "{%- for k, v in ( x.items())|hone_iterable if k in y -%}"),
+            ("{% for a in ['in', \" if \"] %}", "{% for a in ( ['in', \" if \"])|hone_iterable %}"),
+            ("{% for a in b(c if d else e) recursive %}", "{% for a in ( b(c if d else e))|hone_iterable recursive %}"),
+        ] {
+            assert_eq!(rewrite(source), expected);
+        }
+    }
+
+    #[test]
+    fn text_comments_raw_blocks_and_strings_are_left_alone() {
+        for source in [
+            "plain {for a in b} text",
+            "{# {% for a in b %} #}",
+            "{% raw %}{% for a in b %}{% generation %}{% endraw %}",
+            "{{ '{% for a in b %}' }}",
+            "{% if x == '%}' %}{% endif %}",
+            "{% for a in",
+            "{",
+        ] {
+            assert_eq!(rewrite(source), source);
+        }
+    }
+
+    #[test]
+    fn marks_name_the_line_of_a_branch() {
+        let marked = instrument("a\n{% if x %}\nb");
+        assert!(marked.contains("'\u{f8f0}2\u{f8f1}'"), "{marked}");
+        assert_eq!(line_before("ab\u{f8f0}12\u{f8f1}cd", 10), Some(12));
+    }
+}

@@ -1,0 +1,249 @@
+//! Tools on their way into the prompt: reading them, and proving that they arrived.
+//!
+//! A template that ignores its `tools` argument renders a fine prompt for an agent that cannot know what it may call.
+//! That was the costliest fault of the runs we studied, so it is an error before anything is sampled.
+
+use hone_trace::{ToolSet, ToolSpec};
+use serde_json::{Map, Value as Json, json};
+
+/// Why tools cannot be offered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ToolsError {
+    #[error(
+        "tools must be a JSON array of functions, found {0}; write [{{\"type\": \"function\", \"function\": {{…}}}}]"
+    )]
+    NotAList(&'static str),
+    #[error("tool {index}: {why}")]
+    Malformed { index: usize, why: String },
+    #[error("the parameters of tool {tool} are not a JSON Schema: {why}. Correct the schema")]
+    NotASchema { tool: String, why: String },
+}
+
+/// Reads a list of tools and checks that every one has a name of its own and a valid JSON Schema.
+pub fn read_tools(json: &Json) -> Result<ToolSet, ToolsError> {
+    let Json::Array(list) = json else { return Err(ToolsError::NotAList(kind_of(json))) };
+    let mut tools = Vec::new();
+    for (index, tool) in list.iter().enumerate() {
+        let tool: ToolSpec = serde_json::from_value(tool.clone())
+            .map_err(|error| ToolsError::Malformed { index, why: error.to_string() })?;
+        if let Some(schema) = &tool.parameters {
+            check_schema(schema).map_err(|why| ToolsError::NotASchema { tool: tool.name.clone(), why })?;
+        }
+        tools.push(tool);
+    }
+    let count = tools.len();
+    ToolSet::new(tools).map_err(|error| ToolsError::Malformed { index: count - 1, why: error.to_string() })
+}
+
+fn check_schema(schema: &Json) -> Result<(), String> {
+    jsonschema::meta::validate(schema).map_err(|error| {
+        let at = error.instance_path().to_string();
+        if at.is_empty() { error.to_string() } else { format!("{error} (at {at})") }
+    })
+}
+
+fn kind_of(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "null",
+        Json::Bool(_) => "a boolean",
+        Json::Number(_) => "a number",
+        Json::String(_) => "a string",
+        Json::Array(_) => "an array",
+        Json::Object(_) => "an object",
+    }
+}
+
+/// A name that did not reach the prompt: a tool's, or one of its parameters' (nested ones with a dotted path).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    pub tool: String,
+    pub parameter: Option<String>,
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.parameter {
+            Some(parameter) => write!(f, "parameter {parameter} of {}", self.tool),
+            None => write!(f, "tool {}", self.tool),
+        }
+    }
+}
+
+/// The tool and parameter names that do not occur in the prompt.
+pub fn missing_names(prompt: &str, tools: &[ToolSpec]) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    for tool in tools {
+        if !occurs(prompt, &tool.name) {
+            missing.push(Missing { tool: tool.name.clone(), parameter: None });
+            continue;
+        }
+        for (path, name) in parameters(tool) {
+            if !occurs(prompt, &name) {
+                missing.push(Missing { tool: tool.name.clone(), parameter: Some(path) });
+            }
+        }
+    }
+    missing
+}
+
+/// Whether a name stands in the prompt by itself, as written or as JSON escapes it; `id` inside `did` does not count.
+fn occurs(prompt: &str, name: &str) -> bool {
+    let escaped = Json::String(name.to_owned()).to_string();
+    let escaped = escaped.trim_matches('"');
+    let ascii = name.encode_utf16().fold(String::new(), |mut out, unit| {
+        match u8::try_from(unit) {
+            Ok(byte) if byte.is_ascii() => out.push(char::from(byte)),
+            _ => out.push_str(&format!("\\u{unit:04x}")),
+        }
+        out
+    });
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    let stands = |name: &str| {
+        !name.is_empty()
+            && prompt.match_indices(name).any(|(at, found)| {
+                let before = prompt[..at].chars().next_back();
+                let after = prompt[at + found.len()..].chars().next();
+                !(before.is_some_and(word) && name.starts_with(word))
+                    && !(after.is_some_and(word) && name.ends_with(word))
+            })
+    };
+    stands(name) || stands(escaped) || stands(&ascii)
+}
+
+/// Schemas nest; a hostile one nests without end.
+const MAX_SCHEMA_DEPTH: usize = 32;
+
+/// The names of a tool's parameters, nested ones too, as `(path, name)`.
+fn parameters(tool: &ToolSpec) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    if let Some(schema) = &tool.parameters {
+        collect(schema, "", 0, &mut found);
+    }
+    found
+}
+
+fn collect(schema: &Json, path: &str, depth: usize, found: &mut Vec<(String, String)>) {
+    if depth > MAX_SCHEMA_DEPTH {
+        return;
+    }
+    if let Some(properties) = schema.get("properties").and_then(Json::as_object) {
+        for (name, inner) in properties {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            collect(inner, &path, depth + 1, found);
+            found.push((path, name.clone()));
+        }
+    }
+    if let Some(items) = schema.get("items") {
+        collect(items, path, depth + 1, found);
+    }
+    for keyword in ["anyOf", "oneOf", "allOf", "prefixItems"] {
+        for inner in schema.get(keyword).and_then(Json::as_array).into_iter().flatten() {
+            collect(inner, path, depth + 1, found);
+        }
+    }
+}
+
+/// The tools with every tool and top-level parameter renamed to something no prompt contains. A template that shows
+/// these names shows the tools it is given; one whose prompt merely mentions the real names (a system prompt that talks
+/// about `id`) does not pass.
+pub(crate) fn probe_tools(tools: &[ToolSpec]) -> ToolSet {
+    let renamed = tools.iter().enumerate().map(|(index, tool)| {
+        let mut probe = tool.clone();
+        probe.name = format!("hone_tool_{index}");
+        if let Some(properties) = probe.parameters.as_mut().and_then(|schema| schema.get_mut("properties")) {
+            if let Some(properties) = properties.as_object_mut() {
+                let entries = std::mem::take(properties);
+                *properties = entries
+                    .into_iter()
+                    .enumerate()
+                    .map(|(at, (_, inner))| (format!("hone_arg_{index}_{at}"), inner))
+                    .collect();
+            }
+        }
+        // `required` names the old parameters, which would let them pass for shown.
+        if let Some(schema) = probe.parameters.as_mut().and_then(Json::as_object_mut) {
+            schema.shift_remove("required");
+        }
+        probe
+    });
+    // The names are distinct by construction, so the set can be built; an empty set would prove nothing.
+    ToolSet::new(renamed.collect()).unwrap_or_else(|_| ToolSet::none())
+}
+
+/// The tools as templates take them.
+pub(crate) fn template_tools(tools: &[ToolSpec]) -> Vec<Json> {
+    tools.iter().map(ToolSpec::to_openai).collect()
+}
+
+/// A block for the system prompt that offers the tools in the Hermes manner, for templates that ignore `tools`. The
+/// call syntax in it is the model's own where `call_syntax` is given.
+pub fn system_block(tools: &[ToolSpec], call_syntax: &str) -> String {
+    let mut block = String::from("# Tools\n\nYou may call the functions listed within <tools></tools>:\n<tools>\n");
+    for tool in tools {
+        block.push_str(&tool.to_openai().to_string());
+        block.push('\n');
+    }
+    block.push_str("</tools>\n\n");
+    block.push_str(call_syntax);
+    block
+}
+
+/// The Hermes call syntax in words.
+pub const HERMES_SYNTAX: &str = "To call a function, write one JSON object with its name and arguments within \
+<tool_call></tool_call>:\n<tool_call>\n{\"name\": \"function name\", \"arguments\": {\"parameter\": \"value\"}}\n</tool_call>";
+
+/// A tool result as a user message, for templates without a tool role.
+pub(crate) fn result_as_user(message: &Json) -> Json {
+    let text = match message.get("content") {
+        Some(Json::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    let mut fields = Map::new();
+    fields.insert("role".into(), json!("user"));
+    fields.insert("content".into(), json!(format!("<tool_response>\n{text}\n</tool_response>")));
+    Json::Object(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(json: Json) -> ToolSpec {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn a_name_must_stand_by_itself() {
+        let find =
+            tool(json!({"name": "find", "parameters": {"type": "object", "properties": {"id": {}, "größe": {}}}}));
+        assert_eq!(missing_names("find id größe", std::slice::from_ref(&find)), []);
+        assert_eq!(missing_names(r#"{"find": {"id": 1, "gr\u00f6\u00dfe": 2}}"#, std::slice::from_ref(&find)), []);
+        let missing = missing_names("find did größer", &[find]);
+        assert_eq!(
+            missing.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["parameter id of find", "parameter größe of find"]
+        );
+    }
+
+    #[test]
+    fn nested_parameters_are_looked_for_too() {
+        let book = tool(json!({"name": "book", "parameters": {"type": "object", "properties": {
+            "legs": {"type": "array", "items": {"type": "object", "properties": {"flight": {"anyOf": [
+                {"type": "object", "properties": {"number": {"type": "string"}}}]}}}}}}}));
+        let missing = missing_names("book legs flight", &[book]);
+        assert_eq!(missing, [Missing { tool: "book".into(), parameter: Some("legs.flight.number".into()) }]);
+    }
+
+    #[test]
+    fn what_is_not_a_schema_is_refused_with_its_place() {
+        let error = read_tools(&json!([{"type": "function", "function": {"name": "f", "parameters":
+            {"type": "object", "properties": {"a": {"type": "strin"}}}}}]))
+        .unwrap_err();
+        assert!(error.to_string().contains("tool f") && error.to_string().contains("/properties/a/type"), "{error}");
+        assert!(matches!(read_tools(&json!({})), Err(ToolsError::NotAList("an object"))));
+        assert!(matches!(read_tools(&json!([{"name": 3}])), Err(ToolsError::Malformed { index: 0, .. })));
+        let twice = read_tools(&json!([{"name": "f"}, {"name": "f"}])).unwrap_err();
+        assert!(twice.to_string().contains("two tools are named"), "{twice}");
+    }
+}
