@@ -25,6 +25,8 @@ pub struct BatchNode {
 }
 
 /// A token to score and what is known of it. Its context is everything before it on its node's chain.
+///
+/// Two sequences that sampled the same tokens after the same context share the node, and each has its own target there.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
     pub node: usize,
@@ -32,9 +34,15 @@ pub struct Target {
     pub offset: usize,
     /// The sampler's logprob under the trained policy's distribution.
     pub sampler: f32,
+    /// The logprob under the distribution the token was really drawn from: `sampler`, unless top-k, top-p, min-p or a
+    /// gate narrowed it. Only an off-policy correction looks at it.
+    pub behaviour: f32,
     /// The learner's logprob when this batch was first seen. `None` on the first pass: ratio 1.
     pub old: Option<f32>,
     pub advantage: f32,
+    /// This token's share of the optimizer step's objective: the reduction, settled when the whole step's sequences
+    /// were known, so that the way they are split over batches changes nothing.
+    pub weight: f32,
 }
 
 impl Batch {
@@ -62,6 +70,9 @@ impl Batch {
             if target.offset == 0 && node.parent.is_none() {
                 return Err(format!("target {index} is the first token of its sequence: nothing predicts it"));
             }
+            if !(target.advantage.is_finite() && target.weight.is_finite()) {
+                return Err(format!("target {index} has advantage {} and weight {}", target.advantage, target.weight));
+            }
         }
         let mut end = 0;
         for sequence in &self.sequences {
@@ -83,13 +94,25 @@ impl Batch {
     }
 }
 
-/// What a loss saw, summed over targets so that accumulated batches add up.
+/// What a loss saw, summed over targets so that the batches of one optimizer step add up.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LossStats {
     pub loss: f64,
     /// Targets whose gradient the clip set to zero.
     pub clipped: u64,
+    /// Targets that an off-policy correction or a mask took out of the surrogate.
+    pub masked: u64,
     /// Sum over targets of the KL estimate, where the loss has one.
     pub kl: f64,
     pub targets: u64,
+}
+
+impl std::ops::AddAssign for LossStats {
+    fn add_assign(&mut self, other: Self) {
+        self.loss += other.loss;
+        self.clipped += other.clipped;
+        self.masked += other.masked;
+        self.kl += other.kl;
+        self.targets += other.targets;
+    }
 }

@@ -67,4 +67,8 @@ pub enum NoSignal {
     ZeroVariance,
     /// The trace has no reward.
     Unscored,
+    /// The estimator divides by the group's mean reward, which is not above zero.
+    NoSuccess,
+    /// A length limit cut the episode short, and the recipe does not train on such episodes.
+    Overlong,
 }

@@ -14,7 +14,8 @@ pub trait Loss: Send + Sync {
         false
     }
 
-    /// Weight of the mean entropy that is added to the objective.
+    /// How much of the entropy is taken off the loss: coefficient x weight of the target x its entropy. `grad` counts it
+    /// in the loss it reports; its gradient is the learner's to add, since it does not pass through the logprobs.
     fn entropy_coefficient(&self) -> f64 {
         0.0
     }
@@ -30,9 +31,13 @@ pub struct TokenBatch<'a> {
     pub old: &'a [f64],
     /// The sampler's logprobs.
     pub sampler: &'a [f64],
+    /// The logprobs the tokens were really drawn with, see [`crate::Target::behaviour`].
+    pub behaviour: &'a [f64],
     /// The reference policy's logprobs, when the loss asked for them.
     pub reference: Option<&'a [f64]>,
     pub advantage: &'a [f64],
+    /// Each target's share of the optimizer step's objective. A loss multiplies by these and divides by nothing.
+    pub weight: &'a [f64],
     pub entropy: &'a [f64],
     /// Bounds of each sequence.
     pub sequences: &'a [Range<usize>],

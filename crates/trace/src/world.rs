@@ -71,6 +71,7 @@ pub trait Scorer: Send + Sync {
 
 /// An advantage estimator. One small file each.
 pub trait Credit: Send + Sync {
-    /// One entry per trace of the group, in order: an advantage, or the reason why there is none.
-    fn credit(&self, group: &Group) -> Vec<Advantage>;
+    /// For every group, one entry per trace, in order: an advantage, or the reason why there is none. Some estimators
+    /// compare with the whole batch, so they are given all of it.
+    fn credit(&self, groups: &[Group]) -> Vec<Vec<Advantage>>;
 }
