@@ -1,0 +1,117 @@
+//! Names as users know them: what can be asked for, in one line of maths and one of advice.
+//!
+//! An entry's doc comment is its documentation everywhere: here, in docs/algorithms.md and in error messages.
+
+use std::fmt::Write as _;
+
+/// Something a recipe can name.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<T: 'static> {
+    pub name: &'static str,
+    /// One line of maths.
+    pub maths: &'static str,
+    /// One line of advice: when to take it.
+    pub advice: &'static str,
+    pub make: T,
+}
+
+/// `"name" => value` entries, each after two lines of doc comment: the maths, then the advice.
+macro_rules! catalogue {
+    ($(#[doc = $maths:literal] #[doc = $advice:literal] $name:literal => $make:expr;)+) => {
+        &[$($crate::catalogue::Entry { name: $name, maths: $maths, advice: $advice, make: $make }),+]
+    };
+}
+pub(crate) use catalogue;
+
+/// A name nothing is known under.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no {what} {name:?}; did you mean {nearest:?}? Known are: {known}")]
+pub struct UnknownName {
+    pub what: &'static str,
+    pub name: String,
+    pub nearest: &'static str,
+    pub known: String,
+}
+
+/// The entry of this name, or the nearest one in the error. Case, `-` and `_` make no difference.
+pub fn find<T>(what: &'static str, entries: &'static [Entry<T>], name: &str) -> Result<&'static Entry<T>, UnknownName> {
+    let wanted = plain(name);
+    entries.iter().find(|entry| plain(entry.name) == wanted).ok_or_else(|| {
+        let names: Vec<_> = entries.iter().map(|entry| entry.name).collect();
+        let nearest = nearest(&wanted, names.iter().copied()).unwrap_or_default();
+        UnknownName { what, name: name.to_owned(), nearest, known: names.join(", ") }
+    })
+}
+
+fn plain(name: &str) -> String {
+    name.trim().to_lowercase().replace('-', "_")
+}
+
+/// The candidate with the fewest edits to `name`; the first of several.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    candidates.into_iter().min_by_key(|candidate| edits(name, candidate))
+}
+
+/// Levenshtein distance.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// docs/algorithms.md, from the doc comments of the entries.
+pub fn markdown() -> String {
+    let mut page = String::from(
+        "# Algorithms\n\nWritten from the doc comments in `crates/train`; change them there and run\n\
+         `HONE_BLESS=1 cargo test -p hone-train algorithms_page`.\n\n\
+         l is the learner's logprob of a sampled token, o the logprob when the batch was first seen, q the sampler's, f the\n\
+         reference policy's; ρ = e^(l−o), sg[·] is held fixed in the gradient. A is the advantage, R a trace's reward, n its\n\
+         sampled tokens. Sums and means run over sampled tokens only; masked, excluded and faulted traces are in none of\n\
+         them.\n",
+    );
+    section(&mut page, "Credit", "`credit = \"grpo\"`: rewards to advantages.", crate::credit::CREDITS);
+    section(
+        &mut page,
+        "Losses",
+        "`loss = \"dapo\"`: the term of one token, before the reduction.",
+        crate::loss::LOSSES,
+    );
+    section(&mut page, "Ratio levels", "`loss.level`: what ρ is.", crate::loss::LEVELS);
+    section(
+        &mut page,
+        "Reductions",
+        "`loss.reduction`: the weight of one token. Settled for the whole optimizer step: how the step is split into \
+         micro-batches changes nothing.",
+        crate::loss::REDUCTIONS,
+    );
+    section(
+        &mut page,
+        "KL in the loss",
+        "`loss.kl`: coefficient × the estimate, with Δ = l−f; times ρ with `bias_correction`.",
+        crate::loss::ESTIMATORS,
+    );
+    section(
+        &mut page,
+        "Off-policy corrections",
+        "`loss.correction`: a factor c on the surrogate, with d = o−b, where b is the logprob the token was really drawn \
+         with (after top-k, top-p, min-p and gates).",
+        crate::loss::CORRECTIONS,
+    );
+    section(&mut page, "Masks", "Options that take tokens out of the surrogate.", crate::loss::MASKS);
+    page
+}
+
+fn section<T>(page: &mut String, title: &str, lead: &str, entries: &[Entry<T>]) {
+    let _ = write!(page, "\n## {title}\n\n{lead}\n");
+    for entry in entries {
+        let _ = write!(page, "\n**{}**: {}\\\n{}\n", entry.name, entry.maths.trim(), entry.advice.trim());
+    }
+}

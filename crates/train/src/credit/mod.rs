@@ -1,0 +1,62 @@
+//! Credit: rewards to advantages. One estimator per file, all pure.
+//!
+//! A trace without a reward has no advantage and is in nobody's mean; excluded traces never get here (they left their
+//! [`Group`]). A group that cannot tell its traces apart says why instead of giving zeros: those tokens are not trained.
+
+mod gdpo;
+mod grpo;
+mod maxrl;
+mod overlong;
+mod recipe;
+mod reinforce_pp;
+mod rloo;
+mod stats;
+mod total;
+mod turn_returns;
+mod turn_rloo;
+mod turns;
+
+pub use gdpo::Gdpo;
+pub use grpo::{Grpo, Scale};
+pub use maxrl::MaxRl;
+pub use overlong::mask_overlong;
+pub use recipe::{CREDITS, named};
+pub use reinforce_pp::ReinforcePlusPlus;
+pub use rloo::Rloo;
+pub use total::Weights;
+pub use turn_returns::TurnReturns;
+pub use turn_rloo::TurnRloo;
+pub use turns::TurnRewards;
+
+use hone_trace::{Advantage, Group, NoSignal};
+
+/// Credits each group by itself: `values` maps the rewards of the scored traces to their advantages, or to the reason
+/// why there are none. It is only asked about groups that can be told apart.
+fn per_group(
+    groups: &[Group],
+    weights: &Weights,
+    values: impl Fn(&[f64]) -> Result<Vec<f64>, NoSignal>,
+) -> Vec<Vec<Advantage>> {
+    let credit_group = |group: &Group| {
+        let totals = weights.totals(group);
+        let scored: Vec<f64> = totals.iter().copied().flatten().collect();
+        let values = stats::check_spread(&scored).and_then(|()| values(&scored));
+        match values {
+            Err(why) => totals.iter().map(|total| no_signal(*total, why)).collect(),
+            Ok(values) => {
+                let mut values = values.into_iter();
+                totals.iter().map(|total| whole(total.and_then(|_| values.next()))).collect()
+            }
+        }
+    };
+    groups.iter().map(credit_group).collect()
+}
+
+/// An unscored trace says so, whatever the rest of its group says.
+fn no_signal(total: Option<f64>, why: NoSignal) -> Advantage {
+    Advantage::None { why: if total.is_some() { why } else { NoSignal::Unscored } }
+}
+
+fn whole(value: Option<f64>) -> Advantage {
+    value.map_or(Advantage::None { why: NoSignal::Unscored }, |value| Advantage::Whole { value })
+}

@@ -1,0 +1,57 @@
+//! REINFORCE++: a trace is compared with the whole batch.
+
+use hone_trace::{Advantage, Credit, Group, NoSignal, Node, Trace};
+
+use super::stats::{check_spread, mean};
+use super::{Weights, no_signal};
+
+/// (R − mean) / deviation over all sampled tokens of the batch, a trace's tokens all earning its reward.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReinforcePlusPlus {
+    pub weights: Weights,
+    /// Takes the group's mean off first (REINFORCE++-baseline). Groups of one then have no signal.
+    pub baseline: bool,
+    pub epsilon: f64,
+}
+
+fn sampled_tokens(trace: &Trace) -> f64 {
+    trace.sampled().map(|(_, node): (usize, &Node)| node.tokens().len()).sum::<usize>() as f64
+}
+
+impl ReinforcePlusPlus {
+    /// What is whitened of every trace of one group, or why there is nothing.
+    fn values(&self, group: &Group) -> Vec<Result<f64, NoSignal>> {
+        let totals = self.weights.totals(group);
+        let scored: Vec<f64> = totals.iter().copied().flatten().collect();
+        let centre = if self.baseline { mean(&scored) } else { 0.0 };
+        let alone = self.baseline && scored.len() < 2;
+        let value = |total: Option<f64>| match total {
+            None => Err(NoSignal::Unscored),
+            Some(_) if alone => Err(NoSignal::Singleton),
+            Some(total) => Ok(total - centre),
+        };
+        totals.into_iter().map(value).collect()
+    }
+}
+
+impl Credit for ReinforcePlusPlus {
+    fn credit(&self, groups: &[Group]) -> Vec<Vec<Advantage>> {
+        let values: Vec<Vec<_>> = groups.iter().map(|group| self.values(group)).collect();
+        let traces = groups.iter().flat_map(Group::traces);
+        let (present, counts): (Vec<f64>, Vec<f64>) = traces
+            .zip(values.iter().flatten())
+            .filter_map(|(trace, value)| Some((value.ok()?, sampled_tokens(trace))))
+            .unzip();
+        let spread = check_spread(&present);
+        let tokens: f64 = counts.iter().sum();
+        let centre = present.iter().zip(&counts).map(|(value, count)| value * count).sum::<f64>() / tokens.max(1.0);
+        let squares: f64 = present.iter().zip(&counts).map(|(value, count)| (value - centre).powi(2) * count).sum();
+        let deviation = (squares / (tokens - 1.0).max(1.0) + self.epsilon).sqrt();
+        let advantage = |value: &Result<f64, NoSignal>| match (value, spread) {
+            (Err(why), _) => Advantage::None { why: *why },
+            (Ok(value), Err(why)) => no_signal(Some(*value), why),
+            (Ok(value), Ok(())) => Advantage::Whole { value: (value - centre) / deviation },
+        };
+        values.iter().map(|group| group.iter().map(advantage).collect()).collect()
+    }
+}

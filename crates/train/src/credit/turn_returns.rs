@@ -1,0 +1,39 @@
+//! Discounted returns per turn: early turns of a long success earn less than its last one.
+
+use hone_trace::{Advantage, Credit, Group, NoSignal};
+
+use super::stats::{check_spread, mean};
+use super::turns::{TurnRewards, group_returns};
+use super::{Weights, no_signal};
+
+/// Return of the turn − mean over all turns of the group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnReturns {
+    pub weights: Weights,
+    pub discount: f64,
+    pub turn_rewards: TurnRewards,
+}
+
+impl TurnReturns {
+    fn group(&self, group: &Group) -> Vec<Advantage> {
+        let returns = group_returns(group, &self.weights, self.discount, self.turn_rewards);
+        let all: Vec<f64> = returns.iter().flatten().flatten().copied().collect();
+        let alone = returns.iter().flatten().count() < 2;
+        let spread = if alone { Err(NoSignal::Singleton) } else { check_spread(&all) };
+        let centre = mean(&all);
+        let advantage = |returns: Option<Vec<f64>>| match (returns, spread) {
+            (None, _) => no_signal(None, NoSignal::Unscored),
+            (Some(_), Err(why)) => Advantage::None { why },
+            (Some(returns), Ok(())) => {
+                Advantage::PerTurn { values: returns.iter().map(|value| value - centre).collect() }
+            }
+        };
+        returns.into_iter().map(advantage).collect()
+    }
+}
+
+impl Credit for TurnReturns {
+    fn credit(&self, groups: &[Group]) -> Vec<Vec<Advantage>> {
+        groups.iter().map(|group| self.group(group)).collect()
+    }
+}

@@ -1,0 +1,44 @@
+//! Leave-one-out per turn: a turn is compared with the same turn of the other traces.
+
+use hone_trace::{Advantage, Credit, Group, NoSignal};
+
+use super::stats::check_spread;
+use super::turns::{TurnRewards, group_returns};
+use super::{Weights, no_signal};
+
+/// Return of turn k − mean of the others' returns of turn k. A sibling that ended earlier stands with its last turn.
+/// With a discount of 1 and no rewards for turns this is RLOO.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnRloo {
+    pub weights: Weights,
+    pub discount: f64,
+    pub turn_rewards: TurnRewards,
+}
+
+impl TurnRloo {
+    fn group(&self, group: &Group) -> Vec<Advantage> {
+        let returns = group_returns(group, &self.weights, self.discount, self.turn_rewards);
+        let scored: Vec<&Vec<f64>> = returns.iter().flatten().collect();
+        let all: Vec<f64> = scored.iter().flat_map(|returns| returns.iter().copied()).collect();
+        let spread = if scored.len() < 2 { Err(NoSignal::Singleton) } else { check_spread(&all) };
+        let others = (scored.len() as f64 - 1.0).max(1.0);
+        let turns = scored.iter().map(|returns| returns.len()).max().unwrap_or(0);
+        let sums: Vec<f64> =
+            (0..turns).map(|turn| scored.iter().map(|returns| returns[turn.min(returns.len() - 1)]).sum()).collect();
+        let advantage = |returns: &Option<Vec<f64>>| match (returns, spread) {
+            (None, _) => no_signal(None, NoSignal::Unscored),
+            (Some(_), Err(why)) => Advantage::None { why },
+            (Some(returns), Ok(())) => {
+                let value = |(value, sum): (&f64, &f64)| value - (sum - value) / others;
+                Advantage::PerTurn { values: returns.iter().zip(&sums).map(value).collect() }
+            }
+        };
+        returns.iter().map(advantage).collect()
+    }
+}
+
+impl Credit for TurnRloo {
+    fn credit(&self, groups: &[Group]) -> Vec<Vec<Advantage>> {
+        groups.iter().map(|group| self.group(group)).collect()
+    }
+}

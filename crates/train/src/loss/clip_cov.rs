@@ -1,0 +1,45 @@
+//! Clip-Cov: keeps entropy up by silencing a few of the tokens that would cost it most.
+
+use super::{Clip, Knobs, Selector, Surrogate, Term, Token};
+
+/// The clipped objective, with a small random share of the tokens of high covariance silenced.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClipCov {
+    pub clip: Clip,
+    pub share: f64,
+    /// Covariances between these two are eligible.
+    pub floor: f64,
+    pub ceiling: f64,
+}
+
+impl ClipCov {
+    pub(super) fn from_knobs(knobs: &mut Knobs) -> Self {
+        Self {
+            clip: Clip::from_knobs(knobs, 0.2, 0.2),
+            share: knobs.take("share", 2e-4),
+            floor: knobs.take("covariance_floor", 1.0),
+            ceiling: knobs.take("covariance_ceiling", 5.0),
+        }
+    }
+}
+
+impl Surrogate for ClipCov {
+    fn term(&self, token: &Token) -> Term {
+        if token.selected { Term::flat(0.0) } else { self.clip.term(token) }
+    }
+
+    fn selector(&self) -> Option<&dyn Selector> {
+        Some(self)
+    }
+}
+
+impl Selector for ClipCov {
+    fn share(&self) -> f64 {
+        self.share
+    }
+
+    fn score(&self, token: &Token) -> Option<f64> {
+        let eligible = token.covariance > self.floor && token.covariance < self.ceiling;
+        (eligible && !self.clip.term(token).clipped).then_some(token.draw)
+    }
+}

@@ -1,0 +1,224 @@
+//! The composition: surrogate × masks × correction + KL, at a ratio level, weighed by the batch.
+
+use std::ops::Range;
+
+use hone_trace::{Loss, LossStats, Rng, TokenBatch};
+
+use super::level::LOG_RATIO_BOUND;
+use super::survey::{Survey, kth_highest, quantile};
+use super::{Anchor, Correction, Kl, Level, Reduction, Surrogate, Token};
+use crate::catalogue::{Entry, catalogue};
+
+/// A loss made of parts. The reduction is applied where batches are packed, see [`Reduction::weights`].
+#[derive(Debug)]
+pub struct Objective {
+    pub surrogate: Box<dyn Surrogate>,
+    pub level: Level,
+    pub anchor: Anchor,
+    pub reduction: Reduction,
+    pub kl: Option<Kl>,
+    pub correction: Option<Correction>,
+    /// See [`MASKS`].
+    pub off_policy_mask: Option<f64>,
+    pub top_entropy: Option<f64>,
+    pub entropy_bonus: f64,
+    pub survey: Option<Survey>,
+}
+
+/// The masks and their names. Overlong filtering belongs to credit, see [`crate::credit::mask_overlong`].
+pub static MASKS: &[Entry<()>] = catalogue! {
+    /// `loss.off_policy_mask = θ` keeps tokens with A ≥ 0, and of the others those in sequences with mean(q−l) ≤ θ.
+    /// Negative examples the policy has long left teach little and destabilise; try 0.05 to 0.1 in asynchronous runs.
+    "off_policy_mask" => ();
+    /// `loss.top_entropy = p` keeps the share p of the step's tokens whose distribution has the highest entropy.
+    /// Learns only where there was a decision to make; 0.2 is the published value.
+    "top_entropy" => ();
+    /// `overlong_filter = true` trains no episode that a length limit cut short; its reward stays in the statistics.
+    /// Stops punishing good replies for being cut off. Without it the policy learns to be brief.
+    "overlong_filter" => ();
+};
+
+/// Room for the tokens of one sequence, reused from sequence to sequence.
+#[derive(Debug, Default)]
+struct Scratch {
+    differences: Vec<f64>,
+    log_ratios: Vec<f64>,
+    factors: Vec<f64>,
+    slopes: Vec<f64>,
+    tokens: Vec<Token>,
+}
+
+impl Objective {
+    pub fn new(surrogate: impl Surrogate + 'static, reduction: Reduction) -> Self {
+        Self {
+            surrogate: Box::new(surrogate),
+            level: Level::default(),
+            anchor: Anchor::default(),
+            reduction,
+            kl: None,
+            correction: None,
+            off_policy_mask: None,
+            top_entropy: None,
+            entropy_bonus: 0.0,
+            survey: None,
+        }
+    }
+
+    #[must_use]
+    pub fn at(self, level: Level) -> Self {
+        Self { level, ..self }
+    }
+
+    #[must_use]
+    pub fn against(self, anchor: Anchor) -> Self {
+        Self { anchor, ..self }
+    }
+
+    /// Whether one token's gradient depends on statistics of the whole optimizer step. Such an objective needs either
+    /// the step in one batch or a survey from an earlier pass over it.
+    pub fn needs_survey(&self) -> bool {
+        self.surrogate.selector().is_some() || self.top_entropy.is_some()
+    }
+
+    /// Surveys a whole optimizer step, given all its parts.
+    pub fn survey(&self, parts: &[TokenBatch<'_>]) -> Survey {
+        let count: usize = parts.iter().map(|part| part.logp.len()).sum();
+        let mean = |of: fn(&TokenBatch<'_>) -> f64| parts.iter().map(of).sum::<f64>() / count.max(1) as f64;
+        let mut survey = Survey {
+            mean_advantage: mean(|part| part.advantage.iter().sum()),
+            mean_logp: mean(|part| part.logp.iter().sum()),
+            ..Survey::default()
+        };
+        if let Some(share) = self.top_entropy {
+            let entropies = parts.iter().flat_map(|part| part.entropy).copied().collect();
+            survey.entropy_floor = quantile(entropies, 1.0 - share);
+        }
+        if let Some(selector) = self.surrogate.selector() {
+            let mut scores = Vec::new();
+            let mut scratch = Scratch::default();
+            for part in parts {
+                for range in part.sequences {
+                    self.view(part, range, &survey, &mut scratch);
+                    scores.extend(scratch.tokens.iter().filter_map(|token| selector.score(token)));
+                }
+            }
+            let wanted = ((count as f64 * selector.share()) as usize).max(1);
+            survey.score_floor = kth_highest(scores, wanted);
+        }
+        survey
+    }
+
+    /// Fills `scratch` with what the surrogate sees of one sequence.
+    fn view(&self, batch: &TokenBatch<'_>, range: &Range<usize>, survey: &Survey, scratch: &mut Scratch) {
+        let (logp, advantage) = (&batch.logp[range.clone()], &batch.advantage[range.clone()]);
+        let sampler = &batch.sampler[range.clone()];
+        let anchor = match self.anchor {
+            Anchor::Old => &batch.old[range.clone()],
+            Anchor::Sampler => sampler,
+        };
+        scratch.differences.clear();
+        scratch.differences.extend(logp.iter().zip(anchor).map(|(logp, anchor)| logp - anchor));
+        self.level.log_ratios(&scratch.differences, &mut scratch.log_ratios);
+        if let Some(correction) = &self.correction {
+            let old = &batch.old[range.clone()];
+            correction.factors(old, &batch.behaviour[range.clone()], &mut scratch.factors);
+        } else {
+            scratch.factors.clear();
+            scratch.factors.resize(logp.len(), 1.0);
+        }
+        let held = |difference: f64| difference.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND);
+        let drift = scratch.differences.iter().map(|difference| held(*difference)).sum::<f64>()
+            + scratch.factors.iter().map(|factor| factor.max(1e-8).ln().min(LOG_RATIO_BOUND)).sum::<f64>();
+        let fingerprint = sampler.iter().sum::<f64>().to_bits();
+        scratch.tokens.clear();
+        for (index, log_ratio) in scratch.log_ratios.iter().enumerate() {
+            let mut token = Token {
+                logp: logp[index],
+                anchor: anchor[index],
+                log_ratio: *log_ratio,
+                ratio: log_ratio.exp(),
+                advantage: advantage[index],
+                drift,
+                covariance: (advantage[index] - survey.mean_advantage) * (logp[index] - survey.mean_logp),
+                draw: Rng::new(fingerprint ^ advantage[index].to_bits().rotate_left(17) ^ index as u64).unit(),
+                selected: false,
+            };
+            let score = self.surrogate.selector().and_then(|selector| selector.score(&token));
+            token.selected = score.zip(survey.score_floor).is_some_and(|(score, floor)| score >= floor);
+            scratch.tokens.push(token);
+        }
+    }
+
+    /// Whether the policy has left the sequence so far behind that its bad tokens are masked.
+    fn is_stale(&self, batch: &TokenBatch<'_>, range: &Range<usize>) -> bool {
+        self.off_policy_mask.is_some_and(|threshold| {
+            let gap: f64 = range.clone().map(|at| batch.sampler[at] - batch.logp[at]).sum();
+            gap / range.len().max(1) as f64 > threshold
+        })
+    }
+
+    /// The value and gradient of one sequence.
+    fn sequence(
+        &self,
+        batch: &TokenBatch<'_>,
+        range: &Range<usize>,
+        survey: &Survey,
+        scratch: &mut Scratch,
+        out: &mut [f64],
+    ) -> LossStats {
+        self.view(batch, range, survey, scratch);
+        let mut stats = LossStats { targets: range.len() as u64, ..LossStats::default() };
+        let stale = self.is_stale(batch, range);
+        scratch.slopes.clear();
+        for (index, token) in scratch.tokens.iter().enumerate() {
+            let at = range.start + index;
+            let settled = survey.entropy_floor.is_some_and(|floor| batch.entropy[at] < floor);
+            let factor = match scratch.factors[index] {
+                _ if settled || (stale && token.advantage < 0.0) => 0.0,
+                _ if self.surrogate.absorbs_correction() => 1.0,
+                factor => factor,
+            };
+            let term = self.surrogate.term(token);
+            let mut total = term.scaled(factor);
+            if let (Some(kl), Some(reference)) = (&self.kl, batch.reference) {
+                let estimate = kl.term(token, reference[at]);
+                stats.kl += estimate.value;
+                total = total.plus(estimate.scaled(kl.coefficient));
+            }
+            // A ratio held at its bound no longer moves with the logprob.
+            let moves = token.log_ratio.abs() < LOG_RATIO_BOUND;
+            let weight = batch.weight[at];
+            stats.loss += weight * (total.value - self.entropy_bonus * batch.entropy[at]);
+            stats.clipped += u64::from(term.clipped);
+            stats.masked += u64::from(factor == 0.0);
+            scratch.slopes.push(if moves { weight * total.slope } else { 0.0 });
+            out[at] = weight * total.direct;
+        }
+        self.level.pull_back(&scratch.slopes, &mut out[range.clone()]);
+        stats
+    }
+}
+
+impl Loss for Objective {
+    fn grad(&self, tokens: &TokenBatch<'_>, out: &mut [f64]) -> LossStats {
+        let survey = match self.survey {
+            Some(survey) => survey,
+            None if self.needs_survey() => self.survey(&[*tokens]),
+            None => Survey::default(),
+        };
+        let mut scratch = Scratch::default();
+        let mut stats = LossStats::default();
+        for range in tokens.sequences {
+            stats += self.sequence(tokens, range, &survey, &mut scratch, out);
+        }
+        stats
+    }
+
+    fn needs_reference(&self) -> bool {
+        self.kl.is_some()
+    }
+
+    fn entropy_coefficient(&self) -> f64 {
+        self.entropy_bonus
+    }
+}

@@ -1,0 +1,28 @@
+//! SAPO: a soft gate where PPO has a hard clip.
+
+use super::{Knobs, Surrogate, Term, Token};
+
+/// −(4/τ) σ(τ(ρ−1)) A, with one τ for good tokens and another for bad ones.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sapo {
+    pub tau_positive: f64,
+    pub tau_negative: f64,
+}
+
+impl Sapo {
+    pub(super) fn from_knobs(knobs: &mut Knobs) -> Self {
+        Self { tau_positive: knobs.take("tau_positive", 1.0), tau_negative: knobs.take("tau_negative", 1.05) }
+    }
+}
+
+impl Surrogate for Sapo {
+    fn term(&self, token: &Token) -> Term {
+        let tau = if token.advantage > 0.0 { self.tau_positive } else { self.tau_negative };
+        let gate = 1.0 / (1.0 + (-tau * (token.ratio - 1.0)).exp());
+        Term {
+            value: -4.0 / tau * gate * token.advantage,
+            slope: -4.0 * gate * (1.0 - gate) * token.ratio * token.advantage,
+            ..Term::default()
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Laws of credit assignment.
+
+use hone_trace::{
+    Advantage, Boundary, Credit, Fault, Group, Limit, NoSignal, Outcome, ParseFailure, Reward, TurnRecord,
+};
+use hone_trace::{ParseFailureKind, Trace};
+use hone_train::credit::{self, CREDITS, Rloo, TurnReturns, TurnRewards, TurnRloo, Weights, mask_overlong};
+use proptest::prelude::*;
+
+use crate::common::{Turn, close, earned, group, trace};
+
+fn rewards() -> impl Strategy<Value = Vec<Option<f64>>> {
+    let reward = prop_oneof![4 => (0u32..5).prop_map(|step| Some(f64::from(step) / 4.0)), 1 => Just(None)];
+    prop::collection::vec(reward, 1..8)
+}
+
+/// A group whose traces have one to three turns of different lengths.
+fn multi_turn(rewards: &[Option<f64>], turns: &[usize]) -> Group {
+    let traces = rewards.iter().zip(turns).map(|(reward, turns)| {
+        let turns: Vec<Turn> = (0..*turns).map(|turn| Turn { sampled: vec![1; turn + 1], answer: vec![2] }).collect();
+        trace(&[9], &turns, earned(*reward).rewards)
+    });
+    Group::new(traces.collect())
+}
+
+/// Every value of an advantage with the number of tokens it is for.
+fn values(group: &Group, advantages: &[Advantage]) -> Vec<(f64, usize)> {
+    let mut values = Vec::new();
+    for (trace, advantage) in group.traces().iter().zip(advantages) {
+        let nodes: Vec<usize> = trace.sampled().map(|(_, node)| node.tokens().len()).collect();
+        match advantage {
+            Advantage::Whole { value } => values.push((*value, nodes.iter().sum())),
+            Advantage::PerTurn { values: turns } => values.extend(turns.iter().copied().zip(nodes)),
+            Advantage::None { .. } => {}
+        }
+    }
+    values
+}
+
+fn same(a: &Advantage, b: &Advantage) -> bool {
+    match (a, b) {
+        (Advantage::Whole { value: a }, Advantage::Whole { value: b }) => close(*a, *b, 1e-9),
+        (Advantage::PerTurn { values: a }, Advantage::PerTurn { values: b }) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| close(*a, *b, 1e-9))
+        }
+        (a, b) => a == b,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn group_centred_advantages_sum_to_zero(rewards in prop::collection::vec(rewards(), 1..5)) {
+        let groups: Vec<_> = rewards.iter().map(|rewards| group(rewards)).collect();
+        for name in ["grpo", "grpo_batch", "dr_grpo", "rloo", "maxrl", "turn_returns"] {
+            let credited = credit::named(name, Weights::only("r")).unwrap().credit(&groups);
+            for (group, advantages) in groups.iter().zip(&credited) {
+                let sum: f64 = values(group, advantages).iter().map(|(value, _)| value).sum();
+                prop_assert!(sum.abs() < 1e-7, "{name}: {sum}");
+            }
+        }
+    }
+
+    #[test]
+    fn whitened_advantages_have_mean_zero_and_deviation_one_over_tokens(
+        rewards in prop::collection::vec((0u32..5, 1usize..4), 3..9),
+    ) {
+        let (rewards, turns): (Vec<_>, Vec<_>) =
+            rewards.into_iter().map(|(reward, turns)| (Some(f64::from(reward)), turns)).unzip();
+        let groups = [multi_turn(&rewards, &turns)];
+        for name in ["reinforce++", "reinforce++_baseline"] {
+            let credited = credit::named(name, Weights::only("r")).unwrap().credit(&groups);
+            let values = values(&groups[0], &credited[0]);
+            let tokens: f64 = values.iter().map(|(_, tokens)| *tokens as f64).sum();
+            prop_assume!(tokens > 0.0);
+            let mean: f64 = values.iter().map(|(value, tokens)| value * *tokens as f64).sum::<f64>() / tokens;
+            let square: f64 = values.iter().map(|(value, tokens)| value * value * *tokens as f64).sum::<f64>();
+            prop_assert!(mean.abs() < 1e-7);
+            prop_assert!((square / (tokens - 1.0) - 1.0).abs() < 1e-5);
+        }
+    }
+
+    #[test]
+    fn order_does_not_matter(
+        traces in prop::collection::vec((prop_oneof![3 => (0u32..4).prop_map(Some), 1 => Just(None)], 1usize..4), 2..7),
+        seed in any::<u64>(),
+    ) {
+        let mut shuffled: Vec<usize> = (0..traces.len()).collect();
+        hone_trace::Rng::new(seed).shuffle(&mut shuffled);
+        let split = |order: &[usize]| {
+            let (rewards, turns): (Vec<_>, Vec<_>) =
+                order.iter().map(|&at| (traces[at].0.map(f64::from), traces[at].1)).unzip();
+            multi_turn(&rewards, &turns)
+        };
+        let straight: Vec<usize> = (0..traces.len()).collect();
+        for entry in CREDITS {
+            let credit = (entry.make)(Weights::only("r"));
+            let (a, b) = (credit.credit(&[split(&straight)]), credit.credit(&[split(&shuffled)]));
+            for (position, &at) in shuffled.iter().enumerate() {
+                prop_assert!(same(&a[0][at], &b[0][position]), "{}", entry.name);
+            }
+        }
+    }
+
+    /// A fault, an exclusion and a missing reward change nobody else's advantage.
+    #[test]
+    fn what_is_left_out_changes_nothing(scores in prop::collection::vec((0u32..4).prop_map(f64::from), 2..6)) {
+        let healthy: Vec<Trace> = scores.iter().map(|score| earned(Some(*score))).collect();
+        let mut faulted = earned(Some(0.0));
+        faulted.outcome = Outcome::Fault { fault: Fault::new(Boundary::Environment, "died") };
+        let with = |extra: Trace| Group::new(healthy.iter().cloned().chain([extra]).collect());
+        let mut excluded = with(earned(Some(9.0)));
+        excluded.exclude(healthy.len(), "by hand");
+        for entry in CREDITS {
+            let credit = (entry.make)(Weights::only("r"));
+            let alone = credit.credit(&[Group::new(healthy.clone())]);
+            for group in [with(faulted.clone()), excluded.clone(), with(earned(None))] {
+                let credited = credit.credit(std::slice::from_ref(&group));
+                prop_assert_eq!(credited[0].len(), group.traces().len());
+                for (a, b) in alone[0].iter().zip(&credited[0]) {
+                    prop_assert!(same(a, b), "{}: {:?} and {:?}", entry.name, a, b);
+                }
+                for unscored in &credited[0][healthy.len()..] {
+                    prop_assert_eq!(unscored, &Advantage::None { why: NoSignal::Unscored });
+                }
+            }
+        }
+    }
+
+    /// Without discount and without rewards for turns, leaving one out per turn is leaving one out.
+    #[test]
+    fn turn_rloo_of_an_outcome_reward_is_rloo(
+        traces in prop::collection::vec(((0u32..4).prop_map(|score| Some(f64::from(score))), 1usize..4), 1..6),
+    ) {
+        let (rewards, turns): (Vec<_>, Vec<_>) = traces.into_iter().unzip();
+        let groups = [multi_turn(&rewards, &turns)];
+        let weights = Weights::only("r");
+        let per_turn = TurnRloo { weights: weights.clone(), discount: 1.0, turn_rewards: TurnRewards::default() };
+        let (turns, whole) = (per_turn.credit(&groups), Rloo { weights }.credit(&groups));
+        for (turns, whole) in turns[0].iter().zip(&whole[0]) {
+            match (turns, whole) {
+                (Advantage::PerTurn { values }, Advantage::Whole { value }) => {
+                    prop_assert!(values.iter().all(|turn| close(*turn, *value, 1e-9)));
+                }
+                (a, b) => prop_assert_eq!(a, b),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_group_that_cannot_compare_says_why() {
+    let singles = ["grpo", "grpo_batch", "dr_grpo", "rloo", "maxrl", "reinforce++_baseline", "gdpo", "turn_rloo"];
+    for name in singles.into_iter().chain(["turn_returns"]) {
+        let credit = credit::named(name, Weights::only("r")).unwrap();
+        let credited = credit.credit(&[group(&[Some(1.0)]), group(&[Some(1.0), None])]);
+        assert_eq!(credited[0], [Advantage::None { why: NoSignal::Singleton }], "{name}");
+        assert_eq!(credited[1][0], Advantage::None { why: NoSignal::Singleton }, "{name}");
+        assert_eq!(credited[1][1], Advantage::None { why: NoSignal::Unscored }, "{name}");
+    }
+    for entry in CREDITS {
+        let credited = (entry.make)(Weights::only("r")).credit(&[group(&[Some(0.3); 4])]);
+        // Turns of one trace differ by their discount even where the rewards do not; these have one turn each.
+        assert_eq!(credited[0], vec![Advantage::None { why: NoSignal::ZeroVariance }; 4], "{}", entry.name);
+    }
+}
+
+#[test]
+fn maxrl_refuses_a_mean_that_would_turn_the_sign() {
+    let credit = credit::named("maxrl", Weights::only("r")).unwrap();
+    let credited = credit.credit(&[group(&[Some(-1.0), Some(0.5)]), group(&[Some(0.0), Some(1.0)])]);
+    assert_eq!(credited[0], vec![Advantage::None { why: NoSignal::NoSuccess }; 2]);
+    let expected = 0.5 / (0.5 + 1e-6);
+    assert_eq!(credited[1], [Advantage::Whole { value: -expected }, Advantage::Whole { value: expected }]);
+}
+
+#[test]
+fn a_component_that_is_down_leaves_with_its_weight() {
+    let weights = Weights::new([("a", 1.0), ("b", 3.0)]);
+    let with = |rewards| trace(&[1], &[Turn { sampled: vec![1], answer: vec![] }], rewards);
+    let both = with(vec![Reward::scored("a", 0.5, ""), Reward::scored("b", 1.0, "")]);
+    assert_eq!(weights.total(&both), Some(3.5));
+    let one = with(vec![Reward::scored("a", 0.5, ""), Reward::unscored("b", "down")]);
+    assert_eq!(weights.total(&one), Some(2.0));
+    assert_eq!(weights.total(&with(vec![Reward::unscored("a", "down")])), None);
+}
+
+#[test]
+fn discounted_returns_reward_late_turns_of_a_success_and_blame_the_turn_that_failed() {
+    let weights = Weights::only("r");
+    let mut groups = [multi_turn(&[Some(1.0), Some(0.0)], &[3, 1])];
+    let credit = TurnReturns { weights: weights.clone(), discount: 0.5, turn_rewards: TurnRewards::default() };
+    let credited = credit.credit(&groups);
+    let mean = (0.25 + 0.5 + 1.0 + 0.0) / 4.0;
+    assert_eq!(credited[0][0], Advantage::PerTurn { values: vec![0.25 - mean, 0.5 - mean, 1.0 - mean] });
+    assert_eq!(credited[0][1], Advantage::PerTurn { values: vec![-mean] });
+
+    let mut failed = groups[0].traces()[0].clone();
+    let node = failed.nodes().iter().position(|node| node.as_sampled().is_some()).unwrap();
+    let failure =
+        ParseFailure { kind: ParseFailureKind::MalformedJson, message: String::new(), at: 0, hint: String::new() };
+    failed.turns.push(TurnRecord { node, failure: Some(failure), failed: 2, ..TurnRecord::default() });
+    groups[0] = Group::new(vec![failed, groups[0].traces()[1].clone()]);
+    let turn_rewards = TurnRewards { parse_failure: -1.0, failed_call: -0.25 };
+    let credited = TurnRloo { weights, discount: 1.0, turn_rewards }.credit(&groups);
+    // Only the first turn pays for its failure; the others are worth what RLOO says.
+    assert_eq!(credited[0][0], Advantage::PerTurn { values: vec![-0.5, 1.0, 1.0] });
+}
+
+#[test]
+fn an_overlong_trace_is_not_trained_but_was_counted() {
+    let mut cut = earned(Some(0.0));
+    cut.outcome = Outcome::Truncated { limit: Limit::ReplyTokens };
+    let mut turns = earned(Some(0.0));
+    turns.outcome = Outcome::Truncated { limit: Limit::Turns };
+    let groups = [Group::new(vec![earned(Some(1.0)), cut, turns])];
+    let mut advantages = credit::named("dr_grpo", Weights::only("r")).unwrap().credit(&groups);
+    let before = advantages.clone();
+    mask_overlong(&groups, &mut advantages);
+    assert_eq!(advantages[0][1], Advantage::None { why: NoSignal::Overlong });
+    assert_eq!(advantages[0][0], before[0][0]);
+    assert_eq!(advantages[0][2], before[0][2]);
+}

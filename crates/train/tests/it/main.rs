@@ -1,0 +1,11 @@
+//! Tests of credit, losses and packing, as one binary.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+mod algorithms_page;
+mod common;
+mod credit_golden;
+mod credit_laws;
+mod loss_golden;
+mod loss_laws;
+mod loss_recipe;
+mod pack_laws;

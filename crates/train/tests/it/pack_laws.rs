@@ -1,0 +1,183 @@
+//! Laws of packing.
+
+use hone_trace::{Advantage, Batch, Group, NoSignal};
+use hone_train::loss::Reduction;
+use hone_train::pack::{PackError, Packing, Sequence, pack, sequences};
+use proptest::prelude::*;
+
+use crate::common::{Turn, trace};
+
+const PACKING: Packing = Packing { reduction: Reduction::TokenMean, temperature: 1.0, budget: 1 << 20, share: true };
+
+/// Groups that share a system prompt, siblings that share a prompt and often more: few ids, so prefixes collide.
+fn groups() -> impl Strategy<Value = (Vec<Group>, Vec<Vec<Advantage>>)> {
+    let ids = |count: std::ops::Range<usize>| prop::collection::vec(0u32..3, count);
+    let turn = (ids(0..5), ids(0..3)).prop_map(|(sampled, answer)| Turn { sampled, answer });
+    let turns = prop::collection::vec(turn, 0..4);
+    let group = (ids(0..4), prop::collection::vec((turns, 0u8..4, -1.0..1.0f64), 1..5));
+    prop::collection::vec(group, 0..4).prop_map(|groups| groups.into_iter().map(credited).unzip())
+}
+
+/// The turns of a trace, the kind of its advantage and the value.
+type Raw = (Vec<Turn>, u8, f64);
+
+fn credited((prompt, traces): (Vec<u32>, Vec<Raw>)) -> (Group, Vec<Advantage>) {
+    let prompt: Vec<u32> = [5, 6].into_iter().chain(prompt).collect();
+    let (traces, advantages) = traces
+        .into_iter()
+        .map(|(turns, kind, value)| {
+            let advantage = match kind {
+                0 => Advantage::None { why: NoSignal::ZeroVariance },
+                1 => Advantage::PerTurn { values: (0..turns.len()).map(|turn| value + turn as f64).collect() },
+                _ => Advantage::Whole { value },
+            };
+            (trace(&prompt, &turns, vec![]), advantage)
+        })
+        .unzip();
+    (Group::new(traces), advantages)
+}
+
+/// The ids before a target on its chain, and its own.
+fn spelled(batch: &Batch, node: usize, offset: usize) -> Vec<u32> {
+    let mut chain = vec![batch.nodes[node].tokens[..=offset].to_vec()];
+    let mut at = node;
+    while let Some(parent) = batch.nodes[at].parent {
+        chain.push(batch.nodes[parent].tokens.clone());
+        at = parent;
+    }
+    chain.into_iter().rev().flatten().collect()
+}
+
+/// What a target is, wherever it lies: the ids up to it and what is known of it.
+type Meaning = (Vec<u32>, u32, u32, u32);
+
+fn meanings(batches: &[Batch]) -> Vec<Vec<Meaning>> {
+    let mut all = Vec::new();
+    for batch in batches {
+        for range in &batch.sequences {
+            let targets = batch.targets[range.clone()].iter();
+            let meaning = |target: &hone_trace::Target| {
+                let ids = spelled(batch, target.node, target.offset);
+                (ids, target.sampler.to_bits(), target.advantage.to_bits(), target.weight.to_bits())
+            };
+            all.push(targets.map(meaning).collect());
+        }
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_sampled_token_of_every_credited_trace_is_a_target_once((groups, advantages) in groups(), budget in 1usize..60) {
+        let (sequences, _) = sequences(&groups, &advantages).unwrap();
+        let batches = pack(&sequences, &Packing { budget, ..PACKING });
+        for batch in &batches {
+            prop_assert_eq!(batch.check(), Ok(()));
+        }
+        let mut packed = meanings(&batches).into_iter();
+        for (group, advantages) in groups.iter().zip(&advantages) {
+            for (trace, advantage) in group.traces().iter().zip(advantages) {
+                let ids: Vec<u32> = trace.tokens().collect();
+                let mut expected = Vec::new();
+                for (turn, (start, node)) in trace.sampled().enumerate() {
+                    let value = match advantage {
+                        Advantage::None { .. } => continue,
+                        Advantage::Whole { value } => *value,
+                        Advantage::PerTurn { values } => values[turn],
+                    };
+                    for (offset, logprob) in node.as_sampled().unwrap().logprobs.iter().enumerate() {
+                        expected.push((ids[..=start + offset].to_vec(), logprob.to_bits(), (value as f32).to_bits()));
+                    }
+                }
+                if expected.is_empty() {
+                    continue;
+                }
+                let found = packed.next().unwrap();
+                let found: Vec<_> = found.into_iter().map(|(ids, sampler, advantage, _)| (ids, sampler, advantage)).collect();
+                prop_assert_eq!(found, expected);
+            }
+        }
+        prop_assert!(packed.next().is_none());
+    }
+
+    #[test]
+    fn sharing_and_splitting_change_no_target((groups, advantages) in groups(), budget in 1usize..60) {
+        let (sequences, _) = sequences(&groups, &advantages).unwrap();
+        for reduction in [Reduction::TokenMean, Reduction::SequenceMean, Reduction::PromptMean] {
+            let packing = Packing { reduction, ..PACKING };
+            let whole = pack(&sequences, &packing);
+            let unshared = pack(&sequences, &Packing { share: false, ..packing });
+            let split = pack(&sequences, &Packing { budget, ..packing });
+            let expected = meanings(&whole);
+            prop_assert_eq!(&meanings(&unshared), &expected);
+            prop_assert_eq!(&meanings(&split), &expected);
+            // The weights of a mean add up to one.
+            let weights: f64 = whole.iter().flat_map(|batch| &batch.targets).map(|target| f64::from(target.weight)).sum();
+            prop_assert!(sequences.is_empty() || (weights - 1.0).abs() < 1e-5, "{}", weights);
+            let unshared: usize = unshared.iter().map(Batch::packed_tokens).sum();
+            prop_assert_eq!(unshared, sequences.iter().map(|sequence| sequence.ids.len()).sum::<usize>());
+        }
+    }
+
+    /// Within a batch no prefix is computed twice: packed tokens are the distinct prefixes.
+    #[test]
+    fn no_shared_prefix_is_computed_twice((groups, advantages) in groups()) {
+        let (sequences, _) = sequences(&groups, &advantages).unwrap();
+        let packed: usize = pack(&sequences, &PACKING).iter().map(Batch::packed_tokens).sum();
+        let prefixes: std::collections::HashSet<&[u32]> =
+            sequences.iter().flat_map(|sequence| (1..=sequence.ids.len()).map(|end| &sequence.ids[..end])).collect();
+        prop_assert_eq!(packed, prefixes.len());
+    }
+
+    #[test]
+    fn a_batch_keeps_its_budget_unless_one_sequence_is_over_it((groups, advantages) in groups(), budget in 1usize..60) {
+        let (sequences, _) = sequences(&groups, &advantages).unwrap();
+        for share in [true, false] {
+            for batch in pack(&sequences, &Packing { budget, share, ..PACKING }) {
+                prop_assert!(batch.packed_tokens() <= budget || batch.sequences.len() == 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn nodes_are_depth_first_and_parents_hold_what_is_shared() {
+    let turn = |sampled: &[u32]| [Turn { sampled: sampled.to_vec(), answer: vec![4] }];
+    let one = Group::new(vec![trace(&[1, 2, 3], &turn(&[7, 8]), vec![]), trace(&[1, 2, 3], &turn(&[7, 9]), vec![])]);
+    let two = Group::new(vec![trace(&[1, 2, 5], &turn(&[7]), vec![])]);
+    let whole = |value| Advantage::Whole { value };
+    let (sequences, temperature) = sequences(&[one, two], &[vec![whole(1.0), whole(-1.0)], vec![whole(2.0)]]).unwrap();
+    assert_eq!(temperature, Some(1.0));
+    let batches = pack(&sequences, &PACKING);
+    let nodes: Vec<_> = batches[0].nodes.iter().map(|node| (node.parent, node.tokens.as_slice())).collect();
+    let expected: [(Option<usize>, &[u32]); 5] =
+        [(None, &[1, 2]), (Some(0), &[3, 7]), (Some(1), &[8]), (Some(1), &[9]), (Some(0), &[5, 7])];
+    assert_eq!(nodes, expected);
+    // Both siblings sampled the 7 they share, and each has its own target there.
+    let shared: Vec<_> = batches[0].targets.iter().filter(|target| (target.node, target.offset) == (1, 1)).collect();
+    assert_eq!(shared.iter().map(|target| target.advantage).collect::<Vec<_>>(), [1.0, -1.0]);
+}
+
+#[test]
+fn what_cannot_be_packed_is_refused_with_the_reason() {
+    let turn = [Turn { sampled: vec![1], answer: vec![] }];
+    let group = || Group::new(vec![trace(&[1], &turn, vec![])]);
+    let whole = || vec![Advantage::Whole { value: 1.0 }];
+    let refuse = |group: Group, advantage: Vec<Advantage>| sequences(&[group], &[advantage]).unwrap_err();
+    assert!(matches!(sequences(&[group()], &[]), Err(PackError::Groups { .. })));
+    assert!(matches!(refuse(group(), vec![]), PackError::Traces { .. }));
+    assert!(matches!(refuse(group(), vec![Advantage::PerTurn { values: vec![] }]), PackError::Turns { .. }));
+    assert!(matches!(refuse(group(), vec![Advantage::Whole { value: f64::NAN }]), PackError::Advantage { .. }));
+    assert!(matches!(refuse(Group::new(vec![trace(&[], &turn, vec![])]), whole()), PackError::NoPrompt { .. }));
+    let mut greedy = trace(&[1], &turn, vec![]);
+    greedy.sampling.temperature = 0.0;
+    assert!(matches!(refuse(Group::new(vec![greedy]), whole()), PackError::Greedy { .. }));
+    let mut hot = trace(&[1], &turn, vec![]);
+    hot.sampling.temperature = 0.7;
+    let mixed = sequences(&[group(), Group::new(vec![hot])], &[whole(), whole()]);
+    assert!(matches!(mixed, Err(PackError::Temperature { .. })));
+    assert!(pack(&[], &PACKING).is_empty());
+    assert_eq!(Sequence::default().places.len(), 0);
+}
