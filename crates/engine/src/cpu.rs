@@ -1,0 +1,116 @@
+//! Where kernels run: an instruction set and a team of threads.
+
+#![expect(unsafe_code, reason = "threads write disjoint parts of one buffer")]
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
+
+use crate::buffer::Buffer;
+use crate::error::{EngineError, Result};
+use crate::kernels::simd::Isa;
+
+/// The machine as the engine uses it. Results do not depend on the number of threads: work is cut into pieces by
+/// problem size alone, and every sum is taken in the order of the pieces.
+#[derive(Debug)]
+pub struct Cpu {
+    isa: Isa,
+    threads: usize,
+    pool: Option<rayon::ThreadPool>,
+}
+
+impl Cpu {
+    /// `threads` 0 means all cores. The instruction set is the machine's best (see [`Isa::detect`]).
+    pub fn new(threads: usize) -> Result<Self> {
+        Self::with_isa(threads, Isa::detect())
+    }
+
+    pub fn with_isa(threads: usize, isa: Isa) -> Result<Self> {
+        let threads = match threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        };
+        let pool = match threads {
+            1 => None,
+            n => {
+                let builder = rayon::ThreadPoolBuilder::new().num_threads(n).thread_name(|i| format!("engine-{i}"));
+                Some(builder.build().map_err(|e| EngineError::Threads { threads: n, what: e.to_string() })?)
+            }
+        };
+        Ok(Self { isa: isa.or_less(), threads, pool })
+    }
+
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Calls `task(0)` to `task(count - 1)`, in any order, on all threads.
+    pub fn parallel(&self, count: usize, task: impl Fn(usize) + Send + Sync) {
+        match &self.pool {
+            Some(pool) if count > 1 => {
+                pool.install(|| (0..count).into_par_iter().with_max_len(1).for_each(task));
+            }
+            _ => (0..count).for_each(task),
+        }
+    }
+}
+
+/// A buffer whose disjoint parts are written by several tasks.
+#[derive(Debug)]
+pub struct Shared<'a, T = f32> {
+    data: *mut T,
+    len: usize,
+    life: PhantomData<&'a mut [T]>,
+}
+
+impl<T> Clone for Shared<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Shared<'_, T> {}
+
+// SAFETY: access goes through `slice`, whose contract forbids overlap between threads.
+unsafe impl<T: Send> Send for Shared<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
+
+impl<'a, T> Shared<'a, T> {
+    pub fn new(data: &'a mut [T]) -> Self {
+        Self { data: data.as_mut_ptr(), len: data.len(), life: PhantomData }
+    }
+
+    /// `len` items from `start`.
+    ///
+    /// # Safety
+    /// While the slice lives, no other task may touch any part of it.
+    pub unsafe fn slice(&self, start: usize, len: usize) -> &'a mut [T] {
+        assert!(start <= self.len && len <= self.len - start, "{start}+{len} lies outside {}", self.len);
+        // SAFETY: in bounds by the assertion, unaliased by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.data.add(start), len) }
+    }
+
+    pub(crate) fn ptr(&self) -> *mut T {
+        self.data
+    }
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer of at least `len` floats that this thread keeps between calls. It holds whatever was left there.
+pub fn with_scratch<R>(len: usize, body: impl FnOnce(&mut [f32]) -> R) -> R {
+    // Popped while in use, so that nested calls get buffers of their own.
+    let mut buffer = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
+    buffer.grow(len);
+    let result = body(&mut buffer[..len]);
+    SCRATCH.with_borrow_mut(|pool| pool.push(buffer));
+    result
+}

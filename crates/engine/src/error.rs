@@ -1,0 +1,35 @@
+//! Why the engine refused. Every message names the thing and the fix.
+
+use std::path::PathBuf;
+
+pub type Result<T> = std::result::Result<T, EngineError>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io { action: &'static str, path: PathBuf, source: std::io::Error },
+
+    #[error("{}: {what}", path.display())]
+    Config { path: PathBuf, what: String },
+
+    #[error("{}: {what}", path.display())]
+    Weights { path: PathBuf, what: String },
+
+    #[error("adapter {}: {what}", path.display())]
+    Adapter { path: PathBuf, what: String },
+
+    #[error("cannot start {threads} threads: {what}; ask for fewer")]
+    Threads { threads: usize, what: String },
+
+    #[error("the batch cannot be computed: {0}")]
+    Batch(String),
+
+    #[error(
+        "{rows} packed tokens need {needed} bytes of activations and the limit is {limit}; raise the limit, pack fewer \
+         tokens or turn recomputation on"
+    )]
+    Memory { needed: u64, limit: u64, rows: usize },
+
+    #[error("the optimizer state does not fit the model: {0}")]
+    State(String),
+}

@@ -1,0 +1,121 @@
+//! A few query rows on their way along the keys: the running softmax.
+
+use crate::kernels::attention::{Heads, KEYS};
+use crate::kernels::matmul::{Into, Left, PANEL, Panels, block};
+use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
+
+/// Query rows of one key head. Feed key blocks in order, then [`Tile::finish`] each row.
+#[derive(Debug)]
+pub struct Tile<'s> {
+    isa: Isa,
+    heads: Heads,
+    rows: usize,
+    /// `[rows][dim]`, scaled.
+    q: &'s mut [f32],
+    /// `[rows][padded]`, not yet divided by `sum`.
+    out: &'s mut [f32],
+    max: &'s mut [f32],
+    sum: &'s mut [f32],
+    /// `[rows][KEYS]`.
+    scores: &'s mut [f32],
+}
+
+impl<'s> Tile<'s> {
+    /// Floats of scratch a tile of `rows` rows needs.
+    pub fn scratch(heads: Heads, rows: usize) -> usize {
+        let line = |n: usize| n.next_multiple_of(LANES);
+        line(rows * heads.dim) + line(rows * heads.padded()) + rows * KEYS + 2 * line(rows)
+    }
+
+    pub fn new(isa: Isa, heads: Heads, rows: usize, scratch: &'s mut [f32]) -> Self {
+        let line = |n: usize| n.next_multiple_of(LANES);
+        let (q, rest) = scratch.split_at_mut(line(rows * heads.dim));
+        let (out, rest) = rest.split_at_mut(line(rows * heads.padded()));
+        let (scores, rest) = rest.split_at_mut(rows * KEYS);
+        let (max, sum) = rest.split_at_mut(line(rows));
+        out.fill(0.0);
+        max.fill(f32::NEG_INFINITY);
+        sum.fill(0.0);
+        Self { isa, heads, rows, q, out, max, sum, scores }
+    }
+
+    /// Sets the query of a row.
+    pub fn set(&mut self, row: usize, query: &[f32]) {
+        let scale = self.heads.scale();
+        let dim = self.heads.dim;
+        for (to, &from) in self.q[row * dim..][..dim].iter_mut().zip(query) {
+            *to = from * scale;
+        }
+    }
+
+    /// Takes in one block of keys (`[dim][KEYS]`) and values (`[KEYS][padded]`) for the rows from `first` on;
+    /// `visible(row)` says how many of the block's keys the row may see, at least 1. Keys that no row sees may hold
+    /// anything finite.
+    pub fn absorb(&mut self, keys: &[f32], values: &[f32], first: usize, visible: impl Fn(usize) -> usize) {
+        let (dim, wide, rows) = (self.heads.dim, self.heads.padded(), self.rows - first);
+        let scores = &mut self.scores[first * KEYS..self.rows * KEYS];
+        let keys = Panels { data: keys, panel_stride: 0, k_stride: KEYS };
+        block(self.isa, rows, KEYS, dim, Left::rows(&self.q[first * dim..], dim), keys, scores, KEYS, Into::Store);
+        for (row, line) in scores.chunks_exact_mut(KEYS).enumerate() {
+            let seen = visible(first + row);
+            if seen < KEYS {
+                line[seen..].fill(f32::NEG_INFINITY);
+            }
+        }
+        let out = &mut self.out[first * wide..self.rows * wide];
+        self.isa.run(Softmax { scores, max: &mut self.max[first..], sum: &mut self.sum[first..], out, wide });
+        let values = Panels { data: values, panel_stride: PANEL, k_stride: wide };
+        block(self.isa, rows, wide, KEYS, Left::rows(scores, KEYS), values, out, wide, Into::Add);
+    }
+
+    /// Writes the row's result and returns the logarithm of its softmax denominator.
+    pub fn finish(&self, row: usize, out: &mut [f32]) -> f32 {
+        let wide = self.heads.padded();
+        let inverse = 1.0 / self.sum[row];
+        for (to, &from) in out.iter_mut().zip(&self.out[row * wide..][..self.heads.dim]) {
+            *to = from * inverse;
+        }
+        self.max[row] + self.sum[row].ln()
+    }
+}
+
+/// Scores become weights under the running maximum; earlier output and denominator are rescaled to it.
+struct Softmax<'a> {
+    scores: &'a mut [f32],
+    max: &'a mut [f32],
+    sum: &'a mut [f32],
+    out: &'a mut [f32],
+    wide: usize,
+}
+
+impl Kernel for Softmax<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let rows = self.scores.chunks_exact_mut(KEYS).zip(self.out.chunks_exact_mut(self.wide));
+        for (((line, out), max), sum) in rows.zip(self.max).zip(self.sum) {
+            let (low, high) = line.split_at_mut(LANES);
+            let (a, b) = (s.load(low), s.load(high));
+            let found = s.max_lane(s.max(a, b));
+            let new = if found > *max { found } else { *max };
+            let top = s.splat(new);
+            let (a, b) = (s.exp(s.sub(a, top)), s.exp(s.sub(b, top)));
+            s.store(low, a);
+            s.store(high, b);
+            let weight = s.sum(s.add(a, b));
+            if new > *max {
+                // The first block finds -inf here: factor 0 on an output of 0.
+                let factor = s.lanes(s.exp(s.splat(*max - new)))[0];
+                *sum *= factor;
+                let f = s.splat(factor);
+                for v in out.as_chunks_mut::<LANES>().0 {
+                    let scaled = s.mul(s.load(v), f);
+                    s.store(v, scaled);
+                }
+                *max = new;
+            }
+            *sum += weight;
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! Matrix products with a fixed order of summation.
+//!
+//! `C[m,n] = sum over k of A[m,k] * B[k,n]`, k ascending, one accumulator per element: a row of the result is the same
+//! bits whatever other rows are computed with it, however the work is cut, on any number of threads. Sampler and
+//! learner agree because both end here. `B` is read in panels of 32 columns; weights are packed that way once per
+//! version ([`Packed`]), which is what makes products of a few rows (decoding) fast too.
+
+#![expect(unsafe_code, reason = "the register tile reads through pointers; bounds are asserted at the entrance")]
+
+use crate::buffer::Buffer;
+use crate::cpu::{Cpu, Shared, with_scratch};
+use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
+
+/// Columns of a panel.
+pub const PANEL: usize = 32;
+
+/// A weight matrix `W[n,k]` (n outputs, as Hugging Face stores it) laid out for `x W^T`: panel p holds
+/// `W[32p..32p+32, :]` transposed, k rows of 32, zeros past n.
+#[derive(Debug, Clone)]
+pub struct Packed {
+    outputs: usize,
+    inputs: usize,
+    data: Buffer,
+}
+
+impl Packed {
+    /// Packs `W[outputs, inputs]`.
+    pub fn new(cpu: &Cpu, weights: &[f32], outputs: usize, inputs: usize) -> Self {
+        let mut packed = Self { outputs, inputs, data: Buffer::zeros(outputs.next_multiple_of(PANEL) * inputs) };
+        packed.repack(cpu, weights);
+        packed
+    }
+
+    /// Packs new values of the same shape.
+    pub fn repack(&mut self, cpu: &Cpu, weights: &[f32]) {
+        let (outputs, inputs) = (self.outputs, self.inputs);
+        assert_eq!(weights.len(), outputs * inputs);
+        let data = Shared::new(&mut self.data);
+        cpu.parallel(outputs.div_ceil(PANEL), |panel| {
+            // SAFETY: each task writes its own panel.
+            let out = unsafe { data.slice(panel * PANEL * inputs, PANEL * inputs) };
+            let rows = PANEL.min(outputs - panel * PANEL);
+            let source = &weights[panel * PANEL * inputs..][..rows * inputs];
+            transpose_panel(source, inputs, inputs, rows, out);
+        });
+    }
+
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// The panels of outputs from `first` on, as an operand of [`block`].
+    fn operand(&self, first_panel: usize) -> Panels<'_> {
+        Panels {
+            data: &self.data[first_panel * PANEL * self.inputs..],
+            panel_stride: PANEL * self.inputs,
+            k_stride: PANEL,
+        }
+    }
+}
+
+/// `out[k][j] = source[j][k]` for j < rows, 0 for the other columns of the panel.
+pub fn transpose_panel(source: &[f32], stride: usize, inputs: usize, rows: usize, out: &mut [f32]) {
+    assert!(rows <= PANEL && out.len() >= inputs * PANEL);
+    if rows < PANEL {
+        out[..inputs * PANEL].fill(0.0);
+    }
+    // Eight inputs at a time: the panel's lines are then written while they are in L1.
+    for k0 in (0..inputs).step_by(8) {
+        let k1 = (k0 + 8).min(inputs);
+        for j in 0..rows {
+            let row = &source[j * stride + k0..j * stride + k1];
+            for (k, &value) in row.iter().enumerate() {
+                out[(k0 + k) * PANEL + j] = value;
+            }
+        }
+    }
+}
+
+/// Left operand: element (i, k) is `data[i * row_stride + k * k_stride]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Left<'a> {
+    pub data: &'a [f32],
+    pub row_stride: usize,
+    pub k_stride: usize,
+}
+
+impl<'a> Left<'a> {
+    /// Rows of `stride` floats.
+    pub fn rows(data: &'a [f32], stride: usize) -> Self {
+        Self { data, row_stride: stride, k_stride: 1 }
+    }
+}
+
+/// Right operand: column j of row k is `data[(j / 32) * panel_stride + k * k_stride + j % 32]`. All 32 columns of a
+/// panel must be readable, the ones past n included.
+#[derive(Debug, Clone, Copy)]
+pub struct Panels<'a> {
+    pub data: &'a [f32],
+    pub panel_stride: usize,
+    pub k_stride: usize,
+}
+
+/// What happens to the old contents of the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Into {
+    Store,
+    Add,
+}
+
+/// `C[m,n]` (=|+=) `A[m,k] B[k,n]` on this thread. Row i of C starts at `c[i * c_stride]`.
+pub fn block(
+    isa: Isa,
+    m: usize,
+    n: usize,
+    k: usize,
+    a: Left<'_>,
+    b: Panels<'_>,
+    c: &mut [f32],
+    c_stride: usize,
+    mode: Into,
+) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    assert!(
+        c.len() >= (m - 1) * c_stride + n && (m == 1 || c_stride >= n),
+        "result {} for {m}x{n}/{c_stride}",
+        c.len()
+    );
+    // SAFETY: `c` is in bounds by the assertion above.
+    unsafe { block_ptr(isa, m, n, k, a, b, c.as_mut_ptr(), c_stride, mode) }
+}
+
+/// # Safety
+/// `m` rows of `n` floats, `c_stride` apart, must be writable at `c`.
+unsafe fn block_ptr(
+    isa: Isa,
+    m: usize,
+    n: usize,
+    k: usize,
+    a: Left<'_>,
+    b: Panels<'_>,
+    c: *mut f32,
+    c_stride: usize,
+    mode: Into,
+) {
+    if k > 0 {
+        let last_a = (m - 1) * a.row_stride + (k - 1) * a.k_stride;
+        assert!(a.data.len() > last_a, "left operand {} for {m}x{k}", a.data.len());
+        let last_b = (n.div_ceil(PANEL) - 1) * b.panel_stride + (k - 1) * b.k_stride + PANEL;
+        assert!(b.data.len() >= last_b, "right operand {} for {k}x{n}", b.data.len());
+    }
+    isa.run(Block { m, n, k, a, b, c, c_stride, mode });
+}
+
+struct Block<'a> {
+    m: usize,
+    n: usize,
+    k: usize,
+    a: Left<'a>,
+    b: Panels<'a>,
+    c: *mut f32,
+    c_stride: usize,
+    mode: Into,
+}
+
+impl Kernel for Block<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let wide = S::TILE.rows > 6;
+        let panels = self.n.div_ceil(PANEL);
+        // A few rows take several panels at once: enough independent sums to hide the latency of the multiply-add.
+        let group = match (wide, self.m) {
+            (true, 1..=3) => 4,
+            (true, 4..=6) | (false, 1) => 2,
+            _ => 1,
+        };
+        let mut panel = 0;
+        while panel < panels {
+            let whole = self.n / PANEL;
+            let width = if panel + group <= whole { group } else { 1 };
+            match (wide, width) {
+                (true, 4) => self.narrow::<S, 8>(simd, panel),
+                (_, 2) => self.narrow::<S, 4>(simd, panel),
+                (true, _) => self.tall::<S, 2>(simd, panel, 0),
+                (false, _) => {
+                    self.tall::<S, 1>(simd, panel, 0);
+                    self.tall::<S, 1>(simd, panel, LANES);
+                }
+            }
+            panel += width;
+        }
+    }
+}
+
+impl Block<'_> {
+    /// At most six rows against `NV / 2` whole panels.
+    #[inline(always)]
+    fn narrow<S: Simd, const NV: usize>(&self, simd: S, panel: usize) {
+        // SAFETY: `block_ptr` checked both operands, its caller the result; the panels are whole.
+        unsafe {
+            let c = self.c.add(panel * PANEL);
+            match self.m {
+                1 => self.tile::<S, 1, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                2 => self.tile::<S, 2, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                3 => self.tile::<S, 3, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                4 => self.tile::<S, 4, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                5 => self.tile::<S, 5, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                _ => self.tile::<S, 6, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+            }
+        }
+    }
+
+    /// All rows against `NV` vectors of one panel, from column `offset` of it on.
+    #[inline(always)]
+    fn tall<S: Simd, const NV: usize>(&self, simd: S, panel: usize, offset: usize) {
+        let column = panel * PANEL + offset;
+        if column >= self.n {
+            return;
+        }
+        let valid = (NV * LANES).min(self.n - column);
+        let mut row = 0;
+        while row < self.m {
+            let rows = S::TILE.rows.min(self.m - row);
+            // SAFETY: `block_ptr` checked both operands, its caller the result. A tile that would reach past column n
+            // goes through `edge`, which has room for all of it.
+            unsafe {
+                let c = self.c.add(row * self.c_stride + column);
+                if valid == NV * LANES {
+                    self.rows_tile::<S, NV>(simd, rows, row, panel, offset, c, self.c_stride, self.mode);
+                } else {
+                    let mut edge = [0.0f32; 12 * PANEL];
+                    self.rows_tile::<S, NV>(simd, rows, row, panel, offset, edge.as_mut_ptr(), PANEL, Into::Store);
+                    for (i, line) in edge.chunks_exact(PANEL).take(rows).enumerate() {
+                        let out = std::slice::from_raw_parts_mut(c.add(i * self.c_stride), valid);
+                        match self.mode {
+                            Into::Store => out.copy_from_slice(&line[..valid]),
+                            Into::Add => out.iter_mut().zip(line).for_each(|(c, v)| *c += v),
+                        }
+                    }
+                }
+            }
+            row += rows;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn rows_tile<S: Simd, const NV: usize>(
+        &self,
+        simd: S,
+        rows: usize,
+        row: usize,
+        panel: usize,
+        offset: usize,
+        c: *mut f32,
+        c_stride: usize,
+        mode: Into,
+    ) {
+        macro_rules! pick {
+            ($($n:literal)*) => {
+                match rows {
+                    // Arms above the tile's height are never taken; the constant condition lets them compile away.
+                    // SAFETY: the caller's promise.
+                    $($n if $n <= S::TILE.rows => unsafe { self.tile::<S, $n, NV>(simd, row, panel, offset, c, c_stride, mode) },)*
+                    _ => {}
+                }
+            };
+        }
+        pick!(12 11 10 9 8 7 6 5 4 3 2 1);
+    }
+
+    /// The register tile: `MR` rows from `row`, `NV` vectors from column `offset` of `panel`.
+    #[inline(always)]
+    unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
+        &self,
+        simd: S,
+        row: usize,
+        panel: usize,
+        offset: usize,
+        c: *mut f32,
+        c_stride: usize,
+        mode: Into,
+    ) {
+        let (rs, cs) = (self.a.row_stride, self.a.k_stride);
+        // SAFETY: all reads are inside the operands that `block_ptr` checked; the result is the caller's promise.
+        unsafe {
+            let mut a = self.a.data.as_ptr().add(row * rs);
+            let mut b = self.b.data.as_ptr().add(panel * self.b.panel_stride + offset);
+            let mut acc = [[simd.splat(0.0); NV]; MR];
+            for _ in 0..self.k {
+                let mut bv = [simd.splat(0.0); NV];
+                for (j, v) in bv.iter_mut().enumerate() {
+                    *v = simd.load_ptr(b.add((j / 2) * self.b.panel_stride + (j % 2) * LANES));
+                }
+                for (i, sums) in acc.iter_mut().enumerate() {
+                    let x = simd.splat(*a.add(i * rs));
+                    for (sum, &v) in sums.iter_mut().zip(&bv) {
+                        *sum = simd.fma(x, v, *sum);
+                    }
+                }
+                a = a.wrapping_add(cs);
+                b = b.wrapping_add(self.b.k_stride);
+            }
+            for (i, sums) in acc.iter().enumerate() {
+                for (j, &sum) in sums.iter().enumerate() {
+                    let out = c.add(i * c_stride + j * LANES);
+                    let value = if mode == Into::Add { simd.add(simd.load_ptr(out), sum) } else { sum };
+                    simd.store_ptr(out, value);
+                }
+            }
+        }
+    }
+}
+
+/// `y[m, outputs]` (=|+=) `x[m, inputs] W^T` on this thread.
+pub fn rows(isa: Isa, m: usize, x: Left<'_>, w: &Packed, y: &mut [f32], y_stride: usize, mode: Into) {
+    block(isa, m, w.outputs, w.inputs, x, w.operand(0), y, y_stride, mode);
+}
+
+/// As [`rows`] for the outputs `first..first + n` only, `first` a multiple of [`PANEL`].
+pub fn outputs(
+    isa: Isa,
+    m: usize,
+    x: Left<'_>,
+    w: &Packed,
+    first: usize,
+    n: usize,
+    y: &mut [f32],
+    y_stride: usize,
+    mode: Into,
+) {
+    assert!(first.is_multiple_of(PANEL) && first + n <= w.outputs);
+    block(isa, m, n, w.inputs, x, w.operand(first / PANEL), y, y_stride, mode);
+}
+
+/// As [`rows`] on all threads, for few rows: the columns are divided.
+pub fn columns(cpu: &Cpu, m: usize, x: Left<'_>, w: &Packed, y: &mut [f32], y_stride: usize, mode: Into) {
+    if m == 0 {
+        return;
+    }
+    let panels = w.outputs.div_ceil(PANEL);
+    let share = panels.div_ceil(cpu.threads()).next_multiple_of(4);
+    assert!(y.len() >= (m - 1) * y_stride + w.outputs && (m == 1 || y_stride >= w.outputs));
+    let y = Shared::new(y);
+    cpu.parallel(panels.div_ceil(share), |part| {
+        let first = part * share;
+        let n = (share * PANEL).min(w.outputs - first * PANEL);
+        // SAFETY: in bounds by the assertion; parts write disjoint columns.
+        unsafe {
+            block_ptr(cpu.isa(), m, n, w.inputs, x, w.operand(first), y.ptr().add(first * PANEL), y_stride, mode);
+        }
+    });
+}
+
+/// `C[n,k] += dY[t,n]^T X[t,k]`: the gradient of a weight matrix from that of its outputs and its inputs, on all
+/// threads. Rows of `dy` and `x` are `dy_stride` and `x_stride` apart.
+pub fn outer(
+    cpu: &Cpu,
+    t: usize,
+    n: usize,
+    k: usize,
+    dy: &[f32],
+    dy_stride: usize,
+    x: &[f32],
+    x_stride: usize,
+    c: &mut [f32],
+) {
+    /// Rows of t that are packed at a time: a panel of x then fits L1.
+    const DEPTH: usize = 240;
+    /// Rows of the register tile on every instruction set's grid.
+    const TALL: usize = 12;
+    assert!(c.len() >= n * k);
+    let rows_per_task = n.div_ceil(cpu.threads() * 2).next_multiple_of(TALL).clamp(TALL, 96);
+    let c = Shared::new(c);
+    cpu.parallel(n.div_ceil(rows_per_task), |task| {
+        let first = task * rows_per_task;
+        let rows = rows_per_task.min(n - first);
+        // SAFETY: each task writes its own rows of C.
+        let out = unsafe { c.slice(first * k, rows * k) };
+        let wide = k.next_multiple_of(PANEL);
+        with_scratch(DEPTH * (wide + rows_per_task), |scratch| {
+            let (px, pdy) = scratch.split_at_mut(DEPTH * wide);
+            for t0 in (0..t).step_by(DEPTH) {
+                let depth = DEPTH.min(t - t0);
+                pack_rows(&x[t0 * x_stride..], x_stride, depth, k, PANEL, px);
+                pack_rows(&dy[t0 * dy_stride + first..], dy_stride, depth, rows, TALL, pdy);
+                let b = Panels { data: px, panel_stride: depth * PANEL, k_stride: PANEL };
+                for (i, r0) in (0..rows).step_by(TALL).enumerate() {
+                    let a = Left { data: &pdy[i * depth * TALL..], row_stride: 1, k_stride: TALL };
+                    block(cpu.isa(), TALL.min(rows - r0), k, depth, a, b, &mut out[r0 * k..], k, Into::Add);
+                }
+            }
+        });
+    });
+}
+
+/// Copies columns `0..columns` of `depth` rows into groups of `width` columns, each group's rows contiguous.
+fn pack_rows(source: &[f32], stride: usize, depth: usize, columns: usize, width: usize, out: &mut [f32]) {
+    for (group, c0) in (0..columns).step_by(width).enumerate() {
+        let w = width.min(columns - c0);
+        for (row, line) in out[group * depth * width..].chunks_exact_mut(width).take(depth).enumerate() {
+            let from = &source[row * stride + c0..][..w];
+            line[..w].copy_from_slice(from);
+            line[w..].fill(0.0);
+        }
+    }
+}
+
+/// Lays `W[n,k]` out as the right operand of `dY[m,n] W[n,k]`: panels of 32 inputs, n rows each.
+pub fn pack_natural(cpu: &Cpu, w: &[f32], n: usize, k: usize, out: &mut [f32]) {
+    assert!(w.len() >= n * k && out.len() >= natural_len(n, k));
+    let out = Shared::new(out);
+    cpu.parallel(k.div_ceil(PANEL), |panel| {
+        // SAFETY: each task writes its own panel.
+        let to = unsafe { out.slice(panel * PANEL * n, PANEL * n) };
+        let width = PANEL.min(k - panel * PANEL);
+        pack_rows(&w[panel * PANEL..], k, n, width, PANEL, to);
+    });
+}
+
+/// Floats that [`pack_natural`] writes.
+pub fn natural_len(n: usize, k: usize) -> usize {
+    k.next_multiple_of(PANEL) * n
+}
+
+/// `dX[m,k]` (=|+=) `dY[m,n] W[n,k]` on this thread, with `w` from [`pack_natural`].
+pub fn rows_natural(
+    isa: Isa,
+    m: usize,
+    n: usize,
+    k: usize,
+    dy: Left<'_>,
+    w: &[f32],
+    dx: &mut [f32],
+    dx_stride: usize,
+    mode: Into,
+) {
+    block(isa, m, k, n, dy, Panels { data: w, panel_stride: PANEL * n, k_stride: PANEL }, dx, dx_stride, mode);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::testing::{assert_close, each_isa, noise};
+
+    fn reference(m: usize, n: usize, k: usize, x: &[f32], w: &[f32]) -> Vec<f64> {
+        let dot = |i: usize, j: usize| (0..k).map(|l| f64::from(x[i * k + l]) * f64::from(w[j * k + l])).sum();
+        (0..m * n).map(|at| dot(at / n, at % n)).collect()
+    }
+
+    #[test]
+    fn products_match_the_reference() {
+        each_isa(|isa| {
+            let cpu = Cpu::with_isa(2, isa).unwrap();
+            for (m, n, k) in
+                [(1, 1, 1), (1, 130, 17), (2, 64, 48), (5, 96, 33), (12, 32, 16), (13, 47, 7), (31, 384, 64)]
+            {
+                let (x, w) = (noise(1, m * k), noise(2, n * k));
+                let packed = Packed::new(&cpu, &w, n, k);
+                let expected = reference(m, n, k, &x, &w);
+                let mut y = vec![0.0; m * n];
+                rows(isa, m, Left::rows(&x, k), &packed, &mut y, n, Into::Store);
+                assert_close(&y, &expected, 1e-6);
+                let mut split = vec![0.0; m * n];
+                columns(&cpu, m, Left::rows(&x, k), &packed, &mut split, n, Into::Store);
+                assert_eq!(y, split, "columns over threads");
+                rows(isa, m, Left::rows(&x, k), &packed, &mut y, n, Into::Add);
+                assert_close(&y, &expected.iter().map(|v| 2.0 * v).collect::<Vec<_>>(), 1e-6);
+            }
+        });
+    }
+
+    #[test]
+    fn a_row_does_not_depend_on_its_neighbours() {
+        each_isa(|isa| {
+            let cpu = Cpu::with_isa(1, isa).unwrap();
+            for (n, k) in [(256, 256), (2048, 64), (80, 100)] {
+                let (x, w) = (noise(3, 40 * k), noise(4, n * k));
+                let packed = Packed::new(&cpu, &w, n, k);
+                let product = |first: usize, m: usize| {
+                    let mut y = vec![0.0; m * n];
+                    rows(isa, m, Left::rows(&x[first * k..], k), &packed, &mut y, n, Into::Store);
+                    y
+                };
+                let whole = product(0, 40);
+                for m in 1..=26 {
+                    for first in [0, 3, 14] {
+                        assert_eq!(whole[first * n..(first + m) * n], product(first, m), "{m} rows from {first}");
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn gradients_match_the_reference() {
+        each_isa(|isa| {
+            let cpu = Cpu::with_isa(2, isa).unwrap();
+            for (t, n, k) in [(3, 5, 7), (300, 60, 40), (17, 130, 96)] {
+                let (dy, x, w) = (noise(5, t * n), noise(6, t * k), noise(7, n * k));
+                let mut dw = vec![0.0; n * k];
+                outer(&cpu, t, n, k, &dy, n, &x, k, &mut dw);
+                let by_t =
+                    |i: usize, j: usize| (0..t).map(|r| f64::from(dy[r * n + i]) * f64::from(x[r * k + j])).sum();
+                assert_close(&dw, &(0..n * k).map(|at| by_t(at / k, at % k)).collect::<Vec<f64>>(), 1e-6);
+
+                let mut natural = vec![0.0; natural_len(n, k)];
+                pack_natural(&cpu, &w, n, k, &mut natural);
+                let mut dx = vec![0.0; t * k];
+                rows_natural(isa, t, n, k, Left::rows(&dy, n), &natural, &mut dx, k, Into::Store);
+                let by_n =
+                    |r: usize, j: usize| (0..n).map(|i| f64::from(dy[r * n + i]) * f64::from(w[i * k + j])).sum();
+                assert_close(&dx, &(0..t * k).map(|at| by_n(at / k, at % k)).collect::<Vec<f64>>(), 1e-6);
+            }
+        });
+    }
+}

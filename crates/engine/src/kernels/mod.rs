@@ -1,0 +1,16 @@
+//! The kernels, one file each. They know slices and shapes, not models.
+
+#![expect(
+    clippy::inline_always,
+    reason = "a kernel must be inlined into the function that carries its target features"
+)]
+
+pub mod attention;
+pub mod head;
+pub mod matmul;
+pub mod norm;
+pub mod rope;
+pub mod simd;
+pub mod swiglu;
+#[cfg(test)]
+mod testing;

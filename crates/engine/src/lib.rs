@@ -1,0 +1,19 @@
+//! The native model: token ids in, ids and logprobs out, gradients of any per-token objective. Knows no text.
+
+pub mod buffer;
+pub mod config;
+pub mod cpu;
+pub mod error;
+pub mod forest;
+pub mod kernels;
+pub mod lora;
+pub mod model;
+pub mod parity;
+pub mod rope;
+pub mod weights;
+
+pub use config::Config;
+pub use cpu::Cpu;
+pub use error::{EngineError, Result};
+pub use forest::{Forest, Target};
+pub use model::{Keep, Model, Net, Pass, Scored, Slopes, Trained, Workspace};

@@ -1,0 +1,219 @@
+//! `adapter_config.json`: what an adapter is, and what of PEFT is not implemented.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::config::Config;
+use crate::error::{EngineError, Result};
+use crate::weights::LayerParams;
+
+/// A matrix that can be adapted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Module {
+    Q,
+    K,
+    V,
+    O,
+    Gate,
+    Up,
+    Down,
+}
+
+impl Module {
+    pub const COUNT: usize = 7;
+    pub const ALL: [Self; Self::COUNT] = [Self::Q, Self::K, Self::V, Self::O, Self::Gate, Self::Up, Self::Down];
+
+    /// Its name in `target_modules`.
+    pub fn name(self) -> &'static str {
+        self.path().split_once('.').map_or("", |(_, name)| name)
+    }
+
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Q => "self_attn.q_proj",
+            Self::K => "self_attn.k_proj",
+            Self::V => "self_attn.v_proj",
+            Self::O => "self_attn.o_proj",
+            Self::Gate => "mlp.gate_proj",
+            Self::Up => "mlp.up_proj",
+            Self::Down => "mlp.down_proj",
+        }
+    }
+
+    pub(crate) fn inputs(self, c: &Config) -> usize {
+        match self {
+            Self::O => c.heads.out_width(),
+            Self::Down => c.mlp,
+            _ => c.hidden,
+        }
+    }
+
+    pub(crate) fn outputs(self, c: &Config) -> usize {
+        match self {
+            Self::Q => c.heads.out_width(),
+            Self::K | Self::V => c.heads.keys * c.heads.dim,
+            Self::Gate | Self::Up => c.mlp,
+            Self::O | Self::Down => c.hidden,
+        }
+    }
+
+    /// Its first output in the fused matrix it is part of.
+    pub(crate) fn column(self, c: &Config) -> usize {
+        match self {
+            Self::K => c.heads.out_width(),
+            Self::V => c.heads.out_width() + c.heads.keys * c.heads.dim,
+            Self::Up => c.mlp,
+            _ => 0,
+        }
+    }
+
+    /// The fused matrix it is part of.
+    pub(crate) fn range(self, layer: &LayerParams) -> Range<usize> {
+        match self {
+            Self::Q | Self::K | Self::V => layer.qkv.clone(),
+            Self::O => layer.out.clone(),
+            Self::Gate | Self::Up => layer.gate_up.clone(),
+            Self::Down => layer.down.clone(),
+        }
+    }
+}
+
+/// Shape of an adapter. Dropout is not applied: `lora_dropout` of a loaded adapter is ignored and saved as 0.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoraConfig {
+    pub rank: usize,
+    pub alpha: f64,
+    /// The adapted matrices, in the order of [`Module::ALL`].
+    pub modules: Vec<Module>,
+    /// Scale by alpha / sqrt(rank) instead of alpha / rank.
+    pub rslora: bool,
+    /// `base_model_name_or_path`, carried along.
+    pub base: Option<String>,
+}
+
+impl LoraConfig {
+    /// All seven matrices.
+    pub fn all(rank: usize, alpha: f64) -> Self {
+        Self { rank, alpha, modules: Module::ALL.to_vec(), rslora: false, base: None }
+    }
+
+    /// The factor on `B A`.
+    pub fn scale(&self) -> f32 {
+        let rank = self.rank as f64;
+        (self.alpha / if self.rslora { rank.sqrt() } else { rank }) as f32
+    }
+
+    pub fn load(dir: &Path) -> Result<Self> {
+        let path = dir.join("adapter_config.json");
+        let text = std::fs::read_to_string(&path).map_err(|source| EngineError::Io {
+            action: "read",
+            path: path.clone(),
+            source,
+        })?;
+        Self::parse(&text).map_err(|what| EngineError::Adapter { path, what })
+    }
+
+    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+        let json: Map<String, Value> = serde_json::from_str(text).map_err(|e| format!("not a JSON object: {e}"))?;
+        refuse_variants(&json)?;
+        let rank = json.get("r").and_then(Value::as_u64).filter(|r| (1..=65_536).contains(r));
+        let rank = rank.ok_or("r is missing or not a rank")? as usize;
+        Ok(Self {
+            rank,
+            alpha: json.get("lora_alpha").and_then(Value::as_f64).ok_or("lora_alpha is missing or not a number")?,
+            modules: modules(json.get("target_modules"))?,
+            rslora: json.get("use_rslora").and_then(Value::as_bool).unwrap_or(false),
+            base: json.get("base_model_name_or_path").and_then(Value::as_str).map(str::to_owned),
+        })
+    }
+
+    pub(super) fn save(&self, dir: &Path) -> Result<()> {
+        let json = json!({
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": self.base,
+            "r": self.rank,
+            "lora_alpha": self.alpha,
+            "lora_dropout": 0.0,
+            "bias": "none",
+            "target_modules": self.modules.iter().map(|m| m.name()).collect::<Vec<_>>(),
+            "use_rslora": self.rslora,
+            "inference_mode": true,
+        });
+        let path = dir.join("adapter_config.json");
+        std::fs::write(&path, format!("{json:#}\n")).map_err(|source| EngineError::Io { action: "write", path, source })
+    }
+}
+
+/// Keys of PEFT that change the maths are refused unless they are set to what changes nothing.
+fn refuse_variants(json: &Map<String, Value>) -> std::result::Result<(), String> {
+    const SWITCHES: [&str; 21] = [
+        "use_dora",
+        "use_qalora",
+        "use_bdlora",
+        "lora_bias",
+        "fan_in_fan_out",
+        "modules_to_save",
+        "layers_to_transform",
+        "layers_pattern",
+        "rank_pattern",
+        "alpha_pattern",
+        "layer_replication",
+        "exclude_modules",
+        "trainable_token_indices",
+        "target_parameters",
+        "alora_invocation_tokens",
+        "arrow_config",
+        "megatron_config",
+        "loftq_config",
+        "eva_config",
+        "corda_config",
+        "lora_ga_config",
+    ];
+    let kind = json.get("peft_type").and_then(Value::as_str).unwrap_or("missing");
+    if kind != "LORA" {
+        return Err(format!("peft_type {kind} is not implemented; only LORA is"));
+    }
+    let neutral = |v: &Value| match v {
+        Value::Null | Value::Bool(false) => true,
+        Value::Array(a) => a.is_empty(),
+        Value::Object(o) => o.is_empty(),
+        _ => false,
+    };
+    for key in SWITCHES {
+        if let Some(value) = json.get(key).filter(|v| !neutral(v)) {
+            return Err(format!("{key} = {value} is not implemented; merge the adapter with PEFT and load the result"));
+        }
+    }
+    if let Some(bias) = json.get("bias").filter(|b| !b.is_null() && *b != "none") {
+        return Err(format!("bias = {bias} is not implemented; only \"none\" is"));
+    }
+    // Other initialisations (PiSSA, OLoRA, ...) change the base weights as well.
+    match json.get("init_lora_weights") {
+        None | Some(Value::Null | Value::Bool(_)) => Ok(()),
+        Some(v) if v == "gaussian" => Ok(()),
+        Some(v) => {
+            Err(format!("init_lora_weights = {v} changes the base weights; convert the adapter with PEFT first"))
+        }
+    }
+}
+
+fn modules(value: Option<&Value>) -> std::result::Result<Vec<Module>, String> {
+    let named = |name: &str| Module::ALL.into_iter().find(|m| m.name() == name || m.path() == name);
+    let mut found = match value {
+        Some(Value::String(all)) if all == "all-linear" => return Ok(Module::ALL.to_vec()),
+        Some(Value::Array(names)) => {
+            names.iter().map(|n| n.as_str().and_then(named).ok_or(n)).collect::<std::result::Result<Vec<_>, _>>()
+        }
+        Some(other) => Err(other),
+        None => return Err("target_modules is missing".into()),
+    }
+    .map_err(|bad| {
+        format!("target_modules: {bad} is not implemented; known are {}", Module::ALL.map(Module::name).join(", "))
+    })?;
+    found.sort_unstable();
+    found.dedup();
+    if found.is_empty() { Err("target_modules is empty".into()) } else { Ok(found) }
+}

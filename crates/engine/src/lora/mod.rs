@@ -1,0 +1,244 @@
+//! Low-rank adapters: `y = W x + scale * B (A x)`, in PEFT's format.
+//!
+//! The base model is shared and never changed: without the adapter it is the reference policy, at no extra memory, and
+//! any number of adapters can stand on it.
+
+#![expect(unsafe_code, reason = "tasks write disjoint rows")]
+
+mod config;
+
+use std::ops::Range;
+use std::path::Path;
+
+pub use config::{LoraConfig, Module};
+
+use crate::buffer::Buffer;
+use crate::config::Config;
+use crate::cpu::{Cpu, Shared, with_scratch};
+use crate::error::{EngineError, Result};
+use crate::kernels::matmul::{self, Into, Left, Packed, natural_len, pack_natural, rows_natural};
+use crate::kernels::simd::Isa;
+use crate::model::Model;
+use crate::model::workspace_rows;
+use crate::weights::{Storage, Table, TensorFiles, Weights, normal, read_into, write_tensors};
+
+/// An adapter: its values in one flat buffer, and the packed copies the kernels read.
+#[derive(Debug, Clone)]
+pub struct Adapter {
+    pub config: LoraConfig,
+    pub table: Table,
+    /// The f32 master, laid out by `table`.
+    pub values: Buffer,
+    /// By layer and module.
+    pairs: Vec<[Option<Pair>; Module::COUNT]>,
+}
+
+/// The two matrices of one adapted module.
+#[derive(Debug, Clone)]
+struct Pair {
+    inputs: usize,
+    outputs: usize,
+    /// First output in the fused matrix the module is part of.
+    column: usize,
+    a_range: Range<usize>,
+    b_range: Range<usize>,
+    a: Packed,
+    b: Packed,
+    /// Laid out for products from the left.
+    a_natural: Buffer,
+    b_natural: Buffer,
+}
+
+impl Adapter {
+    /// A fresh adapter, which changes nothing yet: B is 0, A is drawn as PEFT draws it, by variance.
+    pub fn new(model: &Model, config: LoraConfig, seed: u64) -> Self {
+        let table = table(&model.config, &config);
+        let mut values = Buffer::zeros(table.len());
+        for param in table.params.iter().filter(|p| p.name.ends_with("lora_A.weight")) {
+            let deviation = (1.0 / (3.0 * param.shape[1] as f32)).sqrt();
+            normal(&mut values[param.range.clone()], deviation, seed, &param.name);
+        }
+        Self::from_values(&model.config, &model.cpu, config, table, values)
+    }
+
+    /// Reads `adapter_config.json` and `adapter_model.safetensors`.
+    pub fn load(model: &Model, dir: &Path) -> Result<Self> {
+        let config = LoraConfig::load(dir)?;
+        let table = table(&model.config, &config);
+        let files = TensorFiles::open(dir, "adapter_model")?;
+        let mut values = Buffer::zeros(table.len());
+        read_into(&files, &table, &mut values, |_| false)?;
+        Ok(Self::from_values(&model.config, &model.cpu, config, table, values))
+    }
+
+    /// Writes a directory that PEFT loads unchanged.
+    pub fn save(&self, dir: &Path) -> Result<()> {
+        std::fs::create_dir_all(dir).map_err(|source| EngineError::Io {
+            action: "make",
+            path: dir.to_owned(),
+            source,
+        })?;
+        write_tensors(&dir.join("adapter_model.safetensors"), &self.table, &self.values, Storage::F32, &[])?;
+        self.config.save(dir)
+    }
+
+    fn from_values(c: &Config, cpu: &Cpu, config: LoraConfig, table: Table, values: Buffer) -> Self {
+        let rank = config.rank;
+        let pairs = (0..c.layers).map(|layer| {
+            Module::ALL.map(|module| {
+                let range = |part: &str| {
+                    let name = tensor_name(layer, module, part);
+                    table.params.iter().find(|p| p.name == name).map(|p| p.range.clone())
+                };
+                let (a_range, b_range) = (range("lora_A")?, range("lora_B")?);
+                let (inputs, outputs) = (module.inputs(c), module.outputs(c));
+                Some(Pair {
+                    inputs,
+                    outputs,
+                    column: module.column(c),
+                    a: Packed::new(cpu, &values[a_range.clone()], rank, inputs),
+                    b: Packed::new(cpu, &values[b_range.clone()], outputs, rank),
+                    a_natural: Buffer::zeros(natural_len(rank, inputs)),
+                    b_natural: Buffer::zeros(natural_len(outputs, rank)),
+                    a_range,
+                    b_range,
+                })
+            })
+        });
+        let mut adapter = Self { pairs: pairs.collect(), config, table, values };
+        adapter.repack(cpu);
+        adapter
+    }
+
+    /// Brings the packed copies up to date after `values` changed.
+    pub fn repack(&mut self, cpu: &Cpu) {
+        let rank = self.config.rank;
+        for pair in self.pairs.iter_mut().flatten().flatten() {
+            let (a, b) = (&self.values[pair.a_range.clone()], &self.values[pair.b_range.clone()]);
+            pair.a.repack(cpu, a);
+            pair.b.repack(cpu, b);
+            pack_natural(cpu, a, rank, pair.inputs, &mut pair.a_natural);
+            pack_natural(cpu, b, pair.outputs, rank, &mut pair.b_natural);
+        }
+    }
+
+    pub(crate) fn rank(&self) -> usize {
+        self.config.rank
+    }
+
+    /// Adds the module's output to that of its fused projection, for the rows of `x`.
+    pub(crate) fn add(
+        &self,
+        isa: Isa,
+        layer: usize,
+        module: Module,
+        x: &[f32],
+        x_stride: usize,
+        y: &mut [f32],
+        y_stride: usize,
+    ) {
+        let Some(pair) = &self.pairs[layer][module as usize] else { return };
+        let (rows, rank) = (x.len() / x_stride, self.rank());
+        with_scratch(rows * rank, |inner| {
+            self.inner(isa, pair, x, x_stride, inner);
+            matmul::rows(isa, rows, Left::rows(inner, rank), &pair.b, &mut y[pair.column..], y_stride, Into::Add);
+        });
+    }
+
+    /// `scale * A x` of each row.
+    fn inner(&self, isa: Isa, pair: &Pair, x: &[f32], x_stride: usize, inner: &mut [f32]) {
+        let rank = self.rank();
+        matmul::rows(isa, inner.len() / rank, Left::rows(x, x_stride), &pair.a, inner, rank, Into::Store);
+        let scale = self.config.scale();
+        for v in inner {
+            *v *= scale;
+        }
+    }
+
+    /// Adds the module's share of the input gradient to `dx`; `dinner` gets the gradient of `A x` of each row.
+    pub(crate) fn input_gradient(
+        &self,
+        isa: Isa,
+        layer: usize,
+        module: Module,
+        dy: &[f32],
+        dy_stride: usize,
+        dx: &mut [f32],
+        dx_stride: usize,
+        dinner: &mut [f32],
+    ) {
+        let Some(pair) = &self.pairs[layer][module as usize] else { return };
+        let (rows, rank, scale) = (dy.len() / dy_stride, self.rank(), self.config.scale());
+        let dy = Left::rows(&dy[pair.column..], dy_stride);
+        rows_natural(isa, rows, pair.outputs, rank, dy, &pair.b_natural, dinner, rank, Into::Store);
+        for v in dinner.iter_mut() {
+            *v *= scale;
+        }
+        rows_natural(isa, rows, rank, pair.inputs, Left::rows(dinner, rank), &pair.a_natural, dx, dx_stride, Into::Add);
+    }
+
+    /// Adds the gradients of the module's matrices; `inner` is scratch, `dinner` is from [`Adapter::input_gradient`].
+    pub(crate) fn gradient(
+        &self,
+        cpu: &Cpu,
+        layer: usize,
+        module: Module,
+        rows: usize,
+        dy: &[f32],
+        dy_stride: usize,
+        x: &[f32],
+        x_stride: usize,
+        inner: &mut [f32],
+        dinner: &[f32],
+        grad: &mut [f32],
+    ) {
+        let Some(pair) = &self.pairs[layer][module as usize] else { return };
+        let rank = self.rank();
+        let shared = Shared::new(inner);
+        workspace_rows(cpu, rows, |at, n| {
+            // SAFETY: each task has its own rows.
+            let inner = unsafe { shared.slice(at * rank, n * rank) };
+            self.inner(cpu.isa(), pair, &x[at * x_stride..][..n * x_stride], x_stride, inner);
+        });
+        let db = &mut grad[pair.b_range.clone()];
+        matmul::outer(cpu, rows, pair.outputs, rank, &dy[pair.column..], dy_stride, inner, rank, db);
+        let da = &mut grad[pair.a_range.clone()];
+        matmul::outer(cpu, rows, rank, pair.inputs, dinner, rank, x, x_stride, da);
+    }
+
+    /// The base weights with the adapter added in: `W + scale * B A`.
+    pub fn merge(&self, model: &Model) -> Weights {
+        let mut weights = Weights::clone(&model.weights);
+        let (rank, scale) = (self.rank(), self.config.scale());
+        for (pairs, layer) in self.pairs.iter().zip(&model.weights.params.layers) {
+            for (pair, module) in pairs.iter().zip(Module::ALL) {
+                let Some(pair) = pair else { continue };
+                let fused = module.range(layer).start + pair.column * pair.inputs;
+                let (a, b) = (&self.values[pair.a_range.clone()], &self.values[pair.b_range.clone()]);
+                for (row, b) in b.chunks_exact(rank).enumerate() {
+                    let w = &mut weights.values[fused + row * pair.inputs..][..pair.inputs];
+                    for (b, a) in b.iter().zip(a.chunks_exact(pair.inputs)) {
+                        w.iter_mut().zip(a).for_each(|(w, a)| *w += scale * b * a);
+                    }
+                }
+            }
+        }
+        weights.repack(&model.cpu);
+        weights
+    }
+}
+
+fn tensor_name(layer: usize, module: Module, part: &str) -> String {
+    format!("base_model.model.model.layers.{layer}.{}.{part}.weight", module.path())
+}
+
+fn table(c: &Config, config: &LoraConfig) -> Table {
+    let mut table = Table::default();
+    for layer in 0..c.layers {
+        for &module in &config.modules {
+            table.group(&[(tensor_name(layer, module, "lora_A"), vec![config.rank, module.inputs(c)])]);
+            table.group(&[(tensor_name(layer, module, "lora_B"), vec![module.outputs(c), config.rank])]);
+        }
+    }
+    table
+}

@@ -1,0 +1,447 @@
+//! The backward pass over a packed batch, written out.
+//!
+//! Each layer is two sweeps over the rows (MLP, then projections) with attention between them, and one product per
+//! weight matrix. A gradient is added in the same order on any number of threads.
+
+#![expect(unsafe_code, reason = "tasks write disjoint rows")]
+
+use crate::cpu::{Shared, with_scratch};
+use crate::error::{EngineError, Result};
+use crate::forest::Forest;
+use crate::kernels::attention::{self, Gradients};
+use crate::kernels::matmul::{self, Into, Left, natural_len, pack_natural, rows_natural};
+use crate::kernels::{norm, rope, swiglu};
+use crate::lora::Module;
+use crate::model::forward::{Keep, Pass, by_rows};
+use crate::model::layer::{Net, Projection, Spread};
+use crate::model::workspace::{Back, LayerState, ROWS, Workspace};
+
+/// The parameters that are trained, as the buffer their gradients are added to.
+#[derive(Debug)]
+pub enum Trained<'g> {
+    /// All weights; laid out as [`crate::weights::ModelParams`].
+    Full(&'g mut [f32]),
+    /// The adapter the pass ran with; laid out as its table.
+    Adapter(&'g mut [f32]),
+}
+
+impl Trained<'_> {
+    fn full(&mut self) -> Option<&mut [f32]> {
+        match self {
+            Self::Full(grad) => Some(grad),
+            Self::Adapter(_) => None,
+        }
+    }
+}
+
+/// What the loss says about each target.
+#[derive(Debug, Clone, Copy)]
+pub struct Slopes<'a> {
+    /// d loss / d logprob.
+    pub dlogp: &'a [f32],
+    /// d loss / d entropy; empty for none.
+    pub dentropy: &'a [f32],
+}
+
+/// The weights of a layer laid out for products from the left.
+struct Natural<'a> {
+    down: &'a [f32],
+    gate_up: &'a [f32],
+    out: &'a [f32],
+    qkv: &'a [f32],
+}
+
+impl Net<'_> {
+    /// Adds the gradient of the loss to `trained`. Must follow a [`Net::forward`] of the same pass that kept something.
+    pub fn backward(
+        &self,
+        pass: Pass<'_>,
+        slopes: Slopes<'_>,
+        ws: &mut Workspace,
+        mut trained: Trained<'_>,
+    ) -> Result<()> {
+        let (c, rows) = (&self.model.config, pass.forest.rows());
+        if ws.keep == Keep::Nothing {
+            return Err(EngineError::Batch("the forward pass kept nothing for a backward pass".into()));
+        }
+        let fits = slopes.dlogp.len() == pass.targets.len()
+            && (slopes.dentropy.is_empty() || slopes.dentropy.len() == pass.targets.len());
+        if !fits || ws.scored.order.len() != pass.targets.len() {
+            return Err(EngineError::Batch(format!(
+                "{} slopes for {} targets",
+                slopes.dlogp.len(),
+                pass.targets.len()
+            )));
+        }
+        self.score_backward(pass.targets, slopes, ws, trained.full(), rows);
+        for layer in (0..c.layers).rev() {
+            let state = if ws.keep == Keep::Everything { layer } else { 0 };
+            let x = &ws.streams[layer];
+            if ws.keep == Keep::Inputs {
+                self.attend(layer, pass.forest, x, &ws.angles, &mut ws.layers[state]);
+                self.gates_again(layer, rows, x, &mut ws.layers[state]);
+            }
+            self.layer_backward(layer, pass.forest, x, &ws.angles, &mut ws.layers[state], &mut ws.back, &mut trained);
+        }
+        if let Some(full) = trained.full() {
+            let grad = &mut full[self.model.weights.params.embed.clone()];
+            for (&token, dx) in pass.forest.tokens.iter().zip(ws.back.dx.chunks_exact(c.hidden)) {
+                grad[token as usize * c.hidden..][..c.hidden].iter_mut().zip(dx).for_each(|(g, d)| *g += d);
+            }
+        }
+        Ok(())
+    }
+
+    /// Recomputes what [`Keep::Inputs`] did not keep of the second half of a layer.
+    fn gates_again(&self, layer: usize, rows: usize, x: &[f32], state: &mut LayerState) {
+        let (c, cpu) = (&self.model.config, &self.model.cpu);
+        let (hidden, out_width) = (c.hidden, c.heads.out_width());
+        let attention = &state.attention;
+        let (mid, rstd) = (Shared::new(&mut state.mid), Shared::new(&mut state.mid_rstd));
+        let gate_up = Shared::new(&mut state.gate_up);
+        by_rows(cpu, rows, |at, n| {
+            with_scratch(n * hidden, |normed| {
+                // SAFETY: each task has its own rows.
+                let (mid, rstd, gate_up) = unsafe {
+                    (
+                        mid.slice(at * hidden, n * hidden),
+                        rstd.slice(at, n),
+                        gate_up.slice(at * 2 * c.mlp, n * 2 * c.mlp),
+                    )
+                };
+                let (x, attention) = (&x[at * hidden..][..n * hidden], &attention[at * out_width..][..n * out_width]);
+                self.up_to_gates(Spread::Here(cpu.isa()), layer, x, attention, mid, rstd, normed, gate_up);
+            });
+        });
+    }
+
+    /// From `back.dx`, the gradient of the layer's output, to that of its input in the same place.
+    fn layer_backward(
+        &self,
+        layer: usize,
+        forest: &Forest,
+        x: &[f32],
+        angles: &[f32],
+        state: &mut LayerState,
+        back: &mut Back,
+        trained: &mut Trained<'_>,
+    ) {
+        let (c, cpu) = (&self.model.config, &self.model.cpu);
+        let p = &self.model.weights.params.layers[layer];
+        let (rows, hidden) = (forest.rows(), c.hidden);
+        self.pack_layer(layer, &mut back.natural);
+        self.mlp_rows(layer, rows, state, back);
+        if let Some(full) = trained.full() {
+            add_pieces(&back.partial, rows, hidden, &mut full[p.post_norm.clone()]);
+        }
+        let (dx, dmid) = (&back.dx, &back.dmid);
+        self.weight_gradient(layer, Projection::Down, rows, dx, &back.hidden, trained, &mut back.inner, &back.dinner);
+        self.weight_gradient(
+            layer,
+            Projection::GateUp,
+            rows,
+            &state.gate_up,
+            &back.normed,
+            trained,
+            &mut back.inner,
+            &back.dinner,
+        );
+        self.weight_gradient(
+            layer,
+            Projection::Out,
+            rows,
+            dmid,
+            &state.attention,
+            trained,
+            &mut back.inner,
+            &back.dinner,
+        );
+
+        let from = Gradients { qkv: &state.qkv, out: &state.attention, lse: &state.lse, dout: &back.dattention };
+        attention::backward(cpu, c.heads, &forest.spans, from, &mut back.delta, &mut back.dqkv);
+
+        self.qkv_rows(layer, rows, x, angles, state, back);
+        if let Some(full) = trained.full() {
+            let stride = hidden + 2 * c.heads.dim;
+            add_columns(&back.partial, rows, stride, 0, &mut full[p.input_norm.clone()]);
+            if let Some((q_norm, k_norm)) = &p.qk_norm {
+                add_columns(&back.partial, rows, stride, hidden, &mut full[q_norm.clone()]);
+                add_columns(&back.partial, rows, stride, hidden + c.heads.dim, &mut full[k_norm.clone()]);
+            }
+        }
+        self.weight_gradient(
+            layer,
+            Projection::Qkv,
+            rows,
+            &back.dqkv,
+            &back.normed,
+            trained,
+            &mut back.inner,
+            &back.dinner,
+        );
+    }
+
+    /// Rows from the layer's output back to the attention's: fills `dmid`, `dattention`, `hidden`, `normed`, and turns
+    /// `gate_up` into its gradient.
+    fn mlp_rows(&self, layer: usize, rows: usize, state: &mut LayerState, back: &mut Back) {
+        let (c, cpu, w) = (&self.model.config, &self.model.cpu, &self.model.weights);
+        let (hidden, mlp, out_width, isa) = (c.hidden, c.mlp, c.heads.out_width(), cpu.isa());
+        let natural = self.natural(&back.natural);
+        let weight = &w.values[w.params.layers[layer].post_norm.clone()];
+        self.grow_inner(rows, &mut back.inner, &mut back.dinner);
+        let (dx, mid, mid_rstd) = (&back.dx, &state.mid, &state.mid_rstd);
+        let (gate_up, inner) = (Shared::new(&mut state.gate_up), Shared::new(&mut back.dinner));
+        let (dmid, dattention) = (Shared::new(&mut back.dmid), Shared::new(&mut back.dattention));
+        let (normed, h, partial) =
+            (Shared::new(&mut back.normed), Shared::new(&mut back.hidden), Shared::new(&mut back.partial));
+        by_rows(cpu, rows, |at, n| {
+            with_scratch(n * (mlp + hidden), |scratch| {
+                let (dh, dn) = scratch.split_at_mut(n * mlp);
+                // SAFETY: each task has its own rows and its own piece of the norm gradient.
+                unsafe {
+                    let dx = &dx[at * hidden..][..n * hidden];
+                    rows_natural(isa, n, hidden, mlp, Left::rows(dx, hidden), natural.down, dh, mlp, Into::Store);
+                    self.adapter_rows(layer, Projection::Down, rows, at, dx, dh, inner);
+                    let gate_up = gate_up.slice(at * 2 * mlp, n * 2 * mlp);
+                    swiglu::backward(isa, gate_up, mlp, dh, h.slice(at * mlp, n * mlp));
+
+                    let (mid, rstd) = (&mid[at * hidden..][..n * hidden], &mid_rstd[at..at + n]);
+                    norm::apply(isa, mid, weight, rstd, normed.slice(at * hidden, n * hidden));
+                    rows_natural(
+                        isa,
+                        n,
+                        2 * mlp,
+                        hidden,
+                        Left::rows(gate_up, 2 * mlp),
+                        natural.gate_up,
+                        dn,
+                        hidden,
+                        Into::Store,
+                    );
+                    self.adapter_rows(layer, Projection::GateUp, rows, at, gate_up, dn, inner);
+                    let dmid = dmid.slice(at * hidden, n * hidden);
+                    dmid.copy_from_slice(dx);
+                    let sums = partial.slice(at / ROWS * hidden, hidden);
+                    sums.fill(0.0);
+                    norm::backward(isa, mid, weight, rstd, dn, dmid, sums);
+
+                    let dout = dattention.slice(at * out_width, n * out_width);
+                    rows_natural(
+                        isa,
+                        n,
+                        hidden,
+                        out_width,
+                        Left::rows(dmid, hidden),
+                        natural.out,
+                        dout,
+                        out_width,
+                        Into::Store,
+                    );
+                    self.adapter_rows(layer, Projection::Out, rows, at, dmid, dout, inner);
+                }
+            });
+        });
+    }
+
+    /// Rows from queries, keys and values back to the layer's input: turns `dqkv` back, fills `normed` and `dx`.
+    fn qkv_rows(&self, layer: usize, rows: usize, x: &[f32], angles: &[f32], state: &LayerState, back: &mut Back) {
+        let (c, cpu, w) = (&self.model.config, &self.model.cpu, &self.model.weights);
+        let (hidden, width, dim, isa) = (c.hidden, c.heads.width(), c.heads.dim, cpu.isa());
+        let stride = hidden + 2 * dim;
+        let natural = self.natural(&back.natural);
+        let weight = &w.values[w.params.layers[layer].input_norm.clone()];
+        let (dmid, inner) = (&back.dmid, Shared::new(&mut back.dinner));
+        let (dqkv, normed) = (Shared::new(&mut back.dqkv), Shared::new(&mut back.normed));
+        let (dx, partial) = (Shared::new(&mut back.dx), Shared::new(&mut back.partial));
+        by_rows(cpu, rows, |at, n| {
+            with_scratch(n * hidden, |dn| {
+                // SAFETY: each task has its own rows and its own piece of the norm gradients.
+                unsafe {
+                    let dqkv = dqkv.slice(at * width, n * width);
+                    let (sums, qk_sums) = partial.slice(at / ROWS * stride, stride).split_at_mut(hidden);
+                    sums.fill(0.0);
+                    qk_sums.fill(0.0);
+                    self.turn_back(layer, at, angles, state, dqkv, qk_sums);
+                    let (x, rstd) = (&x[at * hidden..][..n * hidden], &state.rstd[at..at + n]);
+                    norm::apply(isa, x, weight, rstd, normed.slice(at * hidden, n * hidden));
+                    rows_natural(isa, n, width, hidden, Left::rows(dqkv, width), natural.qkv, dn, hidden, Into::Store);
+                    self.adapter_rows(layer, Projection::Qkv, rows, at, dqkv, dn, inner);
+                    let dx = dx.slice(at * hidden, n * hidden);
+                    dx.copy_from_slice(&dmid[at * hidden..][..n * hidden]);
+                    norm::backward(isa, x, weight, rstd, dn, dx, sums);
+                }
+            });
+        });
+    }
+
+    /// Undoes rotation and norm of queries and keys in the gradient of a few rows from `at`.
+    fn turn_back(
+        &self,
+        layer: usize,
+        at: usize,
+        angles: &[f32],
+        state: &LayerState,
+        dqkv: &mut [f32],
+        sums: &mut [f32],
+    ) {
+        let (c, w, isa) = (&self.model.config, &self.model.weights, self.model.cpu.isa());
+        let (dim, heads) = (c.heads.dim, c.heads.queries + c.heads.keys);
+        let (turned, queries) = (heads * dim, c.heads.out_width());
+        with_scratch(turned, |scratch| {
+            for (i, row) in dqkv.chunks_exact_mut(c.heads.width()).enumerate() {
+                let (cos, sin) = angles[(at + i) * dim..][..dim].split_at(dim / 2);
+                let dqk = &mut row[..turned];
+                rope::backward(isa, dqk, cos, sin);
+                if let Some((q_norm, k_norm)) = &w.params.layers[layer].qk_norm {
+                    let raw = &state.raw[(at + i) * turned..][..turned];
+                    let rstd = &state.raw_rstd[(at + i) * heads..][..heads];
+                    let (q_sums, k_sums) = sums.split_at_mut(dim);
+                    scratch.fill(0.0);
+                    let (dq, dk) = scratch.split_at_mut(queries);
+                    let (q, k) = raw.split_at(queries);
+                    norm::backward(
+                        isa,
+                        q,
+                        &w.values[q_norm.clone()],
+                        &rstd[..c.heads.queries],
+                        &dqk[..queries],
+                        dq,
+                        q_sums,
+                    );
+                    norm::backward(
+                        isa,
+                        k,
+                        &w.values[k_norm.clone()],
+                        &rstd[c.heads.queries..],
+                        &dqk[queries..],
+                        dk,
+                        k_sums,
+                    );
+                    dqk.copy_from_slice(scratch);
+                }
+            }
+        });
+    }
+
+    /// Adds the gradient of a projection's parameters, from that of its outputs and its inputs.
+    fn weight_gradient(
+        &self,
+        layer: usize,
+        which: Projection,
+        rows: usize,
+        dy: &[f32],
+        x: &[f32],
+        trained: &mut Trained<'_>,
+        inner: &mut [f32],
+        dinner: &[f32],
+    ) {
+        let (c, cpu, p) = (&self.model.config, &self.model.cpu, &self.model.weights.params.layers[layer]);
+        let (range, bias, n, k) = match which {
+            Projection::Qkv => (&p.qkv, &p.qkv_bias, c.heads.width(), c.hidden),
+            Projection::Out => (&p.out, &p.out_bias, c.hidden, c.heads.out_width()),
+            Projection::GateUp => (&p.gate_up, &p.gate_up_bias, 2 * c.mlp, c.hidden),
+            Projection::Down => (&p.down, &p.down_bias, c.hidden, c.mlp),
+        };
+        match trained {
+            Trained::Full(full) => {
+                matmul::outer(cpu, rows, n, k, dy, n, x, k, &mut full[range.clone()]);
+                if let Some(bias) = bias {
+                    let sums = &mut full[bias.clone()];
+                    for dy in dy[..rows * n].chunks_exact(n) {
+                        sums.iter_mut().zip(dy).for_each(|(s, d)| *s += d);
+                    }
+                }
+            }
+            Trained::Adapter(grad) => {
+                if let Some(adapter) = self.adapter {
+                    for &module in crate::model::layer::modules(which) {
+                        let dinner = &dinner[slot(module) * rows * adapter.rank()..];
+                        adapter.gradient(cpu, layer, module, rows, dy, n, x, k, inner, dinner, grad);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The adapter's share of an input gradient for a few rows from `at`; leaves the inner gradients in `inner`.
+    ///
+    /// # Safety
+    /// No other task may hold these rows of `inner`.
+    unsafe fn adapter_rows(
+        &self,
+        layer: usize,
+        which: Projection,
+        rows: usize,
+        at: usize,
+        dy: &[f32],
+        dx: &mut [f32],
+        inner: Shared<'_>,
+    ) {
+        let Some(adapter) = self.adapter else { return };
+        let c = &self.model.config;
+        let (n, k) = match which {
+            Projection::Qkv => (c.heads.width(), c.hidden),
+            Projection::Out => (c.hidden, c.heads.out_width()),
+            Projection::GateUp => (2 * c.mlp, c.hidden),
+            Projection::Down => (c.hidden, c.mlp),
+        };
+        let (count, rank) = (dy.len() / n, adapter.rank());
+        for &module in crate::model::layer::modules(which) {
+            // SAFETY: modules have slots of their own, and these rows are this task's.
+            let dinner = unsafe { inner.slice((slot(module) * rows + at) * rank, count * rank) };
+            adapter.input_gradient(self.model.cpu.isa(), layer, module, dy, n, dx, k, dinner);
+        }
+    }
+
+    fn grow_inner(&self, rows: usize, inner: &mut crate::buffer::Buffer, dinner: &mut crate::buffer::Buffer) {
+        if let Some(adapter) = self.adapter {
+            inner.grow(rows * adapter.rank());
+            dinner.grow(4 * rows * adapter.rank());
+        }
+    }
+
+    fn pack_layer(&self, layer: usize, out: &mut [f32]) {
+        let (c, cpu, w) = (&self.model.config, &self.model.cpu, &self.model.weights);
+        let (p, width, out_width) = (&w.params.layers[layer], c.heads.width(), c.heads.out_width());
+        let mut rest = out;
+        for (range, n, k) in [
+            (&p.down, c.hidden, c.mlp),
+            (&p.gate_up, 2 * c.mlp, c.hidden),
+            (&p.out, c.hidden, out_width),
+            (&p.qkv, width, c.hidden),
+        ] {
+            let (to, after) = rest.split_at_mut(natural_len(n, k));
+            pack_natural(cpu, &w.values[range.clone()], n, k, to);
+            rest = after;
+        }
+    }
+
+    fn natural<'b>(&self, buffer: &'b [f32]) -> Natural<'b> {
+        let c = &self.model.config;
+        let (down, rest) = buffer.split_at(natural_len(c.hidden, c.mlp));
+        let (gate_up, rest) = rest.split_at(natural_len(2 * c.mlp, c.hidden));
+        let (out, qkv) = rest.split_at(natural_len(c.hidden, c.heads.out_width()));
+        Natural { down, gate_up, out, qkv }
+    }
+}
+
+/// Which quarter of the inner gradients a module uses. Modules of one sweep over the rows have different ones.
+fn slot(module: Module) -> usize {
+    match module {
+        Module::Q | Module::Gate => 0,
+        Module::K | Module::Up => 1,
+        Module::V | Module::Down => 2,
+        Module::O => 3,
+    }
+}
+
+/// Adds up the pieces of a norm gradient, in order.
+pub(crate) fn add_pieces(partial: &[f32], rows: usize, width: usize, out: &mut [f32]) {
+    add_columns(partial, rows, width, 0, out);
+}
+
+fn add_columns(partial: &[f32], rows: usize, stride: usize, column: usize, out: &mut [f32]) {
+    for piece in partial.chunks_exact(stride).take(rows.div_ceil(ROWS)) {
+        out.iter_mut().zip(&piece[column..]).for_each(|(g, d)| *g += d);
+    }
+}

@@ -1,0 +1,209 @@
+//! One transformer block on a few rows.
+//!
+//! Everything here is per row: no result depends on which rows are computed together.
+
+use crate::cpu::Cpu;
+use crate::kernels::matmul::{self, Into, Left, Packed};
+use crate::kernels::simd::Isa;
+use crate::kernels::{norm, rope, swiglu};
+use crate::lora::{Adapter, Module};
+use crate::model::Model;
+
+/// Where a product is computed.
+#[derive(Debug, Clone, Copy)]
+pub enum Spread<'a> {
+    /// On this thread: many tasks run at once.
+    Here(Isa),
+    /// On all threads, the columns divided: few rows.
+    Columns(&'a Cpu),
+}
+
+impl Spread<'_> {
+    fn isa(self) -> Isa {
+        match self {
+            Self::Here(isa) => isa,
+            Self::Columns(cpu) => cpu.isa(),
+        }
+    }
+}
+
+/// A model, with or without an adapter: without one it is its own reference policy.
+#[derive(Debug, Clone, Copy)]
+pub struct Net<'a> {
+    pub model: &'a Model,
+    pub adapter: Option<&'a Adapter>,
+}
+
+/// A fused matrix of a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Projection {
+    Qkv,
+    Out,
+    GateUp,
+    Down,
+}
+
+/// Buffers the first half of a block fills, for as many rows as its input has.
+#[derive(Debug)]
+pub struct Before<'a> {
+    /// Normalised input, `[rows][hidden]`.
+    pub normed: &'a mut [f32],
+    /// `[rows]`.
+    pub rstd: &'a mut [f32],
+    /// Queries and keys before their norm, `[rows][(queries + keys) * dim]`; empty where the model has no such norm.
+    pub raw: &'a mut [f32],
+    /// `[rows][queries + keys]`; empty where the model has no such norm.
+    pub raw_rstd: &'a mut [f32],
+    /// `[rows][heads.width()]`.
+    pub qkv: &'a mut [f32],
+}
+
+/// Buffers the second half of a block fills.
+#[derive(Debug)]
+pub struct After<'a> {
+    /// Residual stream after attention, `[rows][hidden]`.
+    pub mid: &'a mut [f32],
+    /// `[rows]`.
+    pub rstd: &'a mut [f32],
+    /// `[rows][hidden]`.
+    pub normed: &'a mut [f32],
+    /// `[rows][2 * mlp]`.
+    pub gate_up: &'a mut [f32],
+    /// `[rows][mlp]`.
+    pub hidden: &'a mut [f32],
+}
+
+impl<'a> Net<'a> {
+    pub fn new(model: &'a Model, adapter: Option<&'a Adapter>) -> Self {
+        Self { model, adapter }
+    }
+
+    /// Rows of the embedding.
+    pub fn embed(&self, tokens: &[u32], x: &mut [f32]) {
+        let hidden = self.model.config.hidden;
+        let table = &self.model.weights.values[self.model.weights.params.embed.clone()];
+        for (row, &token) in x.chunks_exact_mut(hidden).zip(tokens) {
+            row.copy_from_slice(&table[token as usize * hidden..][..hidden]);
+        }
+    }
+
+    /// From the residual stream to queries, keys and values, turned by `angles` (per row: cosines, then sines).
+    pub fn before_attention(&self, spread: Spread<'_>, layer: usize, x: &[f32], angles: &[f32], b: &mut Before<'_>) {
+        let (c, w) = (&self.model.config, &self.model.weights);
+        let (isa, p) = (spread.isa(), &w.params.layers[layer]);
+        norm::forward(isa, x, &w.values[p.input_norm.clone()], c.norm_eps, b.normed, b.rstd);
+        self.project(spread, layer, Projection::Qkv, b.normed, b.qkv, Into::Store);
+        let (dim, turned) = (c.heads.dim, (c.heads.queries + c.heads.keys) * c.heads.dim);
+        let queries = c.heads.out_width();
+        for (row, (qkv, angles)) in b.qkv.chunks_exact_mut(c.heads.width()).zip(angles.chunks_exact(dim)).enumerate() {
+            let qk = &mut qkv[..turned];
+            if let Some((q_norm, k_norm)) = &p.qk_norm {
+                let raw = &mut b.raw[row * turned..][..turned];
+                raw.copy_from_slice(qk);
+                let heads = c.heads.queries + c.heads.keys;
+                let (q_rstd, k_rstd) = b.raw_rstd[row * heads..][..heads].split_at_mut(c.heads.queries);
+                let (q, k) = qk.split_at_mut(queries);
+                norm::forward(isa, &raw[..queries], &w.values[q_norm.clone()], c.norm_eps, q, q_rstd);
+                norm::forward(isa, &raw[queries..], &w.values[k_norm.clone()], c.norm_eps, k, k_rstd);
+            }
+            let (cos, sin) = angles.split_at(dim / 2);
+            rope::forward(isa, qk, cos, sin);
+        }
+    }
+
+    /// From the attention's output to the residual stream after the MLP, written to `next`.
+    pub fn after_attention(
+        &self,
+        spread: Spread<'_>,
+        layer: usize,
+        x: &[f32],
+        attention: &[f32],
+        a: &mut After<'_>,
+        next: &mut [f32],
+    ) {
+        next.copy_from_slice(self.up_to_gates(spread, layer, x, attention, a.mid, a.rstd, a.normed, a.gate_up));
+        swiglu::forward(spread.isa(), a.gate_up, self.model.config.mlp, a.hidden);
+        self.project(spread, layer, Projection::Down, a.hidden, next, Into::Add);
+    }
+
+    /// The part of [`Net::after_attention`] whose results the backward pass reads. Returns the residual stream.
+    pub(crate) fn up_to_gates<'m>(
+        &self,
+        spread: Spread<'_>,
+        layer: usize,
+        x: &[f32],
+        attention: &[f32],
+        mid: &'m mut [f32],
+        rstd: &mut [f32],
+        normed: &mut [f32],
+        gate_up: &mut [f32],
+    ) -> &'m [f32] {
+        let (c, w) = (&self.model.config, &self.model.weights);
+        mid.copy_from_slice(x);
+        self.project(spread, layer, Projection::Out, attention, mid, Into::Add);
+        let weight = &w.values[w.params.layers[layer].post_norm.clone()];
+        norm::forward(spread.isa(), mid, weight, c.norm_eps, normed, rstd);
+        self.project(spread, layer, Projection::GateUp, normed, gate_up, Into::Store);
+        mid
+    }
+
+    /// The final norm.
+    pub fn final_norm(&self, isa: Isa, x: &[f32], normed: &mut [f32], rstd: &mut [f32]) {
+        let w = &self.model.weights;
+        norm::forward(isa, x, &w.values[w.params.norm.clone()], self.model.config.norm_eps, normed, rstd);
+    }
+
+    /// Logits of a few normalised rows, `[rows][vocab]`.
+    pub fn logits(&self, spread: Spread<'_>, normed: &[f32], logits: &mut [f32]) {
+        product(spread, normed, &self.model.weights.head, logits, Into::Store);
+    }
+
+    pub(crate) fn project(
+        &self,
+        spread: Spread<'_>,
+        layer: usize,
+        which: Projection,
+        x: &[f32],
+        y: &mut [f32],
+        mode: Into,
+    ) {
+        let w = &self.model.weights;
+        let (packed, p) = (&w.layers[layer], &w.params.layers[layer]);
+        let (matrix, bias) = match which {
+            Projection::Qkv => (&packed.qkv, &p.qkv_bias),
+            Projection::Out => (&packed.out, &p.out_bias),
+            Projection::GateUp => (&packed.gate_up, &p.gate_up_bias),
+            Projection::Down => (&packed.down, &p.down_bias),
+        };
+        product(spread, x, matrix, y, mode);
+        if let Some(bias) = bias {
+            let bias = &w.values[bias.clone()];
+            for row in y.chunks_exact_mut(bias.len()) {
+                row.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
+            }
+        }
+        if let Some(adapter) = self.adapter {
+            for &module in modules(which) {
+                adapter.add(spread.isa(), layer, module, x, matrix.inputs(), y, matrix.outputs());
+            }
+        }
+    }
+}
+
+/// The adapter modules that lie in a fused matrix, in its order.
+pub(crate) fn modules(which: Projection) -> &'static [Module] {
+    match which {
+        Projection::Qkv => &[Module::Q, Module::K, Module::V],
+        Projection::Out => &[Module::O],
+        Projection::GateUp => &[Module::Gate, Module::Up],
+        Projection::Down => &[Module::Down],
+    }
+}
+
+fn product(spread: Spread<'_>, x: &[f32], w: &Packed, y: &mut [f32], mode: Into) {
+    let (m, left) = (x.len() / w.inputs(), Left::rows(x, w.inputs()));
+    match spread {
+        Spread::Here(isa) => matmul::rows(isa, m, left, w, y, w.outputs(), mode),
+        Spread::Columns(cpu) => matmul::columns(cpu, m, left, w, y, w.outputs(), mode),
+    }
+}

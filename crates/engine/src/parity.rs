@@ -1,0 +1,179 @@
+//! Logprobs, logits and gradients of plain token sequences: what the engine is compared with its references by.
+
+use std::collections::BTreeMap;
+
+use hone_trace::BatchNode;
+
+use crate::buffer::Buffer;
+use crate::config::Config;
+use crate::error::{EngineError, Result};
+use crate::forest::{Forest, Target};
+use crate::model::{Keep, Net, Pass, Slopes, Spread, Trained, Workspace};
+
+/// How the sequences are computed. None of it changes results beyond rounding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct How {
+    /// All sequences in one pass instead of one each.
+    pub packed: bool,
+    /// Common prefixes once; implies one pass.
+    pub share_prefix: bool,
+    /// Recompute activations in the backward pass.
+    pub recompute: bool,
+}
+
+impl How {
+    fn keep(self) -> Keep {
+        if self.recompute { Keep::Inputs } else { Keep::Everything }
+    }
+
+    fn together(self) -> bool {
+        self.packed || self.share_prefix
+    }
+}
+
+/// A gradient by Hugging Face parameter name, with the parameter's shape.
+pub type NamedGradients = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
+
+/// Sequences laid out together, and the targets of each: every token but its first.
+#[derive(Debug)]
+struct Layout {
+    forest: Forest,
+    targets: Vec<Target>,
+    /// Number of targets of each sequence.
+    counts: Vec<usize>,
+}
+
+impl Layout {
+    fn new(config: &Config, sequences: &[Vec<u32>], share: bool) -> Result<Self> {
+        let (nodes, chains) = if share { shared_nodes(config, sequences) } else { separate_nodes(sequences) };
+        let forest = Forest::new(config, &nodes)?;
+        let mut targets = Vec::new();
+        let mut counts = Vec::new();
+        for chain in chains {
+            let before = targets.len();
+            let tokens = chain.iter().flat_map(|&node| (0..nodes[node].tokens.len()).map(move |at| (node, at)));
+            targets.extend(tokens.filter_map(|(node, at)| forest.target(node, at)));
+            counts.push(targets.len() - before);
+        }
+        Ok(Self { forest, targets, counts })
+    }
+
+    fn pass(&self) -> Pass<'_> {
+        Pass { forest: &self.forest, targets: &self.targets, temperature: 1.0 }
+    }
+}
+
+/// Each sequence as a root.
+fn separate_nodes(sequences: &[Vec<u32>]) -> (Vec<BatchNode>, Vec<Vec<usize>>) {
+    let nodes = sequences.iter().map(|t| BatchNode { parent: None, tokens: t.clone() }).collect();
+    (nodes, (0..sequences.len()).map(|i| vec![i]).collect())
+}
+
+/// A tree of common prefixes. Returns the nodes and each sequence's chain of them.
+///
+/// Sequences whose rotary frequencies depend on their own length share nothing.
+fn shared_nodes(config: &Config, sequences: &[Vec<u32>]) -> (Vec<BatchNode>, Vec<Vec<usize>>) {
+    let mut nodes: Vec<BatchNode> = Vec::new();
+    let mut chains = vec![Vec::new(); sequences.len()];
+    // (members, tokens already placed, parent)
+    let (alone, together): (Vec<usize>, Vec<usize>) =
+        (0..sequences.len()).partition(|&i| config.rope.key(sequences[i].len()) != 0);
+    let mut work: Vec<(Vec<usize>, usize, Option<usize>)> = alone.into_iter().map(|i| (vec![i], 0, None)).collect();
+    work.push((together, 0, None));
+    while let Some((members, from, parent)) = work.pop() {
+        // Members that go on with the same token share at least that one.
+        let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for i in members {
+            if let Some(&next) = sequences[i].get(from) {
+                groups.entry(next).or_default().push(i);
+            }
+        }
+        for group in groups.into_values() {
+            let first = &sequences[group[0]];
+            let common = |i: &usize| first.iter().zip(&sequences[*i]).take_while(|(a, b)| a == b).count();
+            let to = group.iter().map(common).min().unwrap_or(from);
+            nodes.push(BatchNode { parent, tokens: first[from..to].to_vec() });
+            for &i in &group {
+                chains[i].push(nodes.len() - 1);
+            }
+            work.push((group, to, Some(nodes.len() - 1)));
+        }
+    }
+    (nodes, chains)
+}
+
+/// Batches of sequences as `how` asks for them.
+fn layouts(config: &Config, sequences: &[Vec<u32>], how: How) -> Result<Vec<Layout>> {
+    if how.together() {
+        return Ok(vec![Layout::new(config, sequences, how.share_prefix)?]);
+    }
+    sequences.iter().map(|s| Layout::new(config, std::slice::from_ref(s), false)).collect()
+}
+
+/// Logprob of every token but the first of each sequence.
+pub fn logprobs(net: &Net<'_>, sequences: &[Vec<u32>], how: How) -> Result<Vec<Vec<f32>>> {
+    let mut ws = Workspace::default();
+    let mut out = Vec::new();
+    for layout in layouts(&net.model.config, sequences, how)? {
+        let keep = if how.recompute { Keep::Inputs } else { Keep::Nothing };
+        let mut scored = net.forward(layout.pass(), keep, &mut ws)?.logprobs.into_iter();
+        out.extend(layout.counts.iter().map(|&n| scored.by_ref().take(n).collect::<Vec<_>>()));
+    }
+    Ok(out)
+}
+
+/// Gradient of `sum(weight * logprob)`: of each sequence alone, or, where `how` packs, of all together.
+pub fn gradients(net: &Net<'_>, sequences: &[Vec<u32>], weights: &[Vec<f32>], how: How) -> Result<Vec<NamedGradients>> {
+    let fits = weights.len() == sequences.len()
+        && sequences.iter().zip(weights).all(|(s, w)| w.len() == s.len().saturating_sub(1));
+    if !fits {
+        return Err(EngineError::Batch(
+            "weights must have one number per token after the first of each sequence".into(),
+        ));
+    }
+    let mut ws = Workspace::default();
+    let layouts = layouts(&net.model.config, sequences, how)?;
+    let per_layout: Vec<Vec<f32>> = if how.together() { vec![weights.concat()] } else { weights.to_vec() };
+    let mut out = Vec::new();
+    for (layout, dlogp) in layouts.iter().zip(per_layout) {
+        net.forward(layout.pass(), how.keep(), &mut ws)?;
+        let table = &net.model.weights.params.table;
+        let mut grad = Buffer::zeros(table.len());
+        let slopes = Slopes { dlogp: &dlogp, dentropy: &[] };
+        net.backward(layout.pass(), slopes, &mut ws, Trained::Full(&mut grad))?;
+        out.push(
+            table.params.iter().map(|p| (p.name.clone(), (p.shape.clone(), grad[p.range.clone()].to_vec()))).collect(),
+        );
+    }
+    Ok(out)
+}
+
+/// Logits of every position of a sequence, `[tokens][vocab]`.
+pub fn logits(net: &Net<'_>, sequence: &[u32]) -> Result<Vec<f32>> {
+    let c = &net.model.config;
+    let forest = Forest::of_sequences(c, &[sequence.to_vec()])?;
+    let rows = net.hidden(&forest, &mut Workspace::default())?;
+    let mut out = vec![0.0; sequence.len() * c.vocab];
+    for (row, logits) in rows.chunks_exact(c.hidden).zip(out.chunks_exact_mut(c.vocab)) {
+        net.logits(Spread::Columns(&net.model.cpu), row, logits);
+    }
+    Ok(out)
+}
+
+/// The likeliest token again and again, by a full pass per token: the slow reference of generation.
+pub fn greedy(net: &Net<'_>, prompt: &[u32], new_tokens: usize) -> Result<Vec<u32>> {
+    let c = &net.model.config;
+    let mut tokens = prompt.to_vec();
+    let mut logits = vec![0.0; c.vocab];
+    let mut ws = Workspace::default();
+    for _ in 0..new_tokens {
+        let forest = Forest::of_sequences(c, std::slice::from_ref(&tokens))?;
+        let rows = net.hidden(&forest, &mut ws)?;
+        let last = rows.len() - c.hidden;
+        net.logits(Spread::Columns(&net.model.cpu), &rows[last..], &mut logits);
+        // The first of equals, as torch.argmax.
+        let best = logits.iter().enumerate().fold(0, |best, (i, z)| if *z > logits[best] { i } else { best });
+        tokens.push(best as u32);
+    }
+    Ok(tokens.split_off(prompt.len()))
+}

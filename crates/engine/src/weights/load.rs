@@ -1,0 +1,131 @@
+//! Reading safetensors: one file or shards, f32, bf16 or f16 on disk, f32 in memory.
+
+#![expect(unsafe_code, reason = "files are memory mapped")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+
+use crate::error::{EngineError, Result};
+use crate::weights::params::{Param, Table};
+
+/// The safetensors files of a directory, mapped.
+#[derive(Debug)]
+pub struct TensorFiles {
+    /// Named in messages: the single file, or the index of the shards.
+    path: PathBuf,
+    files: Vec<(PathBuf, Mmap)>,
+}
+
+impl TensorFiles {
+    /// Opens `<stem>.safetensors`, or the shards that `<stem>.safetensors.index.json` lists.
+    pub fn open(dir: &Path, stem: &str) -> Result<Self> {
+        let single = dir.join(format!("{stem}.safetensors"));
+        let index = dir.join(format!("{stem}.safetensors.index.json"));
+        if single.exists() || !index.exists() {
+            return Ok(Self { files: vec![(single.clone(), map(&single)?)], path: single });
+        }
+        let refuse = |what: String| EngineError::Weights { path: index.clone(), what };
+        let text = std::fs::read_to_string(&index).map_err(|source| EngineError::Io {
+            action: "read",
+            path: index.clone(),
+            source,
+        })?;
+        let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| refuse(format!("not JSON: {e}")))?;
+        let names =
+            json.get("weight_map").and_then(|m| m.as_object()).ok_or_else(|| refuse("weight_map is missing".into()))?;
+        let shards: BTreeSet<&str> = names.values().filter_map(serde_json::Value::as_str).collect();
+        let mut files = Vec::new();
+        for shard in shards {
+            let plain = Path::new(shard).file_name().is_some_and(|n| n == shard);
+            if !plain {
+                return Err(refuse(format!("shard {shard:?} is not a plain file name")));
+            }
+            files.push((dir.join(shard), map(&dir.join(shard))?));
+        }
+        Ok(Self { path: index, files })
+    }
+}
+
+fn map(path: &Path) -> Result<Mmap> {
+    let io = |source| EngineError::Io { action: "open", path: path.to_owned(), source };
+    let file = std::fs::File::open(path).map_err(io)?;
+    // SAFETY: the map is read-only and lives while the tensors are copied out. Truncating the file meanwhile would end
+    // the process, as it would for every reader of these files; it cannot make us read outside the map.
+    unsafe { Mmap::map(&file) }.map_err(io)
+}
+
+/// Copies every tensor of `table` into `values`. Tensors that are missing, of another shape or type, or left over
+/// (unless `ignore` says so) are errors that name them.
+pub fn read_into(files: &TensorFiles, table: &Table, values: &mut [f32], ignore: impl Fn(&str) -> bool) -> Result<()> {
+    let wanted: BTreeMap<&str, &Param> = table.params.iter().map(|p| (p.name.as_str(), p)).collect();
+    let mut found = BTreeSet::new();
+    let mut unexpected = Vec::new();
+    for (path, bytes) in &files.files {
+        let refuse = |what| EngineError::Weights { path: path.clone(), what };
+        let tensors = SafeTensors::deserialize(bytes).map_err(|e| {
+            refuse(format!("{} bytes that are not whole safetensors ({e}); the file is truncated or damaged: copy or download it again", bytes.len()))
+        })?;
+        for (name, tensor) in tensors.iter() {
+            let Some(param) = wanted.get(name) else {
+                if !ignore(name) {
+                    unexpected.push(format!("{name} {:?}", tensor.shape()));
+                }
+                continue;
+            };
+            if tensor.shape() != param.shape {
+                return Err(refuse(format!(
+                    "tensor {name} has shape {:?}, config.json asks for {:?}; the weights and config.json are not of the same model",
+                    tensor.shape(),
+                    param.shape
+                )));
+            }
+            convert(&tensor, &mut values[param.range.clone()]).map_err(|dtype| {
+                refuse(format!("tensor {name} is stored as {dtype:?}; convert it to F32, BF16 or F16"))
+            })?;
+            found.insert(param.name.as_str());
+        }
+    }
+    let refuse = |what| Err(EngineError::Weights { path: files.path.clone(), what });
+    let missing: Vec<String> = table
+        .params
+        .iter()
+        .filter(|p| !found.contains(p.name.as_str()))
+        .map(|p| format!("{} {:?}", p.name, p.shape))
+        .collect();
+    if !missing.is_empty() {
+        return refuse(format!("missing tensors: {}; the file is incomplete or of another model", shorten(&missing)));
+    }
+    if !unexpected.is_empty() {
+        return refuse(format!(
+            "tensors that config.json gives no place to: {}; the weights and config.json are not of the same model",
+            shorten(&unexpected)
+        ));
+    }
+    Ok(())
+}
+
+/// The first few of a list.
+fn shorten(names: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let head = names[..names.len().min(SHOWN)].join(", ");
+    if names.len() > SHOWN { format!("{head} and {} more", names.len() - SHOWN) } else { head }
+}
+
+fn convert(tensor: &TensorView<'_>, out: &mut [f32]) -> std::result::Result<(), Dtype> {
+    let data = tensor.data();
+    let halves = || data.chunks_exact(2).map(|b| [b[0], b[1]]);
+    match tensor.dtype() {
+        Dtype::F32 => {
+            for (to, b) in out.iter_mut().zip(data.chunks_exact(4)) {
+                *to = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+            }
+        }
+        Dtype::BF16 => out.iter_mut().zip(halves()).for_each(|(to, b)| *to = half::bf16::from_le_bytes(b).to_f32()),
+        Dtype::F16 => out.iter_mut().zip(halves()).for_each(|(to, b)| *to = half::f16::from_le_bytes(b).to_f32()),
+        other => return Err(other),
+    }
+    Ok(())
+}

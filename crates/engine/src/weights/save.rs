@@ -1,0 +1,93 @@
+//! Writing what was read: Hugging Face directories.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::Path;
+
+use safetensors::{Dtype, View};
+
+use crate::config::Config;
+use crate::error::{EngineError, Result};
+use crate::weights::Weights;
+use crate::weights::params::{Param, Table};
+
+/// Precision on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    F32,
+    Bf16,
+}
+
+impl Storage {
+    fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::Bf16 => "bfloat16",
+        }
+    }
+}
+
+struct Tensor<'a> {
+    param: &'a Param,
+    values: &'a [f32],
+    storage: Storage,
+}
+
+impl View for Tensor<'_> {
+    fn dtype(&self) -> Dtype {
+        match self.storage {
+            Storage::F32 => Dtype::F32,
+            Storage::Bf16 => Dtype::BF16,
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.param.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        match self.storage {
+            Storage::F32 => self.values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>().into(),
+            Storage::Bf16 => {
+                self.values.iter().flat_map(|v| half::bf16::from_f32(*v).to_le_bytes()).collect::<Vec<_>>().into()
+            }
+        }
+    }
+
+    fn data_len(&self) -> usize {
+        self.values.len() * if self.storage == Storage::F32 { 4 } else { 2 }
+    }
+}
+
+/// Writes the tensors of a table. The file appears whole or not at all.
+pub fn write_tensors(
+    path: &Path,
+    table: &Table,
+    values: &[f32],
+    storage: Storage,
+    extra: &[(&str, String)],
+) -> Result<()> {
+    let io = |source| EngineError::Io { action: "write", path: path.to_owned(), source };
+    let tensors = table
+        .params
+        .iter()
+        .map(|param| (param.name.clone(), Tensor { param, values: &values[param.range.clone()], storage }));
+    let mut metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    metadata.extend(extra.iter().map(|(k, v)| ((*k).to_owned(), v.clone())));
+    let partial = path.with_extension("partial");
+    safetensors::serialize_to_file(tensors, Some(metadata), &partial)
+        .map_err(|e| io(std::io::Error::other(e.to_string())))?;
+    std::fs::rename(&partial, path).map_err(io)
+}
+
+pub(super) fn model(weights: &Weights, config: &Config, dir: &Path, storage: Storage) -> Result<()> {
+    std::fs::create_dir_all(dir).map_err(|source| EngineError::Io { action: "make", path: dir.to_owned(), source })?;
+    write_tensors(&dir.join("model.safetensors"), &weights.params.table, &weights.values, storage, &[])?;
+    let mut json = config.source.clone();
+    // transformers 4 reads `torch_dtype`, 5 reads `dtype`: whichever the model came with is kept true.
+    let key = if json.contains_key("torch_dtype") { "torch_dtype" } else { "dtype" };
+    json.insert(key.into(), storage.name().into());
+    let path = dir.join("config.json");
+    let text = serde_json::to_string_pretty(&json).unwrap_or_default() + "\n";
+    std::fs::write(&path, text).map_err(|source| EngineError::Io { action: "write", path, source })
+}
