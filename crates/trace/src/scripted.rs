@@ -93,10 +93,10 @@ impl Env for EchoEnv {
                     let text = call.arguments.get("text").and_then(|text| text.as_str()).unwrap_or("nothing to echo");
                     Message::tool(&call.name, text)
                 });
-                Turn { messages: results.collect(), done: false }
+                Turn { messages: results.collect(), ..Turn::default() }
             }
-            Action::Reply(_) => Turn { messages: Vec::new(), done: true },
-            Action::Malformed(failure) => Turn { messages: vec![Message::user(failure.hint)], done: false },
+            Action::Reply(_) => Turn { done: true, ..Turn::default() },
+            Action::Malformed(failure) => Turn { messages: vec![Message::user(failure.hint)], ..Turn::default() },
         })
     }
 }

@@ -55,6 +55,8 @@ pub enum Action {
 pub struct Turn {
     pub messages: Vec<Message>,
     pub done: bool,
+    /// How many of the action's calls were answered with an error.
+    pub failed: u32,
 }
 
 /// What an episode left behind, in the environment's own words: final state, verdict parts, transcripts.

@@ -30,5 +30,5 @@ pub(crate) fn trace(task: &str, tokens: &[u32]) -> Trace {
     let mut builder = TraceBuilder::new(head(task), vec![1, 2, 3]);
     let sampled = Sampled::by(version(0), vec![-0.25; tokens.len()]);
     builder.push(Node::sampled(tokens.to_vec(), sampled).unwrap());
-    builder.finish(Outcome::Finished).unwrap()
+    builder.finish(Outcome::Finished)
 }

@@ -179,7 +179,7 @@ proptest! {
             builder.push(node.clone());
             prop_assert_eq!(&builder.ids(), &ids);
         }
-        let trace = builder.finish(Outcome::Finished).unwrap();
+        let trace = builder.finish(Outcome::Finished);
         prop_assert_eq!(trace.tokens().collect::<Vec<_>>(), ids.clone());
         for (at, node) in trace.sampled() {
             prop_assert_eq!(&ids[at..at + node.tokens().len()], node.tokens());

@@ -53,9 +53,9 @@ async fn play(task: &Task, sampler: &dyn Sampler, replica: u32, max_turns: usize
         };
         assert_eq!(sample.stop, StopReason::StopId);
         let action = read(&text(&sample.tokens));
-        let node = trace.push(Node::sampled(sample.tokens, sample.sampled).unwrap());
+        trace.push(Node::sampled(sample.tokens, sample.sampled).unwrap());
         let calls = if let Action::Calls(calls) = &action { calls.clone() } else { Vec::new() };
-        trace.record(TurnRecord { node, executed: calls.len() as u32, calls, ..TurnRecord::default() });
+        trace.record(TurnRecord { executed: calls.len() as u32, calls, ..TurnRecord::default() });
         let turn = episode.env.step(action).await.unwrap();
         let observation: String =
             turn.messages.iter().filter_map(Message::content).map(hone_trace::Content::text).collect();
@@ -65,7 +65,7 @@ async fn play(task: &Task, sampler: &dyn Sampler, replica: u32, max_turns: usize
         }
         trace.push(Node::observation(ids(&observation)));
     }
-    trace.finish(outcome).unwrap()
+    trace.finish(outcome)
 }
 
 #[test]
