@@ -1,0 +1,78 @@
+//! Calibration: the Brier score of the stated confidence, 1 - (c - y)².
+//!
+//! Strictly proper: with success probability p the expectation is 1 - p(1 - p) - (c - p)², largest at c = p and nowhere
+//! else. Two forms that look alike are not, and are not offered: a clamp that binds (max(0, 1 - 2(c - y)²) is best
+//! served by c = 0 or 1), and a graded y (any constant near its mean wins). y must come from a test that does not look
+//! at c. A confidence that is absent or outside [0, 1] earns 0; there is no default.
+//!
+//! In a rubric give correctness at least the weight of calibration: below that, being predictably wrong pays.
+
+use std::collections::BTreeMap;
+
+use hone_trace::Verdict;
+use serde::Deserialize;
+
+use super::submission::on_submission;
+use super::{Case, Measure, not_applicable, scored};
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Calibration {}
+
+impl Measure for Calibration {
+    fn measure(&self, case: &Case) -> Verdict {
+        let Some(correct) = case.correct else {
+            return not_applicable("nothing says whether the answer is `correct`");
+        };
+        on_submission(case, |submission| brier(submission.confidence, correct))
+    }
+}
+
+pub fn brier(confidence: Option<f64>, correct: bool) -> Verdict {
+    match confidence {
+        None => scored(0.0, "no_confidence: none was stated"),
+        Some(c) if !(0.0..=1.0).contains(&c) => scored(0.0, format!("bad_confidence: {c} is not in [0, 1]")),
+        Some(c) => {
+            let miss = c - f64::from(u8::from(correct));
+            let right = if correct { "right" } else { "wrong" };
+            scored(1.0 - miss * miss, format!("brier: confidence {c} on a {right} answer"))
+        }
+    }
+}
+
+/// Murphy's decomposition of the mean Brier loss: loss = reliability - resolution + uncertainty.
+///
+/// A calibration reward that rises while `resolution` stays near 0 is a constant confidence, not knowledge.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Murphy {
+    pub loss: f64,
+    pub reliability: f64,
+    pub resolution: f64,
+    pub uncertainty: f64,
+}
+
+/// Decomposes over the distinct confidences, so that the identity is exact. `None` for no forecasts.
+pub fn murphy(forecasts: &[(f64, bool)]) -> Option<Murphy> {
+    if forecasts.is_empty() {
+        return None;
+    }
+    let n = forecasts.len() as f64;
+    // The bits of non-negative floats sort like the floats; adding 0 maps -0 to 0.
+    let mut bins: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+    let (mut loss, mut base) = (0.0, 0.0);
+    for &(confidence, correct) in forecasts {
+        let y = f64::from(u8::from(correct));
+        let bin = bins.entry((confidence + 0.0).to_bits()).or_default();
+        bin.0 += 1.0;
+        bin.1 += y;
+        loss += (confidence - y).powi(2) / n;
+        base += y / n;
+    }
+    let (mut reliability, mut resolution) = (0.0, 0.0);
+    for (bits, (count, hits)) in bins {
+        let rate = hits / count;
+        reliability += count / n * (f64::from_bits(bits) - rate).powi(2);
+        resolution += count / n * (rate - base).powi(2);
+    }
+    Some(Murphy { loss, reliability, resolution, uncertainty: base * (1.0 - base) })
+}

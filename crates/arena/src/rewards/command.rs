@@ -1,0 +1,132 @@
+//! An external verifier: a program that reads the case as JSON on stdin and writes its verdict as JSON on stdout.
+//!
+//! In: one object with the keys of [`Case`]. Out: `{"value": 0.5, "why": "…"}` or `{"unscored": "…"}`, and exit code 0.
+//! Anything else (a crash, a hang, other output, too much output) is unscored with its reason. The program runs in its
+//! own process group, which is killed whole at the deadline and when the rollout is abandoned.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hone_trace::Verdict;
+use serde::Deserialize;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+use super::{Case, Component, excerpt, unscored};
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Verifier {
+    /// The program and its arguments. No shell is involved.
+    pub command: Vec<String>,
+    #[serde(default = "deadline")]
+    pub deadline_s: f64,
+}
+
+fn deadline() -> f64 {
+    30.0
+}
+
+/// Most that is read of a verdict, and of what the program says on stderr.
+const MAX_OUTPUT: usize = 1 << 20;
+
+#[async_trait]
+impl Component for Verifier {
+    async fn verdict(&self, case: &Case) -> Verdict {
+        let limit = Duration::from_secs_f64(self.deadline_s.clamp(0.001, 86_400.0));
+        match tokio::time::timeout(limit, run(&self.command, case)).await {
+            Ok(Ok(output)) => read_verdict(&output),
+            Ok(Err(why)) => unscored(why),
+            Err(_) => unscored(format!("verifier_deadline: no verdict within {} s; it was killed", self.deadline_s)),
+        }
+    }
+}
+
+/// The program's output, after it ended well.
+async fn run(command: &[String], case: &Case) -> Result<Vec<u8>, String> {
+    let (program, arguments) = command.split_first().ok_or("verifier_spawn: the command is empty")?;
+    let input = serde_json::to_vec(case).map_err(|error| format!("verifier_input: {error}"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.process_group(0).kill_on_drop(true);
+    let mut child = command.spawn().map_err(|error| format!("verifier_spawn: cannot start {program:?}: {error}"))?;
+    let group = KillGroup::of(&child);
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    // Together: a program that writes before it reads must not meet a full pipe. It need not read its input, so a
+    // broken pipe is no error.
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            let _ = stdin.write_all(&input).await;
+        }
+        Ok(())
+    };
+    let (output, error_output, ()) = tokio::try_join!(bounded(stdout), bounded(stderr), write)?;
+    let status = child.wait().await.map_err(|error| format!("verifier_wait: {error}"))?;
+    // What it left running in the background goes too.
+    drop(group);
+    if status.success() {
+        return Ok(output);
+    }
+    Err(format!("verifier_failed: {status}: {}", last_line(&error_output)))
+}
+
+/// Reads to the end, or fails beyond the limit.
+async fn bounded(stream: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    if let Some(stream) = stream {
+        let mut stream = stream.take(MAX_OUTPUT as u64 + 1);
+        stream.read_to_end(&mut bytes).await.map_err(|error| format!("verifier_output: {error}"))?;
+    }
+    if bytes.len() > MAX_OUTPUT {
+        return Err(format!("verifier_output: more than {MAX_OUTPUT} bytes; it was killed"));
+    }
+    Ok(bytes)
+}
+
+fn last_line(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output);
+    excerpt(text.trim_end().lines().next_back().unwrap_or("it said nothing on stderr"), 300)
+}
+
+/// Reads a verifier's output: exactly one verdict.
+pub fn read_verdict(output: &[u8]) -> Verdict {
+    #[derive(Deserialize)]
+    #[serde(untagged, deny_unknown_fields)]
+    enum Form {
+        Scored {
+            value: f64,
+            #[serde(default)]
+            why: String,
+        },
+        Unscored {
+            unscored: String,
+        },
+    }
+    match serde_json::from_slice::<Form>(output) {
+        Ok(Form::Scored { value, why }) => super::scored(value, format!("verifier: {why}")),
+        Ok(Form::Unscored { unscored }) => super::unscored(format!("verifier: {unscored}")),
+        Err(_) => unscored(format!(
+            "verifier_form: expected {{\"value\": …, \"why\": …}} or {{\"unscored\": …}}, found {:?}",
+            excerpt(&String::from_utf8_lossy(output), 120)
+        )),
+    }
+}
+
+/// Kills the program and everything it started when dropped.
+struct KillGroup(Option<rustix::process::Pid>);
+
+impl KillGroup {
+    fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())))
+    }
+}
+
+impl Drop for KillGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // Already gone is what we want.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Reward components and the rubric that weighs them. One component is one file.
+//!
+//! A component looks at a [`Case`], the text view of an episode, and returns a [`Verdict`]: a value with the reason for
+//! it, or no value with the reason. It knows nothing of groups, advantages or training. Two rules hold everywhere:
+//!
+//! - **Unscored is never in the policy's power.** What the task lacks (no reference, no gold ids) or what broke around
+//!   the policy (a judge that does not answer) is unscored. What the policy did badly, unreadable output included, is
+//!   a low value. Otherwise breaking the output would be a way out of a component.
+//! - **Punishments are at most 0.** Repetition, cost and broken rules are counted below zero rather than their absence
+//!   above it: an episode that does nothing breaks no rule and must not earn by it.
+//!
+//! A reason starts with a stable code and a colon (`unparseable: …`), so that reasons can be counted.
+
+pub mod calibration;
+mod case;
+pub mod command;
+pub mod cosine;
+pub mod cost;
+pub mod endpoint;
+pub mod format;
+pub mod grounding;
+pub mod judge;
+mod lenient;
+pub mod overlong;
+pub mod parse_penalty;
+pub mod parsimony;
+pub mod porter;
+pub mod process;
+pub mod repetition;
+pub mod rouge;
+mod rubric;
+pub mod ruler;
+pub mod spec;
+pub mod state_diff;
+mod submission;
+pub mod support;
+pub mod tau;
+
+use async_trait::async_trait;
+pub use case::{Case, Changes, Context, States, Texts};
+use hone_trace::{EndState, Reward, Scorer, Trace, Verdict};
+pub use rubric::{Product, Rubric, RubricError, Scorecard, TOTAL, Term};
+pub use submission::{LENIENT_FACTOR, Source, Submission};
+
+/// A component that computes its verdict from the case alone.
+pub trait Measure: Send + Sync {
+    fn measure(&self, case: &Case) -> Verdict;
+}
+
+/// Any component, those that ask somebody else included. Every [`Measure`] is one.
+#[async_trait]
+pub trait Component: Send + Sync {
+    async fn verdict(&self, case: &Case) -> Verdict;
+}
+
+#[async_trait]
+impl<M: Measure> Component for M {
+    async fn verdict(&self, case: &Case) -> Verdict {
+        self.measure(case)
+    }
+}
+
+/// A component under a name, as the rollout driver takes it.
+pub struct Named {
+    pub name: String,
+    pub component: Box<dyn Component>,
+}
+
+impl std::fmt::Debug for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Named").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Scorer for Named {
+    async fn score(&self, trace: &Trace, end: &EndState) -> Reward {
+        let verdict = match Case::of(trace, end) {
+            Ok(case) => self.component.verdict(&case).await,
+            Err(why) => unscored(why),
+        };
+        finite(&self.name, verdict)
+    }
+}
+
+/// A value that is not finite is a broken scorer, not a score.
+fn finite(component: &str, verdict: Verdict) -> Reward {
+    match verdict {
+        Verdict::Scored { value, why } => Reward::scored(component, value, why),
+        Verdict::Unscored { unscored } => Reward::unscored(component, unscored),
+    }
+}
+
+fn scored(value: f64, why: impl Into<String>) -> Verdict {
+    Verdict::Scored { value, why: why.into() }
+}
+
+fn unscored(why: impl Into<String>) -> Verdict {
+    Verdict::Unscored { unscored: why.into() }
+}
+
+/// The task does not say what this component needs.
+fn not_applicable(what: &str) -> Verdict {
+    unscored(format!("not_applicable: {what}"))
+}
+
+/// The start of a text for a reason, on one line.
+fn excerpt(text: &str, limit: usize) -> String {
+    let mut short: String = text.chars().take(limit).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(limit).is_some() {
+        short.push('…');
+    }
+    short
+}

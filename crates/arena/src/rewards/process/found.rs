@@ -1,0 +1,50 @@
+//! Found first: the records the reference writes to were seen in a tool's answer before they were written to.
+//!
+//! The share of the ids in the reference's writes that some tool showed before the agent's first write that names
+//! them (or at all, where the agent never wrote to them). Unscored where the reference writes nothing.
+
+use std::collections::BTreeSet;
+
+use hone_trace::{Message, Verdict};
+use serde::Deserialize;
+
+use super::{ids, mentions, messages, writes};
+use crate::rewards::{Case, Measure, not_applicable, scored};
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FoundFirst {}
+
+impl Measure for FoundFirst {
+    fn measure(&self, case: &Case) -> Verdict {
+        let (messages, writes) = match (messages(case), writes(case)) {
+            (Ok(messages), Ok(writes)) => (messages, writes),
+            (Err(missing), _) | (_, Err(missing)) => return missing,
+        };
+        let Some(reference) = &case.reference_calls else { return not_applicable("the case has no `reference_calls`") };
+        let wanted: BTreeSet<&str> =
+            reference.iter().filter(|call| writes.contains(&call.name)).flat_map(|call| ids(call)).collect();
+        if wanted.is_empty() {
+            return not_applicable("the reference writes to no record");
+        }
+        let missed: Vec<&str> = wanted.iter().copied().filter(|id| !seen_first(messages, writes, id)).collect();
+        let found = wanted.len() - missed.len();
+        let why = format!("found: {found} of {} records before writing, not {missed:?}", wanted.len());
+        scored(found as f64 / wanted.len() as f64, why)
+    }
+}
+
+fn seen_first(messages: &[Message], writes: &[String], id: &str) -> bool {
+    for message in messages {
+        match message {
+            Message::Tool { content, .. } if mentions(&content.text(), id) => return true,
+            Message::Assistant { tool_calls, .. }
+                if tool_calls.iter().any(|call| writes.contains(&call.name) && ids(call).contains(&id)) =>
+            {
+                return false;
+            }
+            _ => {}
+        }
+    }
+    false
+}

@@ -1,0 +1,63 @@
+//! Repetition, twice: of n-grams in what was sampled, and of ids among the citations.
+//!
+//! N-grams: -(1 - distinct / all), in [-1, 0], 0 below n tokens. Over token ids where the case has them, else over words.
+//! Citations: distinct / all, in [0, 1].
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use hone_trace::Verdict;
+use serde::Deserialize;
+
+use super::submission::on_submission;
+use super::{Case, Measure, not_applicable, scored};
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Repetition {
+    pub n: usize,
+}
+
+impl Default for Repetition {
+    fn default() -> Self {
+        Self { n: 3 }
+    }
+}
+
+impl Measure for Repetition {
+    fn measure(&self, case: &Case) -> Verdict {
+        let (rate, unit) = match (&case.tokens, &case.completion) {
+            (Some(tokens), _) => (repetition(tokens, self.n), "tokens"),
+            (None, Some(text)) => (repetition(&text.split_whitespace().collect::<Vec<_>>(), self.n), "words"),
+            (None, None) => return not_applicable("the case has neither tokens nor a completion"),
+        };
+        scored(-rate, format!("repeated: {:.1} % of the {}-grams of {unit}", 100.0 * rate, self.n))
+    }
+}
+
+/// The share of n-grams that repeat an earlier one.
+pub fn repetition<T: Hash + Eq>(items: &[T], n: usize) -> f64 {
+    if n == 0 || items.len() < n {
+        return 0.0;
+    }
+    let all = items.len() - n + 1;
+    let distinct = items.windows(n).collect::<HashSet<_>>().len();
+    1.0 - distinct as f64 / all as f64
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CitationRepetition {}
+
+impl Measure for CitationRepetition {
+    fn measure(&self, case: &Case) -> Verdict {
+        on_submission(case, |submission| citation_repetition(&submission.citations))
+    }
+}
+
+/// The share of citations that are not repeats; 1 where nothing is cited.
+pub fn citation_repetition(citations: &[String]) -> Verdict {
+    let distinct = citations.iter().collect::<HashSet<_>>().len();
+    let value = if citations.is_empty() { 1.0 } else { distinct as f64 / citations.len() as f64 };
+    scored(value, format!("distinct: {distinct} of {} citations", citations.len()))
+}

@@ -1,0 +1,193 @@
+//! The rubric's arithmetic, its specification, and the case of a trace.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use hone_arena::rewards::spec::{KINDS, RubricSpec};
+use hone_arena::rewards::{Case, Measure, Product, Rubric, RubricError, Term};
+use hone_trace::{
+    Boundary, EndState, Fault, Node, Outcome, Reward, SamplingParams, ToolSet, Trace, TraceBuilder, TraceHead, Verdict,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// A component that always says the same.
+#[derive(Clone)]
+struct Says(Option<f64>);
+
+impl Measure for Says {
+    fn measure(&self, _: &Case) -> Verdict {
+        match self.0 {
+            Some(value) => Verdict::Scored { value, why: String::new() },
+            None => Verdict::Unscored { unscored: "not today".into() },
+        }
+    }
+}
+
+fn terms(list: &[(f64, Option<f64>)]) -> Vec<Term> {
+    list.iter().enumerate().map(|(i, (weight, value))| Term::new(format!("c{i}"), *weight, Says(*value))).collect()
+}
+
+fn total(terms: Vec<Term>, products: Vec<Product>) -> Reward {
+    let rubric = Rubric::new(terms, products).unwrap();
+    futures::executor::block_on(rubric.score_case(&Case::default())).total
+}
+
+proptest! {
+    #[test]
+    fn an_unscored_component_leaves_with_its_weight(
+        parts in prop::collection::vec((0.1f64..3.0, -1.0f64..1.0), 1..6),
+        weight in 0.0f64..3.0,
+    ) {
+        let scored: Vec<(f64, Option<f64>)> = parts.iter().map(|&(w, v)| (w, Some(v))).collect();
+        let sum: f64 = parts.iter().map(|(w, v)| w * v).sum();
+        let weights: f64 = parts.iter().map(|(w, _)| w).sum();
+        prop_assert!((total(terms(&scored), vec![]).value().unwrap() - sum).abs() < 1e-9);
+        // With one more component that is unscored, the mean per weight is what it was.
+        let mut more = scored.clone();
+        more.push((weight, None));
+        let with = total(terms(&more), vec![]).value().unwrap();
+        prop_assert!((with / (weights + weight) - sum / weights).abs() < 1e-9);
+        // NaN and infinities are no scores.
+        for broken in [f64::NAN, f64::INFINITY] {
+            more.last_mut().unwrap().1 = Some(broken);
+            prop_assert!((total(terms(&more), vec![]).value().unwrap() - with).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn closing_a_gate_never_raises_the_total(value in -1.0f64..1.0, gate_value in 0.0f64..1.0, bar in 0.0f64..1.0) {
+        let gated = |gate: Option<f64>| {
+            let mut terms = terms(&[(1.0, Some(value)), (0.0, Some(gate_value))]);
+            terms[1].gate = gate;
+            total(terms, vec![]).value().unwrap()
+        };
+        let expected = if gate_value < bar { value.min(0.0) } else { value };
+        prop_assert_eq!(gated(Some(bar)), expected);
+        prop_assert!(gated(Some(bar)) <= gated(None));
+    }
+
+    #[test]
+    fn a_product_is_its_factors(a in 0.0f64..1.0, b in 0.0f64..1.0) {
+        let product = Product { name: "both".into(), of: vec!["c0".into(), "c1".into()], weight: 2.0 };
+        let of = |a, b| total(terms(&[(0.0, a), (0.0, b)]), vec![product.clone()]);
+        prop_assert!((of(Some(a), Some(b)).value().unwrap() - 2.0 * a * b).abs() < 1e-12);
+        prop_assert_eq!(of(Some(a), None).value(), None);
+    }
+}
+
+#[test]
+fn without_a_gate_or_a_required_component_there_is_no_total() {
+    let mut gate = terms(&[(1.0, Some(1.0)), (0.0, None)]);
+    gate[1].gate = Some(0.5);
+    assert_eq!(total(gate, vec![]).value(), None);
+    let mut required = terms(&[(1.0, Some(1.0)), (0.1, None)]);
+    required[1].required = true;
+    let total_of_required = total(required, vec![]);
+    assert!(total_of_required.why().contains("c1 is required and unscored: not today"), "{total_of_required:?}");
+    assert_eq!(total(terms(&[(1.0, None), (0.0, Some(1.0))]), vec![]).value(), None);
+}
+
+#[test]
+fn every_component_and_product_is_kept() {
+    let product = Product { name: "both".into(), of: vec!["c0".into(), "c1".into()], weight: 1.0 };
+    let rubric = Rubric::new(terms(&[(0.0, Some(0.5)), (0.0, None)]), vec![product]).unwrap();
+    let card = futures::executor::block_on(rubric.score_case(&Case::default()));
+    let kept: Vec<(&str, Option<f64>)> = card.components.iter().map(|r| (r.component.as_str(), r.value())).collect();
+    assert_eq!(kept, [("c0", Some(0.5)), ("c1", None), ("both", None)]);
+    let names: Vec<&str> = rubric.weights().map(|(name, _)| name).collect();
+    assert_eq!(names, ["c0", "c1", "both"]);
+}
+
+#[test]
+fn rubrics_that_make_no_sense_are_refused() {
+    let refused = |terms: Vec<Term>, products| Rubric::new(terms, products).unwrap_err();
+    assert_eq!(refused(terms(&[(0.0, None)]), vec![]), RubricError::Weightless);
+    assert!(matches!(refused(terms(&[(-1.0, None)]), vec![]), RubricError::Weight { .. }));
+    assert!(matches!(refused(terms(&[(f64::NAN, None)]), vec![]), RubricError::Weight { .. }));
+    let product = |of: &[&str]| Product { name: "p".into(), of: of.iter().map(|&f| f.into()).collect(), weight: 1.0 };
+    assert!(matches!(refused(terms(&[(1.0, None)]), vec![product(&["c9"])]), RubricError::UnknownFactor { .. }));
+    assert!(matches!(refused(terms(&[(1.0, None)]), vec![product(&[])]), RubricError::EmptyProduct(_)));
+    let twins = vec![Term::new("a", 1.0, Says(None)), Term::new("a", 1.0, Says(None))];
+    assert_eq!(refused(twins, vec![]), RubricError::Duplicate("a".into()));
+    assert_eq!(refused(vec![Term::new("total", 1.0, Says(None))], vec![]), RubricError::Duplicate("total".into()));
+}
+
+// ---- the specification -------------------------------------------------------------------------------------------
+
+fn spec(form: Value) -> Result<Rubric, String> {
+    let spec: RubricSpec = serde_json::from_value(form).map_err(|error| error.to_string())?;
+    spec.build().map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_kind_can_be_built_from_its_needed_options() {
+    for kind in KINDS {
+        let mut component = json!({"kind": kind});
+        for (name, value) in match *kind {
+            "turn_cost" | "length_cost" | "cosine" => vec![("max", json!(10))],
+            "soft_overlong" => vec![("max", json!(10)), ("cache", json!(5))],
+            "judge" => vec![("url", json!("http://x/v1")), ("model", json!("m")), ("criteria", json!("c"))],
+            "command" => vec![("command", json!(["true"]))],
+            _ => vec![],
+        } {
+            component[name] = value;
+        }
+        spec(json!({"component": [component.clone()]})).unwrap();
+        component["wieght"] = json!(2);
+        let error = spec(json!({"component": [component]})).unwrap_err();
+        assert!(error.contains("wieght"), "{kind}: {error}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_specification_is_said() {
+    for (form, said) in [
+        (json!({"component": [{"kind": "rouge"}]}), "rouge_l"),
+        (json!({"component": [{"weight": 1}]}), "no `kind`"),
+        (json!({"components": []}), "components"),
+        (json!({"component": [{"kind": "soft_overlong", "max": 10, "cache": 0}]}), "cache"),
+        (json!({"component": [{"kind": "rouge_l", "stem": "yes"}]}), "rouge_l"),
+        (json!({"component": []}), "weight"),
+    ] {
+        let error = spec(form.clone()).unwrap_err();
+        assert!(error.contains(said), "{form}: {error}");
+    }
+}
+
+// ---- from a trace ------------------------------------------------------------------------------------------------
+
+fn trace(outcome: Outcome) -> Trace {
+    let tools = Arc::new(ToolSet::none());
+    let head = TraceHead {
+        task: "t".into(),
+        env: "e".into(),
+        replica: 3,
+        seed: 0,
+        tools,
+        sampling: SamplingParams::default(),
+    };
+    let mut builder = TraceBuilder::new(head, vec![1, 2]);
+    builder.push(Node::observation(vec![3]));
+    builder.finish(outcome).unwrap()
+}
+
+#[test]
+fn an_episode_is_scored_from_its_facts_and_a_fault_is_not_scored() {
+    let rubric = spec(json!({"component": [{"kind": "rouge_l"}, {"kind": "tau"}]})).unwrap();
+    let Value::Object(facts) = json!({"completion": "a b", "reference": "a b", "db_match": true, "own": 1}) else {
+        unreachable!()
+    };
+    let end = EndState { facts };
+    let card = futures::executor::block_on(rubric.score(&trace(Outcome::Finished), &end));
+    assert_eq!(card.total.value(), Some(2.0), "{card:?}");
+
+    let limit = hone_trace::Limit::Turns;
+    let card = futures::executor::block_on(rubric.score(&trace(Outcome::Truncated { limit }), &end));
+    assert_eq!(card.components[1].value(), Some(0.0), "cut short is the policy's doing");
+
+    let fault = Fault::new(Boundary::Environment, "the tool server died");
+    let card = futures::executor::block_on(rubric.score(&trace(Outcome::Fault { fault }), &end));
+    assert!(card.components.iter().chain([&card.total]).all(|reward| reward.value().is_none()), "{card:?}");
+    assert!(card.total.why().contains("the tool server died"));
+}
