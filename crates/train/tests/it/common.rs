@@ -49,7 +49,7 @@ pub(crate) fn trace(prompt: &[u32], turns: &[Turn], rewards: Vec<Reward>) -> Tra
         builder.push(Node::sampled(turn.sampled.clone(), Sampled::by(version, logprobs)).unwrap());
         builder.push(Node::observation(turn.answer.clone()));
     }
-    let mut trace = builder.finish(Outcome::Finished).unwrap();
+    let mut trace = builder.finish(Outcome::Finished);
     trace.rewards = rewards;
     trace
 }

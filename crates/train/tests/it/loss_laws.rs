@@ -327,6 +327,32 @@ fn covariance_losses_single_out_the_share_they_promise() {
     }
 }
 
+#[test]
+fn clip_cov_spends_its_share_on_tokens_that_still_move() {
+    let share = LossRecipe { knobs: [("share".into(), 0.125)].into(), ..LossRecipe::named("clip_cov") };
+    let objective = share.build().unwrap();
+    // Whatever is drawn: of the two good tokens with a covariance of 2.25 the first is beyond the clip already, and the
+    // six bad ones have one of 0.25.
+    for draw in 0..16 {
+        let gap = f64::from(draw) * 0.01;
+        let good = vec![(-0.5, 0.5, gap, 2.0, 1.0), (-0.5, 0.0, gap, 2.0, 1.0)];
+        let columns = columns(&vec![good, vec![(-1.5, 0.0, 0.0, -2.0, 1.0); 6]], objective.reduction);
+        let (stats, gradient) = columns.grad(&objective);
+        assert_eq!(stats.clipped, 2);
+        assert!(gradient[..2].iter().all(|gradient| *gradient == 0.0));
+        assert!(gradient[2..].iter().all(|gradient| *gradient > 0.0));
+    }
+}
+
+#[test]
+fn a_ratio_held_at_its_bound_has_no_gradient() {
+    let raw: Raw = vec![vec![(-0.5, 25.0, 0.0, -1.0, 1.0)], vec![(-0.5, 1.0, 0.0, -1.0, 1.0)]];
+    let columns = columns(&raw, Reduction::TokenMean);
+    let (_, gradient) = columns.grad(&Objective::new(Importance::default(), Reduction::TokenMean));
+    assert_eq!(gradient[0], 0.0);
+    assert!(close(gradient[1], 0.5 * f64::exp(1.0), 1e-12));
+}
+
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }

@@ -1,6 +1,6 @@
 //! Laws of packing.
 
-use hone_trace::{Advantage, Batch, Group, NoSignal};
+use hone_trace::{Advantage, Batch, Group, NoSignal, Node, Outcome, Sampled, TraceBuilder, TraceHead};
 use hone_train::loss::Reduction;
 use hone_train::pack::{PackError, Packing, Sequence, pack, sequences};
 use proptest::prelude::*;
@@ -158,6 +158,31 @@ fn nodes_are_depth_first_and_parents_hold_what_is_shared() {
     // Both siblings sampled the 7 they share, and each has its own target there.
     let shared: Vec<_> = batches[0].targets.iter().filter(|target| (target.node, target.offset) == (1, 1)).collect();
     assert_eq!(shared.iter().map(|target| target.advantage).collect::<Vec<_>>(), [1.0, -1.0]);
+}
+
+/// Top-p narrows what was drawn from, not the policy that is trained: the packer hands both on.
+#[test]
+fn the_logprob_a_token_was_drawn_with_goes_along() {
+    let plain = trace(&[1], &[Turn { sampled: vec![1, 2], answer: vec![] }], vec![]);
+    let (_, node) = plain.sampled().next().unwrap();
+    let narrowed = Sampled { sampling_logprobs: Some(vec![-0.001, 0.0]), ..node.as_sampled().unwrap().clone() };
+    let head = TraceHead {
+        task: "t".into(),
+        env: "e".into(),
+        replica: 1,
+        seed: 0,
+        tools: plain.tools().clone(),
+        sampling: plain.sampling.clone(),
+    };
+    let mut builder = TraceBuilder::new(head, vec![1]);
+    builder.push(Node::sampled(vec![1, 2], narrowed).unwrap());
+    let narrowed = builder.finish(Outcome::Finished);
+    let group = Group::new(vec![plain, narrowed]);
+    let advantages = vec![Advantage::Whole { value: 1.0 }, Advantage::Whole { value: -1.0 }];
+    let (sequences, _) = sequences(&[group], &[advantages]).unwrap();
+    let targets = &pack(&sequences, &PACKING)[0].targets;
+    let logprobs: Vec<_> = targets.iter().map(|target| (target.sampler, target.behaviour)).collect();
+    assert_eq!(logprobs, [(-0.01, -0.01), (-0.02, -0.02), (-0.01, -0.001), (-0.02, 0.0)]);
 }
 
 #[test]
