@@ -1,0 +1,389 @@
+//! One call as a format found it, before anything is known about the tools: what it says, and what is wrong with it.
+
+use std::{borrow::Cow, ops::Range};
+
+use hone_trace::ParseFailureKind;
+use serde_json::{Map, Value};
+
+use super::{
+    json::{self, Field, JsonError, Wide},
+    python::PyCall,
+    repair::{self, End, Repair, Repairs},
+};
+
+/// Keys a call's name goes by, the canonical one first.
+const NAME_KEYS: [&str; 5] = ["name", "tool", "tool_name", "function_name", "action"];
+/// Keys its arguments go by; the first two are canonical.
+const ARGUMENT_KEYS: [&str; 8] =
+    ["arguments", "parameters", "args", "params", "input", "tool_input", "action_input", "kwargs"];
+/// Keys an OpenAI-style call wraps name and arguments in.
+const WRAPPER_KEYS: [&str; 2] = ["function", "function_call"];
+/// Key of the calls of an OpenAI message.
+pub(super) const TOOL_CALLS: &str = "tool_calls";
+const ID_KEYS: [&str; 3] = ["id", "call_id", "tool_call_id"];
+
+/// A named fault of one call. Texts are made here and there, so they may borrow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub kind: ParseFailureKind,
+    pub at: usize,
+    pub message: Cow<'static, str>,
+}
+
+impl Fault {
+    pub fn new(kind: ParseFailureKind, at: usize, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, at, message: message.into() }
+    }
+
+    pub fn markup(at: usize, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ParseFailureKind::MalformedMarkup, at, message)
+    }
+
+    pub fn json(error: JsonError) -> Self {
+        Self::new(ParseFailureKind::MalformedJson, error.at, error.why)
+    }
+}
+
+/// What a call says.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub id: Option<String>,
+    pub name: String,
+    pub arguments: Map<String, Value>,
+    pub wide: Wide,
+}
+
+/// A call's text with its reading (strict, or repaired when there is a fault) and its fault.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub span: Range<usize>,
+    pub reading: Option<Reading>,
+    pub fault: Option<Fault>,
+    pub repairs: Repairs,
+}
+
+impl Draft {
+    pub fn read(span: Range<usize>, reading: Reading) -> Self {
+        Self { span, reading: Some(reading), fault: None, repairs: Repairs::default() }
+    }
+
+    pub fn faulty(span: Range<usize>, fault: Fault) -> Self {
+        Self { span, reading: None, fault: Some(fault), repairs: Repairs::default() }
+    }
+
+    /// Adds a fault; of several the one whose kind comes first stands.
+    pub fn blame(&mut self, fault: Fault) {
+        if self.fault.as_ref().is_none_or(|known| fault.kind < known.kind) {
+            self.fault = Some(fault);
+        }
+    }
+
+    /// Adds a fault that `repair` mends.
+    pub fn mended(&mut self, fault: Fault, repair: Repair) {
+        self.blame(fault);
+        self.repairs.add(repair);
+    }
+
+    /// A call from its keyword syntax.
+    pub fn from_python(call: PyCall) -> Self {
+        let PyCall { name, arguments, wide, start, end } = call;
+        Self::read(start..end, Reading { id: None, name, arguments, wide })
+    }
+
+    /// A call whose name stands outside the JSON of its arguments.
+    pub fn of_arguments(span: Range<usize>, name: &str, id: Option<&str>, arguments: Value, wide: Wide) -> Self {
+        let id = id.map(str::to_owned);
+        if name.is_empty() {
+            let at = span.start;
+            return Self::faulty(span, Fault::new(ParseFailureKind::MissingName, at, "the call names no tool"));
+        }
+        Self::with_arguments(span, id, name.to_owned(), arguments, wide)
+    }
+
+    /// A call object in one of its shapes: flat, wrapped in `function`, with one of the known keys.
+    pub fn from_fields(span: Range<usize>, fields: Vec<Field<'_>>) -> Self {
+        let mut shape = Shape::default();
+        if let Err(message) = shape.take_all(fields) {
+            let at = span.start;
+            return Self::faulty(span, Fault::new(ParseFailureKind::MalformedJson, at, message));
+        }
+        let Shape { id, name, arguments, extra, .. } = shape;
+        let at = span.start;
+        let name = match name {
+            Some((_, Value::String(name))) if !name.is_empty() => name,
+            _ => {
+                let mut draft = Self::faulty(
+                    span,
+                    Fault::new(ParseFailureKind::MissingName, at, "the call object has no \"name\""),
+                );
+                // A broken arguments string comes before the missing name in the order of kinds.
+                if let Some((_, text @ Value::String(_), wide)) = arguments {
+                    let inner = Self::with_arguments(0..0, None, String::new(), text, wide);
+                    if let Some(fault) = inner.fault {
+                        draft.blame(Fault { at, ..fault });
+                    }
+                }
+                return draft;
+            }
+        };
+        let flattened = arguments.is_none();
+        let (arguments, wide) = arguments.map_or((Value::Null, Wide::new()), |(_, value, wide)| (value, wide));
+        let mut draft = Self::with_arguments(span, id, name, arguments, wide);
+        if flattened && let Some(key) = extra {
+            draft.blame(Fault::new(
+                ParseFailureKind::UnexpectedArgument,
+                at,
+                format!("{key:?} stands beside the name; arguments go into \"arguments\""),
+            ));
+            draft.reading = None;
+        }
+        draft
+    }
+
+    /// The calls of an object: those of its `tool_calls`, or itself.
+    pub fn all_from_fields(span: Range<usize>, mut fields: Vec<Field<'_>>) -> Vec<Self> {
+        let Some(index) = fields.iter().position(|field| field.key == TOOL_CALLS && field.value.is_array()) else {
+            return vec![Self::from_fields(span, fields)];
+        };
+        let Field { value, wide, .. } = fields.swap_remove(index);
+        let mut wide = Some(wide);
+        let items = match value {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        };
+        let call = |item| match item {
+            Value::Object(map) => Self::from_fields(span.clone(), fields_of(map, wide.take().unwrap_or_default())),
+            _ => {
+                let error = JsonError { at: span.start, why: "a call that is no object", eof: false };
+                Self::faulty(span.clone(), Fault::json(error))
+            }
+        };
+        items.into_iter().map(call).collect()
+    }
+
+    fn with_arguments(span: Range<usize>, id: Option<String>, name: String, arguments: Value, wide: Wide) -> Self {
+        let at = span.start;
+        let not_object = |span, found: &str| {
+            let message = format!("the arguments are {found}, not an object");
+            Self::faulty(span, Fault::new(ParseFailureKind::ArgumentsNotObject, at, message))
+        };
+        match arguments {
+            Value::Object(arguments) => Self::read(span, Reading { id, name, arguments, wide }),
+            Value::Null => Self::read(span, Reading { id, name, arguments: Map::new(), wide }),
+            Value::String(text) if text.trim().is_empty() => {
+                Self::read(span, Reading { id, name, arguments: Map::new(), wide })
+            }
+            Value::String(text) => match json::read_all(&text) {
+                Ok((Value::Object(arguments), wide)) => Self::read(span, Reading { id, name, arguments, wide }),
+                Err(error) if text.trim_start().starts_with('{') => {
+                    let message = format!("the arguments string is broken JSON: {}", error.why);
+                    let mut draft = Self::faulty(span, Fault::new(ParseFailureKind::MalformedJson, at, message));
+                    if let Ok(Ok([fixed])) = repair::values(&text, End::Closed).map(<[repair::Fixed; 1]>::try_from)
+                        && let Value::Object(arguments) = fixed.value
+                    {
+                        draft.reading = Some(Reading { id, name, arguments, wide: fixed.wide });
+                        draft.repairs = fixed.repairs;
+                    }
+                    draft
+                }
+                _ => not_object(span, "a string"),
+            },
+            Value::Array(_) => not_object(span, "an array"),
+            Value::Number(_) => not_object(span, "a number"),
+            Value::Bool(_) => not_object(span, "a boolean"),
+        }
+    }
+}
+
+/// The parts of a call object, whatever their keys are.
+#[derive(Default)]
+struct Shape {
+    id: Option<String>,
+    /// With the rank of its key: a canonical key wins over an alternative.
+    name: Option<(usize, Value)>,
+    arguments: Option<(usize, Value, Wide)>,
+    wrapped: bool,
+    /// A key that is none of a call's.
+    extra: Option<String>,
+}
+
+impl Shape {
+    fn take_all(&mut self, fields: Vec<Field<'_>>) -> Result<(), &'static str> {
+        for Field { key, value, wide } in fields {
+            self.take(&key, value, wide)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, key: &str, value: Value, wide: Wide) -> Result<(), &'static str> {
+        if WRAPPER_KEYS.contains(&key) {
+            return match value {
+                Value::Object(inner) if !self.wrapped => {
+                    self.wrapped = true;
+                    let mut wide = Some(wide);
+                    for (key, value) in inner {
+                        // Numbers of a wrapped call are those of its arguments.
+                        let is_arguments = ARGUMENT_KEYS.contains(&key.as_str());
+                        let wide = if is_arguments { wide.take().unwrap_or_default() } else { Wide::new() };
+                        self.take(&key, value, wide)?;
+                    }
+                    Ok(())
+                }
+                Value::Object(_) => Err("the call is wrapped twice"),
+                name => self.take_name(NAME_KEYS.len(), name),
+            };
+        }
+        if let Some(rank) = NAME_KEYS.iter().position(|known| *known == key) {
+            return self.take_name(rank, value);
+        }
+        if let Some(rank) = ARGUMENT_KEYS.iter().position(|known| *known == key) {
+            return match &self.arguments {
+                Some((_, known, _)) if *known != value => Err("the call has its arguments twice"),
+                _ => {
+                    self.arguments = Some((rank, value, wide));
+                    Ok(())
+                }
+            };
+        }
+        if ID_KEYS.contains(&key) {
+            if let Value::String(id) = value {
+                self.id = Some(id);
+            }
+        } else if key != "type" && key != "index" {
+            self.extra = Some(key.to_owned());
+        }
+        Ok(())
+    }
+
+    fn take_name(&mut self, rank: usize, value: Value) -> Result<(), &'static str> {
+        match &self.name {
+            Some((known, _)) if *known == rank => Err("the call has its name twice"),
+            Some((known, _)) if *known < rank => Ok(()),
+            _ => {
+                self.name = Some((rank, value));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Members of an object that was built as a map.
+pub(super) fn fields_of(map: Map<String, Value>, wide: Wide) -> Vec<Field<'static>> {
+    let mut wide = Some(wide);
+    map.into_iter()
+        .map(|(key, value)| {
+            let numbers = matches!(value, Value::Object(_) | Value::Array(_));
+            let wide = if numbers { wide.take().unwrap_or_default() } else { Wide::new() };
+            Field { key: Cow::Owned(key), value, wide }
+        })
+        .collect()
+}
+
+/// How sure an untagged object is a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Likeness {
+    /// Nothing like a call.
+    None,
+    /// A call if the tool exists: `{"name": "ping"}`, `{"tool": …, "input": …}`.
+    IfKnown,
+    /// A name and arguments under their canonical keys.
+    Call,
+}
+
+/// Whether an object that no tag calls a call has the shape of one, and the name it gives.
+pub(super) fn likeness<'f>(fields: &'f [Field<'_>]) -> (Likeness, Option<&'f str>) {
+    let get = |keys: &[&str]| keys.iter().find_map(|key| fields.iter().find(|field| field.key == *key));
+    if let Some(Value::Object(inner)) = get(&WRAPPER_KEYS).map(|field| &field.value) {
+        let name = inner.get("name").and_then(Value::as_str);
+        let arguments = ARGUMENT_KEYS.iter().any(|key| inner.contains_key(*key));
+        let like = if name.is_some() && arguments { Likeness::Call } else { Likeness::IfKnown };
+        return (like, name);
+    }
+    let name = get(&NAME_KEYS).or_else(|| get(&WRAPPER_KEYS));
+    let Some((key, name)) = name.and_then(|field| Some((&*field.key, field.value.as_str()?))) else {
+        return (Likeness::None, None);
+    };
+    let like = match get(&ARGUMENT_KEYS) {
+        Some(arguments) if key == "name" && ARGUMENT_KEYS[..2].contains(&&*arguments.key) => Likeness::Call,
+        Some(_) => Likeness::IfKnown,
+        None if fields
+            .iter()
+            .all(|field| field.key == key || ID_KEYS.contains(&&*field.key) || field.key == "type") =>
+        {
+            Likeness::IfKnown
+        }
+        None => Likeness::None,
+    };
+    (like, Some(name))
+}
+
+/// Whether `key` may be the first key of a call object.
+pub(super) fn is_call_key(key: &str) -> bool {
+    NAME_KEYS.contains(&key) || ARGUMENT_KEYS.contains(&key) || WRAPPER_KEYS.contains(&key) || is_frame_key(key)
+}
+
+/// Keys that come before the name in an OpenAI message or call.
+fn is_frame_key(key: &str) -> bool {
+    matches!(key, "tool_calls" | "type" | "id" | "role" | "content")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn draft(text: &str) -> Draft {
+        Draft::from_fields(0..text.len(), json::Json::new(text, 0).fields().unwrap())
+    }
+
+    #[test]
+    fn shapes_of_one_call() {
+        for text in [
+            r#"{"name": "f", "arguments": {"a": 1}}"#,
+            r#"{"arguments": {"a": 1}, "name": "f"}"#,
+            r#"{"name": "f", "parameters": {"a": 1}}"#,
+            r#"{"name": "f", "arguments": "{\"a\": 1}"}"#,
+            r#"{"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}"#,
+            r#"{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}"#,
+            r#"{"function": "f", "arguments": {"a": 1}}"#,
+            r#"{"function_call": {"name": "f", "arguments": "{\"a\": 1}"}}"#,
+            r#"{"tool": "f", "args": {"a": 1}}"#,
+            r#"{"action": "f", "action_input": {"a": 1}}"#,
+            r#"{"type": "function", "name": "f", "parameters": {"a": 1}}"#,
+        ] {
+            let reading = draft(text).reading.expect(text);
+            assert_eq!((reading.name.as_str(), Value::Object(reading.arguments)), ("f", json!({"a": 1})), "{text}");
+        }
+        for text in [r#"{"name": "f"}"#, r#"{"name": "f", "arguments": null}"#, r#"{"name": "f", "arguments": " "}"#] {
+            assert!(draft(text).reading.expect(text).arguments.is_empty());
+        }
+    }
+
+    #[test]
+    fn faults_of_shape() {
+        let kind = |text| draft(text).fault.map(|fault| fault.kind).expect(text);
+        assert_eq!(kind(r#"{"arguments": {"a": 1}}"#), ParseFailureKind::MissingName);
+        assert_eq!(kind(r#"{"name": 3, "arguments": []}"#), ParseFailureKind::MissingName);
+        assert_eq!(kind(r#"{"name": "", "arguments": {}}"#), ParseFailureKind::MissingName);
+        assert_eq!(kind(r#"{"arguments": "{\"a\": "}"#), ParseFailureKind::MalformedJson);
+        assert_eq!(kind(r#"{"name": "f", "arguments": [1]}"#), ParseFailureKind::ArgumentsNotObject);
+        assert_eq!(kind(r#"{"name": "f", "arguments": "Paris"}"#), ParseFailureKind::ArgumentsNotObject);
+        assert_eq!(kind(r#"{"name": "f", "arguments": "[1]"}"#), ParseFailureKind::ArgumentsNotObject);
+        assert_eq!(kind(r#"{"name": "f", "arguments": "{\"a\": 1"}"#), ParseFailureKind::MalformedJson);
+        assert_eq!(kind(r#"{"name": "f", "arguments": {}, "parameters": {"a": 1}}"#), ParseFailureKind::MalformedJson);
+        assert_eq!(kind(r#"{"name": "f", "name": "g"}"#), ParseFailureKind::MalformedJson);
+        assert_eq!(kind(r#"{"name": "f", "city": "Paris"}"#), ParseFailureKind::UnexpectedArgument);
+    }
+
+    #[test]
+    fn likeness_of_untagged_objects() {
+        let like = |text| likeness(&json::Json::new(text, 0).fields().unwrap()).0;
+        assert_eq!(like(r#"{"name": "f", "arguments": {}}"#), Likeness::Call);
+        assert_eq!(like(r#"{"function": {"name": "f", "arguments": {}}}"#), Likeness::Call);
+        assert_eq!(like(r#"{"name": "f"}"#), Likeness::IfKnown);
+        assert_eq!(like(r#"{"tool": "f", "input": "x"}"#), Likeness::IfKnown);
+        assert_eq!(like(r#"{"name": "Bob", "age": 3}"#), Likeness::None);
+        assert_eq!(like(r#"{"answer": 42}"#), Likeness::None);
+    }
+}

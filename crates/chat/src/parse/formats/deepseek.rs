@@ -1,0 +1,111 @@
+//! DeepSeek V3 and R1 (`function<sep>name` and fenced JSON) and V3.1 (`name<sep>{…}`). Either accepts the other's form.
+
+use hone_trace::{ParseFailureKind, ToolCall};
+
+use super::{Holds, Reply, Tag, arguments_json, payload};
+use crate::parse::{
+    draft::{Draft, Fault},
+    repair::Repair,
+};
+
+pub(in crate::parse) const SECTION: &str = "<｜tool▁calls▁begin｜>";
+const SECTION_END: &str = "<｜tool▁calls▁end｜>";
+pub(in crate::parse) const CALL: &str = "<｜tool▁call▁begin｜>";
+const CALL_END: &str = "<｜tool▁call▁end｜>";
+pub(in crate::parse) const SEP: &str = "<｜tool▁sep｜>";
+const KIND: &str = "function";
+const FENCE: &str = "```";
+
+pub(super) fn parse(reply: &mut Reply<'_>) {
+    super::sectioned(
+        reply,
+        &super::Section { open: &[SECTION], close: &[SECTION_END], call: CALL },
+        |reply, tag, at| {
+            call(reply, tag, at);
+        },
+    );
+}
+
+pub(super) fn tag() -> Tag {
+    Tag::new(CALL_END, &[CALL, SECTION_END])
+}
+
+fn call(reply: &mut Reply<'_>, tag: &mut Tag, open: usize) {
+    let text = reply.text;
+    let start = open + CALL.len();
+    let window = &text.as_bytes()[start..text.len().min(start + 512)];
+    let Some(length) = memchr::memmem::find(window, SEP.as_bytes()) else {
+        return super::no_head(reply, open, start, SEP, CALL_END);
+    };
+    let head = text[start..start + length].trim();
+    let after = start + length + SEP.len();
+    let body = text[after..].trim_start();
+    // V3.1: the name came first, the arguments follow. A broken object still starts like one.
+    if body.starts_with(['{', '[', '"']) || head != KIND {
+        return payload::read(reply, open, after, Holds::Arguments { name: head, id: None }, tag);
+    }
+    let line = body.as_bytes().iter().take(512).position(|byte| *byte == b'\n').unwrap_or(body.len().min(512));
+    let Some(name) = body.get(..line) else { return super::no_head(reply, open, after, "\n", CALL_END) };
+    let json = &body[line..];
+    let start = text.len() - json.len();
+    fenced(reply, tag, open, start, name.trim());
+}
+
+/// The arguments of V3, in their fence; R1 sometimes drops it.
+fn fenced(reply: &mut Reply<'_>, tag: &mut Tag, open: usize, start: usize, name: &str) {
+    let text = reply.text;
+    let body = text[start..].trim_start();
+    let holds = Holds::Arguments { name, id: None };
+    let Some(inner) = body.strip_prefix(FENCE) else {
+        return payload::read(reply, open, start, holds, tag);
+    };
+    let inner = inner.strip_prefix("json").unwrap_or(inner);
+    let drafts = reply.drafts.len();
+    let mut fence = Tag::new(FENCE, &[CALL_END, CALL, SECTION_END]);
+    payload::read(reply, open, text.len() - inner.len(), holds, &mut fence);
+    let Some(draft) = reply.drafts.get_mut(drafts) else { return };
+    let rest = text[reply.pos..].trim_start();
+    let end = text.len() - rest.len();
+    if rest.starts_with(CALL_END) {
+        reply.pos = end + CALL_END.len();
+    } else if CALL_END.starts_with(rest) {
+        let kind = if reply.ended { ParseFailureKind::MalformedMarkup } else { ParseFailureKind::Truncated };
+        draft.mended(Fault::new(kind, end, format!("{CALL_END} is missing")), Repair::MissingCloser);
+        reply.pos = text.len();
+    } else {
+        draft.mended(Fault::markup(end, format!("{CALL_END} is missing")), Repair::MissingCloser);
+    }
+    draft.span.end = reply.pos;
+}
+
+pub(super) fn render_v3(calls: &[ToolCall]) -> String {
+    render(calls, |call| format!("{KIND}{SEP}{}\n{FENCE}json\n{}\n{FENCE}", call.name, arguments_json(call)))
+}
+
+pub(super) fn render_v31(calls: &[ToolCall]) -> String {
+    render(calls, |call| format!("{}{SEP}{}", call.name, arguments_json(call)))
+}
+
+fn render(calls: &[ToolCall], body: impl Fn(&ToolCall) -> String) -> String {
+    let calls: String = calls.iter().map(|call| format!("{CALL}{}{CALL_END}", body(call))).collect();
+    format!("{SECTION}{calls}{SECTION_END}")
+}
+
+pub(super) fn guidance_v3() -> String {
+    format!(
+        "Write all calls between one {SECTION} and {SECTION_END}. Each call is {CALL}{KIND}{SEP}NAME, then on new lines \
+         its arguments as a JSON object in a {FENCE}json fence, then {CALL_END}."
+    )
+}
+
+pub(super) fn guidance_v31() -> String {
+    format!(
+        "Write all calls between one {SECTION} and {SECTION_END}. Each call is {CALL}NAME{SEP} followed by its arguments \
+         as a JSON object and {CALL_END}."
+    )
+}
+
+/// A call in a section that lacks its opener still counts, with its fault.
+pub(super) fn outside(draft: &mut Draft, section: &str) {
+    draft.mended(Fault::markup(draft.span.start, format!("{section} is missing")), Repair::MissingOpener);
+}

@@ -1,0 +1,28 @@
+//! MiniMax M1: `<tool_calls>` around call objects, one per line.
+
+use hone_trace::ToolCall;
+
+use super::{Holds, Reply, Tag, call_json, payload};
+
+pub(in crate::parse) const OPEN: &str = "<tool_calls>";
+const CLOSE: &str = "</tool_calls>";
+
+pub(super) fn parse(reply: &mut Reply<'_>) {
+    let mut tag = Tag::new(CLOSE, &[OPEN]);
+    while let Some((which, at)) = reply.seek(&[OPEN, CLOSE]) {
+        if which == 0 {
+            payload::read(reply, at, at + OPEN.len(), Holds::Calls, &mut tag);
+        } else {
+            reply.stray_closer(at, CLOSE, super::hermes::whole_call);
+        }
+    }
+}
+
+pub(super) fn render(calls: &[ToolCall]) -> String {
+    let lines = calls.iter().map(|call| call_json(call, "arguments"));
+    format!("{OPEN}\n{}\n{CLOSE}", lines.collect::<Vec<_>>().join("\n"))
+}
+
+pub(super) fn guidance() -> String {
+    format!("Write all calls between one {OPEN} and {CLOSE}: one JSON object with \"name\" and \"arguments\" per line.")
+}

@@ -1,0 +1,107 @@
+//! Model text to tool calls: a call, a plain reply, or a named fault.
+//!
+//! The verdict is strict: a reply that is not exactly valid calls or plain text carries a [`ParseFailure`]. Beside it,
+//! where the text can only mean one thing, stand the calls as they were meant and the [`Repair`]s that took, so that
+//! training can penalise the form and still run the call.
+//!
+//! A reply goes through four stages. [`tokens`] takes leaked end tokens off. A format ([`formats`]) walks the text,
+//! stepping over reasoning, and leaves one draft per call it finds. The drafts are judged against the tools
+//! ([`toolbox`]). The first faulty one names the failure, by the order of [`ParseFailureKind`].
+//!
+//! Model text is hostile: every stage is linear in its length, nesting is bounded at [`MAX_NESTING`], and nothing inside
+//! reasoning, closed or not, becomes a call. The parser knows no model, no tokenizer and no template.
+
+mod coerce;
+mod detect;
+mod draft;
+mod embedded;
+mod expansion;
+mod explain;
+mod formats;
+mod json;
+mod payload;
+mod python;
+mod repair;
+mod reply;
+mod tokens;
+mod toolbox;
+mod types;
+mod verdict;
+mod xml;
+
+use std::ops::Range;
+
+use hone_trace::ToolCall;
+pub use hone_trace::{ParseFailure, ParseFailureKind};
+
+use self::reply::Reply;
+pub use self::{
+    explain::{Attempt, explain},
+    formats::{CannotRender, Format, UnknownFormat},
+    json::MAX_DEPTH as MAX_NESTING,
+    repair::Repair,
+    toolbox::{BadSchema, Toolbox},
+    verdict::nearest,
+};
+
+/// A call and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ParsedCall {
+    pub call: ToolCall,
+    /// Bytes of the reply the call takes up, its markers included.
+    pub span: Range<usize>,
+    /// Source text of numbers that 64 bits cannot hold, in order; `call.arguments` has the nearest floats.
+    wide: Vec<Box<str>>,
+}
+
+impl ParsedCall {
+    /// The arguments as JSON text, every digit as the model wrote it.
+    pub fn arguments_json(&self) -> String {
+        let mut out = String::new();
+        json::write_exact_map(&self.call.arguments, &mut self.wide.iter(), &mut out);
+        out
+    }
+
+    /// Whether `call.arguments` holds every number exactly. When not, only [`Self::arguments_json`] does.
+    pub fn is_exact(&self) -> bool {
+        self.wide.is_empty()
+    }
+}
+
+/// What a reply says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parsed {
+    /// The calls, in order. Empty when there is an error: one broken call makes the whole reply one.
+    pub calls: Vec<ParsedCall>,
+    /// Text outside calls and reasoning, trimmed.
+    pub content: String,
+    pub reasoning: Option<String>,
+    /// The format asked for, or the one found; `None` when none was asked for and there is no call.
+    pub format: Option<Format>,
+    pub error: Option<ParseFailure>,
+    /// With an error: the calls as they were meant, when every one of them has exactly one reading and is valid.
+    pub repaired_calls: Option<Vec<ParsedCall>>,
+    /// The liberties taken for `repaired_calls`.
+    pub repairs: Vec<Repair>,
+    /// Text that is neither call nor reply nor reasoning: an observation or a turn the model made up.
+    pub ignored: Option<Range<usize>>,
+}
+
+/// Reads a reply. With a format only that format's syntax counts; without one, the format whose markers occur.
+pub fn parse(text: &str, tools: &Toolbox, format: Option<Format>) -> Parsed {
+    let found = format.or_else(|| Format::detect(text, tools));
+    let mut reply = match found {
+        Some(Format::Harmony) if is_harmony(text) => Reply::raw(text, tools, format.is_some()),
+        _ => Reply::new(text, tools, format.is_some()),
+    };
+    match found {
+        Some(format) => format.parse(&mut reply),
+        None => while reply.seek(&[]).is_some() {},
+    }
+    verdict::judge(reply, format, found)
+}
+
+/// Harmony's end tokens are its markers, but only where it has others.
+fn is_harmony(text: &str) -> bool {
+    text.contains("<|message|>") || text.contains("<|channel|>")
+}

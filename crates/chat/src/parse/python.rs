@@ -1,0 +1,414 @@
+//! Python literals and keyword calls, for the formats that borrow Python's syntax.
+//!
+//! `name(key=value, …)` with literal values only: nothing is evaluated, and a positional argument is a fault because a
+//! tool's arguments have names. JSON's `true`, `false` and `null` are read beside Python's words: models mix them.
+
+use serde_json::{Map, Value};
+
+use super::json::{Json, MAX_DEPTH, Wide};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PyError {
+    pub at: usize,
+    pub why: &'static str,
+    /// The text ended where more was needed.
+    pub eof: bool,
+}
+
+pub(super) struct Python<'a> {
+    text: &'a str,
+    pub pos: usize,
+    depth: usize,
+    /// Read a missing closer at the end of the text as if it were there. It was not when `closed` is set afterwards.
+    close_at_end: bool,
+    pub closed: bool,
+    pub wide: Wide,
+}
+
+/// One call: its name, its arguments and where its text lies.
+#[derive(Debug)]
+pub(super) struct PyCall {
+    pub name: String,
+    pub arguments: Map<String, Value>,
+    pub wide: Wide,
+    pub start: usize,
+    pub end: usize,
+}
+
+impl<'a> Python<'a> {
+    pub fn new(text: &'a str, pos: usize) -> Self {
+        Self { text, pos, depth: 0, close_at_end: false, closed: false, wide: Wide::new() }
+    }
+
+    pub fn closing_at_end(text: &'a str, pos: usize) -> Self {
+        Self { close_at_end: true, ..Self::new(text, pos) }
+    }
+
+    pub fn rest(&self) -> &'a str {
+        &self.text[self.pos..]
+    }
+
+    pub fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.pos).copied()
+    }
+
+    pub fn blank(&mut self) {
+        self.pos = self.text.len() - self.rest().trim_start().len();
+    }
+
+    pub fn eat(&mut self, byte: u8) -> bool {
+        self.blank();
+        let found = self.peek() == Some(byte);
+        self.pos += usize::from(found);
+        found
+    }
+
+    pub fn fail<T>(&self, why: &'static str) -> Result<T, PyError> {
+        Err(PyError { at: self.pos, why, eof: self.pos >= self.text.len() })
+    }
+
+    /// After a complete item: `true` when the container closes here, `false` when a comma and a next item follow.
+    pub fn closes(&mut self, closer: u8, why: &'static str) -> Result<bool, PyError> {
+        if self.eat(closer) {
+            return Ok(true);
+        }
+        if self.eat(b',') {
+            return Ok(self.eat(closer));
+        }
+        if self.pos >= self.text.len() && self.close_at_end && !self.ends_in_number() {
+            self.closed = true;
+            return Ok(true);
+        }
+        self.fail(why)
+    }
+
+    /// A number that ends with the text may lack digits.
+    fn ends_in_number(&self) -> bool {
+        self.text.ends_with(|ch: char| ch.is_ascii_digit() || ch == '.')
+    }
+
+    /// A name, dots and hyphens included (`weather.get`, `my-tool`); nothing is consumed when there is none.
+    pub fn name(&mut self) -> Option<&'a str> {
+        let rest = self.rest();
+        if !rest.starts_with(|ch: char| ch.is_alphabetic() || ch == '_') {
+            return None;
+        }
+        let end = rest.find(|ch: char| !(ch.is_alphanumeric() || matches!(ch, '_' | '.' | '-'))).unwrap_or(rest.len());
+        self.pos += end;
+        Some(&rest[..end])
+    }
+
+    /// `name(key=value, …)`
+    pub fn call(&mut self) -> Result<PyCall, PyError> {
+        let start = self.pos;
+        let Some(name) = self.name() else { return self.fail("expected the name of a tool") };
+        if !self.eat(b'(') {
+            return self.fail("expected '(' after the name of a tool");
+        }
+        let name = name.to_owned();
+        let arguments = self.keywords()?;
+        Ok(PyCall { name, arguments, wide: std::mem::take(&mut self.wide), start, end: self.pos })
+    }
+
+    /// The arguments after an opening parenthesis, up to and with the closing one.
+    fn keywords(&mut self) -> Result<Map<String, Value>, PyError> {
+        let mut arguments = Map::new();
+        if self.eat(b')') {
+            return Ok(arguments);
+        }
+        loop {
+            self.blank();
+            let at = self.pos;
+            let key = self.name().unwrap_or_default();
+            self.blank();
+            if self.pos >= self.text.len() {
+                return self.fail("the arguments are cut off");
+            }
+            if key.is_empty() || self.peek() != Some(b'=') {
+                let mut ahead = Self { pos: at, ..Self::new(self.text, at) };
+                let cut = matches!(ahead.value(), Err(PyError { eof: true, .. }));
+                return Err(PyError { at, why: "an argument without a name", eof: cut });
+            }
+            self.pos += 1;
+            let value = self.value()?;
+            if arguments.insert(key.to_owned(), value).is_some() {
+                return Err(PyError { at, why: "an argument is given twice", eof: false });
+            }
+            if self.closes(b')', "expected ',' or ')' after an argument")? {
+                return Ok(arguments);
+            }
+        }
+    }
+
+    pub fn value(&mut self) -> Result<Value, PyError> {
+        self.blank();
+        match self.peek() {
+            Some(b'\'' | b'"') => self.string(false).map(Value::String),
+            Some(b'r' | b'R') if matches!(self.text.as_bytes().get(self.pos + 1), Some(b'\'' | b'"')) => {
+                self.pos += 1;
+                self.string(true).map(Value::String)
+            }
+            Some(b'[') => self.sequence(b']'),
+            Some(b'(') => self.sequence(b')'),
+            Some(b'{') => self.dict(),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(byte) if byte.is_ascii_alphabetic() => self.word(),
+            _ => self.fail("expected a literal value"),
+        }
+    }
+
+    fn number(&mut self) -> Result<Value, PyError> {
+        let mut json = Json::new(self.text, self.pos);
+        let number = json.number().map_err(|error| PyError { at: error.at, why: error.why, eof: error.eof })?;
+        self.pos = json.pos;
+        self.wide.append(&mut json.wide);
+        match self.peek() {
+            Some(byte) if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.') => {
+                self.fail("not a literal number")
+            }
+            _ => Ok(Value::Number(number)),
+        }
+    }
+
+    fn word(&mut self) -> Result<Value, PyError> {
+        let rest = self.rest();
+        let end = rest.find(|ch: char| !(ch.is_alphanumeric() || ch == '_')).unwrap_or(rest.len());
+        let value = match &rest[..end] {
+            "True" | "true" => Value::Bool(true),
+            "False" | "false" => Value::Bool(false),
+            "None" | "null" => Value::Null,
+            _ => {
+                let eof = end == rest.len();
+                return Err(PyError { at: self.pos, why: "a bare word is not a value; quote it", eof });
+            }
+        };
+        self.pos += end;
+        Ok(value)
+    }
+
+    fn deeper(&mut self) -> Result<(), PyError> {
+        self.pos += 1;
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(PyError { at: self.pos, why: "nested deeper than 128 levels", eof: false });
+        }
+        Ok(())
+    }
+
+    fn sequence(&mut self, closer: u8) -> Result<Value, PyError> {
+        self.deeper()?;
+        let mut items = Vec::new();
+        if !self.eat(closer) {
+            loop {
+                items.push(self.value()?);
+                if self.closes(closer, "expected ',' or the closing bracket")? {
+                    break;
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok(Value::Array(items))
+    }
+
+    fn dict(&mut self) -> Result<Value, PyError> {
+        self.deeper()?;
+        let mut map = Map::new();
+        if !self.eat(b'}') {
+            loop {
+                self.blank();
+                let at = self.pos;
+                if !matches!(self.peek(), Some(b'\'' | b'"')) {
+                    return self.fail("expected a key in quotes");
+                }
+                let key = self.string(false)?;
+                if !self.eat(b':') {
+                    return self.fail("expected ':' after a key");
+                }
+                let value = self.value()?;
+                if map.insert(key, value).is_some() {
+                    return Err(PyError { at, why: "a key occurs twice in one dict", eof: false });
+                }
+                if self.closes(b'}', "expected ',' or '}' in a dict")? {
+                    break;
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok(Value::Object(map))
+    }
+
+    fn string(&mut self, raw: bool) -> Result<String, PyError> {
+        let quote = &self.rest()[..1];
+        let triple = quote.repeat(3);
+        let (close, long) = if self.rest().starts_with(&triple) { (triple.as_str(), true) } else { (quote, false) };
+        self.pos += close.len();
+        let mut text = String::new();
+        loop {
+            let rest = self.rest();
+            if rest.starts_with(close) {
+                self.pos += close.len();
+                return Ok(text);
+            }
+            let Some(ch) = rest.chars().next() else { return self.fail("a string is never closed") };
+            match ch {
+                '\\' if raw => {
+                    // In a raw string a backslash stays, and still shields the quote after it.
+                    text.push('\\');
+                    self.pos += 1;
+                    if let Some(next) = self.rest().chars().next() {
+                        text.push(next);
+                        self.pos += next.len_utf8();
+                    }
+                }
+                '\\' => self.escape(&mut text)?,
+                '\n' | '\r' if !long => return self.fail("a raw line break in a string"),
+                _ => {
+                    text.push(ch);
+                    self.pos += ch.len_utf8();
+                }
+            }
+        }
+    }
+
+    fn escape(&mut self, text: &mut String) -> Result<(), PyError> {
+        let Some(kind) = self.rest()[1..].chars().next() else {
+            self.pos = self.text.len();
+            return self.fail("a string is never closed");
+        };
+        let simple = match kind {
+            'n' => '\n',
+            't' => '\t',
+            'r' => '\r',
+            '\\' | '\'' | '"' => kind,
+            'a' => '\u{7}',
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'v' => '\u{b}',
+            '0' if !self.rest()[2..].starts_with(|ch: char| ch.is_digit(8)) => '\0',
+            '\n' => {
+                self.pos += 2;
+                return Ok(());
+            }
+            'x' => return self.hex_escape(2, text),
+            'u' => return self.hex_escape(4, text),
+            'U' => return self.hex_escape(8, text),
+            '0'..='7' | 'N' => return self.fail("an escape that is not read; write the character itself"),
+            other => {
+                // Python keeps a backslash that escapes nothing.
+                text.push('\\');
+                self.pos += 1 + other.len_utf8();
+                text.push(other);
+                return Ok(());
+            }
+        };
+        text.push(simple);
+        self.pos += 2;
+        Ok(())
+    }
+
+    fn hex_escape(&mut self, digits: usize, text: &mut String) -> Result<(), PyError> {
+        let rest = &self.rest()[2..];
+        let Some(hex) = rest.get(..digits) else {
+            let eof = rest.len() < digits;
+            return Err(PyError { at: self.pos, why: "an escape is cut off", eof });
+        };
+        let code = u32::from_str_radix(hex, 16).ok().filter(|_| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        // A surrogate pair is two escapes of one character; JSON's rule covers it.
+        if let Some(0xD800..0xE000) = code {
+            let mut json = Json::new(self.text, self.pos);
+            let ch = json.escape().map_err(|error| PyError { at: error.at, why: error.why, eof: error.eof })?;
+            text.push(ch);
+            self.pos = json.pos;
+            return Ok(());
+        }
+        match code.and_then(char::from_u32) {
+            Some(ch) => {
+                text.push(ch);
+                self.pos += 2 + digits;
+                Ok(())
+            }
+            None => self.fail("an escape that is no character"),
+        }
+    }
+}
+
+/// Writes a value as a Python literal.
+pub(super) fn write(value: &Value, out: &mut String) {
+    match value {
+        Value::Null => out.push_str("None"),
+        Value::Bool(true) => out.push_str("True"),
+        Value::Bool(false) => out.push_str("False"),
+        Value::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                out.push_str(if index > 0 { ", " } else { "" });
+                write(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(map) => {
+            out.push('{');
+            for (index, (key, item)) in map.iter().enumerate() {
+                out.push_str(if index > 0 { ", " } else { "" });
+                out.push_str(&Value::from(key.as_str()).to_string());
+                out.push_str(": ");
+                write(item, out);
+            }
+            out.push('}');
+        }
+        // JSON's escapes are Python's as well.
+        scalar => out.push_str(&scalar.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Value, PyError> {
+        let mut python = Python::new(text, 0);
+        let value = python.value()?;
+        python.blank();
+        if python.rest().is_empty() { Ok(value) } else { python.fail("text after the value") }
+    }
+
+    #[test]
+    fn literals() {
+        for (text, expected) in [
+            ("'a'", json!("a")),
+            (r#""it's""#, json!("it's")),
+            (r"'it\'s \x41\u00e9\n\d'", json!("it's Aé\n\\d")),
+            (r"'\ud83d\ude00'", json!("😀")),
+            ("'''a\n'b'\n'''", json!("a\n'b'\n")),
+            (r"r'\d+'", json!(r"\d+")),
+            ("[1, -2.5, 'x',]", json!([1, -2.5, "x"])),
+            ("(1, 2)", json!([1, 2])),
+            ("{'a': {'b': [True, None, false, null]}}", json!({"a": {"b": [true, null, false, null]}})),
+            ("1e3", json!(1e3)),
+        ] {
+            assert_eq!(read(text), Ok(expected), "{text}");
+        }
+        for text in
+            ["a", "'a", "'it''s'", "{'a': 1, 'a': 2}", "{1: 2}", "1_000", "0x10", "[1 2]", "'a\nb'", "f'x'", "+1", ""]
+        {
+            assert!(read(text).is_err(), "{text}");
+        }
+        assert!(read(&"[".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn calls() {
+        let mut python = Python::new("f(a=1, b = 'x',)", 0);
+        let call = python.call().unwrap();
+        assert_eq!((call.name.as_str(), Value::Object(call.arguments)), ("f", json!({"a": 1, "b": "x"})));
+        let fault = |text| Python::new(text, 0).call().map(|call| call.name).expect_err(text);
+        assert_eq!(fault("f('x')").why, "an argument without a name");
+        assert_eq!(fault("f(a=1, a=2)").why, "an argument is given twice");
+        assert!(!fault("f('x')").eof);
+        for text in ["f", "f(", "f(a", "f(a=", "f(a='x", "f(a='x'", "f(a=[1", "f(a=Tru", "f('x"] {
+            assert!(fault(text).eof, "{text}");
+        }
+    }
+}

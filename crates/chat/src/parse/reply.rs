@@ -1,0 +1,289 @@
+//! A reply as it is taken apart: what is call, what is prose, what is reasoning.
+//!
+//! A format walks the reply with [`Reply::seek`], which stops at the format's openers and deals with reasoning blocks on
+//! the way, so that no format can execute what stands inside one. Offsets are bytes of the reply as it was given.
+
+use std::ops::Range;
+
+use hone_trace::ParseFailureKind;
+use memchr::memmem;
+
+use super::{
+    draft::{Draft, Fault},
+    repair::Repair,
+    tokens,
+    toolbox::Toolbox,
+};
+
+/// Reasoning blocks. Text before a closer that was never opened is reasoning too: the opener was in the prompt.
+pub(super) const REASONING: [(&str, &str); 4] = [
+    ("<think>", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<thinking>", "</thinking>"),
+    ("<seed:think>", "</seed:think>"),
+];
+
+/// A search for one text that is asked again from ever later positions, and never looks at a byte twice.
+pub(super) struct Lookup {
+    needle: &'static str,
+    /// The last answer; `usize::MAX` when there is none.
+    found: Option<usize>,
+}
+
+impl Lookup {
+    pub fn new(needle: &'static str) -> Self {
+        Self { needle, found: None }
+    }
+
+    pub fn find(&mut self, text: &str, from: usize) -> Option<usize> {
+        let found = match self.found {
+            Some(found) if found >= from => found,
+            _ => memmem::find(&text.as_bytes()[from..], self.needle.as_bytes()).map_or(usize::MAX, |at| at + from),
+        };
+        self.found = Some(found);
+        (found != usize::MAX).then_some(found)
+    }
+}
+
+pub(super) struct Reply<'a> {
+    /// The reply without the end tokens behind it.
+    pub text: &'a str,
+    /// Everything before is dealt with.
+    pub pos: usize,
+    /// An end token followed: what is missing was not cut off by a limit.
+    pub ended: bool,
+    /// The format was asked for by name. Found by its markers, an untagged format must show more before it counts.
+    pub named: bool,
+    pub tools: &'a Toolbox,
+    pub drafts: Vec<Draft>,
+    prose: Vec<Range<usize>>,
+    reasoning: Vec<Range<usize>>,
+    /// Where reasoning opens that is never closed.
+    pub unclosed: Option<usize>,
+    /// What the reply says outside its calls, where that is not simply the text around them.
+    pub content: Option<String>,
+    /// Text that is neither call nor reply: an observation the model made up.
+    pub ignored: Option<Range<usize>>,
+    /// Bytes looked at by scans that may fail and start again; see [`Reply::may_rescan`].
+    rescanned: usize,
+}
+
+impl<'a> Reply<'a> {
+    pub fn new(text: &'a str, tools: &'a Toolbox, named: bool) -> Self {
+        let (end, ended) = tokens::strip_end(text);
+        Self::bounded(&text[..end], tokens::strip_start(&text[..end]), ended, tools, named)
+    }
+
+    /// The reply with end tokens left in place, for the format whose markers they are.
+    pub fn raw(text: &'a str, tools: &'a Toolbox, named: bool) -> Self {
+        Self::bounded(text.trim_end(), 0, false, tools, named)
+    }
+
+    fn bounded(text: &'a str, pos: usize, ended: bool, tools: &'a Toolbox, named: bool) -> Self {
+        Self {
+            text,
+            pos,
+            ended,
+            named,
+            tools,
+            drafts: Vec::new(),
+            prose: Vec::new(),
+            reasoning: Vec::new(),
+            unclosed: None,
+            content: None,
+            ignored: None,
+            rescanned: 0,
+        }
+    }
+
+    pub fn rest(&self) -> &'a str {
+        &self.text[self.pos..]
+    }
+
+    /// Takes text up to `end` as prose.
+    pub fn keep(&mut self, end: usize) {
+        if self.pos < end {
+            match self.prose.last_mut() {
+                Some(last) if last.end == self.pos => last.end = end,
+                _ => self.prose.push(self.pos..end),
+            }
+        }
+        self.pos = end;
+    }
+
+    pub fn add_reasoning(&mut self, range: Range<usize>) {
+        self.reasoning.push(range);
+    }
+
+    /// Where the last reasoning block ends; 0 when there is none.
+    pub fn reasoning_end(&self) -> usize {
+        self.reasoning.last().map_or(0, |range| range.end)
+    }
+
+    /// Whether there is prose so far, blanks aside.
+    pub fn has_prose(&self) -> bool {
+        self.prose.iter().any(|range| !self.text[range.clone()].trim().is_empty())
+    }
+
+    /// Removes the prose since the last call and gives its range.
+    pub fn take_last_prose(&mut self) -> Option<Range<usize>> {
+        self.prose.pop()
+    }
+
+    /// Moves to the next of `openers` outside reasoning: which one, and where. Text on the way is prose; without one,
+    /// all the rest is.
+    pub fn seek(&mut self, openers: &[&str]) -> Option<(usize, usize)> {
+        // Every marker starts with '<' or '['; a format has one further first byte at most.
+        let first = openers.iter().map(|opener| opener.as_bytes()[0]);
+        let other = first.into_iter().find(|byte| !matches!(byte, b'<' | b'[')).unwrap_or(b'<');
+        let bytes = self.text.as_bytes();
+        let mut from = self.pos;
+        while let Some(found) = memchr::memchr3(b'<', b'[', other, &bytes[from..]) {
+            let at = from + found;
+            let rest = &bytes[at..];
+            if let Some(which) = openers.iter().position(|opener| rest.starts_with(opener.as_bytes())) {
+                self.keep(at);
+                return Some((which, at));
+            }
+            from = at + 1;
+            if let Some(after) = self.reasoning_at(at) {
+                from = after;
+            }
+            if self.unclosed.is_some() {
+                return None;
+            }
+        }
+        self.keep(self.text.len());
+        None
+    }
+
+    /// Deals with a reasoning marker at `at`, if there is one; gives where it ends.
+    fn reasoning_at(&mut self, at: usize) -> Option<usize> {
+        let rest = &self.text.as_bytes()[at..];
+        // The second byte rules out nearly every '<' and '['.
+        if !matches!(rest.get(1), Some(b't' | b'T' | b's' | b'/')) {
+            return None;
+        }
+        for (open, close) in REASONING {
+            if rest.starts_with(open.as_bytes()) {
+                self.keep(at);
+                let inner = at + open.len();
+                let Some(length) = memmem::find(&self.text.as_bytes()[inner..], close.as_bytes()) else {
+                    self.unclosed = Some(at);
+                    self.reasoning.push(inner..self.text.len());
+                    self.pos = self.text.len();
+                    return Some(self.pos);
+                };
+                self.reasoning.push(inner..inner + length);
+                self.pos = inner + length + close.len();
+                return Some(self.pos);
+            }
+            if rest.starts_with(close.as_bytes()) {
+                return Some(self.close_reasoning(at, close));
+            }
+        }
+        None
+    }
+
+    /// A closer that nothing opened: everything before it was reasoning, calls included.
+    fn close_reasoning(&mut self, at: usize, close: &str) -> usize {
+        self.drafts.clear();
+        self.prose.clear();
+        self.ignored = None;
+        let start = self.reasoning.last().map_or(0, |last| {
+            // Behind the closer of the last block, whichever it was.
+            REASONING
+                .iter()
+                .find(|(_, close)| self.text[last.end..].starts_with(close))
+                .map_or(last.end, |(_, close)| last.end + close.len())
+        });
+        self.reasoning.push(start.min(at)..at);
+        self.pos = at + close.len();
+        self.pos
+    }
+
+    /// Whether broken text in `range` turns out to be reasoning, which ends in it. Then `pos` stands behind the closer.
+    pub fn ends_reasoning(&mut self, range: Range<usize>) -> bool {
+        for (_, close) in REASONING {
+            if let Some(at) = memmem::find(&self.text.as_bytes()[range.clone()], close.as_bytes()) {
+                self.close_reasoning(range.start + at, close);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Moves over blanks and reasoning blocks that stand here.
+    pub fn skip_reasoning(&mut self) {
+        loop {
+            let start = self.text.len() - self.rest().trim_start().len();
+            match self.reasoning_at(start) {
+                Some(_) if self.unclosed.is_none() => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Whether a scan from `start` to `end` that failed may be tried again one opener further on. Bounds the sum of
+    /// such scans to a multiple of the reply's length.
+    pub fn may_rescan(&mut self, start: usize, end: usize) -> bool {
+        self.rescanned += end - start;
+        self.rescanned <= 4 * self.text.len() + 4096
+    }
+
+    /// The kind of fault when the text stops inside a call.
+    pub fn cut_kind(&self, complete: ParseFailureKind) -> ParseFailureKind {
+        if self.ended { complete } else { ParseFailureKind::Truncated }
+    }
+
+    /// A closing tag nothing opened. The text before it may be the call, its opener lost.
+    pub fn stray_closer(&mut self, at: usize, close: &str, read: impl Fn(&str, usize) -> Option<Draft>) {
+        let fault = Fault::markup(at, format!("{close} closes nothing"));
+        self.pos = at + close.len();
+        let before = self.drafts.last().map_or(0, |draft| draft.span.end);
+        if let Some(last) = self.drafts.last_mut()
+            && self.text[before..at].trim().is_empty()
+        {
+            last.mended(fault, Repair::ExtraCloser);
+            return;
+        }
+        let start = self.prose.last().map_or(at, |range| range.start.max(before));
+        let draft = match read(&self.text[..at], start) {
+            Some(mut draft) => {
+                self.prose.pop();
+                draft.span = start..self.pos;
+                draft.mended(fault, Repair::MissingOpener);
+                draft
+            }
+            None => Draft::faulty(at..self.pos, fault),
+        };
+        self.drafts.push(draft);
+    }
+
+    /// The text outside the calls, trimmed.
+    pub fn content_text(&self) -> String {
+        if let Some(content) = &self.content {
+            return content.clone();
+        }
+        match self.prose.as_slice() {
+            [] => String::new(),
+            [one] => self.text[one.clone()].trim().to_owned(),
+            several => {
+                let all: String = several.iter().map(|range| &self.text[range.clone()]).collect();
+                all.trim().to_owned()
+            }
+        }
+    }
+
+    /// The reasoning blocks, trimmed, one per line group; `None` when there are none.
+    pub fn reasoning_text(&self) -> Option<String> {
+        match self.reasoning.as_slice() {
+            [] => None,
+            [one] => Some(self.text[one.clone()].trim().to_owned()),
+            several => {
+                let parts = several.iter().map(|range| self.text[range.clone()].trim()).filter(|part| !part.is_empty());
+                Some(parts.collect::<Vec<_>>().join("\n"))
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Model tokens that leak into a reply's text: end-of-turn tokens behind it, turn openers before it.
+
+/// Tokens after which a model says no more. Their presence tells a finished reply from one cut by a length limit.
+///
+/// `<|call|>`, `<|return|>` and `<|end|>` are Harmony's own and are left to it when the reply is Harmony.
+fn is_end_token(token: &str) -> bool {
+    matches!(
+        token,
+        "<|im_end|>"
+            | "<|endoftext|>"
+            | "<|eot_id|>"
+            | "<|eom_id|>"
+            | "<|eot|>"
+            | "<|eom|>"
+            | "<|end_of_text|>"
+            | "<|end_of_turn|>"
+            | "<|end_of_sentence|>"
+            | "<|end_of_msg|>"
+            | "<|END_OF_TURN_TOKEN|>"
+            | "<|endofprompt|>"
+            | "<|eos|>"
+            | "<|pad|>"
+            | "<|user|>"
+            | "<|observation|>"
+            | "<|assistant|>"
+            | "<|im_start|>"
+            | "<|return|>"
+            | "<|call|>"
+            | "<|end|>"
+            | "</s>"
+            | "<s>"
+            | "<eos>"
+            | "<pad>"
+            | "<end_of_turn>"
+            | "<end_code>"
+            | "<end_action>"
+            | "<｜end▁of▁sentence｜>"
+            | "<｜User｜>"
+            | "[e~["
+            | "]~b]"
+    )
+}
+
+/// Longest end token, in bytes.
+const LONGEST: usize = 32;
+
+/// The length of `text` without the end tokens and whitespace behind it, and whether there were any.
+pub(super) fn strip_end(text: &str) -> (usize, bool) {
+    let mut rest = text.trim_end();
+    let mut ended = false;
+    loop {
+        let bytes = rest.as_bytes();
+        let token = match bytes.last() {
+            Some(b'>') => {
+                let window = bytes.len().saturating_sub(LONGEST);
+                memchr::memrchr(b'<', &bytes[window..]).map(|start| start + window)
+            }
+            Some(b'[' | b']') => bytes.len().checked_sub(4).filter(|start| rest.is_char_boundary(*start)),
+            _ => None,
+        };
+        match token {
+            Some(start) if is_end_token(&rest[start..]) => rest = rest[..start].trim_end(),
+            _ => return (rest.len(), ended),
+        }
+        ended = true;
+    }
+}
+
+/// Where the reply proper starts: after tokens that open a turn.
+pub(super) fn strip_start(text: &str) -> usize {
+    const OPENERS: [&str; 10] = [
+        "<|im_start|>assistant",
+        "<|start_header_id|>assistant<|end_header_id|>",
+        "<|header_start|>assistant<|header_end|>",
+        "<start_of_turn>model",
+        "<|begin_of_text|>",
+        "<|assistant|>",
+        "<｜Assistant｜>",
+        "<｜begin▁of▁sentence｜>",
+        "<bos>",
+        "<s>",
+    ];
+    let mut rest = text.trim_start();
+    while rest.starts_with('<') {
+        let Some(after) = OPENERS.iter().find_map(|opener| rest.strip_prefix(opener)) else { break };
+        rest = after.trim_start();
+    }
+    text.len() - rest.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_tokens_go_and_are_remembered() {
+        let strip = |text: &'static str| {
+            let (end, ended) = strip_end(text);
+            (&text[..end], ended)
+        };
+        assert_eq!(strip("hi<|im_end|>\n<|endoftext|>\n"), ("hi", true));
+        assert_eq!(strip("hi\n"), ("hi", false));
+        assert_eq!(strip("hi<｜end▁of▁sentence｜>"), ("hi", true));
+        assert_eq!(strip("x[e~["), ("x", true));
+        assert_eq!(strip("<b>x</b>"), ("<b>x</b>", false));
+        assert_eq!(strip("é[e~["), ("é", true));
+        assert_eq!(strip("日本]"), ("日本]", false));
+        assert_eq!(strip("<|im_end|>"), ("", true));
+        assert_eq!(strip(""), ("", false));
+    }
+
+    #[test]
+    fn turn_openers_go() {
+        let strip = |text: &'static str| &text[strip_start(text)..];
+        assert_eq!(strip("<|im_start|>assistant\nhi"), "hi");
+        assert_eq!(strip(" <s><think>x"), "<think>x");
+        assert_eq!(strip("hi"), "hi");
+    }
+}

@@ -1,0 +1,179 @@
+//! From drafts to a verdict: the tools are looked up, the arguments checked, the first faulty call names the failure.
+
+use hone_trace::{ParseFailure, ParseFailureKind, ToolCall};
+use serde_json::Value;
+
+use super::{
+    Format, Parsed, ParsedCall,
+    coerce::coerce,
+    draft::{Draft, Fault, Reading},
+    repair::{Repair, Repairs},
+    reply::Reply,
+    toolbox::Toolbox,
+};
+
+/// A judged call: its fault, and the call it says or was meant to say.
+struct Judged {
+    fault: Option<Fault>,
+    call: Option<ParsedCall>,
+    repairs: Repairs,
+}
+
+pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<Format>) -> Parsed {
+    let drafts = std::mem::take(&mut reply.drafts);
+    let format = if drafts.is_empty() { asked } else { found };
+    let mut parsed = Parsed {
+        calls: Vec::with_capacity(drafts.len()),
+        content: reply.content_text(),
+        reasoning: reply.reasoning_text(),
+        format,
+        error: None,
+        repaired_calls: None,
+        repairs: Vec::new(),
+        ignored: reply.ignored.clone(),
+    };
+    let mut fault = None;
+    let mut repairs = Repairs::default();
+    let mut repairable = true;
+    for draft in drafts {
+        let judged = judge_one(draft, reply.tools);
+        fault = fault.or(judged.fault);
+        repairs.join(judged.repairs);
+        match judged.call {
+            Some(call) => parsed.calls.push(call),
+            None => repairable = false,
+        }
+    }
+    if fault.is_none()
+        && let Some(at) = reply.unclosed
+    {
+        repairable = false;
+        fault = Some(Fault::new(ParseFailureKind::Truncated, at, "reasoning is opened and never closed"));
+    }
+    if let Some(fault) = fault {
+        parsed.error = Some(failure(&fault, reply.tools, format));
+        let calls = std::mem::take(&mut parsed.calls);
+        if repairable && reply.unclosed.is_none() {
+            parsed.repaired_calls = Some(calls);
+            parsed.repairs = repairs.iter().collect();
+        }
+    }
+    parsed
+}
+
+fn judge_one(draft: Draft, tools: &Toolbox) -> Judged {
+    let Draft { span, reading, mut fault, mut repairs } = draft;
+    let Some(Reading { id, name, arguments, wide }) = reading else {
+        return Judged { fault, call: None, repairs };
+    };
+    let mut blame = |kind, message: String| {
+        if fault.as_ref().is_none_or(|known| kind < known.kind) {
+            fault = Some(Fault::new(kind, span.start, message));
+        }
+    };
+    let Some(tool) = tools.get(&name) else {
+        blame(ParseFailureKind::UnknownTool, format!("no tool is named {name:?}"));
+        return Judged { fault, call: None, repairs };
+    };
+    let mut arguments = Value::Object(arguments);
+    if !tool.is_valid(&arguments) {
+        let violation = tool.violation(&arguments);
+        let kind = violation.as_ref().map_or(ParseFailureKind::WrongType, |violation| violation.kind);
+        let message = violation.map_or_else(|| "the arguments do not fit the schema".to_owned(), |it| it.message);
+        blame(kind, format!("{name}: {message}"));
+        match coerce(tool, &arguments).filter(|_| kind == ParseFailureKind::WrongType) {
+            Some(coerced) => {
+                arguments = coerced;
+                repairs.add(Repair::Coercion);
+            }
+            None => return Judged { fault, call: None, repairs },
+        }
+    }
+    let Value::Object(arguments) = arguments else { return Judged { fault, call: None, repairs } };
+    let call = ParsedCall { call: ToolCall { id, name, arguments }, span, wide };
+    Judged { fault, call: Some(call), repairs }
+}
+
+fn failure(fault: &Fault, tools: &Toolbox, format: Option<Format>) -> ParseFailure {
+    let mut hint = match fault.kind {
+        ParseFailureKind::Truncated => "Raise the limit on new tokens, or write a shorter reply.".to_owned(),
+        ParseFailureKind::MalformedJson => {
+            "Write strict JSON: double quotes, no trailing commas, every bracket closed, \\n for a line break."
+                .to_owned()
+        }
+        ParseFailureKind::MalformedMarkup => String::new(),
+        ParseFailureKind::MissingName => "Give the tool's name.".to_owned(),
+        ParseFailureKind::ArgumentsNotObject => "Give the arguments as an object of names and values.".to_owned(),
+        ParseFailureKind::UnknownTool => {
+            let name = fault.message.split('"').nth(1).unwrap_or_default();
+            match nearest(name, tools.names()) {
+                Some(near) => format!("Did you mean {near:?}? {}", offered(tools)),
+                None => offered(tools),
+            }
+        }
+        ParseFailureKind::MissingRequired => "Give every required argument.".to_owned(),
+        ParseFailureKind::UnexpectedArgument => "Give only arguments the tool has.".to_owned(),
+        ParseFailureKind::WrongType => "Give the value the schema asks for.".to_owned(),
+    };
+    if matches!(fault.kind, ParseFailureKind::MalformedMarkup | ParseFailureKind::MalformedJson)
+        && let Some(format) = format
+    {
+        hint = format!("{hint} {}", format.guidance()).trim_start().to_owned();
+    }
+    ParseFailure { kind: fault.kind, message: fault.message.clone().into_owned(), at: fault.at, hint }
+}
+
+/// The names on offer, as many as fit in a line.
+fn offered(tools: &Toolbox) -> String {
+    const SHOWN: usize = 20;
+    let names: Vec<_> = tools.names().take(SHOWN).collect();
+    let more = tools.names().count() - names.len();
+    match (names.as_slice(), more) {
+        ([], _) => "No tools are offered; answer in text.".to_owned(),
+        (_, 0) => format!("Tools: {}.", names.join(", ")),
+        _ => format!("Tools: {} and {more} more.", names.join(", ")),
+    }
+}
+
+/// The candidate closest to `name`, when it is close: at most a third of the letters differ.
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // Names are short; a name of a megabyte is near to nothing.
+    if name.is_empty() || name.len() > 128 {
+        return None;
+    }
+    candidates
+        .map(|candidate| (distance(name, candidate), candidate))
+        .filter(|(distance, candidate)| distance * 3 <= candidate.chars().count().max(name.chars().count()))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein distance.
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (index, from) in left.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, to) in right.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_names() {
+        let tools = ["get_weather", "search", "ping"];
+        assert_eq!(nearest("get_wether", tools.into_iter()), Some("get_weather"));
+        assert_eq!(nearest("serach", tools.into_iter()), Some("search"));
+        assert_eq!(nearest("nope", tools.into_iter()), None);
+        assert_eq!(nearest("", tools.into_iter()), None);
+    }
+}

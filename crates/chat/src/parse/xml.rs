@@ -1,0 +1,230 @@
+//! Calls written as tags around raw values: what the XML-like formats share.
+//!
+//! A format reads its own tags with [`Cursor`] and hands over names and raw values; types come from the schema.
+
+use std::ops::Range;
+
+use hone_trace::ParseFailureKind;
+use serde_json::{Map, Value};
+
+use super::{
+    draft::{Draft, Fault, Reading},
+    json::Wide,
+    repair::{self, End, Repair},
+    reply::{Lookup, Reply},
+};
+
+/// Longest name of a tool or parameter in a tag, in bytes.
+const LONGEST_NAME: usize = 256;
+
+/// Why markup could not be read on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// The text stops. `clean`: between values, so that only closing tags are missing.
+    Cut {
+        clean: bool,
+    },
+    Bad {
+        at: usize,
+        message: String,
+    },
+}
+
+/// One parameter: its name, its raw value and where that starts.
+pub(super) struct Parameter<'a> {
+    pub name: &'a str,
+    pub value: &'a str,
+    pub at: usize,
+}
+
+/// A call as its tags give it.
+pub(super) struct Tagged<'a> {
+    pub name: &'a str,
+    pub parameters: Vec<Parameter<'a>>,
+    /// A value whose closing tag is missing, and where it should be.
+    pub unclosed: Option<usize>,
+}
+
+pub(super) struct Cursor<'a> {
+    pub text: &'a str,
+    pub pos: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub fn rest(&self) -> &'a str {
+        &self.text[self.pos..]
+    }
+
+    pub fn blank(&mut self) {
+        self.pos = self.text.len() - self.rest().trim_start().len();
+    }
+
+    /// Takes `tag` after blanks, when it is next.
+    pub fn eat(&mut self, tag: &str) -> bool {
+        self.blank();
+        let found = self.rest().starts_with(tag);
+        self.pos += if found { tag.len() } else { 0 };
+        found
+    }
+
+    /// Takes `tag` after blanks, or says why not.
+    pub fn expect(&mut self, tag: &str) -> Result<(), Broken> {
+        if self.eat(tag) { Ok(()) } else { Err(self.unexpected(&[tag])) }
+    }
+
+    /// None of `tags` stands here: the text stops, or says something else.
+    pub fn unexpected(&self, tags: &[&str]) -> Broken {
+        let rest = self.rest();
+        if tags.iter().any(|tag| tag.starts_with(rest)) {
+            return Broken::Cut { clean: rest.is_empty() || rest.starts_with("</") };
+        }
+        Broken::Bad { at: self.pos, message: format!("expected {}", tags.join(" or ")) }
+    }
+
+    /// Takes text up to `end` (consumed), on one line.
+    pub fn until(&mut self, end: &str) -> Result<&'a str, Broken> {
+        let rest = self.rest();
+        let window = &rest.as_bytes()[..rest.len().min(LONGEST_NAME)];
+        let line = memchr::memchr(b'\n', window).unwrap_or(window.len());
+        match memchr::memmem::find(&window[..line], end.as_bytes()) {
+            Some(length) => {
+                self.pos += length + end.len();
+                Ok(&rest[..length])
+            }
+            None if line == rest.len() => Err(Broken::Cut { clean: false }),
+            None => Err(Broken::Bad { at: self.pos, message: format!("a tag lacks its {end}") }),
+        }
+    }
+}
+
+/// Exactly one line break per side belongs to the markup, not to the value.
+pub(super) fn strip_newlines(value: &str) -> &str {
+    let value = value.strip_prefix('\n').unwrap_or(value);
+    value.strip_suffix('\n').unwrap_or(value)
+}
+
+/// A raw value from `start`: where it ends, and whether its closing tag is there.
+///
+/// The value is everything up to its closing tag. It ends sooner where, on a new line, another parameter of the same
+/// tool opens, or where the call closes and a further call or nothing follows: then its own closer was forgotten.
+pub(super) fn value_end(
+    text: &str,
+    start: usize,
+    close: &mut Lookup,
+    call_end: &mut Lookup,
+    ends_call: impl Fn(&str) -> bool,
+    reopens: impl Fn(&str) -> Option<usize>,
+) -> Result<(usize, bool), Broken> {
+    let closed = close.find(text, start);
+    let bound = closed.unwrap_or(text.len());
+    if let Some(at) = reopens(&text[start..bound]) {
+        return Ok((start + at, false));
+    }
+    match (closed, call_end.find(text, start)) {
+        (closed, Some(end)) if end < bound && (closed.is_none() || ends_call(&text[end..])) => Ok((end, false)),
+        (Some(end), _) => Ok((end, true)),
+        (None, _) => Err(Broken::Cut { clean: false }),
+    }
+}
+
+/// Where in `value` a line starts with `open`, a name that `known` accepts, and `end`.
+pub(super) fn reopened(value: &str, open: &str, end: &str, known: impl Fn(&str) -> bool) -> Option<usize> {
+    let finder = memchr::memmem::Finder::new(open);
+    finder.find_iter(value.as_bytes()).find(|at| {
+        let rest = &value[at + open.len()..];
+        let window = &rest.as_bytes()[..rest.len().min(LONGEST_NAME)];
+        let name = memchr::memmem::find(window, end.as_bytes()).map(|length| &rest[..length]);
+        let line_start = value[..*at].trim_end_matches([' ', '\t']).is_empty()
+            || value[..*at].trim_end_matches([' ', '\t']).ends_with('\n');
+        line_start && name.is_some_and(&known)
+    })
+}
+
+/// The draft of a call whose tags were read to the end, its values typed by the schema.
+pub(super) fn typed(reply: &Reply<'_>, span: Range<usize>, tagged: &Tagged<'_>) -> Draft {
+    let Tagged { name, parameters, unclosed } = tagged;
+    if name.is_empty() {
+        let at = span.start;
+        return Draft::faulty(span, Fault::new(ParseFailureKind::MissingName, at, "the call names no tool"));
+    }
+    let tool = reply.tools.get(name);
+    let mut arguments = Map::new();
+    let mut wide = Wide::new();
+    let mut faults = Vec::new();
+    let mut repairs = repair::Repairs::default();
+    let mut readable = true;
+    for parameter in parameters {
+        let value = match tool {
+            None => Ok(Value::from(parameter.value)),
+            Some(tool) => tool.types(parameter.name).read(parameter.value, &mut wide),
+        };
+        let value = value.unwrap_or_else(|error| {
+            let at = parameter.at + error.at;
+            faults.push(Fault::new(ParseFailureKind::MalformedJson, at, error.why));
+            match repair::values(parameter.value, End::Closed).map(<[repair::Fixed; 1]>::try_from) {
+                Ok(Ok([mut fixed])) => {
+                    repairs.join(fixed.repairs);
+                    wide.append(&mut fixed.wide);
+                    fixed.value
+                }
+                _ => {
+                    readable = false;
+                    Value::Null
+                }
+            }
+        });
+        if arguments.insert(parameter.name.to_owned(), value).is_some() {
+            faults.push(Fault::markup(parameter.at, format!("parameter {:?} is given twice", parameter.name)));
+            readable = false;
+        }
+    }
+    let mut draft = Draft::read(span, Reading { id: None, name: (*name).to_owned(), arguments, wide });
+    draft.repairs = repairs;
+    faults.into_iter().for_each(|fault| draft.blame(fault));
+    if let Some(at) = *unclosed {
+        draft.mended(Fault::markup(at, "the closing tag of a value is missing"), Repair::MissingCloser);
+    }
+    if !readable {
+        draft.reading = None;
+    }
+    draft
+}
+
+/// The draft of a call whose tags broke off or went wrong, and the reply moved behind it. `None` when it turns out to
+/// have stood in reasoning.
+pub(super) fn broken(
+    reply: &mut Reply<'_>,
+    open: usize,
+    at: usize,
+    tagged: &Tagged<'_>,
+    why: Broken,
+    close: &'static str,
+    close_at: &mut Lookup,
+) -> Option<Draft> {
+    let end = close_at.find(reply.text, at).map_or(reply.text.len(), |found| found + close.len());
+    if reply.ends_reasoning(open..end) {
+        return None;
+    }
+    reply.pos = end;
+    match why {
+        Broken::Cut { clean } if end == reply.text.len() => {
+            let kind = reply.cut_kind(ParseFailureKind::MalformedMarkup);
+            let fault = Fault::new(kind, end, "the text stops inside a call");
+            if !clean || tagged.parameters.is_empty() {
+                return Some(Draft::faulty(open..end, fault));
+            }
+            let mut draft = typed(reply, open..end, tagged);
+            draft.mended(fault, Repair::MissingCloser);
+            Some(draft)
+        }
+        Broken::Cut { .. } => Some(Draft::faulty(open..end, Fault::markup(at, "a tag is never closed"))),
+        Broken::Bad { at, message } => {
+            // Without a closer in sight the text stops inside the call, whatever else is wrong with it.
+            let kind = match end == reply.text.len() && !reply.text.ends_with(close) {
+                true => reply.cut_kind(ParseFailureKind::MalformedMarkup),
+                false => ParseFailureKind::MalformedMarkup,
+            };
+            Some(Draft::faulty(open..end, Fault::new(kind, at, message)))
+        }
+    }
+}
