@@ -116,9 +116,7 @@ impl ChatTemplate {
     /// The line of the template at which the renders of two conversations part ways, where one can be told.
     pub(crate) fn line_of_difference(&self, a: &TemplateInput<'_>, b: &TemplateInput<'_>) -> Option<usize> {
         let env = compile(rewrite::instrument(&self.source)).ok()?;
-        let (a, b) = (render(&env, a).ok()?, render(&env, b).ok()?);
-        let at = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-        rewrite::line_before(&a, at).or_else(|| rewrite::line_before(&b, at))
+        rewrite::line_of_difference(&render(&env, a).ok()?, &render(&env, b).ok()?)
     }
 }
 

@@ -24,11 +24,40 @@ pub(super) fn instrument(source: &str) -> String {
     transform(source, true)
 }
 
-/// The line last marked before byte `at` of an instrumented output; a mark that `at` falls into counts.
-pub(super) fn line_before(output: &str, at: usize) -> Option<usize> {
-    let open = output[..output.floor_char_boundary(at)].rfind(MARK.0)?;
-    let digits = &output[open + MARK.0.len_utf8()..];
-    digits[..digits.find(MARK.1)?].parse().ok()
+/// An instrumented output taken apart: the text, and each mark's line with its place in the text.
+struct Marked {
+    text: String,
+    marks: Vec<(usize, usize)>,
+}
+
+impl Marked {
+    fn read(output: &str) -> Self {
+        let mut marked = Self { text: String::with_capacity(output.len()), marks: Vec::new() };
+        let mut rest = output;
+        while let Some((before, after)) = rest.split_once(MARK.0) {
+            marked.text.push_str(before);
+            let (digits, after) = after.split_once(MARK.1).unwrap_or((after, ""));
+            marked.marks.extend(digits.parse().ok().map(|line| (marked.text.len(), line)));
+            rest = after;
+        }
+        marked.text.push_str(rest);
+        marked
+    }
+
+    /// The lines of the branches taken exactly at a place.
+    fn lines_at(&self, place: usize) -> impl Iterator<Item = usize> {
+        self.marks.iter().filter(move |(at, _)| *at == place).map(|(_, line)| *line)
+    }
+}
+
+/// The line of the template at which two instrumented outputs part ways: a branch that only one of them takes where
+/// their texts begin to differ, or else the last branch before.
+pub(super) fn line_of_difference(a: &str, b: &str) -> Option<usize> {
+    let (a, b) = (Marked::read(a), Marked::read(b));
+    let place = a.text.bytes().zip(b.text.bytes()).take_while(|(a, b)| a == b).count();
+    let only = |one: &Marked, other: &Marked| one.lines_at(place).find(|line| !other.lines_at(place).any(|l| l == *line));
+    let last = || a.marks.iter().rev().find(|(at, _)| *at <= place).map(|(_, line)| *line);
+    only(&a, &b).or_else(|| only(&b, &a)).or_else(last)
 }
 
 fn transform(source: &str, marks: bool) -> String {
@@ -222,6 +251,10 @@ mod tests {
     fn marks_name_the_line_of_a_branch() {
         let marked = instrument("a\n{% if x %}\nb");
         assert!(marked.contains("'\u{f8f0}2\u{f8f1}'"), "{marked}");
-        assert_eq!(line_before("ab\u{f8f0}12\u{f8f1}cd", 10), Some(12));
+        let mark = |line| format!("{}{line}{}", MARK.0, MARK.1);
+        // One output takes the branch of line 12 where the other goes on.
+        let (a, b) = (format!("{}ab{}cd", mark(3), mark(12)), format!("{}ab{}xy", mark(3), mark(3)));
+        assert_eq!(line_of_difference(&a, &b), Some(12));
+        assert_eq!(line_of_difference(&b, &a), Some(3));
     }
 }

@@ -1,0 +1,152 @@
+//! The context budget: what the prompt costs, how many turns are left, and how oversized tool output is cut.
+//!
+//! The rule for tool output: where it exceeds its allowance, its head and its tail are kept, half of the allowance each,
+//! and a line between them says how much was cut. Nothing else is ever shortened, least of all the task.
+
+use serde::Serialize;
+
+use crate::tokenizer::{Tokenizer, TokenizerError};
+
+/// Where the tokens of a first prompt go. The parts add up to `total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PromptCost {
+    pub system: usize,
+    pub tools: usize,
+    /// The task: every message but the system's.
+    pub task: usize,
+    /// What the template adds around them: role headers, default texts, the generation prompt.
+    pub scaffold: usize,
+    pub total: usize,
+}
+
+/// How much of the window each turn may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct TurnCost {
+    /// The longest reply that is sampled.
+    pub reply: usize,
+    /// The longest observation that is shown; longer tool output is cut to it.
+    pub observation: usize,
+}
+
+/// A plan for a context window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    pub window: usize,
+    pub prompt: PromptCost,
+    pub turn: TurnCost,
+    /// Tokens left after the first prompt.
+    pub left: usize,
+    /// Turns that fit at full length: each a reply and an observation, the last one a reply only.
+    pub turns: usize,
+}
+
+/// The prompt leaves no room to answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the prompt does not fit: system {} + tools {} + task {} + template {} = {} tokens, and a reply of {reply} needs {} \
+     in all, but the window has {window}. Offer fewer tools, shorten the system prompt or use a longer window; \
+     the task itself is never cut",
+    prompt.system, prompt.tools, prompt.task, prompt.scaffold, prompt.total, prompt.total + reply
+)]
+pub struct DoesNotFit {
+    pub prompt: PromptCost,
+    pub reply: usize,
+    pub window: usize,
+}
+
+impl PromptCost {
+    /// `total` is the whole prompt's tokens, `without_tools` the same prompt's without tools; the texts are counted as
+    /// they stand.
+    pub fn measure(
+        tokenizer: &Tokenizer,
+        total: usize,
+        without_tools: usize,
+        system: &str,
+        task: &[String],
+    ) -> Result<Self, TokenizerError> {
+        let tools = total.saturating_sub(without_tools);
+        let system = tokenizer.count(system)?.min(total - tools);
+        let mut counted = 0;
+        for text in task {
+            counted += tokenizer.count(text)?;
+        }
+        // A text can take a token more by itself than inside the prompt; the parts still have to add up.
+        let task = counted.min(total - tools - system);
+        Ok(Self { system, tools, task, scaffold: total - tools - system - task, total })
+    }
+}
+
+impl Plan {
+    pub fn new(window: usize, prompt: PromptCost, turn: TurnCost) -> Result<Self, DoesNotFit> {
+        let left = window.saturating_sub(prompt.total);
+        if left < turn.reply.max(1) {
+            return Err(DoesNotFit { prompt, reply: turn.reply, window });
+        }
+        let per_turn = (turn.reply + turn.observation).max(1);
+        // The last turn needs no observation after it.
+        let turns = (left + turn.observation) / per_turn;
+        Ok(Self { window, prompt, turn, left, turns: turns.max(1) })
+    }
+
+    /// The table for people.
+    pub fn table(&self) -> String {
+        let share = |tokens: usize| 100.0 * tokens as f64 / self.window.max(1) as f64;
+        let mut table = String::new();
+        for (name, tokens) in [
+            ("system", self.prompt.system),
+            ("tools", self.prompt.tools),
+            ("task", self.prompt.task),
+            ("template", self.prompt.scaffold),
+            ("prompt", self.prompt.total),
+            ("left", self.left),
+            ("window", self.window),
+        ] {
+            table.push_str(&format!("{name:<9} {tokens:>8} tokens {:>6.1} %\n", share(tokens)));
+        }
+        table.push_str(&format!(
+            "{} turns of {} tokens (reply {} + observation {}) fit\n",
+            self.turns,
+            self.turn.reply + self.turn.observation,
+            self.turn.reply,
+            self.turn.observation
+        ));
+        table
+    }
+}
+
+/// Tool output cut to its allowance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clipped {
+    pub text: String,
+    /// Characters and tokens that were cut; zero where the text fitted.
+    pub cut_chars: usize,
+    pub cut_tokens: usize,
+}
+
+/// Cuts tool output that takes more than `limit` tokens by the rule of this module.
+pub fn clip_output(tokenizer: &Tokenizer, text: &str, limit: usize) -> Result<Clipped, TokenizerError> {
+    let tokens = tokenizer.encode_spans(text)?;
+    if tokens.len() <= limit {
+        return Ok(Clipped { text: text.to_owned(), cut_chars: 0, cut_tokens: 0 });
+    }
+    let mut keep = limit;
+    loop {
+        let (head, tail) = (keep.div_ceil(2), keep / 2);
+        let head_end = text.floor_char_boundary(if head == 0 { 0 } else { tokens[head - 1].span.end });
+        let tail_start = if tail == 0 { text.len() } else { tokens[tokens.len() - tail].span.start };
+        let tail_start = text.ceil_char_boundary(tail_start.max(head_end));
+        let cut_chars = text[head_end..tail_start].chars().count();
+        let cut_tokens = tokens.len() - keep;
+        let clipped = format!(
+            "{}\n[{cut_chars} characters ({cut_tokens} tokens) cut here to fit the context]\n{}",
+            &text[..head_end],
+            &text[tail_start..]
+        );
+        let length = tokenizer.count(&clipped)?;
+        // Below the notice's own length the notice is all that is left: silence would be worse than a few tokens over.
+        if length <= limit || keep == 0 {
+            return Ok(Clipped { text: clipped, cut_chars, cut_tokens });
+        }
+        keep = keep.saturating_sub((length - limit).max(1));
+    }
+}

@@ -1,0 +1,259 @@
+//! Messages to token ids, once: the first prompt is encoded whole, every later turn only adds to it.
+//!
+//! The law: the ids of turn n+1 extend the ids of turn n exactly. What the policy sampled is never decoded and encoded
+//! again, and what the template would rewrite in earlier turns stays as the policy saw it. An observation becomes the
+//! suffix the template writes for it after a stand-in reply ([`Conversation::extend`]).
+
+mod conversation;
+
+use std::sync::Arc;
+
+use hone_trace::{Message, ToolSet};
+use indexmap::IndexMap;
+use serde_json::{Map, Value as Json, json};
+
+pub use conversation::{Conversation, Rewrite, Suffix};
+
+use crate::messages::{Arguments, with_arguments};
+use crate::model_dir::{ModelDir, ModelDirError};
+use crate::template::{BadDate, ChatTemplate, Clock, TemplateError, TemplateInput};
+use crate::tokenizer::{Tokenizer, TokenizerError};
+use crate::tools::{self, HERMES_SYNTAX, missing_names};
+use crate::vars;
+
+/// Choices of the recipe about rendering.
+#[derive(Debug, Clone, Default)]
+pub struct RenderSettings {
+    /// Extra variables for the template, such as `enable_thinking`.
+    pub variables: Map<String, Json>,
+    /// Put the tool schemas into the system prompt, for templates that ignore `tools`.
+    pub tools_in_system: bool,
+    /// "Today" where the task names no date. Without either, the host's date.
+    pub date: Option<Clock>,
+}
+
+/// What an episode opens with.
+#[derive(Debug, Clone, Copy)]
+pub struct Prompt<'a> {
+    pub system: Option<&'a str>,
+    /// The task and whatever precedes it; never cut.
+    pub messages: &'a [Message],
+    pub tools: &'a ToolSet,
+    /// Task variables, such as `CURRENT_DATE`.
+    pub variables: &'a IndexMap<String, String>,
+    /// Further sections of the system prompt: worked examples, format guidance.
+    pub sections: &'a [String],
+}
+
+/// Why a conversation cannot be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    #[error(transparent)]
+    ModelDir(#[from] ModelDirError),
+    #[error(transparent)]
+    Date(#[from] BadDate),
+    #[error(
+        "the tools do not reach the prompt: {missing} not found in it, because the chat template {why}. \
+         Use a template that renders them, or set tools_in_system = true to have them put into the system prompt"
+    )]
+    ToolsLost { missing: String, why: &'static str },
+    #[error(
+        "the chat template{} {why}; turns cannot be appended to such a prompt. \
+         Change that line so that a turn, once written, stays as it is, or give another template",
+        line.map_or_else(String::new, |line| format!(" (line {line})"))
+    )]
+    NotAppendOnly { line: Option<usize>, why: String },
+    #[error(
+        "the chat template does not show messages of role {role:?} ({why}). Give a template that does{}",
+        if *role == "tool" { ", or set tools_in_system = true to have results shown as user messages" } else { "" }
+    )]
+    ObservationLost { role: &'static str, why: String },
+    #[error(
+        "a turn of this chat template ends with {found:?}, which is not one token of the tokenizer, so ids cannot be \
+         joined there. Use the tokenizer the template was made for"
+    )]
+    NoBoundary { found: String },
+}
+
+/// Renders conversations of one model. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Renderer {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    plain: ChatTemplate,
+    with_tools: ChatTemplate,
+    tokenizer: Tokenizer,
+    special_tokens: Map<String, Json>,
+    stop_ids: Vec<u32>,
+    settings: RenderSettings,
+}
+
+/// The arguments of the template that stay the same through a conversation.
+#[derive(Debug, Clone)]
+struct Scene {
+    tools: Option<Vec<Json>>,
+    variables: Map<String, Json>,
+    clock: Clock,
+}
+
+impl Renderer {
+    pub fn new(model: &ModelDir, settings: RenderSettings) -> Result<Self, RenderError> {
+        let (plain, with_tools) = (model.template(false)?, model.template(true)?);
+        Ok(Self::assemble(plain, with_tools, model, settings)?)
+    }
+
+    /// With a template other than the model's own.
+    pub fn with_template(
+        template: &ChatTemplate,
+        model: &ModelDir,
+        settings: RenderSettings,
+    ) -> Result<Self, RenderError> {
+        Ok(Self::assemble(template.clone(), template.clone(), model, settings)?)
+    }
+
+    fn assemble(
+        plain: ChatTemplate,
+        with_tools: ChatTemplate,
+        model: &ModelDir,
+        settings: RenderSettings,
+    ) -> Result<Self, ModelDirError> {
+        let inner = Inner {
+            plain,
+            with_tools,
+            tokenizer: model.tokenizer()?.clone(),
+            special_tokens: model.special_tokens().clone(),
+            stop_ids: model.stop_ids().to_vec(),
+            settings,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.inner.tokenizer
+    }
+
+    /// The template a conversation with or without tools is rendered with.
+    pub fn template(&self, with_tools: bool) -> &ChatTemplate {
+        if with_tools { &self.inner.with_tools } else { &self.inner.plain }
+    }
+
+    /// Renders the first prompt and proves that the conversation can go on from it: that every tool reached it, that a
+    /// later turn can be appended, and that observations are shown. Refuses otherwise, before anything is sampled.
+    pub fn open(&self, prompt: &Prompt<'_>) -> Result<Conversation, RenderError> {
+        let scene = self.scene(prompt)?;
+        let base = self.base(prompt, &scene)?;
+        let text = self.render(&scene, &base, true)?;
+        let ids = self.inner.tokenizer.encode(&text)?;
+        self.check_tools(prompt, &scene, &ids)?;
+        Conversation::open(self.clone(), scene, base, ids, !prompt.tools.is_empty())
+    }
+
+    fn scene(&self, prompt: &Prompt<'_>) -> Result<Scene, RenderError> {
+        let settings = &self.inner.settings;
+        let mut variables = self.inner.special_tokens.clone();
+        variables.extend(settings.variables.clone());
+        let offered = !prompt.tools.is_empty() && !settings.tools_in_system;
+        Ok(Scene {
+            tools: offered.then(|| tools::template_tools(prompt.tools)),
+            variables,
+            clock: vars::clock(prompt.variables)?.or(settings.date).unwrap_or_else(Clock::host),
+        })
+    }
+
+    /// The messages of the first prompt. Earlier calls in it are given as objects, or as text to templates that can
+    /// only glue strings.
+    fn base(&self, prompt: &Prompt<'_>, scene: &Scene) -> Result<Vec<Json>, RenderError> {
+        let system = self.system_text(prompt);
+        let messages = |arguments| {
+            let system = system.iter().map(|text| json!({ "role": "system", "content": text }));
+            system.chain(prompt.messages.iter().map(|message| with_arguments(message, arguments))).collect::<Vec<_>>()
+        };
+        let objects = messages(Arguments::Object);
+        let calls = prompt.messages.iter().any(|message| matches!(message, Message::Assistant { tool_calls, .. } if !tool_calls.is_empty()));
+        if calls && self.render(scene, &objects, true).is_err() {
+            let texts = messages(Arguments::Text);
+            if self.render(scene, &texts, true).is_ok() {
+                return Ok(texts);
+            }
+        }
+        Ok(objects)
+    }
+
+    fn system_text(&self, prompt: &Prompt<'_>) -> Option<String> {
+        let mut text = vars::with_variables(prompt.system.unwrap_or_default(), prompt.variables);
+        let mut append = |section: &str| {
+            if !text.is_empty() {
+                text.push_str("\n\n");
+            }
+            text.push_str(section);
+        };
+        if self.inner.settings.tools_in_system && !prompt.tools.is_empty() {
+            append(&tools::system_block(prompt.tools, HERMES_SYNTAX));
+        }
+        prompt.sections.iter().for_each(|section| append(section));
+        (!text.is_empty() || prompt.system.is_some()).then_some(text)
+    }
+
+    fn render(&self, scene: &Scene, messages: &[Json], generation: bool) -> Result<String, TemplateError> {
+        self.template(scene.tools.is_some()).render(&input(scene, messages, generation))
+    }
+
+    /// Every tool and parameter name must be in the decoded prompt, and the template must show tools it was never
+    /// shown before: a prompt that mentions the names by chance proves nothing.
+    fn check_tools(&self, prompt: &Prompt<'_>, scene: &Scene, ids: &[u32]) -> Result<(), RenderError> {
+        let seen = self.inner.tokenizer.decode(ids)?;
+        let missing = missing_names(&seen, prompt.tools);
+        let lost = |missing: Vec<tools::Missing>, why| {
+            let names: Vec<String> = missing.iter().take(8).map(ToString::to_string).collect();
+            let more = if missing.len() > 8 { format!(" and {} more", missing.len() - 8) } else { String::new() };
+            RenderError::ToolsLost { missing: format!("{}{more}", names.join(", ")), why }
+        };
+        if !missing.is_empty() {
+            let ignores = missing.iter().any(|missing| missing.parameter.is_none());
+            return Err(lost(missing, if ignores { "ignores `tools`" } else { "leaves out parts of the schemas" }));
+        }
+        if scene.tools.is_some() {
+            let probe = tools::probe_tools(prompt.tools);
+            let scene = Scene { tools: Some(tools::template_tools(&probe)), ..scene.clone() };
+            let base = self.base(prompt, &scene)?;
+            let missing = missing_names(&self.render(&scene, &base, true)?, &probe);
+            let unseen = |missing: &tools::Missing| missing.parameter.as_deref().is_none_or(|name| !name.contains('.'));
+            if missing.iter().any(unseen) {
+                let named = real_names(&missing, prompt.tools);
+                return Err(lost(named, "does not render them (the prompt mentions their names elsewhere)"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The real tools behind the probe's names that were not shown.
+fn real_names(missing: &[tools::Missing], tools: &ToolSet) -> Vec<tools::Missing> {
+    let real = |missing: &tools::Missing| {
+        let index: usize = missing.tool.strip_prefix("hone_tool_")?.parse().ok()?;
+        let parameter = missing.parameter.as_deref().and_then(|name| {
+            let at: usize = name.rsplit('_').next()?.parse().ok()?;
+            tools.iter().nth(index)?.parameter_names().nth(at).map(str::to_owned)
+        });
+        Some(tools::Missing { tool: tools.iter().nth(index)?.name.clone(), parameter })
+    };
+    missing.iter().filter_map(real).collect()
+}
+
+fn input<'a>(scene: &'a Scene, messages: &'a [Json], generation: bool) -> TemplateInput<'a> {
+    TemplateInput {
+        messages,
+        tools: scene.tools.as_deref(),
+        documents: None,
+        add_generation_prompt: generation,
+        variables: &scene.variables,
+        clock: scene.clock,
+    }
+}
