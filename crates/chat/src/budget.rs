@@ -3,9 +3,11 @@
 //! The rule for tool output: where it exceeds its allowance, its head and its tail are kept, half of the allowance each,
 //! and a line between them says how much was cut. Nothing else is ever shortened, least of all the task.
 
+use std::ops::Range;
+
 use serde::Serialize;
 
-use crate::tokenizer::{Tokenizer, TokenizerError};
+use crate::tokenizer::{Token, Tokenizer, TokenizerError};
 
 /// Where the tokens of a first prompt go. The parts add up to `total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -118,34 +120,61 @@ impl Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clipped {
     pub text: String,
-    /// Characters and tokens that were cut; zero where the text fitted.
+    /// Characters that were cut; zero where the text fitted.
     pub cut_chars: usize,
-    pub cut_tokens: usize,
+}
+
+/// A text this many times longer than its allowance in tokens is read at its ends only: a tool that answers with 50 MB
+/// must not cost the time it takes to encode them. Tokens this long are rare (runs of white space); where they abound,
+/// less is kept than would fit.
+const BYTES_PER_TOKEN: usize = 64;
+
+/// The tokens a text starts and ends with, as far as they may be kept.
+struct Ends {
+    head: Vec<Token>,
+    tail: Vec<Token>,
+    /// Where the text of `tail` begins.
+    tail_at: usize,
+}
+
+impl Ends {
+    fn read(tokenizer: &Tokenizer, text: &str, reach: usize) -> Result<Self, TokenizerError> {
+        let tail_at = text.ceil_char_boundary(text.len() - reach);
+        let head = tokenizer.encode_spans(&text[..text.floor_char_boundary(reach)])?;
+        Ok(Self { head, tail: tokenizer.encode_spans(&text[tail_at..])?, tail_at })
+    }
+
+    /// The middle that is cut when `keep` tokens stay, half of them at each end.
+    fn middle(&self, text: &str, keep: usize) -> Range<usize> {
+        let (head, tail) = (keep.div_ceil(2).min(self.head.len()), (keep / 2).min(self.tail.len()));
+        let start = text.floor_char_boundary(head.checked_sub(1).map_or(0, |last| self.head[last].span.end));
+        let end = self.tail.get(self.tail.len() - tail).map_or(text.len(), |first| self.tail_at + first.span.start);
+        start..text.ceil_char_boundary(end.max(start))
+    }
 }
 
 /// Cuts tool output that takes more than `limit` tokens by the rule of this module.
 pub fn clip_output(tokenizer: &Tokenizer, text: &str, limit: usize) -> Result<Clipped, TokenizerError> {
-    let tokens = tokenizer.encode_spans(text)?;
-    if tokens.len() <= limit {
-        return Ok(Clipped { text: text.to_owned(), cut_chars: 0, cut_tokens: 0 });
-    }
+    let reach = (limit + 1) * BYTES_PER_TOKEN;
+    let ends = if text.len() > 2 * reach {
+        Ends::read(tokenizer, text, reach)?
+    } else {
+        let tokens = tokenizer.encode_spans(text)?;
+        if tokens.len() <= limit {
+            return Ok(Clipped { text: text.to_owned(), cut_chars: 0 });
+        }
+        Ends { head: tokens.clone(), tail: tokens, tail_at: 0 }
+    };
     let mut keep = limit;
     loop {
-        let (head, tail) = (keep.div_ceil(2), keep / 2);
-        let head_end = text.floor_char_boundary(if head == 0 { 0 } else { tokens[head - 1].span.end });
-        let tail_start = if tail == 0 { text.len() } else { tokens[tokens.len() - tail].span.start };
-        let tail_start = text.ceil_char_boundary(tail_start.max(head_end));
-        let cut_chars = text[head_end..tail_start].chars().count();
-        let cut_tokens = tokens.len() - keep;
-        let clipped = format!(
-            "{}\n[{cut_chars} characters ({cut_tokens} tokens) cut here to fit the context]\n{}",
-            &text[..head_end],
-            &text[tail_start..]
-        );
+        let middle = ends.middle(text, keep);
+        let cut_chars = text[middle.clone()].chars().count();
+        let notice = format!("\n[{cut_chars} characters cut here to fit the context]\n");
+        let clipped = [&text[..middle.start], &notice, &text[middle.end..]].concat();
         let length = tokenizer.count(&clipped)?;
         // Below the notice's own length the notice is all that is left: silence would be worse than a few tokens over.
         if length <= limit || keep == 0 {
-            return Ok(Clipped { text: clipped, cut_chars, cut_tokens });
+            return Ok(Clipped { text: clipped, cut_chars });
         }
         keep = keep.saturating_sub((length - limit).max(1));
     }

@@ -1,0 +1,10 @@
+//! Environments and scoring: built-in domains, user simulators, reward components, the rollout driver.
+
+pub mod chat_client;
+pub mod domains;
+pub mod rewards;
+pub mod rollout;
+pub mod show;
+pub mod stdio;
+pub mod triage;
+pub mod users;

@@ -1,0 +1,305 @@
+//! One episode in play.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hone_chat::budget::clip_output;
+use hone_chat::{Conversation, Suffix};
+use hone_trace::{
+    Action, Boundary, Content, EndState, Env, Episode, Fault, Limit, Message, Node, Outcome, Sample, SampleRequest,
+    SamplingParams, Seed, StopReason, Timings, ToolSet, Trace, TraceBuilder, TraceHead, Turn, TurnRecord,
+};
+
+use super::reading::{Reading, read};
+use super::settings::{CallMode, OnMalformed};
+use super::{Opening, Rollouts, Slot, late};
+
+/// What came of an attempt: a trace as far as it got, what the environment left, and the fault that broke it.
+pub(super) struct Played {
+    pub(super) trace: Trace,
+    pub(super) end: EndState,
+    pub(super) fault: Option<Fault>,
+}
+
+impl Played {
+    /// An episode that never began: a trace with an empty prompt and no tools.
+    pub(super) fn not_opened(slot: Slot<'_>, sampling: &SamplingParams, fault: Fault) -> Self {
+        let builder = TraceBuilder::new(head(slot, Arc::new(ToolSet::none()), sampling.clone()), Vec::new());
+        Self { trace: builder.finish(Outcome::Finished), end: EndState::default(), fault: Some(fault) }
+    }
+}
+
+/// How a turn leaves the episode.
+enum Step {
+    Goes,
+    Ends(Outcome),
+    Breaks(Fault),
+}
+
+pub(super) struct Play<'a> {
+    rollouts: &'a Rollouts,
+    slot: Slot<'a>,
+    seed: Seed,
+    env: Box<dyn Env>,
+    opening: Opening,
+    conversation: Conversation,
+    trace: TraceBuilder,
+    sampling: SamplingParams,
+    /// The conversation as text, for scorers.
+    messages: Vec<Message>,
+    /// What the environment was told, in order: a fresh one is asked the same to find who is to blame for a fault.
+    actions: Vec<Action>,
+    started: Instant,
+    observed: usize,
+}
+
+impl<'a> Play<'a> {
+    pub(super) fn new(rollouts: &'a Rollouts, slot: Slot<'a>, episode: Episode, opening: Opening) -> Self {
+        let conversation = opening.conversation.clone();
+        let mut sampling = rollouts.sampling.clone();
+        for id in conversation.stop_ids() {
+            if !sampling.stop_ids.contains(&id) {
+                sampling.stop_ids.push(id);
+            }
+        }
+        let head = head(slot, Arc::new(episode.tools), sampling.clone());
+        let trace = TraceBuilder::new(head, conversation.prompt().to_vec());
+        let messages = std::iter::once(Message::system(episode.system)).chain(episode.first).collect();
+        Self {
+            rollouts,
+            slot,
+            seed: Seed::root(slot.seed).with("sample"),
+            env: episode.env,
+            opening,
+            conversation,
+            trace,
+            sampling,
+            messages,
+            actions: Vec::new(),
+            started: Instant::now(),
+            observed: 0,
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Played {
+        let mut turn = 0;
+        let (outcome, fault) = loop {
+            if turn == self.rollouts.settings.max_turns {
+                break (Outcome::Truncated { limit: Limit::Turns }, None);
+            }
+            match self.turn(turn).await {
+                Step::Goes => turn += 1,
+                Step::Ends(outcome) => break (outcome, None),
+                Step::Breaks(fault) if self.comes_back(&fault).await => {
+                    break (Outcome::Truncated { limit: Limit::CrashingCall }, None);
+                }
+                Step::Breaks(fault) => break (Outcome::Finished, Some(fault)),
+            }
+        };
+        let mut end = self.env.end();
+        if let Ok(messages) = serde_json::to_value(&self.messages) {
+            end.facts.entry("messages").or_insert(messages);
+        }
+        Played { trace: self.trace.finish(outcome), end, fault }
+    }
+
+    async fn turn(&mut self, turn: u32) -> Step {
+        let settings = &self.rollouts.settings;
+        if self.started.elapsed().as_secs_f64() > settings.wall_s {
+            return Step::Ends(Outcome::Truncated { limit: Limit::WallTime });
+        }
+        let room = settings.window.saturating_sub(self.conversation.ids().len());
+        if room == 0 {
+            return Step::Ends(Outcome::Truncated { limit: Limit::Context });
+        }
+        let mut timings = Timings::default();
+        let clock = Instant::now();
+        let sample = match self.sample(turn, room).await {
+            Ok(sample) => sample,
+            Err(fault) => return Step::Breaks(fault),
+        };
+        timings.sampler = Some(clock.elapsed().as_secs_f64());
+        let stop = sample.stop;
+        let reading = read(&sample.tokens, self.rollouts.renderer.tokenizer(), &self.opening.toolbox, settings);
+        let sampled = match self.append(sample, reading.keep) {
+            Ok(sampled) => sampled,
+            Err(fault) => return Step::Breaks(fault),
+        };
+        self.messages.push(reading.message.clone());
+        let clock = Instant::now();
+        let mut record = record(&reading);
+        let step = self.answer(reading, stop, room, &sampled, &mut record).await;
+        timings.environment = Some(clock.elapsed().as_secs_f64());
+        self.trace.record(TurnRecord { timings, ..record });
+        step
+    }
+
+    async fn sample(&self, turn: u32, room: usize) -> Result<Sample, Fault> {
+        let mut params = self.sampling.clone();
+        params.max_new_tokens = params.max_new_tokens.min(u32::try_from(room).unwrap_or(u32::MAX));
+        let seed = self.seed.at(u64::from(turn)).value();
+        let request = SampleRequest { prompt: self.conversation.ids().to_vec(), params, seed, gate: None };
+        let deadline = self.rollouts.settings.sampler_deadline();
+        match tokio::time::timeout(deadline, self.rollouts.sampler.sample(request)).await {
+            Ok(sample) => Ok(sample?),
+            Err(_) => Err(Fault::transient(
+                Boundary::Sampler,
+                format!("no reply within {:.1} s; raise rollout.sampler_deadline_s if replies are long", deadline.as_secs_f64()),
+            )),
+        }
+    }
+
+    /// Appends the sampled ids to the record, unchanged but for what first-call-only cuts.
+    fn append(&mut self, sample: Sample, keep: usize) -> Result<Vec<u32>, Fault> {
+        let node = Node::sampled(sample.tokens, sample.sampled)
+            .map_err(|error| Fault::new(Boundary::Sampler, error.to_string()))?
+            .cut(keep);
+        let ids = node.tokens().to_vec();
+        self.trace.push(node);
+        Ok(ids)
+    }
+
+    /// Hands the action over and appends the answer.
+    async fn answer(
+        &mut self,
+        reading: Reading,
+        stop: StopReason,
+        room: usize,
+        sampled: &[u32],
+        record: &mut TurnRecord,
+    ) -> Step {
+        match stop {
+            StopReason::Context => return Step::Ends(Outcome::Truncated { limit: Limit::Context }),
+            // A reply that filled the rest of the window was cut by the window, not by its own limit.
+            StopReason::Length if sampled.len() >= room => {
+                return Step::Ends(Outcome::Truncated { limit: Limit::Context });
+            }
+            StopReason::Length => return Step::Ends(Outcome::Truncated { limit: Limit::ReplyTokens }),
+            StopReason::StopId | StopReason::Gate => {}
+        }
+        if let Action::Malformed(failure) = &reading.action
+            && self.rollouts.settings.malformed == OnMalformed::End
+        {
+            return Step::Ends(Outcome::Malformed { failure: failure.clone() });
+        }
+        let turn = match self.act(reading.action, record).await {
+            Ok(turn) => turn,
+            Err(fault) => return Step::Breaks(fault),
+        };
+        if turn.done {
+            self.messages.extend(turn.messages);
+            return Step::Ends(Outcome::Finished);
+        }
+        self.observe(turn, sampled)
+    }
+
+    async fn act(&mut self, action: Action, record: &mut TurnRecord) -> Result<Turn, Fault> {
+        let actions = match action {
+            Action::Calls(calls) if self.rollouts.settings.calls == CallMode::InOrder => {
+                calls.into_iter().map(|call| Action::Calls(vec![call])).collect()
+            }
+            action => vec![action],
+        };
+        let mut answer = Turn::default();
+        for action in actions {
+            let calls = if let Action::Calls(calls) = &action { calls.len() as u32 } else { 0 };
+            let turn = self.step(action).await?;
+            record.executed += calls;
+            record.failed += turn.failed;
+            answer.messages.extend(turn.messages);
+            answer.done = turn.done;
+            if turn.done {
+                break;
+            }
+        }
+        Ok(answer)
+    }
+
+    async fn step(&mut self, action: Action) -> Result<Turn, Fault> {
+        self.actions.push(action.clone());
+        let deadline = self.rollouts.settings.env_deadline();
+        match tokio::time::timeout(deadline, self.env.step(action)).await {
+            Ok(turn) => turn,
+            Err(_) => Err(late("the environment did not answer", deadline)),
+        }
+    }
+
+    fn observe(&mut self, turn: Turn, sampled: &[u32]) -> Step {
+        let mut messages = turn.messages;
+        for message in &mut messages {
+            if let Err(fault) = self.clip(message) {
+                return Step::Breaks(fault);
+            }
+        }
+        let Suffix { forced, observation } = match self.conversation.extend(sampled, &messages) {
+            Ok(suffix) => suffix,
+            Err(error) => {
+                return Step::Breaks(Fault::new(Boundary::Hone, format!("rendering an observation: {error}")));
+            }
+        };
+        if !forced.is_empty() {
+            self.trace.push(Node::forced(forced));
+        }
+        self.observed += observation.len();
+        self.trace.push(Node::observation(observation));
+        self.messages.extend(messages);
+        if self.observed > self.rollouts.settings.episode_output_tokens {
+            return Step::Ends(Outcome::Truncated { limit: Limit::ToolOutput });
+        }
+        Step::Goes
+    }
+
+    /// Cuts an oversized tool result. Nothing else is ever shortened.
+    fn clip(&self, message: &mut Message) -> Result<(), Fault> {
+        if let Message::Tool { content: Content::Text(text), .. } = message {
+            let limit = self.rollouts.settings.tool_output_tokens;
+            let clipped = clip_output(self.rollouts.renderer.tokenizer(), text, limit)
+                .map_err(|error| Fault::new(Boundary::Hone, format!("cutting a tool result: {error}")))?;
+            *text = clipped.text;
+        }
+        Ok(())
+    }
+
+    /// Whether the fault comes back when a fresh environment is told the same. Then the policy can break the tool, and
+    /// leaving the group must not be its reward. A transient fault proves nothing: whoever is down stays down a while.
+    async fn comes_back(&mut self, fault: &Fault) -> bool {
+        if fault.boundary != Boundary::Environment || fault.transient || self.actions.is_empty() {
+            return false;
+        }
+        let Ok(fresh) = self.rollouts.open_env(self.slot).await else { return false };
+        self.env = fresh.env;
+        let deadline = self.rollouts.settings.env_deadline();
+        let Some((last, before)) = self.actions.split_last() else { return false };
+        for action in before {
+            match tokio::time::timeout(deadline, self.env.step(action.clone())).await {
+                Ok(Ok(turn)) if !turn.done => {}
+                _ => return false,
+            }
+        }
+        match tokio::time::timeout(deadline, self.env.step(last.clone())).await {
+            Ok(Err(again)) => again.boundary == Boundary::Environment && !again.transient,
+            Ok(Ok(_)) => false,
+            Err(_) => true,
+        }
+    }
+}
+
+fn head(slot: Slot<'_>, tools: Arc<ToolSet>, sampling: SamplingParams) -> TraceHead {
+    TraceHead {
+        task: slot.task.key.clone(),
+        env: slot.task.env.clone(),
+        replica: slot.replica,
+        seed: slot.seed,
+        tools,
+        sampling,
+    }
+}
+
+fn record(reading: &Reading) -> TurnRecord {
+    TurnRecord {
+        calls: reading.calls.clone(),
+        failure: reading.failure.clone(),
+        repairs: reading.repairs.clone(),
+        ..TurnRecord::default()
+    }
+}

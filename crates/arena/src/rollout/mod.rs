@@ -1,0 +1,197 @@
+//! The rollout driver: plays episodes over any sampler. Render, sample, append, parse, step, append.
+//!
+//! A bad episode is data. A reply that cannot be read is answered by its name or ends the episode; a limit truncates it;
+//! something that broke outside the policy is a fault, retried on a fresh environment and in the end excluded from the
+//! group with its reason. A fault that comes back after the same actions on a fresh environment is the policy's doing:
+//! the episode is truncated there and scored, so that crashing tools is no way out.
+
+mod episode;
+mod reading;
+mod settings;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt as _;
+use hone_chat::parse::Toolbox;
+use hone_chat::{Conversation, Prompt, Renderer};
+use hone_trace::{
+    Arena, Boundary, Digest, EndState, Episode, Fault, Group, Outcome, Sampler, SamplingParams, Seed, Task, Trace,
+};
+use serde_json::Value;
+
+pub use settings::{CallMode, OnMalformed, OnRepair, RolloutSettings};
+
+use crate::rewards::Rubric;
+use episode::{Play, Played};
+
+/// Everything it takes to play and score episodes of an arena with a policy.
+pub struct Rollouts {
+    pub arena: Arc<dyn Arena>,
+    pub sampler: Arc<dyn Sampler>,
+    pub renderer: Renderer,
+    pub rubric: Arc<Rubric>,
+    pub sampling: SamplingParams,
+    pub settings: RolloutSettings,
+    openings: Mutex<HashMap<Digest, Opening>>,
+}
+
+impl std::fmt::Debug for Rollouts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rollouts")
+            .field("sampling", &self.sampling)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A rendered first prompt and its compiled tools. The episodes of a group share one.
+#[derive(Clone)]
+struct Opening {
+    conversation: Conversation,
+    toolbox: Arc<Toolbox>,
+}
+
+/// Openings kept at once: a few groups' worth.
+const OPENINGS: usize = 256;
+
+/// Which episode of which task.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot<'a> {
+    pub task: &'a Task,
+    pub replica: u32,
+    /// Everything random in the episode derives from it; it is written into the trace.
+    pub seed: u64,
+}
+
+impl Rollouts {
+    pub fn new(
+        arena: Arc<dyn Arena>,
+        sampler: Arc<dyn Sampler>,
+        renderer: Renderer,
+        rubric: Arc<Rubric>,
+        sampling: SamplingParams,
+        settings: RolloutSettings,
+    ) -> Self {
+        Self { arena, sampler, renderer, rubric, sampling, settings, openings: Mutex::default() }
+    }
+
+    /// Plays `size` episodes of each task. Groups come in the order of the tasks, whatever finishes first.
+    pub async fn groups(&self, tasks: &[&Task], size: u32, seed: Seed) -> Vec<Group> {
+        let slots: Vec<_> = tasks
+            .iter()
+            .flat_map(|&task| {
+                let seed = seed.with(&task.key);
+                (0..size).map(move |replica| Slot { task, replica, seed: seed.at(u64::from(replica)).value() })
+            })
+            .collect();
+        let mut traces = self.play_all(slots).await.into_iter();
+        tasks.iter().map(|_| Group::new(traces.by_ref().take(size as usize).collect())).collect()
+    }
+
+    /// Plays the slots, `settings.concurrency` at a time, and returns their traces in order.
+    pub async fn play_all(&self, slots: Vec<Slot<'_>>) -> Vec<Trace> {
+        let plays = slots.into_iter().map(|slot| self.play(slot));
+        futures::stream::iter(plays).buffered(self.settings.concurrency.max(1)).collect().await
+    }
+
+    /// Plays one episode to its end and scores it. Always gives a trace: a fault that stays is its outcome.
+    pub async fn play(&self, slot: Slot<'_>) -> Trace {
+        let mut attempt = 0;
+        loop {
+            let Played { mut trace, end, fault } = self.attempt(slot).await;
+            attempt += 1;
+            match fault {
+                Some(fault) if attempt < self.settings.attempts && is_worth_another_try(&fault) => {
+                    tokio::time::sleep(self.settings.backoff(attempt - 1)).await;
+                }
+                fault => {
+                    if let Some(fault) = fault {
+                        trace.outcome = Outcome::Fault { fault };
+                    }
+                    self.score(&mut trace, &end).await;
+                    return trace;
+                }
+            }
+        }
+    }
+
+    async fn score(&self, trace: &mut Trace, end: &EndState) {
+        let scorecard = self.rubric.score(trace, end).await;
+        trace.rewards = scorecard.components;
+        trace.rewards.push(scorecard.total);
+    }
+
+    async fn attempt(&self, slot: Slot<'_>) -> Played {
+        let opened = self.open(slot).await;
+        let (episode, opening) = match opened {
+            Ok(opened) => opened,
+            Err(fault) => return Played::not_opened(slot, &self.sampling, fault),
+        };
+        Play::new(self, slot, episode, opening).run().await
+    }
+
+    async fn open(&self, slot: Slot<'_>) -> Result<(Episode, Opening), Fault> {
+        let episode = self.open_env(slot).await?;
+        let opening = self.opening(slot.task, &episode)?;
+        Ok((episode, opening))
+    }
+
+    async fn open_env(&self, slot: Slot<'_>) -> Result<Episode, Fault> {
+        let seed = Seed::root(slot.seed).with("env").value();
+        let deadline = self.settings.env_deadline();
+        match tokio::time::timeout(deadline, self.arena.open(slot.task, seed)).await {
+            Ok(opened) => opened,
+            Err(_) => Err(late("the environment did not open", deadline)),
+        }
+    }
+
+    /// Renders the first prompt, or takes it from an episode of the same task.
+    fn opening(&self, task: &Task, episode: &Episode) -> Result<Opening, Fault> {
+        let key = opening_key(task, episode);
+        if let Some(opening) = self.openings.lock().ok().and_then(|openings| openings.get(&key).cloned()) {
+            return Ok(opening);
+        }
+        let ours = |error: &dyn std::error::Error| Fault::new(Boundary::Hone, format!("rendering the prompt: {error}"));
+        let prompt = Prompt {
+            system: Some(&episode.system),
+            messages: &episode.first,
+            tools: &episode.tools,
+            variables: &task.variables,
+            sections: &[],
+        };
+        let conversation = self.renderer.open(&prompt).map_err(|error| ours(&error))?;
+        let toolbox = Toolbox::new(&episode.tools).map_err(|error| ours(&error))?;
+        let opening = Opening { conversation, toolbox: Arc::new(toolbox) };
+        if let Ok(mut openings) = self.openings.lock() {
+            if openings.len() >= OPENINGS {
+                openings.clear();
+            }
+            openings.insert(key, opening.clone());
+        }
+        Ok(opening)
+    }
+}
+
+fn opening_key(task: &Task, episode: &Episode) -> Digest {
+    let parts: [Value; 4] = [
+        episode.system.clone().into(),
+        serde_json::to_value(&episode.first).unwrap_or_default(),
+        serde_json::to_value(&task.variables).unwrap_or_default(),
+        episode.tools.digest().to_string().into(),
+    ];
+    Digest::of(Value::from(parts.to_vec()).to_string().as_bytes())
+}
+
+/// Our own faults and the policy's come back the same; everyone else may have had a bad moment.
+fn is_worth_another_try(fault: &Fault) -> bool {
+    match fault.boundary {
+        Boundary::Hone | Boundary::Policy => false,
+        Boundary::Sampler => fault.transient,
+        _ => true,
+    }
+}
+
+fn late(what: &str, deadline: std::time::Duration) -> Fault {
+    Fault::new(Boundary::Environment, format!("{what} within {:.1} s", deadline.as_secs_f64()))
+}

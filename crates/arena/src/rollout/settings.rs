@@ -1,0 +1,132 @@
+//! How episodes are played: limits, deadlines, and what is done with calls and malformed replies.
+
+use std::time::Duration;
+
+use hone_chat::parse::Format;
+use serde::{Deserialize, Serialize};
+
+/// Settings of the rollout driver, as a recipe's `[rollout]` table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RolloutSettings {
+    /// Context window in tokens: prompt, replies and observations together.
+    pub window: usize,
+    /// Agent turns of an episode.
+    pub max_turns: u32,
+    /// Tokens one tool result may take; longer ones are cut in the middle, and the cut is said in the text.
+    pub tool_output_tokens: usize,
+    /// Tokens all observations of an episode may take.
+    pub episode_output_tokens: usize,
+    /// Seconds an episode may take.
+    pub wall_s: f64,
+    /// Seconds the environment may take to open, and to answer one action.
+    pub env_deadline_s: f64,
+    /// Seconds one reply may take to sample.
+    pub sampler_deadline_s: f64,
+    /// How often an episode is tried before a fault excludes it from its group.
+    pub attempts: u32,
+    /// Seconds before the second attempt; doubled for each further one.
+    pub backoff_s: f64,
+    /// Episodes in play at once.
+    pub concurrency: usize,
+    pub calls: CallMode,
+    pub malformed: OnMalformed,
+    pub repair: OnRepair,
+    /// The call format; absent: the one whose markers occur.
+    #[serde(skip_serializing_if = "Option::is_none", with = "format_name")]
+    pub format: Option<Format>,
+}
+
+impl Default for RolloutSettings {
+    fn default() -> Self {
+        Self {
+            window: 4096,
+            max_turns: 16,
+            tool_output_tokens: 1024,
+            episode_output_tokens: 16_384,
+            wall_s: 600.0,
+            env_deadline_s: 30.0,
+            sampler_deadline_s: 300.0,
+            attempts: 3,
+            backoff_s: 0.2,
+            concurrency: 64,
+            calls: CallMode::default(),
+            malformed: OnMalformed::default(),
+            repair: OnRepair::default(),
+            format: None,
+        }
+    }
+}
+
+impl RolloutSettings {
+    pub(super) fn env_deadline(&self) -> Duration {
+        seconds(self.env_deadline_s)
+    }
+
+    pub(super) fn sampler_deadline(&self) -> Duration {
+        seconds(self.sampler_deadline_s)
+    }
+
+    pub(super) fn backoff(&self, attempt: u32) -> Duration {
+        seconds(self.backoff_s * f64::from(1u32 << attempt.min(10)))
+    }
+}
+
+/// A setting that is no duration (negative, not a number) is none.
+fn seconds(value: f64) -> Duration {
+    Duration::try_from_secs_f64(value).unwrap_or(Duration::ZERO)
+}
+
+/// What runs when a reply makes several calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallMode {
+    /// The first only; the tokens after it are cut from the record, so that the next prompt extends what was trained.
+    First,
+    /// All, one after the other; those after the one that ends the episode do not run.
+    #[default]
+    InOrder,
+    /// All at once, as one action.
+    Parallel,
+}
+
+/// What becomes of a reply that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnMalformed {
+    /// The agent is told what is wrong and may try again.
+    #[default]
+    Answer,
+    /// The episode ends there.
+    End,
+}
+
+/// What becomes of a reply with exactly one repaired reading. Counted as a parse failure either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnRepair {
+    #[default]
+    Run,
+    Reject,
+}
+
+mod format_name {
+    use hone_chat::parse::Format;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde calls it with a reference to the field")]
+    pub(super) fn serialize<S: Serializer>(format: &Option<Format>, serializer: S) -> Result<S::Ok, S::Error> {
+        match format {
+            Some(format) => serializer.serialize_str(format.name()),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Format>, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if name == "auto" {
+            return Ok(None);
+        }
+        name.parse().map(Some).map_err(serde::de::Error::custom)
+    }
+}
