@@ -1,0 +1,201 @@
+//! A model behind an OpenAI-compatible `/chat/completions`: messages in, one reply out.
+//!
+//! One deadline covers everything, retries included. Only the infrastructure is asked again (no connection, 408, 429,
+//! 5xx), with growing pauses: a model that answers badly has answered. The key is read from the environment once and
+//! appears in no message; redirects are not followed, so it reaches no other host. Replies are read up to a bound.
+
+use std::fmt;
+use std::time::Duration;
+
+use reqwest::{Client, StatusCode, redirect};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// How to reach a model.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChatSpec {
+    /// The base, version included: `https://api.openai.com/v1`.
+    pub url: String,
+    pub model: String,
+    /// Name of the environment variable that holds the key; no key is sent without it.
+    #[serde(default)]
+    pub key_env: Option<String>,
+    /// For one reply, retries included.
+    #[serde(default = "deadline")]
+    pub deadline_s: f64,
+    #[serde(default = "retries")]
+    pub retries: u32,
+    #[serde(default = "max_tokens")]
+    pub max_tokens: u32,
+    /// Absent: the server's default.
+    #[serde(default)]
+    pub temperature: Option<f64>,
+}
+
+fn deadline() -> f64 {
+    60.0
+}
+
+fn retries() -> u32 {
+    3
+}
+
+fn max_tokens() -> u32 {
+    1024
+}
+
+/// Why there is no reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct ChatFault {
+    pub what: String,
+    /// Whether the same question may be answered another time.
+    pub transient: bool,
+}
+
+/// The key. Its debug form does not show it.
+#[derive(Clone)]
+struct Key(String);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// One model of one server. Cheap to clone; clones share connections.
+#[derive(Debug, Clone)]
+pub struct ChatClient {
+    spec: ChatSpec,
+    key: Option<Key>,
+    client: Client,
+}
+
+/// Longest reply that is read.
+const MAX_REPLY: usize = 1 << 20;
+/// First pause before asking again; it doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
+impl ChatClient {
+    /// The error says what to change.
+    pub fn new(spec: ChatSpec) -> Result<Self, String> {
+        if !(spec.deadline_s > 0.0 && spec.deadline_s <= 86_400.0) {
+            return Err(format!("deadline_s must be over 0 and at most 86400 seconds, found {}", spec.deadline_s));
+        }
+        let key = match &spec.key_env {
+            None => None,
+            Some(name) => Some(Key(std::env::var(name).map_err(|_| {
+                format!("the key of {} is read from the environment variable {name}, which is not set", spec.model)
+            })?)),
+        };
+        let client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .build()
+            .map_err(|error| format!("cannot build an HTTP client: {error}"))?;
+        Ok(Self { spec, key, client })
+    }
+
+    pub fn model(&self) -> &str {
+        &self.spec.model
+    }
+
+    /// The content of the model's reply to `messages` (OpenAI's form). `extra` joins the request: `seed`,
+    /// `response_format`, ….
+    pub async fn reply(&self, messages: &[Value], extra: Map<String, Value>) -> Result<String, ChatFault> {
+        let mut body = json!({"model": self.spec.model, "messages": messages, "max_tokens": self.spec.max_tokens});
+        if let Some(fields) = body.as_object_mut() {
+            fields.extend(self.spec.temperature.map(|temperature| ("temperature".to_owned(), temperature.into())));
+            fields.extend(extra);
+        }
+        let mut last = String::from("nothing came back");
+        match tokio::time::timeout(Duration::from_secs_f64(self.spec.deadline_s), self.attempts(&body, &mut last)).await
+        {
+            Ok(reply) => reply,
+            Err(_) => Err(self.fault(format!("deadline: no reply within {} s ({last})", self.spec.deadline_s), true)),
+        }
+    }
+
+    async fn attempts(&self, body: &Value, last: &mut String) -> Result<String, ChatFault> {
+        let mut pause = FIRST_PAUSE;
+        for attempt in 0..=self.spec.retries {
+            if attempt > 0 {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            match self.attempt(body).await {
+                Err(ChatFault { what, transient: true }) => *last = self.redacted(what),
+                other => return other,
+            }
+        }
+        Err(self.fault(format!("unreachable: {last}, after {} attempts", self.spec.retries + 1), true))
+    }
+
+    async fn attempt(&self, body: &Value) -> Result<String, ChatFault> {
+        let url = format!("{}/chat/completions", self.spec.url.trim_end_matches('/'));
+        let mut request = self.client.post(url).json(body);
+        if let Some(Key(key)) = &self.key {
+            request = request.bearer_auth(key);
+        }
+        let lost = |error: reqwest::Error| self.fault(causes(error), true);
+        let mut response = request.send().await.map_err(lost)?;
+        let status = response.status();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(lost)? {
+            if bytes.len() + chunk.len() > MAX_REPLY {
+                return Err(self.fault(format!("reply: longer than {MAX_REPLY} bytes"), false));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        if status.is_success() {
+            return content(&bytes).map_err(|what| self.fault(what, false));
+        }
+        let again = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
+        let what = format!("status: {status}: {}", excerpt(&bytes));
+        Err(self.fault(what, again || status.is_server_error()))
+    }
+
+    fn fault(&self, what: String, transient: bool) -> ChatFault {
+        ChatFault { what: self.redacted(what), transient }
+    }
+
+    /// A server may echo what it was sent.
+    fn redacted(&self, what: String) -> String {
+        match &self.key {
+            Some(Key(key)) if !key.is_empty() => what.replace(key, "…"),
+            _ => what,
+        }
+    }
+}
+
+/// An error with its causes, since reqwest's own text says only that sending failed. Addresses can hold credentials, so
+/// it is shown without.
+fn causes(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut text = format!("connection: {error}");
+    let mut source = std::error::Error::source(&error);
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}
+
+/// The content of the first choice.
+fn content(bytes: &[u8]) -> Result<String, String> {
+    let reply: Value =
+        serde_json::from_slice(bytes).map_err(|error| format!("reply: not JSON ({error}): {}", excerpt(bytes)))?;
+    let choice = reply.pointer("/choices/0");
+    if choice.and_then(|choice| choice.get("finish_reason")).and_then(Value::as_str) == Some("length") {
+        return Err("truncated: the reply was cut at max_tokens; raise it".into());
+    }
+    match choice.and_then(|choice| choice.pointer("/message/content")).and_then(Value::as_str) {
+        Some(content) => Ok(content.to_owned()),
+        None => Err(format!("reply: no content in it: {}", excerpt(bytes))),
+    }
+}
+
+fn excerpt(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

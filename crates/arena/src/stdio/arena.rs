@@ -1,0 +1,105 @@
+//! Environments behind a command.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use hone_trace::{Action, Arena, Boundary, EndState, Env, Episode, Fault, Task, ToolSet, Turn};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::process::Process;
+use super::wire::{self, Opened, Stepped};
+use super::worker::{Failed, Worker};
+use super::{CommandError, CommandSpec};
+
+/// Opens episodes in the processes of a command.
+#[derive(Debug)]
+pub struct StdioArena {
+    workers: Vec<Arc<Worker>>,
+    next: AtomicU64,
+}
+
+impl StdioArena {
+    pub fn new(spec: CommandSpec) -> Result<Self, CommandError> {
+        spec.check()?;
+        let spec = Arc::new(spec);
+        let workers = (0..spec.workers).map(|_| Arc::new(Worker::new(Arc::clone(&spec)))).collect();
+        Ok(Self { workers, next: AtomicU64::new(0) })
+    }
+}
+
+#[async_trait]
+impl Arena for StdioArena {
+    async fn open(&self, task: &Task, seed: u64) -> Result<Episode, Fault> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let worker = Arc::clone(&self.workers[number as usize % self.workers.len()]);
+        let process = worker.process().await.map_err(fault)?;
+        let id = format!("e{number}");
+        let mut env = StdioEnv { worker, process, id, facts: Map::new(), stderr: String::new() };
+        let opened: Opened = env.ask(&wire::open(&env.id, task, seed)).await?;
+        let tools = ToolSet::new(opened.tools).map_err(|error| Fault::new(Boundary::Environment, error.to_string()))?;
+        Ok(Episode { tools, system: opened.system, first: opened.messages, env: Box::new(env) })
+    }
+}
+
+/// One episode, in the process it was opened in.
+#[derive(Debug)]
+struct StdioEnv {
+    worker: Arc<Worker>,
+    process: Arc<Process>,
+    id: String,
+    facts: Map<String, Value>,
+    /// What the process said on stderr while this episode was waiting for it.
+    stderr: String,
+}
+
+/// Bytes of stderr an episode keeps.
+const STDERR: usize = 8 << 10;
+
+impl StdioEnv {
+    async fn ask<T: DeserializeOwned>(&mut self, request: &Value) -> Result<T, Fault> {
+        let mark = self.process.said();
+        let answer = self.worker.ask(&self.process, request).await;
+        let said = self.process.said_since(mark);
+        if !said.is_empty() && self.stderr.len() + said.len() <= STDERR {
+            self.stderr.extend([said.as_str(), "\n"]);
+        }
+        serde_json::from_value(Value::Object(answer.map_err(fault)?)).map_err(|error| {
+            let op = request.get("op").and_then(Value::as_str).unwrap_or("request");
+            let what =
+                format!("the answer to {op} has the wrong form: {error}; docs/environments.md shows the right one");
+            Fault::new(Boundary::Environment, what)
+        })
+    }
+}
+
+#[async_trait]
+impl Env for StdioEnv {
+    async fn step(&mut self, action: Action) -> Result<Turn, Fault> {
+        let stepped: Stepped = self.ask(&wire::step(&self.id, &action)).await?;
+        if let Some(facts) = stepped.facts {
+            self.facts = facts;
+        }
+        Ok(Turn { messages: stepped.messages, done: stepped.done, failed: stepped.failed })
+    }
+
+    /// The facts of the last answer that had some, and under `stderr` what the process said meanwhile.
+    fn end(&mut self) -> EndState {
+        let mut facts = self.facts.clone();
+        if !self.stderr.is_empty() {
+            facts.entry("stderr").or_insert_with(|| self.stderr.trim_end().into());
+        }
+        EndState { facts }
+    }
+}
+
+impl Drop for StdioEnv {
+    fn drop(&mut self) {
+        self.process.tell(&wire::close(&self.id));
+    }
+}
+
+fn fault(failed: Failed) -> Fault {
+    Fault { boundary: Boundary::Environment, what: failed.what, transient: failed.transient }
+}

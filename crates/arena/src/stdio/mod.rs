@@ -1,0 +1,99 @@
+//! Environments and scorers in any language: a child process that answers JSON lines.
+//!
+//! Hone writes requests to the process's stdin and reads answers from its stdout, one JSON object a line. One process
+//! plays many episodes at once: a request names its episode and carries an `id`, an answer carries the same `id`, and
+//! answers may come in any order. `docs/environments.md` has the protocol and complete Python examples.
+//!
+//! Processes are supervised. Every request has a deadline; a process that ends or answers nothing at all any more is
+//! replaced. That costs the episodes it was playing, each with a transient fault that carries what the process said on
+//! stderr, and no others. Lines are bounded, stray output is named in the next fault, nothing outlives its pool.
+//!
+//! This module knows nothing of Python, and nothing of what an environment is about.
+
+mod arena;
+mod lines;
+mod process;
+mod scorer;
+mod wire;
+mod worker;
+
+use serde::Deserialize;
+
+pub use arena::StdioArena;
+pub use scorer::StdioScorer;
+
+/// A program to talk to: `{ command = ["python3", "my_env.py"], workers = 4 }`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandSpec {
+    /// The program and its arguments. No shell is involved.
+    pub command: Vec<String>,
+    /// Where it runs; absent: where Hone runs.
+    #[serde(default)]
+    pub directory: Option<std::path::PathBuf>,
+    /// How many processes share the episodes.
+    #[serde(default = "one")]
+    pub workers: usize,
+    /// For one answer.
+    #[serde(default = "deadline")]
+    pub deadline_s: f64,
+    /// For the first answer of a fresh process, its start included. Imports can be slow.
+    #[serde(default = "start_deadline")]
+    pub start_deadline_s: f64,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn deadline() -> f64 {
+    30.0
+}
+
+fn start_deadline() -> f64 {
+    60.0
+}
+
+/// What is wrong with a command.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CommandError {
+    #[error("the command is empty; name a program: command = [\"python3\", \"my_env.py\"]")]
+    Empty,
+    #[error("workers must be between 1 and 1024, found {0}")]
+    Workers(usize),
+    #[error("{name} must be over 0 and at most 86400 seconds, found {value}")]
+    Deadline { name: &'static str, value: f64 },
+}
+
+impl CommandSpec {
+    /// One process with the usual deadlines.
+    pub fn new(command: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            command: command.into_iter().map(Into::into).collect(),
+            directory: None,
+            workers: one(),
+            deadline_s: deadline(),
+            start_deadline_s: start_deadline(),
+        }
+    }
+
+    fn check(&self) -> Result<(), CommandError> {
+        if self.command.is_empty() {
+            return Err(CommandError::Empty);
+        }
+        if !(1..=1024).contains(&self.workers) {
+            return Err(CommandError::Workers(self.workers));
+        }
+        for (name, value) in [("deadline_s", self.deadline_s), ("start_deadline_s", self.start_deadline_s)] {
+            if !(value > 0.0 && value <= 86_400.0) {
+                return Err(CommandError::Deadline { name, value });
+            }
+        }
+        Ok(())
+    }
+
+    /// How messages name the program.
+    fn name(&self) -> String {
+        self.command.join(" ")
+    }
+}

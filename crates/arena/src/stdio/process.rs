@@ -1,0 +1,309 @@
+//! One child process: its pipes, who waits for which answer, and its end.
+//!
+//! Three tasks serve a process. The writer feeds its stdin, the reader hands answers to whoever waits for them, and the
+//! keeper follows stderr, reaps the process and tells everybody waiting that it is over. The keeper alone kills, so a
+//! signal never goes to a number that has been given to another process.
+
+use std::collections::HashMap;
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::CommandSpec;
+use super::lines::{self, Line, MAX_LINE, Tail};
+use super::wire::{self, Answer};
+
+/// Requests that may wait for a slow reader before senders wait too.
+const QUEUE: usize = 64;
+/// What is kept of a line that is no answer.
+const STRAY: usize = 200;
+/// How long the last words of a dead process are waited for: its stderr may be held open by what it started.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// A running process, or what is left of it.
+#[derive(Debug)]
+pub(super) struct Process {
+    name: String,
+    requests: mpsc::Sender<Vec<u8>>,
+    next_id: AtomicU64,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    stderr: Mutex<Tail>,
+    /// The last line on stdout that was no answer.
+    stray: Mutex<Option<String>>,
+    answers: AtomicU64,
+    kill: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    answers: HashMap<u64, oneshot::Sender<Answered>>,
+    /// Why the process is over. Nothing waits after that.
+    over: Option<String>,
+}
+
+/// The rest of an answer, or why there is none.
+type Answered = Result<Map<String, Value>, Broken>;
+
+/// Why a request has no answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Broken {
+    /// The answer to this request cannot be used.
+    Answer(String),
+    /// No answer in time.
+    Late,
+    /// The process is over, with everything it was playing.
+    Over(String),
+}
+
+impl Process {
+    pub(super) fn start(spec: &CommandSpec) -> Result<Self, String> {
+        let name = spec.name();
+        let (program, arguments) = spec.command.split_first().ok_or("the command is empty")?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Its own group, so that what it starts goes with it; killed on drop for a runtime that is shut down.
+        command.process_group(0).kill_on_drop(true);
+        if let Some(directory) = &spec.directory {
+            command.current_dir(directory);
+        }
+        let mut child = command.spawn().map_err(|error| format!("cannot start {name}: {error}"))?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(format!("{name} was started without pipes"));
+        };
+        let shared = Arc::new(Shared::default());
+        let (requests, queue) = mpsc::channel(QUEUE);
+        tokio::spawn(write(stdin, queue));
+        let reader = tokio::spawn(read(stdout, Arc::clone(&shared)));
+        tokio::spawn(keep(child, name.clone(), reader, Arc::clone(&shared)));
+        Ok(Self { name, requests, next_id: AtomicU64::new(1), shared })
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(super) async fn ask(&self, request: &Value, deadline: Duration) -> Answered {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        {
+            let mut waiting = self.shared.waiting();
+            if let Some(why) = &waiting.over {
+                return Err(Broken::Over(why.clone()));
+            }
+            waiting.answers.insert(id, sender);
+        }
+        let _forget = Forget { id, shared: &self.shared };
+        let exchange = async {
+            // A closed queue means the process is over; the keeper is about to say why.
+            let _ = self.requests.send(line(id, request)).await;
+            answer.await
+        };
+        match tokio::time::timeout(deadline, exchange).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Broken::Over("the process was given up".into())),
+            Err(_) => Err(Broken::Late),
+        }
+    }
+
+    /// Says something that needs no answer. Dropped when the process does not keep up reading.
+    pub(super) fn tell(&self, message: &Value) {
+        let mut line = message.to_string().into_bytes();
+        line.push(b'\n');
+        let _ = self.requests.try_send(line);
+    }
+
+    /// Ends the process unless it answers something, anything, within `grace`.
+    pub(super) async fn probe(&self, grace: Duration) {
+        let before = self.answers();
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let _ = self.requests.try_send(line(id, &serde_json::json!({"op": "ping"})));
+        tokio::time::sleep(grace).await;
+        if self.answers() == before && !self.is_over() {
+            self.shared.end(format!("{} answered nothing any more and was replaced", self.name));
+            self.shared.kill.notify_one();
+        }
+    }
+
+    /// Answers so far, late ones and those to pings included.
+    pub(super) fn answers(&self) -> u64 {
+        self.shared.answers.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.shared.waiting().over.is_some()
+    }
+
+    /// A mark for [`Process::said_since`].
+    pub(super) fn said(&self) -> u64 {
+        locked(&self.shared.stderr).total()
+    }
+
+    /// What it wrote to stderr after a mark, as far as that is kept.
+    pub(super) fn said_since(&self, mark: u64) -> String {
+        locked(&self.shared.stderr).since(mark)
+    }
+
+    /// What it wrote to stdout that was no answer, last.
+    pub(super) fn stray(&self) -> Option<String> {
+        locked(&self.shared.stray).clone()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.shared.end(format!("{} is no longer needed", self.name));
+        self.shared.kill.notify_one();
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        locked(&self.waiting)
+    }
+
+    /// Answers everybody who waits, once.
+    fn end(&self, why: String) {
+        let mut waiting = self.waiting();
+        if waiting.over.is_some() {
+            return;
+        }
+        for (_, sender) in waiting.answers.drain() {
+            // Whoever has stopped waiting needs no answer.
+            let _ = sender.send(Err(Broken::Over(why.clone())));
+        }
+        waiting.over = Some(why);
+    }
+
+    fn answer(&self, id: u64, answer: Answered) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        if let Some(sender) = self.waiting().answers.remove(&id) {
+            let _ = sender.send(answer);
+        }
+    }
+
+    /// A line that cannot be read. It is an answer where it says so or where one request alone is waiting and the line
+    /// tries to be JSON; otherwise it is stray output, kept for the next fault.
+    fn unreadable(&self, opening: &[u8], why: &str) {
+        let text: String = String::from_utf8_lossy(opening).chars().take(STRAY).collect();
+        let said = format!("{text:?} ({why})");
+        let alone = {
+            let waiting = self.waiting();
+            let mut ids = waiting.answers.keys().copied();
+            ids.next().filter(|_| ids.next().is_none() && opening.trim_ascii_start().starts_with(b"{"))
+        };
+        match wire::leading_id(opening).or(alone) {
+            Some(id) => self.answer(id, Err(Broken::Answer(format!("its answer cannot be read: {said}")))),
+            None => *locked(&self.stray) = Some(said),
+        }
+    }
+}
+
+/// Takes a request off the list when its asker stops waiting.
+struct Forget<'a> {
+    id: u64,
+    shared: &'a Shared,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.shared.waiting().answers.remove(&self.id);
+    }
+}
+
+// Std mutexes: held for a few instructions, never across an await.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A request with its id first, so that even the start of an answer modelled on it names the request.
+fn line(id: u64, request: &Value) -> Vec<u8> {
+    let mut whole = Map::from_iter([("id".to_owned(), id.into())]);
+    whole.extend(request.as_object().cloned().unwrap_or_default());
+    let mut line = Value::Object(whole).to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+async fn write(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Vec<u8>>) {
+    while let Some(line) = queue.recv().await {
+        if stdin.write_all(&line).await.is_err() || stdin.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read(stdout: ChildStdout, shared: Arc<Shared>) {
+    let mut stdout = BufReader::with_capacity(64 << 10, stdout);
+    while let Ok(Some(line)) = lines::next_line(&mut stdout).await {
+        match line {
+            Line::Whole(line) if line.trim_ascii().is_empty() => {}
+            Line::Whole(line) => match Answer::read(&line) {
+                Ok(Answer { id, body }) => shared.answer(id, Ok(body)),
+                Err(why) => shared.unreadable(&line, &why),
+            },
+            Line::TooLong { opening, bytes } => {
+                let why = format!("{bytes} bytes in one line, at most {MAX_LINE} are read");
+                shared.unreadable(&opening, &why);
+            }
+        }
+    }
+}
+
+async fn keep(mut child: Child, name: String, reader: tokio::task::JoinHandle<()>, shared: Arc<Shared>) {
+    let stderr = child.stderr.take();
+    let follow = async {
+        if let Some(stderr) = stderr {
+            lines::follow(stderr, &shared.stderr).await;
+        }
+    };
+    tokio::pin!(follow);
+    let live = async {
+        tokio::select! {
+            status = child.wait() => status,
+            () = shared.kill.notified() => {
+                kill_group(&child);
+                child.wait().await
+            }
+        }
+    };
+    tokio::pin!(live);
+    let mut followed = false;
+    let status = loop {
+        tokio::select! {
+            status = &mut live => break status,
+            () = &mut follow, if !followed => followed = true,
+        }
+    };
+    // Answers it wrote before it died still count, and its last words say why it did.
+    let last = async {
+        let _ = reader.await;
+        if !followed {
+            follow.await;
+        }
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, last).await;
+    shared.end(format!("{name} {}", ended(status)));
+}
+
+fn ended(status: std::io::Result<ExitStatus>) -> String {
+    match status {
+        Ok(status) => format!("ended ({status})"),
+        Err(error) => format!("was lost ({error})"),
+    }
+}
+
+/// Kills the process and what it started. It has not been waited for, so its number is still its own.
+fn kill_group(child: &Child) {
+    if let Some(group) = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
+        // Already gone is what we want.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+}

@@ -1,0 +1,64 @@
+//! Scorers behind a command. A scorer that breaks leaves its component unscored, with the reason; it is never a 0.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use hone_trace::Verdict;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::worker::Worker;
+use super::{CommandError, CommandSpec};
+use crate::rewards::{Case, Component};
+
+/// Scores cases in the processes of a command.
+#[derive(Debug)]
+pub struct StdioScorer {
+    workers: Vec<Worker>,
+    next: AtomicU64,
+}
+
+impl StdioScorer {
+    pub fn new(spec: CommandSpec) -> Result<Self, CommandError> {
+        spec.check()?;
+        let spec = Arc::new(spec);
+        let workers = (0..spec.workers).map(|_| Worker::new(Arc::clone(&spec))).collect();
+        Ok(Self { workers, next: AtomicU64::new(0) })
+    }
+
+    async fn ask(&self, case: &Case) -> Result<Verdict, String> {
+        let case = serde_json::to_value(case).map_err(|error| format!("the case cannot be written: {error}"))?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed) as usize;
+        let worker = &self.workers[number % self.workers.len()];
+        let process = worker.process().await.map_err(|failed| failed.what)?;
+        let request = json!({"op": "score", "case": case});
+        let answer = worker.ask(&process, &request).await.map_err(|failed| failed.what)?;
+        verdict(Value::Object(answer))
+    }
+}
+
+fn verdict(answer: Value) -> Result<Verdict, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Form {
+        value: Option<f64>,
+        why: Option<String>,
+        unscored: Option<String>,
+    }
+    match serde_json::from_value(answer) {
+        Ok(Form { value: Some(value), why, unscored: None }) => {
+            Ok(Verdict::Scored { value, why: why.unwrap_or_default() })
+        }
+        Ok(Form { value: None, why: None, unscored: Some(why) }) => Ok(Verdict::Unscored { unscored: why }),
+        Ok(_) => Err("an answer has a \"value\" (with a \"why\") or \"unscored\", one of the two".into()),
+        Err(error) => Err(format!("the answer has the wrong form: {error}")),
+    }
+}
+
+#[async_trait]
+impl Component for StdioScorer {
+    async fn verdict(&self, case: &Case) -> Verdict {
+        self.ask(case).await.unwrap_or_else(|why| Verdict::Unscored { unscored: format!("scorer_command: {why}") })
+    }
+}

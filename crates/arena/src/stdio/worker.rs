@@ -1,0 +1,115 @@
+//! A process that is there when it is needed: started on first use, replaced when it is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::CommandSpec;
+use super::process::{Broken, Process};
+
+/// One place of the pool.
+#[derive(Debug)]
+pub(super) struct Worker {
+    spec: Arc<CommandSpec>,
+    // An async mutex: one asker starts the process while the others wait for it, each within its own deadline.
+    state: tokio::sync::Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    process: Option<Arc<Process>>,
+    /// Processes in a row that ended without a single answer.
+    failures: u32,
+}
+
+/// Longest pause before a program that never answers is started again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What went wrong with a request, in words for a fault.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Failed {
+    pub(super) what: String,
+    /// Whether a fresh process may do better.
+    pub(super) transient: bool,
+}
+
+impl Worker {
+    pub(super) fn new(spec: Arc<CommandSpec>) -> Self {
+        Self { spec, state: tokio::sync::Mutex::default() }
+    }
+
+    /// The process of this place. The current one, or a fresh one where that is over.
+    pub(super) async fn process(&self) -> Result<Arc<Process>, Failed> {
+        let mut state = self.state.lock().await;
+        if let Some(process) = &state.process {
+            if !process.is_over() {
+                return Ok(Arc::clone(process));
+            }
+            state.failures = if process.answers() == 0 { state.failures + 1 } else { 0 };
+            state.process = None;
+        }
+        if state.failures > 0 {
+            // A program that cannot run would otherwise be started as fast as the machine can.
+            let pause = Duration::from_millis(50) * 2u32.saturating_pow(state.failures.min(8));
+            tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+        }
+        let process = Process::start(&self.spec).map_err(|what| Failed { what, transient: false })?;
+        let process = Arc::new(process);
+        state.process = Some(Arc::clone(&process));
+        Ok(process)
+    }
+
+    /// Asks a process, with the deadline that fits its age, and explains a failure.
+    pub(super) async fn ask(&self, process: &Arc<Process>, request: &Value) -> Result<Map<String, Value>, Failed> {
+        let fresh = process.answers() == 0;
+        let mut seconds = self.spec.deadline_s;
+        if fresh {
+            seconds = seconds.max(self.spec.start_deadline_s);
+        }
+        let deadline = Duration::from_secs_f64(seconds);
+        let mark = process.said();
+        let what = match process.ask(request, deadline).await {
+            Ok(mut answer) => match answer.shift_remove("error") {
+                None => return Ok(answer),
+                Some(error) => {
+                    let error = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
+                    let transient = answer.get("transient").and_then(Value::as_bool).unwrap_or(false);
+                    return Err(Failed { what: self.explain(request, &error, process, mark), transient });
+                }
+            },
+            Err(Broken::Answer(why) | Broken::Over(why)) => why,
+            Err(Broken::Late) => {
+                let suspect = Arc::clone(process);
+                tokio::spawn(async move { suspect.probe(deadline.min(Duration::from_secs(5))).await });
+                format!("no answer within {seconds} s")
+            }
+        };
+        Err(Failed { what: self.explain(request, &what, process, mark), transient: true })
+    }
+
+    fn explain(&self, request: &Value, why: &str, process: &Process, mark: u64) -> String {
+        let op = request.get("op").and_then(Value::as_str).unwrap_or("request");
+        let mut text = format!("{op} by {}: {}", self.spec.name(), clip(why, 1000));
+        let said = process.said_since(mark);
+        // A process that died between requests said why before this one was made.
+        let said = if said.is_empty() && process.is_over() { process.said_since(0) } else { said };
+        if !said.is_empty() {
+            text = format!("{text}; stderr: {}", clip_start(&said, 2000));
+        }
+        if let Some(stray) = process.stray() {
+            text = format!("{text}; stdout had a line that is no answer: {stray}");
+        }
+        text
+    }
+}
+
+fn clip(text: &str, limit: usize) -> String {
+    text.chars().take(limit).collect()
+}
+
+/// The end of a text: errors come last.
+fn clip_start(text: &str, limit: usize) -> String {
+    let count = text.chars().count();
+    text.chars().skip(count.saturating_sub(limit)).collect()
+}

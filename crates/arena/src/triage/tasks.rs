@@ -1,0 +1,413 @@
+//! Triage tasks in three splits, from one seed.
+//!
+//! Train and dev are played in a world that does not mention the held-out products and failure modes at all; test asks
+//! about exactly those. Dev has symptoms (product × failure mode) of its own among the seen ones. Task `i` of a split
+//! depends on the seed and on earlier tasks only: asking for more tasks appends and moves none.
+
+use std::collections::HashSet;
+
+use hone_trace::{Rng, Seed, Task, TaskSet, TaskSetError, ToolCall};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::distractors;
+use super::facts::{Gold, Submitted};
+use super::text::{self, Scene};
+use super::tools::{self, HITS, SUBMIT};
+use super::world::{Problem, SITES, Scope, Shelf, Size, World, WorldSpec};
+
+/// How the agent gets at the documents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// They are in the prompt; one turn.
+    #[default]
+    Reader,
+    /// It searches for them; many turns.
+    Searcher,
+}
+
+impl Mode {
+    /// The name of the environment.
+    pub fn env(self) -> &'static str {
+        match self {
+            Self::Reader => "triage-reader",
+            Self::Searcher => "triage-searcher",
+        }
+    }
+}
+
+/// Which tasks to make.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TaskSpec {
+    pub mode: Mode,
+    pub seed: u64,
+    pub size: Size,
+    /// Seen products per domain, 1 to 8.
+    pub products: usize,
+    pub train: usize,
+    pub dev: usize,
+    pub test: usize,
+    /// 1 to 3; absent mixes them.
+    pub level: Option<u8>,
+    /// Documents in a reader's prompt; absent: twice the level.
+    pub documents: Option<usize>,
+    /// Of a hundred tickets, how many have no answer.
+    pub unknown_percent: usize,
+    /// Of a hundred tickets over level 1, how many are about an open incident.
+    pub incident_percent: usize,
+}
+
+impl Default for TaskSpec {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Reader,
+            seed: 0,
+            size: Size::Brief,
+            products: 8,
+            train: 2000,
+            dev: 200,
+            test: 400,
+            level: None,
+            documents: None,
+            unknown_percent: 20,
+            incident_percent: 15,
+        }
+    }
+}
+
+/// A part of the tasks with a purpose of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Split {
+    Train,
+    /// Held-out symptoms of seen products: has it learnt the tasks?
+    Dev,
+    /// Held-out products and failure modes: does it generalise?
+    Test,
+}
+
+impl Split {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Dev => "dev",
+            Self::Test => "test",
+        }
+    }
+
+    fn holds(self, problem: Problem) -> bool {
+        match self {
+            Self::Test => problem.held_out(),
+            Self::Dev => !problem.held_out() && reserved(problem),
+            Self::Train => !problem.held_out() && !reserved(problem),
+        }
+    }
+}
+
+/// Whether dev has this symptom: every sixth, on a diagonal, so that no product and no failure mode is dev's alone.
+fn reserved(problem: Problem) -> bool {
+    (problem.domain + problem.product + problem.failure) % 6 == 5
+}
+
+/// The tasks of a spec.
+#[derive(Debug, Clone)]
+pub struct Splits {
+    pub train: TaskSet,
+    pub dev: TaskSet,
+    pub test: TaskSet,
+}
+
+/// Why tasks cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GenerateError {
+    #[error(
+        "only {made} of {asked} different {split} tickets can be made from this world; ask for fewer tasks or more products"
+    )]
+    Exhausted { split: &'static str, made: usize, asked: usize },
+    #[error("a level is 1, 2 or 3, found {0}")]
+    Level(u8),
+    #[error("{what} is in both {first} and {second}; this is a bug in the generator")]
+    Overlap { what: String, first: &'static str, second: &'static str },
+    #[error(transparent)]
+    Set(#[from] TaskSetError),
+}
+
+impl TaskSpec {
+    /// The world a split is played in.
+    pub fn world(&self, split: Split) -> WorldSpec {
+        let scope = if split == Split::Test { Scope::All } else { Scope::Seen };
+        WorldSpec { seed: self.seed, size: self.size, scope, products: self.products }
+    }
+
+    pub fn generate(&self) -> Result<Splits, GenerateError> {
+        if let Some(level) = self.level.filter(|level| !(1..=3).contains(level)) {
+            return Err(GenerateError::Level(level));
+        }
+        let seen = World::new(self.world(Split::Train));
+        let all = World::new(self.world(Split::Test));
+        let train = self.split(Split::Train, &seen, self.train)?;
+        let dev = self.split(Split::Dev, &seen, self.dev)?;
+        let test = self.split(Split::Test, &all, self.test)?;
+        check_disjoint([("train", &train), ("dev", &dev), ("test", &test)])?;
+        let set = |split: Split, tasks| {
+            let name = format!("{}-{}", self.mode.env(), split.name());
+            TaskSet::new(name, format!("1+seed{}", self.seed), tasks).map(|(set, _)| set)
+        };
+        Ok(Splits { train: set(Split::Train, train)?, dev: set(Split::Dev, dev)?, test: set(Split::Test, test)? })
+    }
+
+    fn split(&self, split: Split, world: &World, count: usize) -> Result<Vec<Task>, GenerateError> {
+        let pool = Pool::new(world, split);
+        let mut tickets = HashSet::new();
+        let mut tasks = Vec::with_capacity(count);
+        for index in 0..count {
+            let seed = Seed::root(self.seed).with("triage task").with(split.name()).at(index as u64);
+            let mut attempts = (0..ATTEMPTS).filter_map(|attempt| self.draft(&pool, &mut seed.at(attempt).rng()));
+            let Some(draft) = attempts.find(|draft| !tickets.contains(&draft.ticket)) else {
+                return Err(GenerateError::Exhausted { split: split.name(), made: index, asked: count });
+            };
+            tickets.insert(draft.ticket.clone());
+            tasks.push(self.task(draft, &pool, index));
+        }
+        Ok(tasks)
+    }
+
+    /// One ticket with its answer, or `None` where the draw has no such problem or search would not find its document.
+    fn draft(&self, pool: &Pool<'_>, rng: &mut Rng) -> Option<Draft> {
+        let world = pool.world;
+        let level = self.level.unwrap_or_else(|| 1 + rng.below(3) as u8);
+        let roll = rng.below(100);
+        let kind = if roll < self.unknown_percent {
+            Kind::Unknown
+        } else if level > 1 && roll < self.unknown_percent + self.incident_percent {
+            Kind::Incident
+        } else if level == 3 && rng.below(2) == 0 {
+            Kind::Procedure
+        } else {
+            Kind::Article
+        };
+        let (problem, site, gold, searches) = match kind {
+            Kind::Incident => {
+                let &index = rng.pick(&pool.incidents)?;
+                let incident = &world.known_incidents[index];
+                let gold = Gold {
+                    gold_ids: vec![world.incident_document(index).id.clone()],
+                    should_escalate: false,
+                    reference: text::workaround(incident),
+                    key_facts: vec![incident.value.to_string()],
+                };
+                (incident.symptom, incident.site, gold, vec![Shelf::Incidents])
+            }
+            Kind::Unknown => {
+                let &problem = rng.pick(&pool.unknown)?;
+                let area = problem.domain().name;
+                let gold = Gold {
+                    gold_ids: Vec::new(),
+                    should_escalate: true,
+                    reference: text::escalation(area),
+                    key_facts: vec![area.into()],
+                };
+                (problem, self::site(world, problem, rng)?, gold, vec![Shelf::Articles, Shelf::Incidents])
+            }
+            Kind::Article | Kind::Procedure => {
+                let &problem = rng.pick(if kind == Kind::Article { &pool.plain } else { &pool.procedural })?;
+                (problem, self::site(world, problem, rng)?, known_gold(world, problem)?, vec![Shelf::Articles])
+            }
+        };
+        let scene = Scene { problem, site, level, log: kind != Kind::Incident };
+        let ticket = text::ticket(self.size, &scene, world.particulars(problem), rng);
+        let calls = match self.mode {
+            Mode::Reader => Vec::new(),
+            Mode::Searcher => find(world, &scene, &ticket, &gold, &searches)?,
+        };
+        let documents = match self.mode {
+            Mode::Reader => {
+                let count = self.documents.unwrap_or(2 * usize::from(level));
+                distractors::documents(world, &scene, &gold.gold_ids, count, rng)
+            }
+            Mode::Searcher => Vec::new(),
+        };
+        Some(Draft { kind, scene, ticket, gold, calls, documents })
+    }
+
+    fn task(&self, draft: Draft, pool: &Pool<'_>, index: usize) -> Task {
+        let Draft { kind, scene, ticket, gold, mut calls, documents } = draft;
+        let Self { mode, seed, size, .. } = self;
+        let split = pool.split.name();
+        let size = if *size == Size::Brief { "brief" } else { "full" };
+        calls.push(submission(&Submitted {
+            resolution: gold.reference.clone(),
+            citations: gold.gold_ids.clone(),
+            confidence: 1.0,
+            escalate: gold.should_escalate,
+        }));
+        let mut task = Task::new(format!("{}-{size}-{seed}-{split}-{index:05}", mode.env()), mode.env(), ticket);
+        task.difficulty = Some(scene.level);
+        task.reference = Some(calls);
+        task.verifier = Some(json!(gold));
+        task.provenance = Some(format!("hone triage generator 1, seed {seed}"));
+        task.extra.insert("split".into(), split.into());
+        task.extra.insert("kind".into(), kind.name().into());
+        task.extra.insert("product".into(), scene.problem.product().into());
+        task.extra.insert("failure".into(), scene.problem.failure().name.into());
+        task.extra.insert("world".into(), json!(pool.world.spec));
+        task.extra.insert("world_digest".into(), json!(pool.world.digest()));
+        if *mode == Mode::Reader {
+            task.extra.insert("documents".into(), json!(documents));
+        }
+        task
+    }
+}
+
+/// Draws for one task before the world counts as exhausted.
+const ATTEMPTS: u64 = 200;
+
+struct Draft {
+    kind: Kind,
+    scene: Scene,
+    ticket: String,
+    gold: Gold,
+    /// What finds the documents, before the submission.
+    calls: Vec<ToolCall>,
+    documents: Vec<String>,
+}
+
+/// What answers a ticket.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Article,
+    /// An article and the change procedure it refers to.
+    Procedure,
+    Incident,
+    Unknown,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Article => "article",
+            Self::Procedure => "procedure",
+            Self::Incident => "incident",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What a split may ask about.
+struct Pool<'a> {
+    world: &'a World,
+    split: Split,
+    plain: Vec<Problem>,
+    procedural: Vec<Problem>,
+    unknown: Vec<Problem>,
+    incidents: Vec<usize>,
+}
+
+impl<'a> Pool<'a> {
+    fn new(world: &'a World, split: Split) -> Self {
+        let mut pool = Self {
+            world,
+            split,
+            plain: Vec::new(),
+            procedural: Vec::new(),
+            unknown: Vec::new(),
+            incidents: Vec::new(),
+        };
+        for &problem in world.problems.iter().filter(|&&problem| split.holds(problem)) {
+            let particulars = world.particulars(problem);
+            match (particulars.known, particulars.procedure) {
+                (false, _) => pool.unknown.push(problem),
+                (true, true) => pool.procedural.push(problem),
+                (true, false) => pool.plain.push(problem),
+            }
+        }
+        let incidents = world.known_incidents.iter().enumerate();
+        pool.incidents =
+            incidents.filter(|(_, known)| known.open && split.holds(known.symptom)).map(|(index, _)| index).collect();
+        pool
+    }
+}
+
+/// A site where no open incident would be the better answer.
+fn site(world: &World, problem: Problem, rng: &mut Rng) -> Option<&'static str> {
+    let free: Vec<&'static str> =
+        SITES.into_iter().filter(|site| !world.has_open_incident(problem.symptom(), site)).collect();
+    rng.pick(&free).copied()
+}
+
+fn known_gold(world: &World, problem: Problem) -> Option<Gold> {
+    let particulars = world.particulars(problem);
+    let mut gold_ids = vec![world.article(problem)?.id.clone()];
+    let mut key_facts = vec![particulars.value.to_string()];
+    if problem.cause().fix.contains("{service}") {
+        key_facts.push(particulars.service.clone());
+    }
+    let procedure = particulars.procedure.then(|| world.procedure_value(problem));
+    if let Some(value) = procedure {
+        gold_ids.push(world.procedure(problem)?.id.clone());
+        key_facts.push(value.to_string());
+    }
+    let reference = text::resolution(world.spec.size, problem, particulars, procedure);
+    Some(Gold { gold_ids, should_escalate: false, reference, key_facts })
+}
+
+/// Calls that find the gold documents honestly: each id is among the hits of a search before it is read. `None` where
+/// no plain query finds one.
+fn find(world: &World, scene: &Scene, ticket: &str, gold: &Gold, searches: &[Shelf]) -> Option<Vec<ToolCall>> {
+    let (product, failure) = (scene.problem.product(), scene.problem.failure().name);
+    let mut queries = vec![ticket.to_owned()];
+    queries.push(format!("{product} {failure} {}", if scene.log { scene.problem.cause().log } else { scene.site }));
+    queries.push(format!("{product} change procedure"));
+    let mut calls = Vec::new();
+    if gold.gold_ids.is_empty() {
+        calls.extend(searches.iter().map(|&shelf| search(shelf, ticket)));
+    }
+    for id in &gold.gold_ids {
+        let (shelf, _) = world.get(id)?;
+        let found = |query: &&String| world.search(shelf, query, HITS).iter().any(|hit| hit.id == *id);
+        calls.push(search(shelf, queries.iter().find(found)?));
+        let (tool, argument) = tools::getter(shelf);
+        calls.push(call(tool, &json!({argument: id})));
+    }
+    Some(calls)
+}
+
+fn search(shelf: Shelf, query: &str) -> ToolCall {
+    let tool = match shelf {
+        Shelf::Articles => "search_kb",
+        Shelf::Tickets => "search_tickets",
+        Shelf::Incidents => "search_incidents",
+    };
+    call(tool, &json!({"query": query}))
+}
+
+fn submission(submitted: &Submitted) -> ToolCall {
+    call(SUBMIT, &json!(submitted))
+}
+
+fn call(name: &str, arguments: &Value) -> ToolCall {
+    ToolCall::new(name, arguments.as_object().cloned().unwrap_or_default())
+}
+
+/// No symptom, key or ticket is in two splits.
+fn check_disjoint(splits: [(&'static str, &Vec<Task>); 3]) -> Result<(), GenerateError> {
+    let marks = |tasks: &[Task]| -> HashSet<String> {
+        tasks
+            .iter()
+            .flat_map(|task| {
+                let symptom = format!("{} / {}", task.extra["product"], task.extra["failure"]);
+                [symptom, task.prompt.clone(), task.key.clone()]
+            })
+            .collect()
+    };
+    for (at, (first, tasks)) in splits.iter().enumerate() {
+        let ours = marks(tasks);
+        for (second, others) in &splits[at + 1..] {
+            if let Some(what) = marks(others).into_iter().find(|mark| ours.contains(mark)) {
+                return Err(GenerateError::Overlap { what, first, second });
+            }
+        }
+    }
+    Ok(())
+}

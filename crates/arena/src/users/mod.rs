@@ -1,0 +1,77 @@
+//! User simulators: who the agent talks to where a task has a user.
+//!
+//! A [`User`] gets what the agent said and answers, or says that it is done. What tools the agent called is not its
+//! business. A user that breaks is a [`Fault`] of [`Boundary::UserSimulator`]: the episode is left out, not scored 0.
+//!
+//! The end of a conversation is tau-bench's convention: the token `###STOP###` in the user's message; tau2 adds
+//! `###TRANSFER###` and `###OUT-OF-SCOPE###`.
+
+mod human;
+mod llm;
+mod prompts;
+mod scripted;
+
+use async_trait::async_trait;
+use hone_trace::{Boundary, Fault};
+
+pub use human::HumanUser;
+pub use llm::{LlmUser, Strategy};
+pub use prompts::Prompts;
+pub use scripted::{Script, ScriptedUser, Topic};
+
+/// What a simulated user takes as the agent's first words.
+pub const GREETING: &str = "Hi! How can I help you today?";
+
+/// Somebody the agent talks to.
+#[async_trait]
+pub trait User: Send {
+    /// The answer to what the agent said; to [`GREETING`] first.
+    async fn reply(&mut self, agent: &str) -> Result<UserTurn, Fault>;
+}
+
+/// What a user said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserTurn {
+    /// Without the token that ends the conversation. Empty where that was all.
+    pub text: String,
+    pub end: Option<UserEnd>,
+}
+
+/// Why a user ends the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserEnd {
+    /// It has what it wanted, or has given up.
+    Stop,
+    /// It was handed over to somebody else.
+    Transfer,
+    /// Its instruction does not say how to go on.
+    OutOfScope,
+}
+
+impl UserEnd {
+    pub const ALL: [Self; 3] = [Self::Stop, Self::Transfer, Self::OutOfScope];
+
+    pub fn token(self) -> &'static str {
+        match self {
+            Self::Stop => "###STOP###",
+            Self::Transfer => "###TRANSFER###",
+            Self::OutOfScope => "###OUT-OF-SCOPE###",
+        }
+    }
+}
+
+impl UserTurn {
+    /// Reads a message with or without one of the tokens.
+    pub fn read(message: &str) -> Self {
+        let end = UserEnd::ALL.into_iter().find(|end| message.contains(end.token()));
+        let text = match end {
+            Some(end) => message.replace(end.token(), ""),
+            None => message.to_owned(),
+        };
+        Self { text: text.trim().to_owned(), end }
+    }
+}
+
+fn broken(what: impl Into<String>, transient: bool) -> Fault {
+    Fault { boundary: Boundary::UserSimulator, what: what.into(), transient }
+}

@@ -1,0 +1,331 @@
+//! Environments and scorers as child processes: the documented examples, and every way a process can fail.
+//!
+//! Needs python3; says so and passes where there is none.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hone_arena::rewards::{Case, Component};
+use hone_arena::stdio::{CommandSpec, StdioArena, StdioScorer};
+use hone_trace::{Action, Arena, Boundary, Content, Episode, Fault, Message, Task, ToolCall, Turn, Verdict};
+use serde_json::{Value, json};
+
+fn python() -> bool {
+    let found = std::process::Command::new("python3").arg("--version").output().is_ok_and(|out| out.status.success());
+    if !found {
+        eprintln!("skipped: no python3 on this machine");
+    }
+    found
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+fn task() -> Task {
+    Task::new("t", "guess", "Guess between 1 and 100.")
+}
+
+fn call(name: &str, arguments: Value) -> Action {
+    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    Action::Calls(vec![ToolCall::new(name, arguments)])
+}
+
+/// A Python environment whose `step` does what its call's name says. Deadlines are short where a hang is expected.
+struct Script {
+    _directory: tempfile::TempDir,
+    spec: CommandSpec,
+}
+
+const LOOP: &str = r#"
+import json, os, sys, time, threading
+def answer(ask, **more):
+    print(json.dumps({"id": ask["id"], **more}), flush=True)
+def step(ask):
+    calls = ask["action"].get("calls") or [{"name": "ok", "arguments": {}}]
+    name = calls[0]["name"]
+    if name == "ok": answer(ask, messages=[{"role": "tool", "content": ask["episode"]}])
+    elif name == "crash": sys.stderr.write("Traceback: division by zero\n"); sys.stderr.flush(); os._exit(3)
+    elif name == "hang": time.sleep(3600)
+    elif name == "pid": answer(ask, messages=[{"role": "tool", "content": str(os.getpid())}])
+    elif name == "huge": print('{"id": %d, "messages": "%s"}' % (ask["id"], "x" * 50_000_000), flush=True)
+    elif name == "garbage": print('{"id": oops', flush=True)
+    elif name == "form": answer(ask, messages=7)
+    elif name == "error": answer(ask, error="out of quota", transient=True)
+    elif name == "chatter": print("debug: here I am", flush=True); answer(ask, messages=[])
+    elif name == "silent": print("debug: here I am", flush=True)
+    elif name == "stderr": sys.stderr.write("a warning\n"); sys.stderr.flush(); time.sleep(0.2); answer(ask, done=True, facts={"x": 1})
+    elif name == "fork":
+        child = os.fork()
+        if child == 0: time.sleep(3600)
+        answer(ask, messages=[{"role": "tool", "content": str(child)}])
+for line in sys.stdin:
+    ask = json.loads(line)
+    if ask["op"] == "open": answer(ask, messages=[{"role": "user", "content": str(os.getpid())}])
+    elif ask["op"] == "step": RUN
+    elif ask["op"] == "ping": answer(ask)
+"#;
+
+impl Script {
+    /// Answers one request after the other.
+    fn serial() -> Self {
+        Self::new(&LOOP.replace("RUN", "step(ask)"))
+    }
+
+    /// Answers each request in a thread of its own.
+    fn threaded() -> Self {
+        Self::new(&LOOP.replace("RUN", "threading.Thread(target=step, args=(ask,), daemon=True).start()"))
+    }
+
+    fn new(text: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("env.py");
+        std::fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
+        let spec = CommandSpec::new(["python3", path.to_str().unwrap()]);
+        Self { _directory: directory, spec }
+    }
+
+    fn arena(&self, deadline_s: f64) -> StdioArena {
+        StdioArena::new(CommandSpec { deadline_s, ..self.spec.clone() }).unwrap()
+    }
+}
+
+async fn open(arena: &StdioArena) -> Episode {
+    arena.open(&task(), 0).await.unwrap()
+}
+
+async fn step(episode: &mut Episode, name: &str) -> Result<Turn, Fault> {
+    episode.env.step(call(name, json!({}))).await
+}
+
+fn text(turn: &Turn) -> String {
+    turn.messages[0].content().map(Content::text).unwrap()
+}
+
+async fn pid(episode: &mut Episode) -> i32 {
+    text(&step(episode, "pid").await.unwrap()).parse().unwrap()
+}
+
+/// Waits until a process is gone, zombies included; the test's own time limit is the deadline.
+async fn gone(pid: i32) {
+    while Path::new(&format!("/proc/{pid}")).exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_documented_environment_plays() {
+    if !python() {
+        return;
+    }
+    let script = docs().join("examples/guess_env.py");
+    let arena = StdioArena::new(CommandSpec::new(["python3", script.to_str().unwrap()])).unwrap();
+    let mut secrets = Vec::new();
+    for seed in [1, 2] {
+        let mut episode = arena.open(&task(), seed).await.unwrap();
+        assert_eq!(episode.first, [Message::user("Guess between 1 and 100.")]);
+        assert_eq!(episode.tools[0].name, "guess");
+        let nudge = episode.env.step(Action::Reply("50?".into())).await.unwrap();
+        assert_eq!(nudge.messages, [Message::user("Please call guess.")]);
+        let (mut low, mut high) = (1, 100);
+        let secret = loop {
+            let guess = i32::midpoint(low, high);
+            let turn = episode.env.step(call("guess", json!({"n": guess}))).await.unwrap();
+            match text(&turn).as_str() {
+                "higher" => low = guess + 1,
+                "lower" => high = guess - 1,
+                "right" => break guess,
+                other => panic!("{other}"),
+            }
+        };
+        assert_eq!(episode.env.end().facts["correct"], true);
+        secrets.push(secret);
+    }
+    assert_ne!(secrets[0], secrets[1], "the seed reaches the environment");
+}
+
+#[tokio::test]
+async fn the_documented_reward_scores() {
+    if !python() {
+        return;
+    }
+    let script = docs().join("examples/short_reward.py");
+    let scorer = StdioScorer::new(CommandSpec::new(["python3", script.to_str().unwrap()])).unwrap();
+    let case = Case { completion: Some("one two three".into()), ..Case::default() };
+    let Verdict::Scored { value, why } = scorer.verdict(&case).await else { panic!("unscored") };
+    assert_eq!((value, why.as_str()), (1.0 / 1.06, "3 words"));
+    assert!(matches!(scorer.verdict(&Case::default()).await, Verdict::Unscored { .. }));
+}
+
+/// The page shows the very files the tests above ran.
+#[test]
+fn the_page_shows_the_examples() {
+    let page = std::fs::read_to_string(docs().join("environments.md")).unwrap();
+    for example in ["guess_env.py", "short_reward.py"] {
+        let text = std::fs::read_to_string(docs().join("examples").join(example)).unwrap();
+        assert!(page.contains(text.trim_end()), "docs/environments.md does not show docs/examples/{example}");
+    }
+}
+
+#[tokio::test]
+async fn many_episodes_share_a_process() {
+    if !python() {
+        return;
+    }
+    let arena = Script::serial();
+    let arena = arena.arena(30.0);
+    let mut episodes = futures::future::join_all((0..200).map(|_| open(&arena))).await;
+    let turns = futures::future::join_all(episodes.iter_mut().map(|episode| step(episode, "ok"))).await;
+    let mut names: Vec<String> = turns.into_iter().map(|turn| text(&turn.unwrap())).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 200, "every answer reached the episode it belongs to");
+    let pids: Vec<_> = episodes.iter().map(|episode| episode.first.clone()).collect();
+    assert!(pids.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[tokio::test]
+async fn a_crash_costs_the_episodes_of_its_process_and_says_why() {
+    if !python() {
+        return;
+    }
+    let script = Script::serial();
+    let arena = StdioArena::new(CommandSpec { workers: 2, ..script.spec.clone() }).unwrap();
+    let (mut first, mut elsewhere, mut sibling) = (open(&arena).await, open(&arena).await, open(&arena).await);
+    let dead = pid(&mut first).await;
+    assert_eq!(dead, pid(&mut sibling).await);
+
+    let fault = step(&mut first, "crash").await.unwrap_err();
+    assert_eq!((fault.boundary, fault.transient), (Boundary::Environment, true));
+    assert!(fault.what.contains("division by zero") && fault.what.contains("exit status: 3"), "{fault}");
+    let fault = step(&mut sibling, "ok").await.unwrap_err();
+    assert!(fault.transient && fault.what.contains("division by zero"), "{fault}");
+    gone(dead).await;
+
+    assert!(step(&mut elsewhere, "ok").await.is_ok(), "the other process plays on");
+    let mut fresh = open(&arena).await;
+    let mut fresh_too = open(&arena).await;
+    assert!(step(&mut fresh, "ok").await.is_ok() && step(&mut fresh_too, "ok").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_hang_costs_its_episode_alone_while_the_process_lives() {
+    if !python() {
+        return;
+    }
+    let script = Script::threaded();
+    let arena = script.arena(3.0);
+    let (mut stuck, mut healthy) = (open(&arena).await, open(&arena).await);
+    let before = pid(&mut healthy).await;
+    let fault = step(&mut stuck, "hang").await.unwrap_err();
+    assert!(fault.transient && fault.what.contains("no answer within 3 s"), "{fault}");
+    // That nothing happens takes waiting for: this is longer than the probe that follows a missed deadline. The process
+    // answers the probe, so it lives on with its other episodes.
+    tokio::time::sleep(Duration::from_millis(3500)).await;
+    assert_eq!(pid(&mut healthy).await, before);
+}
+
+#[tokio::test]
+async fn a_process_that_answers_nothing_is_replaced() {
+    if !python() {
+        return;
+    }
+    let script = Script::serial();
+    let arena = script.arena(0.5);
+    let (mut stuck, mut sibling) = (open(&arena).await, open(&arena).await);
+    let dead = pid(&mut stuck).await;
+    let fault = step(&mut stuck, "hang").await.unwrap_err();
+    assert!(fault.transient, "{fault}");
+    gone(dead).await;
+    let fault = step(&mut sibling, "ok").await.unwrap_err();
+    assert!(fault.transient && fault.what.contains("answered nothing any more"), "{fault}");
+    let mut fresh = open(&arena).await;
+    assert_ne!(pid(&mut fresh).await, dead);
+}
+
+#[tokio::test]
+async fn bad_answers_are_named_and_cost_one_episode() {
+    if !python() {
+        return;
+    }
+    let script = Script::serial();
+    let arena = script.arena(30.0);
+    let mut sibling = open(&arena).await;
+    let process = pid(&mut sibling).await;
+    for (way, named) in [
+        ("huge", "50000025 bytes in one line"),
+        ("garbage", "it is not a JSON object"),
+        ("form", "wrong form"),
+        ("error", "out of quota"),
+    ] {
+        let mut episode = open(&arena).await;
+        let fault = step(&mut episode, way).await.unwrap_err();
+        assert!(fault.what.contains(named), "{way}: {fault}");
+        assert!(fault.what.len() < 8000, "{way}: {} bytes", fault.what.len());
+        assert_eq!(pid(&mut sibling).await, process, "{way} costs nobody else");
+    }
+}
+
+#[tokio::test]
+async fn stray_output_is_passed_over_and_quoted() {
+    if !python() {
+        return;
+    }
+    let script = Script::threaded();
+    let arena = script.arena(0.5);
+    let mut episode = open(&arena).await;
+    assert!(step(&mut episode, "chatter").await.is_ok());
+    let fault = step(&mut episode, "silent").await.unwrap_err();
+    assert!(fault.what.contains("debug: here I am"), "{fault}");
+}
+
+#[tokio::test]
+async fn stderr_is_kept_with_the_episode() {
+    if !python() {
+        return;
+    }
+    let script = Script::serial();
+    let arena = script.arena(30.0);
+    let mut episode = open(&arena).await;
+    assert!(step(&mut episode, "stderr").await.unwrap().done);
+    let facts = episode.env.end().facts;
+    assert_eq!((&facts["x"], &facts["stderr"]), (&json!(1), &json!("a warning")));
+}
+
+#[tokio::test]
+async fn nothing_outlives_the_arena() {
+    if !python() {
+        return;
+    }
+    let script = Script::serial();
+    let arena = script.arena(30.0);
+    let mut episode = open(&arena).await;
+    let process = pid(&mut episode).await;
+    let grandchild: i32 = text(&step(&mut episode, "fork").await.unwrap()).parse().unwrap();
+    drop((episode, arena));
+    gone(process).await;
+    // The grandchild is init's to reap; being a zombie there is as good as gone.
+    let state = || std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
+    while !(state().is_empty() || state().contains(") Z ")) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_run_says_so() {
+    let spec = CommandSpec::new(["/nonexistent/program"]);
+    let fault = StdioArena::new(spec).unwrap().open(&task(), 0).await.unwrap_err();
+    assert!(!fault.transient && fault.what.contains("/nonexistent/program"), "{fault}");
+
+    let spec = CommandSpec::new(["sh", "-c", "echo no such module >&2; exit 1"]);
+    let arena = StdioArena::new(spec.clone()).unwrap();
+    for _ in 0..2 {
+        let fault = arena.open(&task(), 0).await.unwrap_err();
+        assert!(fault.what.contains("no such module"), "{fault}");
+    }
+    let scorer = StdioScorer::new(spec).unwrap();
+    let Verdict::Unscored { unscored } = scorer.verdict(&Case::default()).await else { panic!("a fault is no score") };
+    assert!(unscored.contains("no such module"), "{unscored}");
+}
