@@ -1,0 +1,68 @@
+//! Measurements of generation: `hone bench engine` prints them beside transformers'.
+
+use std::time::Instant;
+
+use futures::executor::block_on;
+use futures::future::join_all;
+use hone_trace::{SampleFault, SampleRequest, SamplingParams, Seed};
+
+use crate::generate::{Generator, GeneratorSettings};
+use crate::model::Model;
+use crate::policy::{Policy, Snapshot};
+
+/// What to generate: `samples` replies of `new_tokens` tokens to each of `prompts` random prompts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workload {
+    pub prompts: usize,
+    pub samples: usize,
+    pub prompt_tokens: usize,
+    pub new_tokens: usize,
+}
+
+/// What it took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    pub tokens: u64,
+    /// From the first request to the last reply.
+    pub seconds: f64,
+    /// Tokens per second of the steps that only decoded.
+    pub decode_tokens_per_second: f64,
+    pub prefilled_tokens: u64,
+}
+
+impl Measured {
+    /// Sampled tokens per second, prompts included in the time.
+    pub fn tokens_per_second(&self) -> f64 {
+        self.tokens as f64 / self.seconds
+    }
+}
+
+/// Generates with an empty cache.
+pub fn generate(model: &Model, work: Workload) -> Result<Measured, SampleFault> {
+    let failed = |what: String| SampleFault::Failed { what, transient: false };
+    let policy = Policy::new(Snapshot::new(model.clone(), None, "bench"));
+    let generator = Generator::new(policy, GeneratorSettings::default()).map_err(|e| failed(e.to_string()))?;
+    let params = SamplingParams { max_new_tokens: work.new_tokens as u32, ..SamplingParams::default() };
+    let mut requests = Vec::new();
+    for number in 0..work.prompts as u64 {
+        let mut rng = Seed::root(0).with("generation").at(number).rng();
+        let prompt: Vec<u32> = (0..work.prompt_tokens).map(|_| rng.below(model.config.vocab) as u32).collect();
+        for replica in 0..work.samples as u64 {
+            let seed = Seed::root(0).with("reply").at(number).at(replica).value();
+            requests.push(SampleRequest { prompt: prompt.clone(), params: params.clone(), seed, gate: None });
+        }
+    }
+    let start = Instant::now();
+    let replies: Vec<_> = requests.into_iter().map(|request| generator.submit(request)).collect();
+    for reply in block_on(join_all(replies)) {
+        reply?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let stats = block_on(generator.stats())?;
+    Ok(Measured {
+        tokens: stats.sampled_tokens,
+        seconds,
+        decode_tokens_per_second: stats.decode_only_tokens as f64 / stats.decode_only_seconds,
+        prefilled_tokens: stats.prefilled_tokens,
+    })
+}

@@ -1,0 +1,214 @@
+//! One request on its way: its tokens, their record, and where its keys and values lie.
+
+use futures::channel::{mpsc, oneshot};
+use hone_trace::{
+    Flow, PolicyVersion, Rng, Sample, SampleFault, SampleRequest, Sampled, SamplingParams, StopReason, TokenGate,
+    TokenMask,
+};
+
+use crate::config::Config;
+use crate::generate::StreamedToken;
+use crate::generate::cache::NodeId;
+use crate::generate::choose::{self, Refusal, Scratch};
+use crate::kernels::simd::Isa;
+use crate::rope::Scaling;
+
+type Reply = std::result::Result<Sample, SampleFault>;
+
+/// Tokens that a node must be computed to, and the state of the tree in which that was found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wait {
+    pub(super) on: (NodeId, usize),
+    pub(super) given_up: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Job {
+    /// The prompt and what was sampled.
+    pub(super) tokens: Vec<u32>,
+    /// Tokens whose keys and values are in the pages of `path`.
+    pub(super) computed: usize,
+    /// Tokens that have a place in them.
+    pub(super) planned: usize,
+    /// Tokens there were when the job last started to run: those after them are its own.
+    pub(super) admitted: usize,
+    /// Pages held, root first. Empty while waiting.
+    pub(super) path: Vec<NodeId>,
+    /// Order of arrival: the youngest gives way.
+    pub(super) arrival: u64,
+    pub(super) wait: Option<Wait>,
+    /// Why the request is over.
+    pub(super) end: Option<std::result::Result<StopReason, SampleFault>>,
+    prompt: usize,
+    params: SamplingParams,
+    rng: Rng,
+    gate: Option<Box<dyn TokenGate>>,
+    allowed: Vec<bool>,
+    versions: Vec<(PolicyVersion, u32)>,
+    logprobs: Vec<f32>,
+    sampling_logprobs: Vec<f32>,
+    /// Whether a mask forbade anything, ever.
+    masked: bool,
+    reply: oneshot::Sender<Reply>,
+    stream: Option<mpsc::UnboundedSender<StreamedToken>>,
+}
+
+impl Job {
+    pub(super) fn new(
+        request: SampleRequest,
+        reply: oneshot::Sender<Reply>,
+        stream: Option<mpsc::UnboundedSender<StreamedToken>>,
+    ) -> Self {
+        Self {
+            prompt: request.prompt.len(),
+            tokens: request.prompt,
+            computed: 0,
+            planned: 0,
+            admitted: 0,
+            path: Vec::new(),
+            arrival: 0,
+            wait: None,
+            end: None,
+            params: request.params,
+            rng: Rng::new(request.seed),
+            gate: request.gate,
+            allowed: Vec::new(),
+            versions: Vec::new(),
+            logprobs: Vec::new(),
+            sampling_logprobs: Vec::new(),
+            masked: false,
+            reply,
+            stream,
+        }
+    }
+
+    /// What makes the request impossible, whatever else runs.
+    pub(super) fn check(&self, config: &Config) -> std::result::Result<(), SampleFault> {
+        self.params.check().map_err(SampleFault::BadParams)?;
+        if self.tokens.is_empty() {
+            return Err(SampleFault::BadParams("the prompt has no tokens; it needs at least one".into()));
+        }
+        if let Some((at, id)) = self.tokens.iter().enumerate().find(|(_, id)| **id as usize >= config.vocab) {
+            return Err(SampleFault::BadParams(format!(
+                "token {at} of the prompt is {id} and the model has ids below {}; the tokenizer is of another model",
+                config.vocab
+            )));
+        }
+        if self.prompt >= window(config) {
+            return Err(SampleFault::PromptTooLong { prompt: self.prompt, window: window(config) });
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.reply.is_canceled()
+    }
+
+    /// Tokens that have no keys and values yet. At least one while the job runs: the last token.
+    pub(super) fn missing(&self) -> usize {
+        self.tokens.len() - self.computed
+    }
+
+    /// Takes the next token from its logits and notes whether it is the last one.
+    pub(super) fn advance(
+        &mut self,
+        isa: Isa,
+        config: &Config,
+        version: &PolicyVersion,
+        logits: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
+        let mut masked = false;
+        if let Some(gate) = &mut self.gate {
+            self.allowed.resize(logits.len(), true);
+            let mut mask = TokenMask::new(&mut self.allowed);
+            gate.mask(&mut mask);
+            masked = mask.touched();
+        }
+        let allowed = masked.then_some(&self.allowed[..]);
+        match choose::choose(isa, logits, &self.params, allowed, &mut self.rng, scratch) {
+            Ok(choice) => {
+                self.masked |= masked;
+                self.push(choice, version);
+                self.end = self.stop(choice.token, config).map(Ok);
+            }
+            Err(refusal) => self.end = Some(Err(self.refused(refusal, version))),
+        }
+    }
+
+    fn push(&mut self, choice: choose::Choice, version: &PolicyVersion) {
+        self.tokens.push(choice.token);
+        self.logprobs.push(choice.logprob);
+        self.sampling_logprobs.push(choice.sampling_logprob);
+        match self.versions.last_mut() {
+            Some((last, count)) if last == version => *count += 1,
+            _ => self.versions.push((version.clone(), 1)),
+        }
+        if let Some(stream) = &self.stream {
+            // A reader that went away does not end the request: the result may still be waited for.
+            let _ = stream.unbounded_send(StreamedToken { token: choice.token, logprob: choice.logprob });
+        }
+    }
+
+    fn stop(&mut self, token: u32, config: &Config) -> Option<StopReason> {
+        // The gate sees every token, also a last one.
+        let gated = self.gate.as_mut().is_some_and(|gate| gate.push(token) == Flow::Stop);
+        if self.params.stop_ids.contains(&token) {
+            Some(StopReason::StopId)
+        } else if gated {
+            Some(StopReason::Gate)
+        } else if self.tokens.len() - self.prompt >= self.params.max_new_tokens as usize {
+            Some(StopReason::Length)
+        } else if self.tokens.len() >= window(config) {
+            Some(StopReason::Context)
+        } else {
+            None
+        }
+    }
+
+    fn refused(&self, refusal: Refusal, version: &PolicyVersion) -> SampleFault {
+        let at = self.tokens.len() - self.prompt;
+        let what = match refusal {
+            Refusal::NotFinite => format!(
+                "the logits of token {at} are not finite: the weights of step {} have diverged or are damaged; go back \
+                 to an earlier checkpoint or lower the learning rate",
+                version.step
+            ),
+            Refusal::NothingAllowed => {
+                format!("the gate forbids every token at token {at} of the reply; let it allow a stop id there")
+            }
+        };
+        SampleFault::Failed { what, transient: false }
+    }
+
+    /// Answers the request.
+    pub(super) fn answer(mut self) {
+        let result = match self.end.take() {
+            Some(Ok(stop)) => {
+                let truncated = self.params.truncates() || self.masked;
+                Ok(Sample {
+                    tokens: self.tokens.split_off(self.prompt),
+                    sampled: Sampled {
+                        versions: self.versions,
+                        logprobs: self.logprobs,
+                        sampling_logprobs: truncated.then_some(self.sampling_logprobs),
+                    },
+                    stop,
+                })
+            }
+            Some(Err(fault)) => Err(fault),
+            None => Err(SampleFault::Cancelled),
+        };
+        // Nobody may be listening any more.
+        let _ = self.reply.send(result);
+    }
+}
+
+/// The longest sequence. Where frequencies change with the length of the sequence, keys computed earlier would have to
+/// turn again with every token: generation ends at the length up to which they do not.
+pub(super) fn window(config: &Config) -> usize {
+    match config.rope.scaling {
+        Scaling::Dynamic { trained, .. } => trained.min(config.context),
+        _ => config.context,
+    }
+}

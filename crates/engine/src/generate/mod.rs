@@ -1,0 +1,171 @@
+//! Generation: continuous batching over a paged, shared KV cache.
+//!
+//! One thread owns the cache and the running batch. Requests join it as pages allow, prompts are computed in pieces
+//! beside the decoding of others, and finished requests leave at once. A prompt that begins as an earlier one did (a
+//! system prompt, the history of an episode) is computed from where it differs.
+//!
+//! A sampled token and its logprob depend on the prompt, the parameters, the seed and the weights. They do not depend
+//! on what else runs, on what was in the cache, on preemption or on the number of threads: every row is computed by
+//! the learner's own kernels, which add in the same order whatever the rows beside it.
+//!
+//! When new weights are published, running requests go on with them: their keys and values are computed again, and the
+//! record says which version sampled which token.
+
+pub mod bench;
+mod cache;
+mod choose;
+mod forward;
+mod job;
+mod pages;
+mod scheduler;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+use async_trait::async_trait;
+use futures::channel::{mpsc, oneshot};
+use hone_trace::{Sample, SampleFault, SampleRequest, Sampler};
+
+use crate::error::{EngineError, Result};
+use crate::generate::job::Job;
+use crate::generate::scheduler::Scheduler;
+use crate::kernels::attention::KEYS;
+use crate::policy::Policy;
+
+/// Limits of a generator. None of them changes what is sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GeneratorSettings {
+    /// Bytes of keys and values. Taken as they are needed, kept until the generator ends.
+    pub memory_limit: u64,
+    /// Requests computed together.
+    pub max_running: usize,
+    /// Prompt tokens computed in one step beside the decoding requests: more is faster, less lets others wait less.
+    pub prefill_tokens: usize,
+}
+
+impl Default for GeneratorSettings {
+    fn default() -> Self {
+        Self { memory_limit: 4 << 30, max_running: 256, prefill_tokens: 512 }
+    }
+}
+
+/// What a generator has done and holds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct GeneratorStats {
+    pub running: usize,
+    pub waiting: usize,
+    /// Pages that running requests hold.
+    pub pages_held: usize,
+    /// Pages with something in them, held or kept for reuse.
+    pub pages_live: usize,
+    /// Pages the memory limit allows.
+    pub pages_limit: usize,
+    /// Tokens of a page.
+    pub page_tokens: usize,
+    /// Tokens whose keys and values were computed, those of prompts and of preempted requests.
+    pub prefilled_tokens: u64,
+    /// Tokens whose keys and values were found in the cache.
+    pub reused_tokens: u64,
+    pub sampled_tokens: u64,
+    pub preemptions: u64,
+    pub evictions: u64,
+    pub steps: u64,
+    /// Tokens sampled in steps that did nothing else, and the seconds these took.
+    pub decode_only_tokens: u64,
+    pub decode_only_seconds: f64,
+}
+
+/// A token as it is sampled.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StreamedToken {
+    pub token: u32,
+    /// Under softmax(logits / temperature).
+    pub logprob: f32,
+}
+
+/// Samples replies of one policy. Cheap to clone; the thread behind it ends with the last clone.
+#[derive(Debug, Clone)]
+pub struct Generator {
+    requests: Sender<Message>,
+}
+
+/// What the handle sends to the thread.
+#[derive(Debug)]
+enum Message {
+    Job(Box<Job>),
+    Stats(oneshot::Sender<GeneratorStats>),
+}
+
+impl Generator {
+    /// Starts the thread.
+    pub fn new(policy: Arc<Policy>, settings: GeneratorSettings) -> Result<Self> {
+        let (requests, inbox): (_, Receiver<Message>) = std::sync::mpsc::channel();
+        let scheduler = Scheduler::new(policy, settings, inbox);
+        std::thread::Builder::new()
+            .name("generate".into())
+            .spawn(move || scheduler.run())
+            .map_err(|e| EngineError::Threads { threads: 1, what: e.to_string() })?;
+        Ok(Self { requests })
+    }
+
+    /// Sends a request at once; the future is its result. Dropping the future cancels the request and frees its pages.
+    pub fn submit(
+        &self,
+        request: SampleRequest,
+    ) -> impl Future<Output = std::result::Result<Sample, SampleFault>> + Send + use<> {
+        self.send(request, None)
+    }
+
+    /// As [`Generator::submit`], with every token as it is sampled.
+    pub fn stream(
+        &self,
+        request: SampleRequest,
+    ) -> (
+        mpsc::UnboundedReceiver<StreamedToken>,
+        impl Future<Output = std::result::Result<Sample, SampleFault>> + Send + use<>,
+    ) {
+        let (tokens, stream) = mpsc::unbounded();
+        (stream, self.send(request, Some(tokens)))
+    }
+
+    pub async fn stats(&self) -> std::result::Result<GeneratorStats, SampleFault> {
+        let (reply, stats) = oneshot::channel();
+        let sent = self.requests.send(Message::Stats(reply));
+        match sent {
+            Ok(()) => stats.await.map_err(|_| ended()),
+            Err(_) => Err(ended()),
+        }
+    }
+
+    fn send(
+        &self,
+        request: SampleRequest,
+        stream: Option<mpsc::UnboundedSender<StreamedToken>>,
+    ) -> impl Future<Output = std::result::Result<Sample, SampleFault>> + Send + use<> {
+        let (reply, result) = oneshot::channel();
+        let sent = self.requests.send(Message::Job(Box::new(Job::new(request, reply, stream))));
+        async move {
+            match sent {
+                Ok(()) => result.await.unwrap_or_else(|_| Err(ended())),
+                Err(_) => Err(ended()),
+            }
+        }
+    }
+}
+
+fn ended() -> SampleFault {
+    SampleFault::Failed { what: "the generator's thread has ended; its panic is on stderr".into(), transient: false }
+}
+
+#[async_trait]
+impl Sampler for Generator {
+    async fn sample(&self, request: SampleRequest) -> std::result::Result<Sample, SampleFault> {
+        self.submit(request).await
+    }
+}
+
+/// Pages a number of tokens fills.
+fn pages_of(tokens: usize) -> usize {
+    tokens.div_ceil(KEYS)
+}

@@ -1,0 +1,125 @@
+//! Storage of keys and values: pages of [`KEYS`] positions, for all layers and key heads.
+//!
+//! A page is laid out as attention reads it: per layer and key head a block of keys `[dim][KEYS]` and a block of values
+//! `[KEYS][padded]`. Which tokens a page holds, and who may write it, is the cache's business.
+
+#![expect(unsafe_code, reason = "tasks read shared pages while others write their own")]
+
+use crate::buffer::Buffer;
+use crate::config::Config;
+use crate::kernels::attention::{Heads, KEYS};
+
+/// The size of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) layers: usize,
+    pub(super) heads: Heads,
+}
+
+impl Shape {
+    pub(super) fn new(config: &Config) -> Self {
+        Self { layers: config.layers, heads: config.heads }
+    }
+
+    fn keys(self) -> usize {
+        self.heads.dim * KEYS
+    }
+
+    fn block(self) -> usize {
+        (self.heads.dim + self.heads.padded()) * KEYS
+    }
+
+    fn floats(self) -> usize {
+        self.layers * self.heads.keys * self.block()
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        self.floats() as u64 * 4
+    }
+}
+
+/// One page. The buffer is only ever reached through the pointer taken from it.
+#[derive(Debug)]
+struct Page {
+    data: *mut f32,
+    _owner: Buffer,
+}
+
+/// All pages made so far.
+#[derive(Debug)]
+pub(super) struct Pages {
+    shape: Shape,
+    pages: Vec<Page>,
+}
+
+// SAFETY: a page's memory is owned by the page; access from several threads is governed by the contracts below.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    pub(super) fn new(shape: Shape) -> Self {
+        Self { shape, pages: Vec::new() }
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Adds a page of zeros.
+    pub(super) fn grow(&mut self) {
+        let mut owner = Buffer::zeros(self.shape.floats());
+        self.pages.push(Page { data: owner.as_mut_ptr(), _owner: owner });
+    }
+
+    /// Zeros a page: positions that hold no token yet are multiplied by 0 in attention, and what a former owner left
+    /// there need not be finite.
+    pub(super) fn clear(&mut self, page: usize) {
+        // SAFETY: `&mut self`: nobody else holds any part of the page.
+        unsafe { std::slice::from_raw_parts_mut(self.pages[page].data, self.shape.floats()) }.fill(0.0);
+    }
+
+    /// Copies the first `count` positions of a page into another, cleared one.
+    pub(super) fn copy(&mut self, from: usize, to: usize, count: usize) {
+        assert!(from != to && count <= KEYS);
+        let (dim, padded) = (self.shape.heads.dim, self.shape.heads.padded());
+        for layer in 0..self.shape.layers {
+            for head in 0..self.shape.heads.keys {
+                // SAFETY: `&mut self`, and the pages differ.
+                let ((keys, values), (to_keys, to_values)) =
+                    unsafe { (self.read(from, layer, head), self.write(to, layer, head)) };
+                for row in 0..dim {
+                    to_keys[row * KEYS..][..count].copy_from_slice(&keys[row * KEYS..][..count]);
+                }
+                to_values[..count * padded].copy_from_slice(&values[..count * padded]);
+            }
+        }
+    }
+
+    /// Keys and values of one layer and key head.
+    ///
+    /// # Safety
+    /// Nobody may write these blocks while the slices live.
+    pub(super) unsafe fn read(&self, page: usize, layer: usize, head: usize) -> (&[f32], &[f32]) {
+        // SAFETY: `place` is inside the page; unwritten by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.place(page, layer, head), self.shape.block()) }
+            .split_at(self.shape.keys())
+    }
+
+    /// As [`Pages::read`], to write.
+    ///
+    /// # Safety
+    /// Nobody else may touch these blocks while the slices live.
+    #[expect(clippy::mut_from_ref, reason = "disjoint blocks are written from several threads; see the contract")]
+    pub(super) unsafe fn write(&self, page: usize, layer: usize, head: usize) -> (&mut [f32], &mut [f32]) {
+        // SAFETY: `place` is inside the page; unaliased by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.place(page, layer, head), self.shape.block()) }
+            .split_at_mut(self.shape.keys())
+    }
+
+    fn place(&self, page: usize, layer: usize, head: usize) -> *mut f32 {
+        assert!(layer < self.shape.layers && head < self.shape.heads.keys);
+        // SAFETY: the assertion keeps the offset inside the page.
+        unsafe { self.pages[page].data.add((layer * self.shape.heads.keys + head) * self.shape.block()) }
+    }
+}

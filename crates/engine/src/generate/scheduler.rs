@@ -1,0 +1,339 @@
+//! Who runs: admission, pieces of prompts beside decoding, preemption, new weights.
+//!
+//! The oldest request always makes progress; when pages run out, the youngest gives way and is computed again later,
+//! to the same bits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Instant;
+
+use hone_trace::{PolicyVersion, SampleFault};
+
+use crate::generate::cache::Cache;
+use crate::generate::forward::{Forward, Part};
+use crate::generate::job::{Job, Wait};
+use crate::generate::pages::Shape;
+use crate::generate::{GeneratorSettings, GeneratorStats, Message, pages_of};
+use crate::kernels::attention::KEYS;
+use crate::policy::{Policy, Snapshot};
+
+#[derive(Debug)]
+pub(super) struct Scheduler {
+    policy: Arc<Policy>,
+    settings: GeneratorSettings,
+    inbox: Receiver<Message>,
+    cache: Cache,
+    /// The version the cache belongs to.
+    version: PolicyVersion,
+    /// By arrival.
+    waiting: VecDeque<Job>,
+    running: Vec<Job>,
+    forward: Forward,
+    parts: Vec<Part>,
+    arrivals: u64,
+    stats: GeneratorStats,
+}
+
+/// What became of an attempt to start a job.
+enum Admission {
+    Started,
+    /// Another request computes this one's prefix, or there is no room: try again later.
+    Later,
+    NoRoom,
+    Impossible(SampleFault),
+}
+
+impl Scheduler {
+    pub(super) fn new(policy: Arc<Policy>, settings: GeneratorSettings, inbox: Receiver<Message>) -> Self {
+        let snapshot = policy.current();
+        let shape = Shape::new(&snapshot.model.config);
+        let limit = usize::try_from(settings.memory_limit / shape.bytes()).unwrap_or(usize::MAX);
+        Self {
+            version: snapshot.version,
+            policy,
+            settings,
+            inbox,
+            cache: Cache::new(shape, limit),
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            forward: Forward::default(),
+            parts: Vec::new(),
+            arrivals: 0,
+            stats: GeneratorStats::default(),
+        }
+    }
+
+    /// Works until the last handle is gone.
+    pub(super) fn run(mut self) {
+        while self.receive() {
+            self.drop_cancelled();
+            if self.waiting.is_empty() && self.running.is_empty() {
+                continue;
+            }
+            // Held for one step only: a learner that finds nobody sampling changes the weights in place.
+            let snapshot = self.policy.current();
+            self.follow(&snapshot.version);
+            self.admit(&snapshot);
+            self.step(&snapshot);
+            self.answer_finished();
+        }
+    }
+
+    /// Takes in what has arrived; waits where there is nothing else to do. `false` when nobody can send any more.
+    fn receive(&mut self) -> bool {
+        if self.waiting.is_empty() && self.running.is_empty() {
+            match self.inbox.recv() {
+                Ok(message) => self.take(message),
+                Err(_) => return false,
+            }
+        }
+        loop {
+            match self.inbox.try_recv() {
+                Ok(message) => self.take(message),
+                Err(TryRecvError::Empty) => return true,
+                // Futures may outlive the handles: what they wait for is finished first.
+                Err(TryRecvError::Disconnected) => return !(self.waiting.is_empty() && self.running.is_empty()),
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Job(mut job) => {
+                job.arrival = self.arrivals;
+                self.arrivals += 1;
+                self.waiting.push_back(*job);
+            }
+            Message::Stats(reply) => {
+                self.drop_cancelled();
+                // The asker may have gone.
+                let _ = reply.send(self.stats());
+            }
+        }
+    }
+
+    fn stats(&self) -> GeneratorStats {
+        GeneratorStats {
+            running: self.running.len(),
+            waiting: self.waiting.len(),
+            pages_held: self.cache.held(),
+            pages_live: self.cache.live(),
+            pages_limit: self.cache.limit(),
+            page_tokens: KEYS,
+            evictions: self.cache.evicted(),
+            ..self.stats
+        }
+    }
+
+    fn drop_cancelled(&mut self) {
+        self.waiting.retain(|job| !job.is_cancelled());
+        for at in (0..self.running.len()).rev() {
+            if self.running[at].is_cancelled() {
+                let job = self.running.remove(at);
+                self.cache.release(&job.path);
+            }
+        }
+    }
+
+    /// Takes over new weights: what was computed with the old ones is of no use.
+    fn follow(&mut self, version: &PolicyVersion) {
+        if self.version == *version {
+            return;
+        }
+        while !self.running.is_empty() {
+            self.preempt(self.running.len() - 1);
+        }
+        self.cache.clear();
+        self.version = version.clone();
+    }
+
+    /// Sends a running job back to wait, with the tokens it has.
+    fn preempt(&mut self, at: usize) {
+        let mut job = self.running.remove(at);
+        self.cache.release(&job.path);
+        job.path.clear();
+        (job.computed, job.wait) = (0, None);
+        let place = self.waiting.partition_point(|other| other.arrival < job.arrival);
+        self.waiting.insert(place, job);
+    }
+
+    /// Starts waiting jobs, oldest first.
+    fn admit(&mut self, snapshot: &Snapshot) {
+        let mut at = 0;
+        while at < self.waiting.len() && self.running.len() < self.settings.max_running {
+            let Some(mut job) = self.waiting.remove(at) else { return };
+            match self.start(&mut job, snapshot) {
+                Admission::Started => {
+                    let place = self.running.partition_point(|other| other.arrival < job.arrival);
+                    self.running.insert(place, job);
+                }
+                Admission::Impossible(fault) => {
+                    job.end = Some(Err(fault));
+                    job.answer();
+                }
+                Admission::Later => {
+                    self.waiting.insert(at, job);
+                    at += 1;
+                }
+                Admission::NoRoom => {
+                    // Younger jobs do not overtake one that only lacks room: it would never get any.
+                    self.waiting.insert(at, job);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Finds the job's prefix in the tree and plans pages for the rest of its tokens.
+    fn start(&mut self, job: &mut Job, snapshot: &Snapshot) -> Admission {
+        if let Err(fault) = job.check(&snapshot.model.config) {
+            return Admission::Impossible(fault);
+        }
+        let total = pages_of(job.tokens.len());
+        if total > self.cache.limit() {
+            return Admission::Impossible(self.too_small(job));
+        }
+        let given_up = self.cache.given_up();
+        if job.wait.is_some_and(|w| w.given_up == given_up && !self.cache.is_computed(w.on)) {
+            return Admission::Later;
+        }
+        // The last token is computed in any case: its row is what the next token is sampled from.
+        let found = self.cache.find(&job.tokens[..job.tokens.len() - 1]);
+        job.wait = found.pending.map(|on| Wait { on, given_up });
+        if job.wait.is_some() {
+            return Admission::Later;
+        }
+        self.cache.hold(&found.nodes);
+        // Every running job may need a page soon.
+        if total - found.nodes.len() + self.running.len() > self.cache.room() {
+            self.cache.release(&found.nodes);
+            return Admission::NoRoom;
+        }
+        job.computed = found.nodes.len() * KEYS;
+        job.path = found.nodes;
+        let mut part = found.part;
+        for at in job.path.len()..total {
+            let tokens = &job.tokens[at * KEYS..job.tokens.len().min((at + 1) * KEYS)];
+            let parent = job.path.last().copied();
+            let page = match part.take() {
+                Some((source, len)) => self.cache.attach_copy(parent, tokens, source, len),
+                None => self.cache.attach(parent, tokens).map(|page| (page, 0)),
+            };
+            let Some((page, reused)) = page else {
+                // There was room for all of them above; give way if that was wrong.
+                self.cache.release(&job.path);
+                job.path.clear();
+                return Admission::NoRoom;
+            };
+            job.path.push(page);
+            job.computed += reused;
+        }
+        (job.planned, job.admitted) = (job.tokens.len(), job.tokens.len());
+        self.stats.reused_tokens += job.computed as u64;
+        Admission::Started
+    }
+
+    /// One step of everything that runs.
+    fn step(&mut self, snapshot: &Snapshot) {
+        self.plan();
+        if self.parts.is_empty() {
+            return;
+        }
+        let start = Instant::now();
+        self.forward.run(snapshot, &self.cache.pages, &mut self.running, &self.parts);
+        let (mut prefilled, mut sampled) = (0, 0);
+        for part in &self.parts {
+            let job = &mut self.running[part.job];
+            let first = job.computed / KEYS;
+            prefilled += part.len.min(job.admitted.saturating_sub(job.computed));
+            job.computed += part.len;
+            self.cache.computed(&job.path, first, job.computed);
+            sampled += usize::from(part.samples);
+        }
+        let stats = &mut self.stats;
+        stats.steps += 1;
+        stats.prefilled_tokens += prefilled as u64;
+        stats.sampled_tokens += sampled as u64;
+        if prefilled == 0 {
+            stats.decode_only_tokens += sampled as u64;
+            stats.decode_only_seconds += start.elapsed().as_secs_f64();
+        }
+    }
+
+    /// Chooses the rows of the step: one per decoding job, then prompts, oldest first. Makes room where pages run out.
+    fn plan(&mut self) {
+        let mut at = 0;
+        while at < self.running.len() {
+            if self.ensure_page(at) {
+                at += 1;
+            } else if self.running.len() == 1 {
+                let fault = self.too_small(&self.running[at]);
+                self.running[at].end = Some(Err(fault));
+                at += 1;
+            } else {
+                // The youngest gives way; if that is this one, the loop ends here.
+                self.stats.preemptions += 1;
+                self.preempt(self.running.len() - 1);
+            }
+        }
+        self.parts.clear();
+        let (mut row, mut budget) = (0, self.settings.prefill_tokens.max(1));
+        for (index, job) in self.running.iter().enumerate() {
+            let missing = job.missing();
+            let len = if missing == 1 { 1 } else { missing.min(budget) };
+            if len == 0 || job.end.is_some() {
+                continue;
+            }
+            if missing > 1 {
+                budget -= len;
+            }
+            self.parts.push(Part { job: index, row, len, samples: len == missing });
+            row += len;
+        }
+    }
+
+    /// Makes sure that a job has a place for its last token, which was just sampled.
+    fn ensure_page(&mut self, at: usize) -> bool {
+        let job = &mut self.running[at];
+        if job.planned == job.tokens.len() {
+            return true;
+        }
+        let token = job.tokens[job.planned];
+        let tip = job.path.last().copied();
+        match tip {
+            Some(tip) if !job.planned.is_multiple_of(KEYS) => self.cache.push(tip, token),
+            _ => match self.cache.attach(tip, &[token]) {
+                Some(page) => job.path.push(page),
+                None => return false,
+            },
+        }
+        job.planned += 1;
+        true
+    }
+
+    fn too_small(&self, job: &Job) -> SampleFault {
+        let shape = self.cache.pages.shape();
+        let needed = pages_of(job.tokens.len() + 1) as u64 * shape.bytes();
+        SampleFault::Failed {
+            what: format!(
+                "{} tokens need {needed} bytes of keys and values and the memory limit is {} ({} tokens); raise the limit \
+                 to at least {needed} bytes, or shorten the prompt or max_new_tokens",
+                job.tokens.len(),
+                self.settings.memory_limit,
+                self.cache.limit() * KEYS,
+            ),
+            transient: false,
+        }
+    }
+
+    fn answer_finished(&mut self) {
+        for at in (0..self.running.len()).rev() {
+            if self.running[at].end.is_some() {
+                let job = self.running.remove(at);
+                self.cache.release(&job.path);
+                job.answer();
+            }
+        }
+    }
+}
