@@ -1,0 +1,86 @@
+//! tau2-bench's retail and airline: typed records, raised errors, and semantics that differ from v1 in small ways.
+//!
+//! Every record has all its fields in the model's order, absent ones as null; numbers have their field's type. Tools
+//! raise, and the agent reads "Error: " and the text. Upstream's faults at the time of writing are kept: after
+//! `modify_pending_order_items` with several items, all have the last one's price and options, and cancelling gives no
+//! seats back.
+
+mod airline;
+mod flights;
+mod model;
+mod retail;
+mod retail_write;
+
+use std::sync::Arc;
+
+use super::py::{Dict, Raised, Value, ops};
+use super::tool::{Answer, Failure, Tool, bind};
+use super::world::World;
+use super::{Kind, calculate};
+
+pub(super) fn tools(kind: Kind) -> &'static [Tool] {
+    match kind {
+        Kind::Retail => &retail::TOOLS,
+        Kind::Airline => &airline::TOOLS,
+    }
+}
+
+/// Runs a call as tau2's environment does.
+pub(super) fn run(kind: Kind, world: &mut World, name: &str, arguments: &Dict) -> Answer {
+    let Some(tool) = tools(kind).iter().find(|tool| tool.name == name) else {
+        return Err(Failure::Error(format!("Tool '{name}' not found.")));
+    };
+    let toolkit = match kind {
+        Kind::Retail => "RetailTools",
+        Kind::Airline => "AirlineTools",
+    };
+    bind(&format!("{toolkit}.{name}"), tool.parameters, arguments)?;
+    (tool.run)(world, arguments, super::tool::Rules::Compat)
+}
+
+/// A table's records in the shape of their model. Users of v1 data have no id in them; it is their key.
+pub(super) fn shape_table(kind: Kind, table: &str, records: Dict) -> Result<Dict, String> {
+    let model = match (kind, table) {
+        (Kind::Retail, "orders") => &model::ORDER,
+        (Kind::Retail, "products") => &model::PRODUCT,
+        (Kind::Retail, _) => &model::RETAIL_USER,
+        (Kind::Airline, "flights") => &model::FLIGHT,
+        (Kind::Airline, "reservations") => &model::RESERVATION,
+        (Kind::Airline, _) => &model::AIRLINE_USER,
+    };
+    let shape = |(key, mut record): (Arc<str>, Value)| {
+        if table == "users" && ops::field(&record, "user_id").is_err() {
+            let _ = ops::set(&mut record, "user_id", Value::Str(key.clone()));
+        }
+        match model.shape(&record) {
+            Ok(shaped) => Ok((key, shaped)),
+            Err(Raised(what)) => Err(format!("{table} {key}: {what}")),
+        }
+    };
+    records.into_iter().map(shape).collect()
+}
+
+fn calculate(_: &mut World, arguments: &Dict, rules: super::tool::Rules) -> Answer {
+    if !calculate::in_alphabet(super::tool::arg(arguments, "expression"))? {
+        return super::tool::refuse("Invalid characters in expression");
+    }
+    calculate::evaluate_value(super::tool::arg(arguments, "expression"), rules)
+}
+
+fn show(record: &Value) -> Answer {
+    Ok(super::py::json::dumps(record))
+}
+
+/// `value.name` of something that should have been a model and is not.
+fn no_attribute(value: &Value, name: &str) -> Failure {
+    ops::no_attribute(value, name).into()
+}
+
+/// Dictionaries become models; a list with anything else in it stays as it came and fails where it is used.
+fn models(value: &Value, model: &'static model::Model) -> Result<Vec<Value>, Failure> {
+    let items = ops::iterate(value)?;
+    if items.iter().any(|item| item.as_dict().is_none()) {
+        return Ok(items);
+    }
+    items.iter().map(|item| model.shape(item).map_err(Failure::from)).collect()
+}

@@ -1,0 +1,357 @@
+//! The models of tau2's databases: field order, types, defaults. Values are coerced as pydantic coerces them.
+
+use super::super::py::num::Number;
+use super::super::py::{Dict, Raised, Value, text};
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Holds {
+    Text,
+    Whole,
+    Number,
+    Flag,
+    Choice(&'static [&'static str]),
+    Optional(&'static Holds),
+    List(&'static Holds),
+    Map(&'static Holds),
+    Model(&'static Model),
+    /// The model whose `source` or `status` the value names.
+    OneOf(&'static str, &'static [(&'static str, &'static Model)]),
+}
+
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) name: &'static str,
+    pub(super) fields: &'static [(&'static str, Holds)],
+}
+
+/// What is wrong where, as pydantic lists it.
+struct Fault {
+    at: String,
+    what: String,
+    kind: &'static str,
+    input: Value,
+}
+
+impl Model {
+    /// `Model(**value)`.
+    pub(super) fn shape(&'static self, value: &Value) -> Result<Value, Raised> {
+        let mut faults = Vec::new();
+        match coerce(Holds::Model(self), value, "", &mut faults) {
+            Some(shaped) if faults.is_empty() => Ok(shaped),
+            _ => Err(self.raise(&faults)),
+        }
+    }
+
+    fn raise(&self, faults: &[Fault]) -> Raised {
+        let plural = if faults.len() == 1 { "" } else { "s" };
+        let mut out = format!("{} validation error{plural} for {}", faults.len(), self.name);
+        for Fault { at, what, kind, input } in faults {
+            let (shown, of) = (shorten(&text::repr(input)), input.type_name());
+            out += &format!("\n{at}\n  {what} [type={kind}, input_value={shown}, input_type={of}]");
+        }
+        Raised(out)
+    }
+}
+
+/// Long values are shown with their middle cut out.
+fn shorten(repr: &str) -> String {
+    let letters: Vec<char> = repr.chars().collect();
+    if letters.len() <= 50 {
+        return repr.to_owned();
+    }
+    let (head, tail) = (&letters[..25], &letters[letters.len() - 24..]);
+    head.iter().chain(&['.', '.', '.']).chain(tail).collect()
+}
+
+fn coerce(holds: Holds, value: &Value, at: &str, faults: &mut Vec<Fault>) -> Option<Value> {
+    let mut fault = |what: &str, kind: &'static str| {
+        faults.push(Fault { at: at.to_owned(), what: what.to_owned(), kind, input: value.clone() });
+        None
+    };
+    let inside = |key: &str| if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") };
+    match (holds, value) {
+        (Holds::Text, Value::Str(_)) | (Holds::Flag, Value::Bool(_)) => Some(value.clone()),
+        (Holds::Text, _) => fault("Input should be a valid string", "string_type"),
+        (Holds::Flag, _) => fault("Input should be a valid boolean", "bool_type"),
+        (Holds::Whole, _) => match whole(value) {
+            Ok(number) => Some(number),
+            Err((what, kind)) => fault(what, kind),
+        },
+        (Holds::Number, _) => match number(value) {
+            Some(number) => Some(Value::Float(number)),
+            None => fault("Input should be a valid number", "float_type"),
+        },
+        (Holds::Choice(options), Value::Str(text)) if options.contains(&&**text) => Some(value.clone()),
+        (Holds::Choice(options), _) => fault(&format!("Input should be {}", quoted(options)), "literal_error"),
+        (Holds::Optional(_), Value::None) => Some(Value::None),
+        (Holds::Optional(holds), _) => coerce(*holds, value, at, faults),
+        (Holds::List(holds), Value::List(items)) => {
+            let items =
+                items.iter().enumerate().map(|(index, item)| coerce(*holds, item, &inside(&index.to_string()), faults));
+            let items: Vec<_> = items.collect();
+            items.into_iter().collect::<Option<Vec<_>>>().map(Value::list)
+        }
+        (Holds::List(_), _) => fault("Input should be a valid list", "list_type"),
+        (Holds::Map(holds), Value::Dict(dict)) => {
+            let entries: Vec<_> =
+                dict.iter().map(|(key, item)| (key.clone(), coerce(*holds, item, &inside(key), faults))).collect();
+            let entries: Option<Dict> = entries.into_iter().map(|(key, item)| item.map(|item| (key, item))).collect();
+            entries.map(Value::dict)
+        }
+        (Holds::Map(_), _) => fault("Input should be a valid dictionary", "dict_type"),
+        (Holds::Model(model), Value::Dict(dict)) => fields(model, dict, at, faults),
+        (Holds::Model(_), _) => fault("Input should be a valid dictionary or instance", "model_type"),
+        (Holds::OneOf(tag, models), Value::Dict(dict)) => {
+            let named = dict.get(tag).and_then(Value::as_str);
+            match models.iter().find(|(name, _)| Some(*name) == named) {
+                Some((_, model)) => fields(model, dict, at, faults),
+                None => fault("Input matches none of the models", "union_error"),
+            }
+        }
+        (Holds::OneOf(..), _) => fault("Input should be a valid dictionary or instance", "model_type"),
+    }
+}
+
+fn fields(model: &Model, dict: &Dict, at: &str, faults: &mut Vec<Fault>) -> Option<Value> {
+    let mut shaped = Dict::new();
+    for (name, holds) in model.fields {
+        let path = if at.is_empty() { (*name).to_owned() } else { format!("{at}.{name}") };
+        let value = match (dict.get(*name), holds) {
+            (Some(value), holds) => coerce(*holds, value, &path, faults),
+            (None, Holds::Optional(_)) => Some(Value::None),
+            (None, _) => {
+                let input = Value::dict(dict.clone());
+                faults.push(Fault { at: path, what: "Field required".into(), kind: "missing", input });
+                None
+            }
+        };
+        shaped.insert((*name).into(), value.unwrap_or(Value::None));
+    }
+    Some(Value::dict(shaped))
+}
+
+fn whole(value: &Value) -> Result<Value, (&'static str, &'static str)> {
+    match value {
+        Value::Int(_) | Value::Big(_) => Ok(value.clone()),
+        Value::Bool(flag) => Ok(Value::Int(i64::from(*flag))),
+        Value::Float(number) if number.fract() == 0.0 && number.abs() < 9e15 => Ok(Value::Int(*number as i64)),
+        Value::Float(_) => {
+            Err(("Input should be a valid integer, got a number with a fractional part", "int_from_float"))
+        }
+        Value::Str(text) => text
+            .trim()
+            .parse()
+            .map(Value::Int)
+            .map_err(|_| ("Input should be a valid integer, unable to parse string as an integer", "int_parsing")),
+        _ => Err(("Input should be a valid integer", "int_type")),
+    }
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Str(text) => text.trim().parse().ok(),
+        other => Number::of(other).and_then(|number| number.to_float().ok()),
+    }
+}
+
+fn quoted(options: &[&str]) -> String {
+    let options: Vec<_> = options.iter().map(|option| format!("'{option}'")).collect();
+    match options.as_slice() {
+        [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
+        _ => options.join(""),
+    }
+}
+
+use Holds::{Choice, Flag, List, Map, Number as Amount, OneOf, Optional, Text, Whole};
+
+const TEXTS: Holds = List(&Text);
+
+static NAME: Model = Model { name: "Name", fields: &[("first_name", Text), ("last_name", Text)] };
+
+pub(super) static ADDRESS: Model = Model {
+    name: "UserAddress",
+    fields: &[
+        ("address1", Text),
+        ("address2", Text),
+        ("city", Text),
+        ("country", Text),
+        ("state", Text),
+        ("zip", Text),
+    ],
+};
+
+static CREDIT_CARD: Model =
+    Model { name: "CreditCard", fields: &[("source", Text), ("id", Text), ("brand", Text), ("last_four", Text)] };
+static PAYPAL: Model = Model { name: "Paypal", fields: &[("source", Text), ("id", Text)] };
+static RETAIL_GIFT_CARD: Model =
+    Model { name: "GiftCard", fields: &[("source", Text), ("id", Text), ("balance", Amount)] };
+static AIRLINE_GIFT_CARD: Model =
+    Model { name: "GiftCard", fields: &[("source", Text), ("id", Text), ("amount", Amount)] };
+pub(super) static CERTIFICATE: Model =
+    Model { name: "Certificate", fields: &[("source", Text), ("id", Text), ("amount", Amount)] };
+
+static VARIANT: Model = Model {
+    name: "Variant",
+    fields: &[("item_id", Text), ("options", Map(&Text)), ("available", Flag), ("price", Amount)],
+};
+
+pub(super) static PRODUCT: Model = Model {
+    name: "Product",
+    fields: &[("name", Text), ("product_id", Text), ("variants", Map(&Holds::Model(&VARIANT)))],
+};
+
+pub(super) static RETAIL_USER: Model = Model {
+    name: "User",
+    fields: &[
+        ("user_id", Text),
+        ("name", Holds::Model(&NAME)),
+        ("address", Holds::Model(&ADDRESS)),
+        ("email", Text),
+        (
+            "payment_methods",
+            Map(&OneOf(
+                "source",
+                &[("credit_card", &CREDIT_CARD), ("gift_card", &RETAIL_GIFT_CARD), ("paypal", &PAYPAL)],
+            )),
+        ),
+        ("orders", TEXTS),
+    ],
+};
+
+static ORDER_ITEM: Model = Model {
+    name: "OrderItem",
+    fields: &[("name", Text), ("product_id", Text), ("item_id", Text), ("price", Amount), ("options", Map(&Text))],
+};
+static FULFILLMENT: Model = Model { name: "OrderFullfilment", fields: &[("tracking_id", TEXTS), ("item_ids", TEXTS)] };
+pub(super) static ORDER_PAYMENT: Model = Model {
+    name: "OrderPayment",
+    fields: &[("transaction_type", Choice(&["payment", "refund"])), ("amount", Amount), ("payment_method_id", Text)],
+};
+
+pub(super) static ORDER: Model = Model {
+    name: "Order",
+    fields: &[
+        ("order_id", Text),
+        ("user_id", Text),
+        ("address", Holds::Model(&ADDRESS)),
+        ("items", List(&Holds::Model(&ORDER_ITEM))),
+        ("status", Text),
+        ("fulfillments", List(&Holds::Model(&FULFILLMENT))),
+        ("payment_history", List(&Holds::Model(&ORDER_PAYMENT))),
+        ("cancel_reason", Optional(&Text)),
+        ("exchange_items", Optional(&TEXTS)),
+        ("exchange_new_items", Optional(&TEXTS)),
+        ("exchange_payment_method_id", Optional(&Text)),
+        ("exchange_price_difference", Optional(&Amount)),
+        ("return_items", Optional(&TEXTS)),
+        ("return_payment_method_id", Optional(&Text)),
+    ],
+};
+
+const CABINS: Holds = Map(&Whole);
+
+static AVAILABLE: Model = Model {
+    name: "FlightDateStatusAvailable",
+    fields: &[("status", Text), ("available_seats", CABINS), ("prices", CABINS)],
+};
+static LANDED: Model = Model {
+    name: "FlightDateStatusLanded",
+    fields: &[("status", Text), ("actual_departure_time_est", Text), ("actual_arrival_time_est", Text)],
+};
+static CANCELLED: Model = Model { name: "FlightDateStatusCancelled", fields: &[("status", Text)] };
+static ESTIMATED: Model = Model {
+    name: "FlightDateStatusDelayed",
+    fields: &[("status", Text), ("estimated_departure_time_est", Text), ("estimated_arrival_time_est", Text)],
+};
+static FLYING: Model = Model {
+    name: "FlightDataStatusFlying",
+    fields: &[("status", Text), ("actual_departure_time_est", Text), ("estimated_arrival_time_est", Text)],
+};
+
+pub(super) static FLIGHT: Model = Model {
+    name: "Flight",
+    fields: &[
+        ("flight_number", Text),
+        ("origin", Text),
+        ("destination", Text),
+        ("scheduled_departure_time_est", Text),
+        ("scheduled_arrival_time_est", Text),
+        (
+            "dates",
+            Map(&OneOf(
+                "status",
+                &[
+                    ("available", &AVAILABLE),
+                    ("landed", &LANDED),
+                    ("cancelled", &CANCELLED),
+                    ("delayed", &ESTIMATED),
+                    ("flying", &FLYING),
+                    ("on time", &ESTIMATED),
+                ],
+            )),
+        ),
+    ],
+};
+
+pub(super) static FLIGHT_INFO: Model = Model { name: "FlightInfo", fields: &[("flight_number", Text), ("date", Text)] };
+pub(super) static PASSENGER: Model =
+    Model { name: "Passenger", fields: &[("first_name", Text), ("last_name", Text), ("dob", Text)] };
+pub(super) static PAYMENT: Model = Model { name: "Payment", fields: &[("payment_id", Text), ("amount", Whole)] };
+static RESERVATION_FLIGHT: Model = Model {
+    name: "ReservationFlight",
+    fields: &[("flight_number", Text), ("origin", Text), ("destination", Text), ("date", Text), ("price", Whole)],
+};
+
+static AIRLINE_ADDRESS: Model = Model {
+    name: "Address",
+    fields: &[
+        ("address1", Text),
+        ("address2", Optional(&Text)),
+        ("city", Text),
+        ("country", Text),
+        ("state", Text),
+        ("zip", Text),
+    ],
+};
+
+pub(super) static AIRLINE_USER: Model = Model {
+    name: "User",
+    fields: &[
+        ("user_id", Text),
+        ("name", Holds::Model(&NAME)),
+        ("address", Holds::Model(&AIRLINE_ADDRESS)),
+        ("email", Text),
+        ("dob", Text),
+        (
+            "payment_methods",
+            Map(&OneOf(
+                "source",
+                &[("credit_card", &CREDIT_CARD), ("gift_card", &AIRLINE_GIFT_CARD), ("certificate", &CERTIFICATE)],
+            )),
+        ),
+        ("saved_passengers", List(&Holds::Model(&PASSENGER))),
+        ("membership", Choice(&["gold", "silver", "regular"])),
+        ("reservations", TEXTS),
+    ],
+};
+
+pub(super) static RESERVATION: Model = Model {
+    name: "Reservation",
+    fields: &[
+        ("reservation_id", Text),
+        ("user_id", Text),
+        ("origin", Text),
+        ("destination", Text),
+        ("flight_type", Choice(&["round_trip", "one_way"])),
+        ("cabin", Choice(&["business", "economy", "basic_economy"])),
+        ("flights", List(&Holds::Model(&RESERVATION_FLIGHT))),
+        ("passengers", List(&Holds::Model(&PASSENGER))),
+        ("payment_history", List(&Holds::Model(&PAYMENT))),
+        ("created_at", Text),
+        ("total_baggages", Whole),
+        ("nonfree_baggages", Whole),
+        ("insurance", Choice(&["yes", "no"])),
+        ("status", Optional(&Choice(&["cancelled"]))),
+    ],
+};
