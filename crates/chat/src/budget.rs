@@ -3,6 +3,7 @@
 //! The rule for tool output: where it exceeds its allowance, its head and its tail are kept, half of the allowance each,
 //! and a line between them says how much was cut. Nothing else is ever shortened, least of all the task.
 
+use std::fmt::Write as _;
 use std::ops::Range;
 
 use serde::Serialize;
@@ -103,15 +104,16 @@ impl Plan {
             ("left", self.left),
             ("window", self.window),
         ] {
-            table.push_str(&format!("{name:<9} {tokens:>8} tokens {:>6.1} %\n", share(tokens)));
+            let _ = writeln!(table, "{name:<9} {tokens:>8} tokens {:>6.1} %", share(tokens));
         }
-        table.push_str(&format!(
-            "{} turns of {} tokens (reply {} + observation {}) fit\n",
+        let _ = writeln!(
+            table,
+            "{} turns of {} tokens (reply {} + observation {}) fit",
             self.turns,
             self.turn.reply + self.turn.observation,
             self.turn.reply,
             self.turn.observation
-        ));
+        );
         table
     }
 }

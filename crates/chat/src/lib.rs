@@ -1,6 +1,8 @@
 //! Messages to token ids to actions: tokenizers, chat templates, incremental rendering, the tool-call parser.
 
 pub mod budget;
+mod call_format;
+mod examples;
 pub mod files;
 mod gate;
 mod messages;
@@ -13,6 +15,8 @@ mod tokenizer;
 pub mod tools;
 pub mod vars;
 
+pub use call_format::call_format;
+pub use examples::{Examples, ExamplesError, examples};
 pub use gate::{StopHit, StopStrings};
 pub use messages::to_template;
 pub use model_dir::{ModelDir, ModelDirError};

@@ -3,8 +3,12 @@
 //! A template that ignores its `tools` argument renders a fine prompt for an agent that cannot know what it may call.
 //! That was the costliest fault of the runs we studied, so it is an error before anything is sampled.
 
+use std::fmt::Write as _;
+
 use hone_trace::{ToolSet, ToolSpec};
 use serde_json::{Map, Value as Json, json};
+
+use crate::parse::Format;
 
 /// Why tools cannot be offered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -93,7 +97,9 @@ fn occurs(prompt: &str, name: &str) -> bool {
     let ascii = name.encode_utf16().fold(String::new(), |mut out, unit| {
         match u8::try_from(unit) {
             Ok(byte) if byte.is_ascii() => out.push(char::from(byte)),
-            _ => out.push_str(&format!("\\u{unit:04x}")),
+            _ => {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
         }
         out
     });
@@ -103,8 +109,9 @@ fn occurs(prompt: &str, name: &str) -> bool {
             && prompt.match_indices(name).any(|(at, found)| {
                 let before = prompt[..at].chars().next_back();
                 let after = prompt[at + found.len()..].chars().next();
-                !(before.is_some_and(word) && name.starts_with(word))
-                    && !(after.is_some_and(word) && name.ends_with(word))
+                let joined_before = before.is_some_and(word) && name.starts_with(word);
+                let joined_after = after.is_some_and(word) && name.ends_with(word);
+                !joined_before && !joined_after
             })
     };
     stands(name) || stands(escaped) || stands(&ascii)
@@ -150,19 +157,8 @@ pub(crate) fn probe_tools(tools: &[ToolSpec]) -> ToolSet {
     let renamed = tools.iter().enumerate().map(|(index, tool)| {
         let mut probe = tool.clone();
         probe.name = format!("hone_tool_{index}");
-        if let Some(properties) = probe.parameters.as_mut().and_then(|schema| schema.get_mut("properties")) {
-            if let Some(properties) = properties.as_object_mut() {
-                let entries = std::mem::take(properties);
-                *properties = entries
-                    .into_iter()
-                    .enumerate()
-                    .map(|(at, (_, inner))| (format!("hone_arg_{index}_{at}"), inner))
-                    .collect();
-            }
-        }
-        // `required` names the old parameters, which would let them pass for shown.
         if let Some(schema) = probe.parameters.as_mut().and_then(Json::as_object_mut) {
-            schema.shift_remove("required");
+            rename_parameters(schema, index);
         }
         probe
     });
@@ -170,27 +166,35 @@ pub(crate) fn probe_tools(tools: &[ToolSpec]) -> ToolSet {
     ToolSet::new(renamed.collect()).unwrap_or_else(|_| ToolSet::none())
 }
 
+fn rename_parameters(schema: &mut Map<String, Json>, tool: usize) {
+    let Some(Json::Object(properties)) = schema.get_mut("properties") else { return };
+    let entries: Vec<(String, Json)> = std::mem::take(properties).into_iter().collect();
+    let new_name = |at: usize| format!("hone_arg_{tool}_{at}");
+    let names: Vec<String> = entries.iter().map(|(name, _)| name.clone()).collect();
+    *properties = entries.into_iter().enumerate().map(|(at, (_, inner))| (new_name(at), inner)).collect();
+    for name in schema.get_mut("required").and_then(Json::as_array_mut).into_iter().flatten() {
+        if let Some(at) = names.iter().position(|old| name == old.as_str()) {
+            *name = new_name(at).into();
+        }
+    }
+}
+
 /// The tools as templates take them.
 pub(crate) fn template_tools(tools: &[ToolSpec]) -> Vec<Json> {
     tools.iter().map(ToolSpec::to_openai).collect()
 }
 
-/// A block for the system prompt that offers the tools in the Hermes manner, for templates that ignore `tools`. The
-/// call syntax in it is the model's own where `call_syntax` is given.
-pub fn system_block(tools: &[ToolSpec], call_syntax: &str) -> String {
-    let mut block = String::from("# Tools\n\nYou may call the functions listed within <tools></tools>:\n<tools>\n");
+/// A section of the system prompt that offers the tools in the Hermes manner, for templates that ignore `tools`.
+pub fn system_section(tools: &[ToolSpec]) -> String {
+    let mut section = String::from("# Tools\n\nYou may call the functions listed within <tools></tools>:\n<tools>\n");
     for tool in tools {
-        block.push_str(&tool.to_openai().to_string());
-        block.push('\n');
+        section.push_str(&tool.to_openai().to_string());
+        section.push('\n');
     }
-    block.push_str("</tools>\n\n");
-    block.push_str(call_syntax);
-    block
+    section.push_str("</tools>\n\n");
+    section.push_str(&Format::Hermes.guidance());
+    section
 }
-
-/// The Hermes call syntax in words.
-pub const HERMES_SYNTAX: &str = "To call a function, write one JSON object with its name and arguments within \
-<tool_call></tool_call>:\n<tool_call>\n{\"name\": \"function name\", \"arguments\": {\"parameter\": \"value\"}}\n</tool_call>";
 
 /// A tool result as a user message, for templates without a tool role.
 pub(crate) fn result_as_user(message: &Json) -> Json {

@@ -207,7 +207,8 @@ impl Conversation {
         let line =
             template.line_of_difference(&input(&self.scene, &reply, false), &input(&self.scene, &answered, true));
         let kept = self.renderer.render(&self.scene, &answered, true).is_ok_and(|text| text.contains(STAND_IN));
-        let why = if kept { "does not end a reply with a special token" } else { "drops the reply before a new message" };
+        let why =
+            if kept { "does not end a reply with a special token" } else { "drops the reply before a new message" };
         RenderError::NotAppendOnly { line, why: why.to_owned() }
     }
 

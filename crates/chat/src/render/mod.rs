@@ -8,7 +8,7 @@ mod conversation;
 
 use std::sync::Arc;
 
-use hone_trace::{Message, ToolSet};
+use hone_trace::{Message, ToolSet, ToolSpec};
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json, json};
 
@@ -18,7 +18,7 @@ use crate::messages::{Arguments, with_arguments};
 use crate::model_dir::{ModelDir, ModelDirError};
 use crate::template::{BadDate, ChatTemplate, Clock, TemplateError, TemplateInput};
 use crate::tokenizer::{Tokenizer, TokenizerError};
-use crate::tools::{self, HERMES_SYNTAX, missing_names};
+use crate::tools::{self, missing_names};
 use crate::vars;
 
 /// Choices of the recipe about rendering.
@@ -148,7 +148,7 @@ impl Renderer {
     /// later turn can be appended, and that observations are shown. Refuses otherwise, before anything is sampled.
     pub fn open(&self, prompt: &Prompt<'_>) -> Result<Conversation, RenderError> {
         let scene = self.scene(prompt)?;
-        let base = self.base(prompt, &scene)?;
+        let base = self.base(prompt, &scene);
         let text = self.render(&scene, &base, true)?;
         let ids = self.inner.tokenizer.encode(&text)?;
         self.check_tools(prompt, &scene, &ids)?;
@@ -169,21 +169,24 @@ impl Renderer {
 
     /// The messages of the first prompt. Earlier calls in it are given as objects, or as text to templates that can
     /// only glue strings.
-    fn base(&self, prompt: &Prompt<'_>, scene: &Scene) -> Result<Vec<Json>, RenderError> {
+    fn base(&self, prompt: &Prompt<'_>, scene: &Scene) -> Vec<Json> {
         let system = self.system_text(prompt);
         let messages = |arguments| {
             let system = system.iter().map(|text| json!({ "role": "system", "content": text }));
             system.chain(prompt.messages.iter().map(|message| with_arguments(message, arguments))).collect::<Vec<_>>()
         };
         let objects = messages(Arguments::Object);
-        let calls = prompt.messages.iter().any(|message| matches!(message, Message::Assistant { tool_calls, .. } if !tool_calls.is_empty()));
+        let calls = prompt
+            .messages
+            .iter()
+            .any(|message| matches!(message, Message::Assistant { tool_calls, .. } if !tool_calls.is_empty()));
         if calls && self.render(scene, &objects, true).is_err() {
             let texts = messages(Arguments::Text);
             if self.render(scene, &texts, true).is_ok() {
-                return Ok(texts);
+                return texts;
             }
         }
-        Ok(objects)
+        objects
     }
 
     fn system_text(&self, prompt: &Prompt<'_>) -> Option<String> {
@@ -195,7 +198,7 @@ impl Renderer {
             text.push_str(section);
         };
         if self.inner.settings.tools_in_system && !prompt.tools.is_empty() {
-            append(&tools::system_block(prompt.tools, HERMES_SYNTAX));
+            append(&tools::system_section(prompt.tools));
         }
         prompt.sections.iter().for_each(|section| append(section));
         (!text.is_empty() || prompt.system.is_some()).then_some(text)
@@ -222,7 +225,7 @@ impl Renderer {
         if scene.tools.is_some() {
             let probe = tools::probe_tools(prompt.tools);
             let scene = Scene { tools: Some(tools::template_tools(&probe)), ..scene.clone() };
-            let base = self.base(prompt, &scene)?;
+            let base = self.base(prompt, &scene);
             let missing = missing_names(&self.render(&scene, &base, true)?, &probe);
             let unseen = |missing: &tools::Missing| missing.parameter.as_deref().is_none_or(|name| !name.contains('.'));
             if missing.iter().any(unseen) {
@@ -236,13 +239,14 @@ impl Renderer {
 
 /// The real tools behind the probe's names that were not shown.
 fn real_names(missing: &[tools::Missing], tools: &ToolSet) -> Vec<tools::Missing> {
+    let specs: &[ToolSpec] = tools;
     let real = |missing: &tools::Missing| {
         let index: usize = missing.tool.strip_prefix("hone_tool_")?.parse().ok()?;
         let parameter = missing.parameter.as_deref().and_then(|name| {
             let at: usize = name.rsplit('_').next()?.parse().ok()?;
-            tools.iter().nth(index)?.parameter_names().nth(at).map(str::to_owned)
+            specs.get(index)?.parameter_names().nth(at).map(str::to_owned)
         });
-        Some(tools::Missing { tool: tools.iter().nth(index)?.name.clone(), parameter })
+        Some(tools::Missing { tool: specs.get(index)?.name.clone(), parameter })
     };
     missing.iter().filter_map(real).collect()
 }

@@ -113,13 +113,10 @@ fn iterable(value: &Value) -> Result<Value, Error> {
 fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     let [ensure_ascii, indent, separators, sort_keys] =
         bind(&args.into_values(), ["ensure_ascii", "indent", "separators", "sort_keys"])?;
-    let indent = match indent.filter(|indent| !indent.is_none()) {
-        Some(indent) => Some(match indent.as_str() {
-            Some(text) => text.to_owned(),
-            None => " ".repeat(indent.as_usize().unwrap_or(0).min(64)),
-        }),
-        None => None,
-    };
+    let indent = indent.filter(|indent| !indent.is_none()).map(|indent| match indent.as_str() {
+        Some(text) => text.to_owned(),
+        None => " ".repeat(indent.as_usize().unwrap_or(0).min(64)),
+    });
     let separators = match separators.filter(|pair| !pair.is_none()) {
         Some(pair) => {
             Some((python::to_str(&pair.get_item_by_index(0)?)?, python::to_str(&pair.get_item_by_index(1)?)?))

@@ -21,7 +21,7 @@ pub use clock::{BadDate, Clock};
 
 /// Instructions one render may execute. A thousand-message conversation takes a few hundred thousand; a template that
 /// needs more than this loops for its own sake.
-const FUEL: u64 = 200_000_000;
+const FUEL: u64 = 20_000_000;
 
 /// Templates are files of a few kilobytes; a larger one is not a chat template.
 const MAX_SOURCE: usize = 4 << 20;

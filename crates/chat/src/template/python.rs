@@ -245,13 +245,12 @@ fn write_json_object(out: &mut String, value: &Value, style: &JsonStyle, depth: 
     for (index, key) in keys.iter().enumerate() {
         separate(out, index, style.item_separator());
         write_indent(out, style, depth + 1);
-        match key.as_str() {
-            Some(text) => write_json_string(out, text, style.ensure_ascii),
-            None => {
-                out.push('"');
-                write_json(out, key, style, depth + 1)?;
-                out.push('"');
-            }
+        if let Some(text) = key.as_str() {
+            write_json_string(out, text, style.ensure_ascii);
+        } else {
+            out.push('"');
+            write_json(out, key, style, depth + 1)?;
+            out.push('"');
         }
         out.push_str(style.key_separator());
         write_json(out, &value.get_item(key)?, style, depth + 1)?;

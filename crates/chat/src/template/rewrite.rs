@@ -55,7 +55,8 @@ impl Marked {
 pub(super) fn line_of_difference(a: &str, b: &str) -> Option<usize> {
     let (a, b) = (Marked::read(a), Marked::read(b));
     let place = a.text.bytes().zip(b.text.bytes()).take_while(|(a, b)| a == b).count();
-    let only = |one: &Marked, other: &Marked| one.lines_at(place).find(|line| !other.lines_at(place).any(|l| l == *line));
+    let only =
+        |one: &Marked, other: &Marked| one.lines_at(place).find(|line| !other.lines_at(place).any(|l| l == *line));
     let last = || a.marks.iter().rev().find(|(at, _)| *at <= place).map(|(_, line)| *line);
     only(&a, &b).or_else(|| only(&b, &a)).or_else(last)
 }

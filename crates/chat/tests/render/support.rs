@@ -21,7 +21,8 @@ pub(crate) fn files() -> &'static TokenizerFiles {
     static FILES: OnceLock<TokenizerFiles> = OnceLock::new();
     FILES.get_or_init(|| {
         let texts = (0..4).flat_map(|_| TEXTS.iter().map(|text| (*text).to_owned()));
-        let extra = ["<|head|>", "<|body|>", "<|eot|>", "[INST]", "[/INST]", "[TOOLS]", "[/TOOLS]", "[CALLS]", "[RESULTS]"];
+        let extra =
+            ["<|head|>", "<|body|>", "<|eot|>", "[INST]", "[/INST]", "[TOOLS]", "[/TOOLS]", "[CALLS]", "[RESULTS]"];
         train_tokenizer(texts, 700, &extra).unwrap()
     })
 }
@@ -38,7 +39,7 @@ pub(crate) fn model(template: &str, end: &str) -> ModelDir {
 }
 
 pub(crate) fn template(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/templates").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/render/templates").join(name);
     std::fs::read_to_string(path).unwrap()
 }
 

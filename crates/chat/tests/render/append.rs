@@ -1,16 +1,14 @@
 //! The append-only law: what a turn adds never changes what stands before it, and what the policy sampled is never
 //! encoded again.
 
-mod support;
-
+use crate::support::{model, template, tools};
 use hone_chat::render::Rewrite;
-use hone_chat::{CHATML, Conversation, Prompt, RenderError, RenderSettings, Renderer, to_template};
 use hone_chat::template::{Clock, TemplateInput};
+use hone_chat::{CHATML, Conversation, Prompt, RenderError, RenderSettings, Renderer, to_template};
 use hone_trace::{Message, ToolCall, ToolSet};
 use indexmap::IndexMap;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use support::{model, template, tools};
 
 fn renderer(source: &str, end: &str, settings: RenderSettings) -> Renderer {
     Renderer::new(&model(source, end), settings).unwrap()
@@ -74,19 +72,17 @@ fn text() -> impl Strategy<Value = String> {
 
 fn turn() -> impl Strategy<Value = Turn> {
     let end = prop_oneof![3 => Just(End::Turn), 1 => Just(End::Length), 1 => Just(End::OtherStop)];
-    (text(), 0..3_usize, end, proptest::collection::vec(text(), 1..3)).prop_map(|(reply, calls, end, observation)| Turn {
-        reply,
-        calls,
-        end,
-        observation,
-    })
+    (text(), 0..3_usize, end, proptest::collection::vec(text(), 1..3))
+        .prop_map(|(reply, calls, end, observation)| Turn { reply, calls, end, observation })
 }
 
 fn observation(turn: &Turn) -> Vec<Message> {
     if turn.calls == 0 {
         return vec![Message::user(turn.observation[0].clone())];
     }
-    (0..turn.calls).map(|index| Message::tool("search", turn.observation[index % turn.observation.len()].clone())).collect()
+    (0..turn.calls)
+        .map(|index| Message::tool("search", turn.observation[index % turn.observation.len()].clone()))
+        .collect()
 }
 
 fn check(name: &str, end: &str, turns: &[Turn]) {
@@ -183,7 +179,8 @@ fn a_suffix_is_what_the_template_writes_after_the_reply() {
     let renderer = renderer(&source("qwen_like.jinja"), "<|im_end|>", frozen());
     let mut conversation = open(&renderer, &tools()).unwrap();
     let tokenizer = renderer.tokenizer();
-    let call = tokenizer.encode("<tool_call>\n{\"name\": \"search\", \"arguments\": {}}\n</tool_call><|im_end|>").unwrap();
+    let call =
+        tokenizer.encode("<tool_call>\n{\"name\": \"search\", \"arguments\": {}}\n</tool_call><|im_end|>").unwrap();
     let suffix = conversation.extend(&call, &[Message::tool("search", "one"), Message::tool("search", "two")]).unwrap();
     assert!(suffix.forced.is_empty());
     assert_eq!(
@@ -264,7 +261,8 @@ fn a_template_that_ignores_tools_is_refused() {
 
 #[test]
 fn names_in_the_system_prompt_do_not_pass_for_tools() {
-    let bare = "{% for m in messages %}<|im_start|>{{m.role}}\n{{m.content}}<|im_end|>\n{% endfor %}<|im_start|>assistant\n";
+    let bare =
+        "{% for m in messages %}<|im_start|>{{m.role}}\n{{m.content}}<|im_end|>\n{% endfor %}<|im_start|>assistant\n";
     let renderer = renderer(bare, "<|im_end|>", frozen());
     let error = renderer
         .open(&Prompt {
@@ -301,7 +299,8 @@ fn tools_in_system_serves_templates_without_tools() {
 
 #[test]
 fn a_template_that_refuses_tool_results_is_refused_before_sampling() {
-    let shows = template("alternating.jinja").replace("{%- for message in messages %}", "{{- tools | tojson }}{%- for message in messages %}");
+    let shows = template("alternating.jinja")
+        .replace("{%- for message in messages %}", "{{- tools | tojson }}{%- for message in messages %}");
     let error = open(&renderer(&shows, "<|im_end|>", frozen()), &tools()).unwrap_err();
     assert!(matches!(error, RenderError::ObservationLost { role: "tool", .. }), "{error}");
     assert!(error.to_string().contains("must alternate"), "{error}");
@@ -323,7 +322,11 @@ fn variables_reach_the_prompt_and_today_is_the_tasks_date() {
         .unwrap();
     let prompt = renderer.tokenizer().decode(conversation.prompt()).unwrap();
     assert!(prompt.contains("Today Date: 29 Feb 2024"), "{prompt}");
-    assert!(prompt.contains("Policy.\n\n# Context\n- Today's date: 2024-02-29\n- Logged-in user: mia_li\n\n# Examples\nnone"), "{prompt}");
+    assert!(
+        prompt
+            .contains("Policy.\n\n# Context\n- Today's date: 2024-02-29\n- Logged-in user: mia_li\n\n# Examples\nnone"),
+        "{prompt}"
+    );
 }
 
 #[test]
@@ -335,7 +338,11 @@ fn earlier_calls_go_in_as_objects_or_as_text_where_a_template_glues_strings() {
     let conversation = renderer
         .open(&Prompt {
             system: None,
-            messages: &[Message::user("hi"), Message::calls(vec![ToolCall::new("get", arguments)]), Message::tool("get", "1")],
+            messages: &[
+                Message::user("hi"),
+                Message::calls(vec![ToolCall::new("get", arguments)]),
+                Message::tool("get", "1"),
+            ],
             tools: &ToolSet::none(),
             variables: &IndexMap::new(),
             sections: &[],

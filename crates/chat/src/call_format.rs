@@ -1,0 +1,61 @@
+//! Which call format a model was taught: the one its chat template writes earlier calls in.
+
+use hone_trace::{ToolCall, ToolSet, ToolSpec};
+use serde_json::{Map, Value as Json, json};
+
+use crate::parse::{Format, Toolbox, parse};
+use crate::template::{ChatTemplate, Clock, TemplateInput};
+
+/// The format a template writes calls in, proven by reading a call back; `None` where it writes none we know.
+///
+/// `variables` are the model's special tokens, which some templates cannot do without.
+pub fn call_format(template: &ChatTemplate, variables: &Map<String, Json>) -> Option<Format> {
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    let tool = ToolSpec::new("get_weather", "The weather of a city", schema);
+    let tools = [tool.to_openai()];
+    let toolbox = Toolbox::new(&ToolSet::new(vec![tool]).ok()?).ok()?;
+    let arguments = json!({ "city": "Bern" });
+    let expected = ToolCall::new("get_weather", arguments.as_object()?.clone());
+
+    let clock = Clock::parse("2024-01-01").ok()?;
+    let render = |messages: &[Json], add_generation_prompt| {
+        template
+            .render(&TemplateInput {
+                messages,
+                tools: Some(&tools),
+                documents: None,
+                add_generation_prompt,
+                variables,
+                clock,
+            })
+            .ok()
+    };
+    let user = json!({ "role": "user", "content": "What is the weather in Bern?" });
+    let text = arguments.to_string();
+    for arguments in [arguments, Json::String(text)] {
+        let function = json!({ "name": "get_weather", "arguments": arguments });
+        let calls = json!([{ "type": "function", "id": "callno000", "function": function }]);
+        let reply = json!({ "role": "assistant", "content": "", "tool_calls": calls });
+        let Some(called) = render(&[user.clone(), reply], false) else { continue };
+        // The reply alone: what follows the prompt that asks for it, or at least the prompt before its header.
+        let prompts =
+            [true, false].into_iter().filter_map(|generation| render(std::slice::from_ref(&user), generation));
+        let replies = prompts.filter_map(|prompt| called.strip_prefix(prompt.as_str()).map(str::to_owned));
+        let mut replies: Vec<String> = replies.collect();
+        replies.push(called.rsplit_once("Bern?").map_or_else(String::new, |(_, after)| after.to_owned()));
+        if let Some(format) = replies.iter().find_map(|reply| read_back(reply, &toolbox, &expected)) {
+            return Some(format);
+        }
+    }
+    None
+}
+
+/// The format in which a reply is exactly the expected call, the detected one first.
+fn read_back(reply: &str, toolbox: &Toolbox, expected: &ToolCall) -> Option<Format> {
+    let formats = Format::detect(reply, toolbox).into_iter().chain(Format::ALL);
+    formats.into_iter().find(|format| {
+        let parsed = parse(reply, toolbox, Some(*format));
+        parsed.error.is_none()
+            && matches!(parsed.calls.as_slice(), [read] if read.call.name == expected.name && read.call.arguments == expected.arguments)
+    })
+}

@@ -1,0 +1,242 @@
+//! Templates render as jinja2 on CPython renders them. Expected texts were read off transformers 5.22; the whole
+//! comparison, over real templates, is scripts/conformance_render.sh.
+
+use hone_chat::template::{ChatTemplate, Clock, TemplateError, TemplateInput};
+use serde_json::{Map, Value, json};
+
+fn try_render(source: &str, context: Value) -> Result<String, TemplateError> {
+    let Value::Object(mut variables) = context else { panic!("the context is an object") };
+    let messages = match variables.shift_remove("messages") {
+        Some(Value::Array(messages)) => messages,
+        _ => vec![json!({"role": "user", "content": "hi"})],
+    };
+    let tools = match variables.shift_remove("tools") {
+        Some(Value::Array(tools)) => Some(tools),
+        _ => None,
+    };
+    ChatTemplate::new(source)?.render(&TemplateInput {
+        messages: &messages,
+        tools: tools.as_deref(),
+        documents: None,
+        add_generation_prompt: true,
+        variables: &variables,
+        clock: Clock::parse("2024-02-29T15:04:05").unwrap(),
+    })
+}
+
+fn render(source: &str, context: Value) -> String {
+    try_render(source, context).unwrap()
+}
+
+#[track_caller]
+fn check(source: &str, context: Value, expected: &str) {
+    assert_eq!(render(source, context), expected, "{source}");
+}
+
+#[test]
+fn difference_1_tojson_writes_as_json_dumps() {
+    check(
+        "{{ x | tojson }}",
+        json!({"x": {"a": "<b> & 'c'", "d": [1, true, null]}}),
+        r#"{"a": "<b> & 'c'", "d": [1, true, null]}"#,
+    );
+    check("{{ x | tojson }}", json!({"x": "é\u{2028}\u{1}\u{7f}\n"}), "\"é\u{2028}\\u0001\u{7f}\\n\"");
+    check("{{ x | tojson(ensure_ascii=true) }}", json!({"x": "é😀\u{7f}"}), r#""\u00e9\ud83d\ude00\u007f""#);
+    check(
+        "{{ x | tojson(indent=2) }}",
+        json!({"x": {"a": [1], "b": {}, "c": []}}),
+        "{\n  \"a\": [\n    1\n  ],\n  \"b\": {},\n  \"c\": []\n}",
+    );
+    check("{{ x | tojson(separators=(',', ':')) }}", json!({"x": {"a": [1, 2]}}), r#"{"a":[1,2]}"#);
+    check("{{ x | tojson(sort_keys=true) }}", json!({"x": {"b": 1, "a": 2, "B": 3}}), r#"{"B": 3, "a": 2, "b": 1}"#);
+    assert!(try_render("{{ nothing | tojson }}", json!({})).is_err());
+    assert!(try_render("{{ x.items() | tojson }}", json!({"x": {}})).is_err());
+}
+
+#[test]
+fn difference_2_floats_print_as_python_prints_them() {
+    let floats = json!({"x": [1.0, 1e-7, 1e16, -0.0, 1e22, 0.1, 123_456_789.125]});
+    let expected = "[1.0, 1e-07, 1e+16, -0.0, 1e+22, 0.1, 123456789.125]";
+    check("{{ x }}", floats.clone(), expected);
+    check("{{ x | tojson }}", floats.clone(), expected);
+    check("{{ x[1] }} {{ x[2] | string }} {{ 'a' ~ x[4] }} {{ x[2] is number }}", floats, "1e-07 1e+16 a1e+22 True");
+}
+
+#[test]
+fn difference_3_lists_dicts_and_none_print_as_python_prints_them() {
+    check("{{ x }}", json!({"x": ["object", "null", null, true]}), "['object', 'null', None, True]");
+    check("{{ x }}", json!({"x": {"a": "it's", "b": {}}}), r#"{'a': "it's", 'b': {}}"#);
+    check("{{ x }}|{{ x | string }}|{{ 'a' ~ y }}", json!({"x": null, "y": [1, "b"]}), "None|None|a[1, 'b']");
+    check("{{ x | join('-') }} {{ x.items() }}", json!({"x": {"a": 1.0}}), "a dict_items([('a', 1.0)])");
+    check("{{ y | join(', ') }}{{ missing }}", json!({"y": [1.0, null, ["a"]]}), "1.0, None, ['a']");
+}
+
+#[test]
+fn difference_4_none_is_not_iterable() {
+    check(
+        "{{ tools is iterable }} {{ missing is iterable }} {{ 'a' is iterable }} {{ 3 is iterable }}",
+        json!({}),
+        "False True True False",
+    );
+    check(
+        "{{ 'abc' is sequence }} {{ x is sequence }} {{ x.items() is sequence }} {{ none is sequence }}",
+        json!({"x": {}}),
+        "True True False False",
+    );
+    assert!(try_render("{% for x in tools %}{{ x }}{% endfor %}", json!({})).is_err());
+    check("{% for x in missing %}{{ x }}{% endfor %}ok", json!({}), "ok");
+    assert!(try_render("{{ tools | length }}", json!({})).is_err());
+    check("{{ missing | length }}", json!({}), "0");
+}
+
+#[test]
+fn difference_5_generation_blocks_are_scopes() {
+    check("a{% generation %}b{% set x = 1 %}{{ x }}{% endgeneration %}c{{ x }}", json!({}), "ab1c");
+    check("a \n{%- generation -%} b {%- endgeneration -%} \n c", json!({}), "abc");
+}
+
+#[test]
+fn difference_6_now_is_frozen() {
+    check("{{ strftime_now('%d %b %Y %H:%M') }}", json!({}), "29 Feb 2024 15:04");
+}
+
+#[test]
+fn difference_7_python_methods() {
+    let text = json!({"x": " a,b,c \u{1c}", "d": {"k": 1}});
+    check("{{ x.strip() }}|{{ x.strip(' ') }}|{{ x.lstrip() | length }}", text.clone(), "a,b,c|a,b,c \u{1c}|7");
+    check(
+        "{{ x.split(',') }} {{ x.split(',', 1) }} {{ x.rsplit(',', maxsplit=1) }}",
+        text.clone(),
+        "[' a', 'b', 'c \\x1c'] [' a', 'b,c \\x1c'] [' a,b', 'c \\x1c']",
+    );
+    check("{{ 'a  b\tc'.split() }} {{ 'a b c'.split(none, 1) }}", text.clone(), "['a', 'b', 'c'] ['a', 'b c']");
+    check(
+        "{{ 'abc'.startswith('a') }} {{ 'abc'.endswith(('x', 'c')) }} {{ d.get('k') }} {{ d.get('z') }} {{ d.get('z', 2) }}",
+        text.clone(),
+        "True True 1 None 2",
+    );
+    check(
+        "{% for k, v in d.items() %}{{ k }}={{ v }}{% endfor %} {{ d.keys() | list }} {{ d.values() | list }}",
+        text.clone(),
+        "k=1 ['k'] [1]",
+    );
+    check(
+        "{{ 'a-b'.partition('-') }} {{ 'xay'.removeprefix('x') }} {{ \"it's a\".title() }} {{ 'hELLO'.capitalize() }}",
+        text.clone(),
+        "('a', '-', 'b') ay It'S A Hello",
+    );
+    check("{{ 'a\r\nb\u{2028}c\n'.splitlines() }} {{ 'aaa'.replace('a', 'b', 2) }}", text, "['a', 'b', 'c'] bba");
+    for mutation in ["{{ messages.append(1) }}", "{{ messages.pop() }}", "{{ messages[0].update({}) }}"] {
+        assert!(try_render(mutation, json!({})).is_err(), "{mutation}");
+    }
+}
+
+#[test]
+fn difference_8_keys_keep_their_order() {
+    check(
+        "{{ x | tojson }} {{ x }}",
+        json!({"x": {"z": 1, "a": {"y": 2, "b": 3}}}),
+        r#"{"z": 1, "a": {"y": 2, "b": 3}} {'z': 1, 'a': {'y': 2, 'b': 3}}"#,
+    );
+    check("{{ x | dictsort }}", json!({"x": {"b": 1, "A": 2, "a": 3}}), "[('A', 2), ('a', 3), ('b', 1)]");
+}
+
+/// `serde_json/arbitrary_precision` anywhere in the tree makes numbers serialise as a private map and half of all
+/// prompts differ. This fails when some dependency turns it on.
+#[test]
+fn difference_9_numbers_are_not_of_arbitrary_precision() {
+    let number: serde_json::Number = serde_json::from_str("1.0000000000000000000000000001").unwrap();
+    assert_eq!(
+        number.to_string(),
+        "1.0",
+        "a dependency turns on serde_json's arbitrary_precision; find it with cargo tree -e features -i serde_json"
+    );
+    check(
+        "{{ x }} {{ x | tojson }} {{ x + 1 }}",
+        json!({"x": 18_446_744_073_709_551_615_u64}),
+        "18446744073709551615 18446744073709551615 18446744073709551616",
+    );
+    check("{{ x }} {{ x is integer }} {{ x is number }}", json!({"x": true}), "True False True");
+}
+
+#[test]
+fn methods_win_over_keys_of_their_name_and_subscripts_do_not() {
+    let schema = json!({"p": {"items": {"type": "string"}, "keys": 1, "get": 2}});
+    check(
+        "{% for k, v in p.items() %}{{ k }} {% endfor %}{{ p['items'] }} {{ p.get('items').type }}",
+        schema,
+        "items keys get {'type': 'string'} string",
+    );
+}
+
+#[test]
+fn white_space_follows_trim_blocks_and_lstrip_blocks() {
+    check("a\n  {% if true %}\n  b\n  {% endif %}\nc\n", json!({}), "a\n  b\nc");
+    check("a\r\nb\n\n", json!({}), "a\nb\n");
+    check("  {%+ if true %}x{% endif %}", json!({}), "  x");
+}
+
+#[test]
+fn filters_take_the_arguments_jinja2_takes() {
+    check(
+        "{{ 'aaa' | replace('a', 'b', 1) }} {{ x | default('d', boolean=true) }} {{ '' | default('e', true) }}",
+        json!({"x": null}),
+        "baa d e",
+    );
+    check("{{ none | trim }} {{ 3 | trim }} {{ missing | trim }}|{{ 'xaxx' | trim('x') }}", json!({}), "None 3 |a");
+    check(
+        "{{ x | map(attribute='a') | join(',') }} {{ x | selectattr('a', 'equalto', 1) | list | length }}",
+        json!({"x": [{"a": 1}, {"a": 2}]}),
+        "1,2 1",
+    );
+    check("{{ missing | items | list }} {{ x | items | list }}", json!({"x": {"a": 1}}), "[] [('a', 1)]");
+    check("{{ x | safe }}", json!({"x": "<&>"}), "<&>");
+}
+
+#[test]
+fn reasoning_goes_by_every_name() {
+    let messages = json!([{"role": "assistant", "content": "a", "reasoning": "why"}]);
+    check(
+        "{{ messages[0].reasoning_content }} {{ messages[0].thinking }} {{ messages[0] }}",
+        json!({"messages": messages}),
+        "why why {'thinking': 'why', 'role': 'assistant', 'content': 'a', 'reasoning': 'why', 'reasoning_content': 'why'}",
+    );
+}
+
+#[test]
+fn errors_name_the_line_and_the_fix() {
+    let unknown = try_render("a\nb\n{{ 'x' | shout }}", json!({})).unwrap_err();
+    assert!(matches!(unknown, TemplateError::Unknown { line: Some(3), .. }), "{unknown:?}");
+    assert!(unknown.to_string().contains("shout") && unknown.to_string().contains("line 3"), "{unknown}");
+    let syntax = try_render("a\n{% if %}", json!({})).unwrap_err();
+    assert!(matches!(syntax, TemplateError::Syntax { line: Some(2), .. }), "{syntax:?}");
+    let refused = try_render("\n\n{{ raise_exception('no system role') }}", json!({})).unwrap_err();
+    assert_eq!(refused, TemplateError::Refused { line: Some(3), message: "no system role".into() });
+    let failed = try_render("{{ missing.attribute }}", json!({})).unwrap_err();
+    assert!(matches!(failed, TemplateError::Failed { line: Some(1), .. }), "{failed:?}");
+}
+
+#[test]
+fn hostile_templates_end() {
+    let loops = "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}{% endfor %}";
+    assert!(matches!(try_render(loops, json!({})), Err(TemplateError::Endless { .. })));
+    let recursion = "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}";
+    assert!(try_render(recursion, json!({})).is_err());
+    let nested = format!("{{{{ {}", "(".repeat(100_000));
+    assert!(matches!(try_render(&nested, json!({})), Err(TemplateError::Syntax { .. })));
+    let blocks = "{% if true %}".repeat(50_000);
+    assert!(matches!(try_render(&blocks, json!({})), Err(TemplateError::Syntax { .. })));
+}
+
+#[test]
+fn values_nested_without_end_are_refused() {
+    let mut deep = json!(1);
+    for _ in 0..400 {
+        deep = json!([deep]);
+    }
+    let mut fields = Map::new();
+    fields.insert("role".into(), "user".into());
+    fields.insert("content".into(), deep);
+    let error = try_render("{{ messages | tojson }}", json!({"messages": [fields]})).unwrap_err();
+    assert!(error.to_string().contains("nested deeper"), "{error}");
+}
