@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    #[error("cannot read {path}: {source}")]
-    Io { path: PathBuf, source: std::io::Error },
+    #[error("cannot read {path}: {error}")]
+    Io { path: PathBuf, error: std::io::Error },
     #[error("{path} is not UTF-8: the byte at offset {at} starts no character. Re-save it as UTF-8")]
     NotUtf8 { path: PathBuf, at: usize },
     #[error("{path} is not the JSON expected, line {line} column {column}: {message}")]
@@ -17,7 +17,7 @@ pub enum FileError {
 
 /// The file's text; a UTF-8 byte order mark is dropped.
 pub fn read_text(path: &Path) -> Result<String, FileError> {
-    let bytes = std::fs::read(path).map_err(|source| FileError::Io { path: path.to_owned(), source })?;
+    let bytes = std::fs::read(path).map_err(|error| FileError::Io { path: path.to_owned(), error })?;
     let text = String::from_utf8(bytes)
         .map_err(|error| FileError::NotUtf8 { path: path.to_owned(), at: error.utf8_error().valid_up_to() })?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))

@@ -37,8 +37,8 @@ struct NamedTemplate {
 pub enum ModelDirError {
     #[error(transparent)]
     File(#[from] FileError),
-    #[error("{path}: {source}")]
-    Tokenizer { path: PathBuf, source: TokenizerError },
+    #[error("{path}: {error}")]
+    Tokenizer { path: PathBuf, error: TokenizerError },
     #[error(transparent)]
     Template(#[from] TemplateError),
     #[error("{0} is not a directory; --model takes a directory with tokenizer.json and a chat template")]
@@ -129,7 +129,7 @@ fn open_tokenizer(path: &Path, config: &Map<String, Json>) -> Result<Option<Toke
     let added = added.into_iter().flatten().filter_map(|(id, token)| added_token(id, token)).collect();
     Tokenizer::with_added_tokens(&read_text(&file)?, added)
         .map(Some)
-        .map_err(|source| ModelDirError::Tokenizer { path: file, source })
+        .map_err(|error| ModelDirError::Tokenizer { path: file, error })
 }
 
 fn added_token(id: &str, token: &Json) -> Option<(u32, AddedToken)> {
@@ -201,7 +201,7 @@ fn find_templates(path: &Path, config: &Map<String, Json>) -> Result<Vec<NamedTe
     }
     let more = path.join("additional_chat_templates");
     if more.is_dir() {
-        let entries = std::fs::read_dir(&more).map_err(|source| FileError::Io { path: more.clone(), source })?;
+        let entries = std::fs::read_dir(&more).map_err(|error| FileError::Io { path: more.clone(), error })?;
         let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
         files.sort();
         for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "jinja")) {

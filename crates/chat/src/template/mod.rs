@@ -55,8 +55,8 @@ pub enum TemplateError {
     #[error("the chat template does not compile{}: {message}. Fix the template, or give another with --template", at_line(*line))]
     Syntax { line: Option<usize>, message: String },
     #[error(
-        "the chat template uses {name}{}, which jinja2 and transformers do not have either. \
-         Correct its name in the template, or give another template with --template",
+        "the chat template uses {name}{}. Correct the name in the template, write it with a filter or method that \
+         Jinja has, or give another template with --template",
         at_line(*line)
     )]
     Unknown { line: Option<usize>, name: String },
@@ -87,7 +87,7 @@ impl TemplateError {
             ErrorKind::UnknownFilter
             | ErrorKind::UnknownTest
             | ErrorKind::UnknownFunction
-            | ErrorKind::UnknownMethod => Self::Unknown { line, name: format!("an {} ({detail})", error.kind()) },
+            | ErrorKind::UnknownMethod => Self::Unknown { line, name: format!("an {}: {detail}", error.kind()) },
             ErrorKind::OutOfFuel => Self::Endless { line },
             _ => Self::Failed { line, message },
         }
