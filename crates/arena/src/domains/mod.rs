@@ -11,8 +11,11 @@ mod load;
 pub mod py;
 pub mod replay;
 pub mod schema;
+pub mod service;
+pub mod tasks;
 mod tau2;
 pub mod tool;
+pub mod verdict;
 pub mod world;
 
 pub mod airline;
@@ -21,7 +24,7 @@ pub mod retail;
 use std::path::Path;
 use std::sync::Arc;
 
-use hone_trace::{Digest, ToolCall};
+use hone_trace::{Digest, DuplicateTool, ToolCall, ToolSet};
 
 use canon::Form;
 use py::Dict;
@@ -120,8 +123,23 @@ impl Domain {
     }
 
     /// The tools as the agent is told of them, in our own words.
-    pub fn specs(&self) -> &'static [Spec] {
-        self.kind.specs()
+    pub fn tools(&self) -> Result<ToolSet, DuplicateTool> {
+        let own = self.kind.specs().iter();
+        let specs: Vec<&Spec> = match self.profile {
+            Profile::Tau2 => own.filter(|spec| spec.name != "think").chain([tau2::new_tool(self.kind)]).collect(),
+            Profile::Compat | Profile::Strict => own.collect(),
+        };
+        ToolSet::new(specs.into_iter().map(Spec::to_tool).collect())
+    }
+
+    /// The tools that change the state.
+    pub fn writes(&self) -> impl Iterator<Item = &'static str> {
+        const WRITES: [&str; 7] = ["book_", "cancel_", "exchange_", "modify_", "return_", "send_", "update_"];
+        let names = match self.profile {
+            Profile::Tau2 => tau2::tools(self.kind),
+            Profile::Compat | Profile::Strict => self.kind.tools(),
+        };
+        names.iter().map(|tool| tool.name).filter(|name| WRITES.iter().any(|start| name.starts_with(start)))
     }
 
     /// A fresh episode.
@@ -180,7 +198,7 @@ impl Desk {
             tool::bind_invoke(self.domain.kind.name(), tool, arguments)?;
             return (tool.run)(&mut self.world, arguments, Rules::Compat);
         }
-        let spec = self.domain.specs().iter().find(|spec| spec.name == tool.name);
+        let spec = self.domain.kind.specs().iter().find(|spec| spec.name == tool.name);
         let checked = match spec {
             Some(spec) => spec.check(arguments).map_err(Failure::Error)?,
             None => arguments.clone(),

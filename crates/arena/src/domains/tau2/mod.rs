@@ -14,6 +14,7 @@ mod retail_write;
 use std::sync::Arc;
 
 use super::py::{Dict, Raised, Value, ops};
+use super::schema::{Spec, Type, param};
 use super::tool::{Answer, Failure, Tool, bind};
 use super::world::World;
 use super::{Kind, calculate};
@@ -22,6 +23,27 @@ pub(super) fn tools(kind: Kind) -> &'static [Tool] {
     match kind {
         Kind::Retail => &retail::TOOLS,
         Kind::Airline => &airline::TOOLS,
+    }
+}
+
+/// The tool each domain has beyond v1's.
+pub(super) fn new_tool(kind: Kind) -> &'static Spec {
+    static ITEM: Spec = Spec {
+        name: "get_item_details",
+        about: "One variant of a product: options, price, availability.",
+        parameters: &[param("item_id", "Item id, which is not a product id.", Type::Text)],
+    };
+    static STATUS: Spec = Spec {
+        name: "get_flight_status",
+        about: "The status of a flight on a date.",
+        parameters: &[
+            param("flight_number", "Flight number, such as 'HAT001'.", Type::Text),
+            param("date", "Date as YYYY-MM-DD.", Type::Text),
+        ],
+    };
+    match kind {
+        Kind::Retail => &ITEM,
+        Kind::Airline => &STATUS,
     }
 }
 
