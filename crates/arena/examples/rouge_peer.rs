@@ -1,11 +1,11 @@
 //! The Rust side of `scripts/bench_rouge.sh`: ROUGE-L over a file of pairs, timed.
 //!
-//! In: a JSON list of `[reference, prediction]`. Out: one JSON object with the fastest of five passes in seconds and the
-//! F of every pair.
+//! In: a JSON list of `[reference, prediction]`. Out: one JSON object with the fastest of five passes in seconds, the F of
+//! every pair and the tokens of every reference.
 
 use std::time::Instant;
 
-use hone_arena::rewards::rouge::rouge_l;
+use hone_arena::rewards::rouge::{rouge_l, tokens};
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,6 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         scores = pairs.iter().map(|(reference, prediction)| rouge_l(reference, prediction, true).f).collect();
         fastest = fastest.min(start.elapsed().as_secs_f64());
     }
-    println!("{}", json!({"seconds": fastest, "scores": scores}));
+    let tokens: Vec<Vec<String>> = pairs.iter().map(|(reference, _)| tokens(reference, true)).collect();
+    println!("{}", json!({"seconds": fastest, "scores": scores, "tokens": tokens}));
     Ok(())
 }

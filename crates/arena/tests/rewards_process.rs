@@ -1,6 +1,7 @@
 //! Process rewards and the tau wrapper over small conversations.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use hone_arena::rewards::format::Format;
 use hone_arena::rewards::parse_penalty::ParsePenalty;
 use hone_arena::rewards::process::{Confirmed, FoundFirst, InventedIds, RepeatedCalls};
 use hone_arena::rewards::tau::{Tau, TauOutputs, TauState, outputs_said};
@@ -8,6 +9,7 @@ use hone_arena::rewards::{Case, Measure};
 use hone_trace::Verdict;
 use serde_json::{Value, json};
 
+#[expect(clippy::needless_pass_by_value, reason = "callers write json!(…)")]
 fn call(name: &str, arguments: Value) -> Value {
     json!({"role": "assistant", "content": null, "tool_calls": [{"name": name, "arguments": arguments}]})
 }
@@ -24,7 +26,7 @@ fn says(text: &str) -> Value {
     json!({"role": "assistant", "content": text})
 }
 
-fn case(messages: Vec<Value>) -> Case {
+fn case(messages: &[Value]) -> Case {
     Case::read(json!({
         "messages": messages,
         "writes": ["cancel"],
@@ -44,8 +46,9 @@ fn value(component: &impl Measure, case: &Case) -> Option<f64> {
 }
 
 /// (found first, confirmed, invented ids, repeated calls)
+#[expect(clippy::needless_pass_by_value, reason = "callers write vec![…]")]
 fn all(messages: Vec<Value>) -> [f64; 4] {
-    let case = case(messages);
+    let case = case(&messages);
     let of = |component: &dyn Measure| match component.measure(&case) {
         Verdict::Scored { value, .. } => value,
         Verdict::Unscored { unscored } => panic!("{unscored}"),
@@ -158,4 +161,21 @@ fn the_parse_penalty_is_the_share_of_bad_replies() {
     let failure = json!({"kind": "malformed_json", "message": "m", "at": 0, "hint": "h"});
     let turns = json!([{"node": 1}, {"node": 2, "failure": failure}, {"node": 3}, {"node": 4}]);
     assert_eq!(of(json!({ "turns": turns })), -0.25);
+}
+
+#[test]
+fn the_format_of_an_episode_is_that_of_its_calls() {
+    let call = json!({"name": "get", "arguments": {}});
+    let failure = json!({"kind": "missing_required", "message": "m", "at": 0, "hint": "h"});
+    let of = |turns: Value, messages: Value| {
+        let case = Case::read(json!({"turns": turns, "messages": messages})).unwrap();
+        value(&Format::default(), &case).unwrap()
+    };
+    let silent = json!({"role": "assistant", "content": null});
+    assert_eq!(of(json!([{"node": 1, "calls": [call]}]), json!([silent])), 1.0);
+    assert_eq!(of(json!([{"node": 1, "calls": [call]}]), json!([says("Sure!")])), 0.9, "text outside the call");
+    assert_eq!(of(json!([{"node": 1, "calls": [call]}, {"node": 2}]), json!([silent, says("Hello")])), 1.0);
+    assert_eq!(of(json!([{"node": 1, "calls": [call]}, {"node": 2, "failure": failure}]), json!([])), 0.8);
+    assert_eq!(of(json!([{"node": 1, "calls": [call, call]}]), json!([])), 0.0);
+    assert_eq!(of(json!([{"node": 1}]), json!([says("I would rather not.")])), 0.0);
 }

@@ -169,7 +169,7 @@ fn trace(outcome: Outcome) -> Trace {
     };
     let mut builder = TraceBuilder::new(head, vec![1, 2]);
     builder.push(Node::observation(vec![3]));
-    builder.finish(outcome).unwrap()
+    builder.finish(outcome)
 }
 
 #[test]

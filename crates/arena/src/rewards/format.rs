@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hone_trace::{Digest, ToolSet, ToolSpec, Verdict};
+use hone_trace::{Digest, Message, ParseFailureKind, ToolSet, ToolSpec, TurnRecord, Verdict};
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde::Deserialize;
@@ -33,6 +33,9 @@ pub struct Format {
 
 impl Measure for Format {
     fn measure(&self, case: &Case) -> Verdict {
+        if let Some(turns) = &case.turns {
+            return episode(turns, case.messages.as_deref().unwrap_or_default());
+        }
         let Some(text) = &case.completion else { return not_applicable("the case has no completion text") };
         let Some(tools) = &case.tools else { return not_applicable("the case has no `tools`") };
         match self.schemas(tools) {
@@ -86,6 +89,45 @@ pub fn format(text: &str, schemas: &Schemas) -> Verdict {
     };
     let tenths: u32 = TENTHS[..steps].iter().sum();
     scored(f64::from(tenths) / 10.0, why)
+}
+
+/// The format of an episode: the mean over the replies that tried a call, as the parser read them. A plain reply to the
+/// user is no format error; an episode that never tried a call earns 0.
+pub fn episode(turns: &[TurnRecord], messages: &[Message]) -> Verdict {
+    let replies = messages.iter().filter(|message| message.role() == "assistant");
+    // Without messages nothing is known of text around the calls, and none is assumed.
+    let talks = replies.map(|reply| reply.content().is_some_and(|content| !content.text().trim().is_empty()));
+    let talks: Vec<bool> = talks.chain(std::iter::repeat(false)).take(turns.len()).collect();
+    let tried: Vec<(usize, &str)> = turns.iter().zip(talks).filter_map(|(turn, talks)| steps_of(turn, talks)).collect();
+    let Some((_, worst)) = tried.iter().min_by_key(|(steps, _)| *steps) else {
+        return scored(0.0, "no_call: no reply tried a call");
+    };
+    let tenths: u32 = tried.iter().map(|(steps, _)| TENTHS[..*steps].iter().sum::<u32>()).sum();
+    let mean = f64::from(tenths) / (10 * tried.len()) as f64;
+    scored(mean, format!("{worst}: the worst of {} replies with a call", tried.len()))
+}
+
+/// How far a recorded reply got; `None` for a plain reply.
+fn steps_of(turn: &TurnRecord, talks: bool) -> Option<(usize, &'static str)> {
+    use ParseFailureKind as Kind;
+    let Some(failure) = &turn.failure else {
+        return match turn.calls.len() {
+            0 => None,
+            1 if talks => Some((6, "text_outside")),
+            1 => Some((TENTHS.len(), "canonical")),
+            _ => Some((0, "several_calls")),
+        };
+    };
+    let steps = match failure.kind {
+        Kind::Truncated | Kind::MalformedMarkup => 0,
+        Kind::MalformedJson if turn.repairs.is_empty() => 1,
+        Kind::MalformedJson => 2,
+        Kind::MissingName | Kind::UnknownTool => 3,
+        Kind::ArgumentsNotObject | Kind::MissingRequired => 4,
+        Kind::WrongType => 5,
+        Kind::UnexpectedArgument => 6,
+    };
+    Some((steps, failure.kind.name()))
 }
 
 /// The number of steps that hold before the first that does not, and why that one does not.

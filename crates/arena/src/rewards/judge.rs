@@ -9,7 +9,7 @@ use hone_trace::Verdict;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::endpoint::{Endpoint, EndpointSpec};
+use super::endpoint::Endpoint;
 use super::{Case, Component, excerpt, not_applicable, scored, unscored};
 
 #[derive(Debug, Clone)]
@@ -19,8 +19,9 @@ pub struct Judge {
 }
 
 impl Judge {
-    pub fn new(endpoint: EndpointSpec, criteria: impl Into<String>) -> Result<Self, String> {
-        Ok(Self { endpoint: Endpoint::new(endpoint)?, criteria: criteria.into() })
+    /// `criteria` says what a good answer is, in words for the model.
+    pub fn new(endpoint: Endpoint, criteria: impl Into<String>) -> Self {
+        Self { endpoint, criteria: criteria.into() }
     }
 }
 

@@ -122,7 +122,7 @@ impl Rubric {
     pub async fn score(&self, trace: &Trace, end: &EndState) -> Scorecard {
         match Case::of(trace, end) {
             Ok(case) => self.score_case(&case).await,
-            Err(why) => self.all_unscored(&why),
+            Err(why) => self.unscored(&why),
         }
     }
 
@@ -131,6 +131,11 @@ impl Rubric {
         let verdicts = join_all(self.terms.iter().map(|term| term.scorer.component.verdict(case))).await;
         let components = self.terms.iter().zip(verdicts).map(|(term, verdict)| finite(&term.scorer.name, verdict));
         self.weigh(components.collect())
+    }
+
+    /// Scores cases, all at the same time.
+    pub async fn score_cases<'a>(&self, cases: impl IntoIterator<Item = &'a Case>) -> Vec<Scorecard> {
+        join_all(cases.into_iter().map(|case| self.score_case(case))).await
     }
 
     /// Products and total over what the components said, one reward per term in the rubric's order.
@@ -183,7 +188,8 @@ impl Rubric {
         })
     }
 
-    fn all_unscored(&self, why: &str) -> Scorecard {
+    /// The card of an episode that cannot be scored.
+    pub fn unscored(&self, why: &str) -> Scorecard {
         let components = self.weights().map(|(name, _)| Reward::unscored(name, why)).collect();
         Scorecard { components, total: Reward::unscored(TOTAL, why) }
     }

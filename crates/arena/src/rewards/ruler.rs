@@ -10,7 +10,7 @@ use hone_trace::{Message, Reward, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::endpoint::{Endpoint, EndpointSpec};
+use super::endpoint::Endpoint;
 use super::{excerpt, finite, scored, unscored};
 
 /// One member of the group.
@@ -35,9 +35,8 @@ pub const DEFAULT_CRITERIA: &str = "A trajectory that achieves the goal scores c
 const COMPONENT: &str = "ruler";
 
 impl Ruler {
-    pub fn new(endpoint: EndpointSpec, criteria: Option<String>) -> Result<Self, String> {
-        let criteria = criteria.unwrap_or_else(|| DEFAULT_CRITERIA.to_owned());
-        Ok(Self { endpoint: Endpoint::new(endpoint)?, criteria })
+    pub fn new(endpoint: Endpoint, criteria: Option<String>) -> Self {
+        Self { endpoint, criteria: criteria.unwrap_or_else(|| DEFAULT_CRITERIA.to_owned()) }
     }
 
     /// One reward per trajectory, in the order given.

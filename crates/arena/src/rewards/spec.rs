@@ -21,10 +21,11 @@
 //! weight = 1.5
 //! ```
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::endpoint::Endpoint;
 use super::judge::Judge;
 use super::{Component, Named, Product, Rubric, RubricError, Term};
 use super::{
@@ -33,7 +34,7 @@ use super::{
 };
 
 /// A rubric as written.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RubricSpec {
     #[serde(default)]
@@ -42,7 +43,7 @@ pub struct RubricSpec {
     pub product: Vec<ProductSpec>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProductSpec {
     pub name: String,
@@ -167,12 +168,14 @@ fn plain<C: Component + DeserializeOwned + 'static>(options: Value) -> Built {
     Ok(Box::new(component))
 }
 
-/// An endpoint's options and the `criteria`.
-fn judge(mut options: Value) -> Built {
-    let criteria = options.as_object_mut().and_then(|options| options.remove("criteria"));
-    let Some(Value::String(criteria)) = criteria else {
+/// A chat model's options, with `criteria` and `answer` beside them.
+fn judge(options: Value) -> Built {
+    let Value::Object(mut options) = options else { return Err("a judge's options are a table".into()) };
+    let Some(Value::String(criteria)) = options.remove("criteria") else {
         return Err("a judge needs `criteria`: what a good answer is, in words".into());
     };
-    let endpoint = serde_json::from_value(options).map_err(|error| error.to_string())?;
-    Ok(Box::new(Judge::new(endpoint, criteria)?))
+    let read = |error: serde_json::Error| error.to_string();
+    let answer = options.remove("answer").map(serde_json::from_value).transpose().map_err(read)?.unwrap_or_default();
+    let chat = serde_json::from_value(Value::Object(options)).map_err(read)?;
+    Ok(Box::new(Judge::new(Endpoint::new(chat, answer)?, criteria)))
 }

@@ -84,8 +84,9 @@ fn read(case: &Case) -> Read {
         return Read::Unparseable(failure.to_string());
     }
     match &case.completion {
+        // What an episode's last reply says is no submission: nobody accepted it.
+        _ if case.turns.is_some() => Read::Unparseable(format!("no call of {TOOL} was made")),
         Some(text) => read_text(text),
-        None if case.turns.is_some() => Read::Unparseable(format!("no call of {TOOL} was made")),
         None => Read::Absent,
     }
 }
