@@ -180,7 +180,7 @@ fn hostile_calls_are_answered_and_tasks_of_another_world_refused() {
             call("submit_resolution", &json!({"resolution": "x", "citations": [], "confidence": 7, "escalate": false})),
             call(
                 "submit_resolution",
-                json!({"resolution": "x", "citations": "KB-1000", "confidence": 0, "escalate": 1}),
+                &json!({"resolution": "x", "citations": "KB-1000", "confidence": 0, "escalate": 1}),
             ),
         ],
     );
