@@ -50,9 +50,23 @@ pub fn call_format(template: &ChatTemplate, variables: &Map<String, Json>) -> Op
     None
 }
 
-/// The format in which a reply is exactly the expected call, the detected one first.
+/// The format in which a reply is exactly the expected call. A format with markers is the detected one. Without markers
+/// formats overlap, and the ones that would write the call just so come first, a leading token aside, which templates
+/// often leave to the model.
 fn read_back(reply: &str, toolbox: &Toolbox, expected: &ToolCall) -> Option<Format> {
-    let formats = Format::detect(reply, toolbox).into_iter().chain(Format::ALL);
+    let solid = |text: &str| text.split_whitespace().collect::<String>();
+    let written = solid(reply);
+    let writes = |format: &Format| {
+        let text = format.render_calls(std::slice::from_ref(expected), toolbox);
+        let untagged = |text: &str| match text.strip_prefix("<|").and_then(|tag| tag.split_once("|>")) {
+            Some((_, rest)) => solid(rest),
+            None => solid(text),
+        };
+        text.is_ok_and(|text| written.contains(&untagged(&text)))
+    };
+    let detected = Format::detect(reply, toolbox);
+    let marked = detected.filter(|format| *format != Format::BareJson);
+    let formats = marked.into_iter().chain(Format::ALL.into_iter().filter(writes)).chain(detected).chain(Format::ALL);
     formats.into_iter().find(|format| {
         let parsed = parse(reply, toolbox, Some(*format));
         parsed.error.is_none()

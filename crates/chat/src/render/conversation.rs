@@ -254,7 +254,9 @@ impl Conversation {
 
     fn probe_results(&mut self) -> Result<(), RenderError> {
         match self.probe("tool") {
-            Err(RenderError::ObservationLost { .. }) if self.renderer.inner.settings.tools_in_system => {
+            Err(RenderError::ObservationLost { .. } | RenderError::NotAppendOnly { .. })
+                if self.renderer.inner.settings.tools_in_system =>
+            {
                 self.results_as_user = true;
                 self.probe("tool")
             }

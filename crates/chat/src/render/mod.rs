@@ -58,9 +58,10 @@ pub enum RenderError {
     Date(#[from] BadDate),
     #[error(
         "the tools do not reach the prompt: {missing} not found in it, because the chat template {why}. \
-         Use a template that renders them, or set tools_in_system = true to have them put into the system prompt"
+         Use a template that renders them{}",
+        if *in_system { "" } else { ", or set tools_in_system = true to have them put into the system prompt" }
     )]
-    ToolsLost { missing: String, why: &'static str },
+    ToolsLost { missing: String, why: &'static str, in_system: bool },
     #[error(
         "the chat template{} {why}; turns cannot be appended to such a prompt. \
          Change that line so that a turn, once written, stays as it is, or give another template",
@@ -216,11 +217,17 @@ impl Renderer {
         let lost = |missing: Vec<tools::Missing>, why| {
             let names: Vec<String> = missing.iter().take(8).map(ToString::to_string).collect();
             let more = if missing.len() > 8 { format!(" and {} more", missing.len() - 8) } else { String::new() };
-            RenderError::ToolsLost { missing: format!("{}{more}", names.join(", ")), why }
+            let in_system = self.inner.settings.tools_in_system;
+            RenderError::ToolsLost { missing: format!("{}{more}", names.join(", ")), why, in_system }
         };
         if !missing.is_empty() {
             let ignores = missing.iter().any(|missing| missing.parameter.is_none());
-            return Err(lost(missing, if ignores { "ignores `tools`" } else { "leaves out parts of the schemas" }));
+            let why = match (scene.tools.is_some(), ignores) {
+                (false, _) => "does not show the system prompt they were put into",
+                (true, true) => "ignores `tools`",
+                (true, false) => "leaves out parts of the schemas",
+            };
+            return Err(lost(missing, why));
         }
         if scene.tools.is_some() {
             let probe = tools::probe_tools(prompt.tools);

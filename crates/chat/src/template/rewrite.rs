@@ -2,6 +2,7 @@
 //!
 //! Lines keep their numbers, so that an error of the rewritten template names a line of the original.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// The filter put around what a `for` iterates over.
@@ -44,21 +45,23 @@ impl Marked {
         marked
     }
 
-    /// The lines of the branches taken exactly at a place.
-    fn lines_at(&self, place: usize) -> impl Iterator<Item = usize> {
-        self.marks.iter().filter(move |(at, _)| *at == place).map(|(_, line)| *line)
+    /// The branches taken up to a place in the text.
+    fn until(&self, place: usize) -> impl DoubleEndedIterator<Item = &(usize, usize)> {
+        self.marks.iter().filter(move |(at, _)| *at <= place)
     }
 }
 
-/// The line of the template at which two instrumented outputs part ways: a branch that only one of them takes where
-/// their texts begin to differ, or else the last branch before.
+/// The line of the template at which two instrumented outputs part ways: of the branches that only one of them takes
+/// before their texts begin to differ, the nearest; or else the last branch both took.
 pub(super) fn line_of_difference(a: &str, b: &str) -> Option<usize> {
     let (a, b) = (Marked::read(a), Marked::read(b));
     let place = a.text.bytes().zip(b.text.bytes()).take_while(|(a, b)| a == b).count();
-    let only =
-        |one: &Marked, other: &Marked| one.lines_at(place).find(|line| !other.lines_at(place).any(|l| l == *line));
-    let last = || a.marks.iter().rev().find(|(at, _)| *at <= place).map(|(_, line)| *line);
-    only(&a, &b).or_else(|| only(&b, &a)).or_else(last)
+    let only = |one: &Marked, other: &Marked| {
+        let others: HashSet<(usize, usize)> = other.until(place).copied().collect();
+        one.until(place).filter(|mark| !others.contains(mark)).max_by_key(|(at, _)| *at).copied()
+    };
+    let branch = only(&a, &b).or_else(|| only(&b, &a)).or_else(|| a.until(place).next_back().copied());
+    branch.map(|(_, line)| line)
 }
 
 fn transform(source: &str, marks: bool) -> String {

@@ -180,6 +180,7 @@ fn a_templates_call_format_is_found_by_reading_a_call_back() {
     };
     assert_eq!(format(CHATML), Some(Format::Hermes));
     assert_eq!(format(&template("qwen_like.jinja")), Some(Format::Hermes));
+    assert_eq!(format(&template("llama_like.jinja")), Some(Format::Llama3Json));
     assert_eq!(format(&template("alternating.jinja")), None);
     let mistral = template("mistral_like.jinja").replace("[CALLS]", "[TOOL_CALLS]");
     assert_eq!(format(&mistral), Some(Format::Mistral));
