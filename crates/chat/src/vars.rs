@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn every_variable_reaches_the_prompt() {
-        let variables = variables(&[("CURRENT_DATE", "2024-05-15"), ("LOGGED_IN_USER", "mia_li_3668"), ("REGION", "EU")]);
+        let variables =
+            variables(&[("CURRENT_DATE", "2024-05-15"), ("LOGGED_IN_USER", "mia_li_3668"), ("REGION", "EU")]);
         assert_eq!(
             with_variables("Policy for {{REGION}}.\n", &variables),
             "Policy for EU.\n\n# Context\n- Today's date: 2024-05-15\n- Logged-in user: mia_li_3668"
