@@ -201,7 +201,7 @@ fn refuse_sliding_window(keys: Keys<'_>, config: &Config) -> std::result::Result
         None => {
             config.family != Family::Llama
                 && keys.flag("use_sliding_window", false)?
-                && keys.size_or("max_window_layers", 28)? < config.layers
+                && keys.number("max_window_layers")?.unwrap_or(28.0) < config.layers as f64
         }
     };
     let window = keys.size_or("sliding_window", 4096)?;

@@ -1,14 +1,19 @@
 //! The native model: token ids in, ids and logprobs out, gradients of any per-token objective. Knows no text.
 
+pub mod bench;
 pub mod buffer;
 pub mod config;
 pub mod cpu;
 pub mod error;
 pub mod forest;
+pub mod generate;
 pub mod kernels;
+pub mod learn;
 pub mod lora;
 pub mod model;
+pub mod optim;
 pub mod parity;
+pub mod policy;
 pub mod rope;
 pub mod weights;
 
@@ -16,4 +21,8 @@ pub use config::Config;
 pub use cpu::Cpu;
 pub use error::{EngineError, Result};
 pub use forest::{Forest, Target};
+pub use generate::{Generator, GeneratorSettings, GeneratorStats, StreamedToken};
+pub use learn::{LearnerSettings, NativeLearner};
+pub use lora::Adapter;
 pub use model::{Keep, Model, Net, Pass, Scored, Slopes, Trained, Workspace};
+pub use policy::{Policy, Snapshot};

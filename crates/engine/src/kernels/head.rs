@@ -135,24 +135,25 @@ impl Kernel for Gradient<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let scale = s.splat(self.inverse_temperature);
-        let (lse, entropy) = (s.splat(self.grad.lse), s.splat(self.grad.entropy));
-        let dlogp = s.splat(-self.grad.dlogp * self.inverse_temperature);
-        let dentropy = s.splat(-self.grad.dentropy * self.inverse_temperature);
-        let one = |z: S::F| {
-            let logp = s.sub(s.mul(z, scale), lse);
-            s.mul(s.exp(logp), s.fma(dentropy, s.add(logp, entropy), dlogp))
-        };
         let (body, tail) = self.logits.as_chunks_mut::<LANES>();
         for z in body {
-            let g = one(s.load(z));
+            let g = slope(s, s.load(z), self.inverse_temperature, self.grad);
             s.store(z, g);
         }
         if !tail.is_empty() {
-            let g = one(s.load_part(tail));
+            let g = slope(s, s.load_part(tail), self.inverse_temperature, self.grad);
             s.store_part(tail, g);
         }
     }
+}
+
+// A function, not a closure: a closure would not be inlined, and its vectors would travel through memory.
+#[inline(always)]
+fn slope<S: Simd>(s: S, z: S::F, inverse_temperature: f32, grad: RowGrad) -> S::F {
+    let logp = s.sub(s.mul(z, s.splat(inverse_temperature)), s.splat(grad.lse));
+    let dentropy = s.splat(-grad.dentropy * inverse_temperature);
+    let dlogp = s.splat(-grad.dlogp * inverse_temperature);
+    s.mul(s.exp(logp), s.fma(dentropy, s.add(logp, s.splat(grad.entropy)), dlogp))
 }
 
 #[cfg(test)]

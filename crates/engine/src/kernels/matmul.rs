@@ -359,6 +359,12 @@ pub fn columns(cpu: &Cpu, m: usize, x: Left<'_>, w: &Packed, y: &mut [f32], y_st
     });
 }
 
+/// Rows of t that [`outer`] packs at a time: a panel of x then fits L1.
+const DEPTH: usize = 240;
+
+/// Height of the packed left operand of [`outer`]: a whole number of every instruction set's tiles.
+const TALL: usize = 12;
+
 /// `C[n,k] += dY[t,n]^T X[t,k]`: the gradient of a weight matrix from that of its outputs and its inputs, on all
 /// threads. Rows of `dy` and `x` are `dy_stride` and `x_stride` apart.
 pub fn outer(
@@ -372,43 +378,48 @@ pub fn outer(
     x_stride: usize,
     c: &mut [f32],
 ) {
-    /// Rows of t that are packed at a time: a panel of x then fits L1.
-    const DEPTH: usize = 240;
-    /// Rows of the register tile on every instruction set's grid.
-    const TALL: usize = 12;
     assert!(c.len() >= n * k);
-    let rows_per_task = n.div_ceil(cpu.threads() * 2).next_multiple_of(TALL).clamp(TALL, 96);
+    let rows_per_task = n.div_ceil(cpu.threads() * 2).next_multiple_of(TALL).clamp(TALL, 264);
     let c = Shared::new(c);
     cpu.parallel(n.div_ceil(rows_per_task), |task| {
         let first = task * rows_per_task;
         let rows = rows_per_task.min(n - first);
         // SAFETY: each task writes its own rows of C.
         let out = unsafe { c.slice(first * k, rows * k) };
-        let wide = k.next_multiple_of(PANEL);
-        with_scratch(DEPTH * (wide + rows_per_task), |scratch| {
-            let (px, pdy) = scratch.split_at_mut(DEPTH * wide);
+        with_scratch(DEPTH * (PANEL + rows_per_task), |scratch| {
+            let (px, pdy) = scratch.split_at_mut(DEPTH * PANEL);
             for t0 in (0..t).step_by(DEPTH) {
                 let depth = DEPTH.min(t - t0);
-                pack_rows(&x[t0 * x_stride..], x_stride, depth, k, PANEL, px);
-                pack_rows(&dy[t0 * dy_stride + first..], dy_stride, depth, rows, TALL, pdy);
-                let b = Panels { data: px, panel_stride: depth * PANEL, k_stride: PANEL };
-                for (i, r0) in (0..rows).step_by(TALL).enumerate() {
-                    let a = Left { data: &pdy[i * depth * TALL..], row_stride: 1, k_stride: TALL };
-                    block(cpu.isa(), TALL.min(rows - r0), k, depth, a, b, &mut out[r0 * k..], k, Into::Add);
+                pack_rows::<TALL>(&dy[t0 * dy_stride + first..], dy_stride, depth, rows, pdy);
+                for column in (0..k).step_by(PANEL) {
+                    let width = PANEL.min(k - column);
+                    pack_rows::<PANEL>(&x[t0 * x_stride + column..], x_stride, depth, width, px);
+                    let b = Panels { data: px, panel_stride: 0, k_stride: PANEL };
+                    for (i, r0) in (0..rows).step_by(TALL).enumerate() {
+                        let a = Left { data: &pdy[i * depth * TALL..], row_stride: 1, k_stride: TALL };
+                        let to = &mut out[r0 * k + column..];
+                        block(cpu.isa(), TALL.min(rows - r0), width, depth, a, b, to, k, Into::Add);
+                    }
                 }
             }
         });
     });
 }
 
-/// Copies columns `0..columns` of `depth` rows into groups of `width` columns, each group's rows contiguous.
-fn pack_rows(source: &[f32], stride: usize, depth: usize, columns: usize, width: usize, out: &mut [f32]) {
-    for (group, c0) in (0..columns).step_by(width).enumerate() {
-        let w = width.min(columns - c0);
-        for (row, line) in out[group * depth * width..].chunks_exact_mut(width).take(depth).enumerate() {
-            let from = &source[row * stride + c0..][..w];
-            line[..w].copy_from_slice(from);
-            line[w..].fill(0.0);
+/// Copies columns `0..columns` of `depth` rows into groups of `W` columns, each group's rows contiguous.
+fn pack_rows<const W: usize>(source: &[f32], stride: usize, depth: usize, columns: usize, out: &mut [f32]) {
+    for (group, c0) in (0..columns).step_by(W).enumerate() {
+        let lines = out[group * depth * W..].as_chunks_mut::<W>().0;
+        for (row, line) in lines.iter_mut().take(depth).enumerate() {
+            let from = &source[row * stride + c0..];
+            // Whole groups are the rule, and as arrays they are a few vector moves instead of a call.
+            if let (true, Some(from)) = (columns - c0 >= W, from.first_chunk::<W>()) {
+                *line = *from;
+            } else {
+                let width = columns - c0;
+                line[..width].copy_from_slice(&from[..width]);
+                line[width..].fill(0.0);
+            }
         }
     }
 }
@@ -421,7 +432,7 @@ pub fn pack_natural(cpu: &Cpu, w: &[f32], n: usize, k: usize, out: &mut [f32]) {
         // SAFETY: each task writes its own panel.
         let to = unsafe { out.slice(panel * PANEL * n, PANEL * n) };
         let width = PANEL.min(k - panel * PANEL);
-        pack_rows(&w[panel * PANEL..], k, n, width, PANEL, to);
+        pack_rows::<PANEL>(&w[panel * PANEL..], k, n, width, to);
     });
 }
 

@@ -5,6 +5,7 @@
     reason = "a kernel must be inlined into the function that carries its target features"
 )]
 
+pub mod adamw;
 pub mod attention;
 pub mod head;
 pub mod matmul;
@@ -13,4 +14,4 @@ pub mod rope;
 pub mod simd;
 pub mod swiglu;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;

@@ -109,6 +109,7 @@ pub trait Simd: Copy + Send + Sync {
     fn sub(self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;
     fn div(self, a: Self::F, b: Self::F) -> Self::F;
+    fn sqrt(self, a: Self::F) -> Self::F;
     /// The greater; `b` where either is not a number.
     fn max(self, a: Self::F, b: Self::F) -> Self::F;
     /// `a * b + c`, fused where the hardware fuses.
@@ -259,6 +260,10 @@ impl Simd for Portable {
         lanewise!(a, b, a / b)
     }
     #[inline(always)]
+    fn sqrt(self, a: Self::F) -> Self::F {
+        a.map(f32::sqrt)
+    }
+    #[inline(always)]
     fn max(self, a: Self::F, b: Self::F) -> Self::F {
         lanewise!(a, b, if a > b { a } else { b })
     }
@@ -353,6 +358,10 @@ mod x86 {
             unsafe { arch::_mm512_div_ps(a, b) }
         }
         #[inline(always)]
+        fn sqrt(self, a: Self::F) -> Self::F {
+            unsafe { arch::_mm512_sqrt_ps(a) }
+        }
+        #[inline(always)]
         fn max(self, a: Self::F, b: Self::F) -> Self::F {
             unsafe { arch::_mm512_max_ps(a, b) }
         }
@@ -415,6 +424,10 @@ mod x86 {
         #[inline(always)]
         fn div(self, a: Self::F, b: Self::F) -> Self::F {
             unsafe { [arch::_mm256_div_ps(a[0], b[0]), arch::_mm256_div_ps(a[1], b[1])] }
+        }
+        #[inline(always)]
+        fn sqrt(self, a: Self::F) -> Self::F {
+            unsafe { [arch::_mm256_sqrt_ps(a[0]), arch::_mm256_sqrt_ps(a[1])] }
         }
         #[inline(always)]
         fn max(self, a: Self::F, b: Self::F) -> Self::F {

@@ -149,28 +149,27 @@ impl LoraConfig {
 
 /// Keys of PEFT that change the maths are refused unless they are set to what changes nothing.
 fn refuse_variants(json: &Map<String, Value>) -> std::result::Result<(), String> {
-    const SWITCHES: [&str; 21] = [
-        "use_dora",
-        "use_qalora",
-        "use_bdlora",
-        "lora_bias",
-        "fan_in_fan_out",
-        "modules_to_save",
-        "layers_to_transform",
-        "layers_pattern",
-        "rank_pattern",
-        "alpha_pattern",
-        "layer_replication",
-        "exclude_modules",
-        "trainable_token_indices",
-        "target_parameters",
-        "alora_invocation_tokens",
-        "arrow_config",
-        "megatron_config",
-        "loftq_config",
-        "eva_config",
-        "corda_config",
-        "lora_ga_config",
+    // Read here, or without a say in the maths.
+    const KNOWN: [&str; 19] = [
+        "peft_type",
+        "peft_version",
+        "auto_mapping",
+        "base_model_name_or_path",
+        "revision",
+        "task_type",
+        "inference_mode",
+        "r",
+        "lora_alpha",
+        "lora_dropout",
+        "target_modules",
+        "use_rslora",
+        "bias",
+        "init_lora_weights",
+        "megatron_core",
+        "qalora_group_size",
+        "ensure_weight_tying",
+        "runtime_config",
+        "low_cpu_mem_usage",
     ];
     let kind = json.get("peft_type").and_then(Value::as_str).unwrap_or("missing");
     if kind != "LORA" {
@@ -182,8 +181,8 @@ fn refuse_variants(json: &Map<String, Value>) -> std::result::Result<(), String>
         Value::Object(o) => o.is_empty(),
         _ => false,
     };
-    for key in SWITCHES {
-        if let Some(value) = json.get(key).filter(|v| !neutral(v)) {
+    for (key, value) in json.iter().filter(|(key, _)| !KNOWN.contains(&key.as_str())) {
+        if !neutral(value) {
             return Err(format!("{key} = {value} is not implemented; merge the adapter with PEFT and load the result"));
         }
     }

@@ -20,7 +20,7 @@ use crate::kernels::matmul::{self, Into, Left, Packed, natural_len, pack_natural
 use crate::kernels::simd::Isa;
 use crate::model::Model;
 use crate::model::workspace_rows;
-use crate::weights::{Storage, Table, TensorFiles, Weights, normal, read_into, write_tensors};
+use crate::weights::{Storage, Table, TensorFiles, Weights, normal, read_into, tensors, write_tensors};
 
 /// An adapter: its values in one flat buffer, and the packed copies the kernels read.
 #[derive(Debug, Clone)]
@@ -78,7 +78,8 @@ impl Adapter {
             path: dir.to_owned(),
             source,
         })?;
-        write_tensors(&dir.join("adapter_model.safetensors"), &self.table, &self.values, Storage::F32, &[])?;
+        let all = tensors("", &self.table, &self.values, Storage::F32);
+        write_tensors(&dir.join("adapter_model.safetensors"), all, &[])?;
         self.config.save(dir)
     }
 

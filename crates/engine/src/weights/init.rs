@@ -1,5 +1,7 @@
 //! Fresh weights.
 
+use hone_trace::Seed;
+
 use crate::buffer::Buffer;
 use crate::weights::params::Table;
 
@@ -19,25 +21,13 @@ pub(super) fn random(table: &Table, std: f32, seed: u64) -> Buffer {
 
 /// Fills `out` with normal values of the given deviation.
 pub(crate) fn normal(out: &mut [f32], std: f32, seed: u64, name: &str) {
-    // FNV-1a of the name, mixed with the seed by the generator below.
-    let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325u64 ^ seed.rotate_left(32), |h, b| {
-        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let mut rng = Seed::root(seed).with("weights").with(name).rng();
     for pair in out.chunks_mut(2) {
         // Box-Muller; the first uniform is kept off zero.
-        let radius = (-2.0 * (1.0 - uniform(&mut state)).ln()).sqrt();
-        let angle = 2.0 * std::f64::consts::PI * uniform(&mut state);
+        let radius = (-2.0 * (1.0 - rng.unit()).ln()).sqrt();
+        let angle = 2.0 * std::f64::consts::PI * rng.unit();
         for (to, value) in pair.iter_mut().zip([angle.cos(), angle.sin()]) {
             *to = (radius * value) as f32 * std;
         }
     }
-}
-
-/// SplitMix64, as a number in 0..1.
-fn uniform(state: &mut u64) -> f64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -47,6 +47,12 @@ impl TensorFiles {
         }
         Ok(Self { path: index, files })
     }
+
+    /// A value of the first file's metadata.
+    pub fn metadata(&self, key: &str) -> Option<String> {
+        let (_, header) = SafeTensors::read_metadata(&self.files.first()?.1).ok()?;
+        header.metadata().as_ref()?.get(key).cloned()
+    }
 }
 
 fn map(path: &Path) -> Result<Mmap> {

@@ -6,12 +6,13 @@ mod params;
 mod save;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use hone_trace::Digest;
 pub(crate) use init::normal;
 pub use load::{TensorFiles, read_into};
 pub use params::{LayerParams, ModelParams, Param, Table};
-pub use save::{Storage, write_tensors};
+pub use save::{Storage, Tensor, tensors, write_tensors};
 
 use crate::buffer::Buffer;
 use crate::config::Config;
@@ -27,6 +28,7 @@ pub struct Weights {
     pub values: Buffer,
     pub layers: Vec<PackedLayer>,
     pub head: Packed,
+    digest: OnceLock<Digest>,
 }
 
 /// The matrices of one layer, packed.
@@ -69,11 +71,12 @@ impl Weights {
         });
         let layers = layers.collect();
         let head = pack(&params.head, c.vocab, c.hidden);
-        Self { params: Arc::new(params), values, layers, head }
+        Self { params: Arc::new(params), values, layers, head, digest: OnceLock::new() }
     }
 
     /// Brings the packed copies up to date after `values` changed.
     pub fn repack(&mut self, cpu: &Cpu) {
+        self.digest = OnceLock::new();
         for (layer, l) in self.layers.iter_mut().zip(&self.params.layers) {
             layer.qkv.repack(cpu, &self.values[l.qkv.clone()]);
             layer.out.repack(cpu, &self.values[l.out.clone()]);
@@ -83,8 +86,24 @@ impl Weights {
         self.head.repack(cpu, &self.values[self.params.head.clone()]);
     }
 
+    /// A digest of the values, the same for the same weights on any number of threads.
+    pub fn digest(&self, cpu: &Cpu) -> Digest {
+        *self.digest.get_or_init(|| digest(cpu, &self.values))
+    }
+
     /// Writes `config.json` and `model.safetensors`: a directory that transformers loads unchanged.
     pub fn save(&self, config: &Config, dir: &Path, storage: Storage) -> Result<()> {
         save::model(self, config, dir, storage)
     }
+}
+
+/// Digest of the digests of pieces, so that it can be taken on all threads.
+pub(crate) fn digest(cpu: &Cpu, values: &[f32]) -> Digest {
+    const PIECE: usize = 1 << 18;
+    let pieces: Vec<&[f32]> = values.chunks(PIECE).collect();
+    let found: Vec<OnceLock<String>> = pieces.iter().map(|_| OnceLock::new()).collect();
+    cpu.parallel(pieces.len(), |i| {
+        found[i].get_or_init(|| Digest::of(bytemuck::cast_slice(pieces[i])).to_string());
+    });
+    Digest::of(found.iter().filter_map(OnceLock::get).cloned().collect::<String>().as_bytes())
 }

@@ -9,7 +9,7 @@ use safetensors::{Dtype, View};
 use crate::config::Config;
 use crate::error::{EngineError, Result};
 use crate::weights::Weights;
-use crate::weights::params::{Param, Table};
+use crate::weights::params::Table;
 
 /// Precision on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +27,12 @@ impl Storage {
     }
 }
 
-struct Tensor<'a> {
-    param: &'a Param,
-    values: &'a [f32],
-    storage: Storage,
+/// A tensor to write.
+#[derive(Debug)]
+pub struct Tensor<'a> {
+    pub shape: &'a [usize],
+    pub values: &'a [f32],
+    pub storage: Storage,
 }
 
 impl View for Tensor<'_> {
@@ -42,7 +44,7 @@ impl View for Tensor<'_> {
     }
 
     fn shape(&self) -> &[usize] {
-        &self.param.shape
+        self.shape
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
@@ -59,30 +61,38 @@ impl View for Tensor<'_> {
     }
 }
 
-/// Writes the tensors of a table. The file appears whole or not at all.
-pub fn write_tensors(
-    path: &Path,
-    table: &Table,
-    values: &[f32],
+/// The tensors of a table, named `prefix` + name.
+pub fn tensors<'a>(
+    prefix: &'a str,
+    table: &'a Table,
+    values: &'a [f32],
     storage: Storage,
-    extra: &[(&str, String)],
+) -> impl Iterator<Item = (String, Tensor<'a>)> {
+    table.params.iter().map(move |param| {
+        let values = &values[param.range.clone()];
+        (format!("{prefix}{}", param.name), Tensor { shape: &param.shape, values, storage })
+    })
+}
+
+/// Writes tensors to a file, which appears whole or not at all.
+pub fn write_tensors<'a>(
+    path: &Path,
+    tensors: impl Iterator<Item = (String, Tensor<'a>)>,
+    metadata: &[(&str, String)],
 ) -> Result<()> {
     let io = |source| EngineError::Io { action: "write", path: path.to_owned(), source };
-    let tensors = table
-        .params
-        .iter()
-        .map(|param| (param.name.clone(), Tensor { param, values: &values[param.range.clone()], storage }));
-    let mut metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    metadata.extend(extra.iter().map(|(k, v)| ((*k).to_owned(), v.clone())));
+    let mut all = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    all.extend(metadata.iter().map(|(k, v)| ((*k).to_owned(), v.clone())));
     let partial = path.with_extension("partial");
-    safetensors::serialize_to_file(tensors, Some(metadata), &partial)
+    safetensors::serialize_to_file(tensors, Some(all), &partial)
         .map_err(|e| io(std::io::Error::other(e.to_string())))?;
     std::fs::rename(&partial, path).map_err(io)
 }
 
 pub(super) fn model(weights: &Weights, config: &Config, dir: &Path, storage: Storage) -> Result<()> {
     std::fs::create_dir_all(dir).map_err(|source| EngineError::Io { action: "make", path: dir.to_owned(), source })?;
-    write_tensors(&dir.join("model.safetensors"), &weights.params.table, &weights.values, storage, &[])?;
+    let all = tensors("", &weights.params.table, &weights.values, storage);
+    write_tensors(&dir.join("model.safetensors"), all, &[])?;
     let mut json = config.source.clone();
     // transformers 4 reads `torch_dtype`, 5 reads `dtype`: whichever the model came with is kept true.
     let key = if json.contains_key("torch_dtype") { "torch_dtype" } else { "dtype" };

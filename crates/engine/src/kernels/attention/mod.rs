@@ -57,15 +57,15 @@ impl Heads {
         self.dim.next_multiple_of(PANEL)
     }
 
-    fn key_column(self, head: usize) -> usize {
+    pub(crate) fn key_column(self, head: usize) -> usize {
         (self.queries + head) * self.dim
     }
 
-    fn value_column(self, head: usize) -> usize {
+    pub(crate) fn value_column(self, head: usize) -> usize {
         (self.queries + self.keys + head) * self.dim
     }
 
-    fn tokens_per_tile(self) -> usize {
+    pub(crate) fn tokens_per_tile(self) -> usize {
         (TILE_ROWS / self.group()).max(1)
     }
 }

@@ -7,17 +7,17 @@ use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
 /// Query rows of one key head. Feed key blocks in order, then [`Tile::finish`] each row.
 #[derive(Debug)]
 pub struct Tile<'s> {
-    isa: Isa,
-    heads: Heads,
-    rows: usize,
+    pub(crate) isa: Isa,
+    pub(crate) heads: Heads,
+    pub(crate) rows: usize,
     /// `[rows][dim]`, scaled.
-    q: &'s mut [f32],
+    pub(crate) q: &'s mut [f32],
     /// `[rows][padded]`, not yet divided by `sum`.
-    out: &'s mut [f32],
-    max: &'s mut [f32],
-    sum: &'s mut [f32],
+    pub(crate) out: &'s mut [f32],
+    pub(crate) max: &'s mut [f32],
+    pub(crate) sum: &'s mut [f32],
     /// `[rows][KEYS]`.
-    scores: &'s mut [f32],
+    pub(crate) scores: &'s mut [f32],
 }
 
 impl<'s> Tile<'s> {

@@ -1,11 +1,10 @@
 //! The engine against transformers: logits, logprobs, gradients and greedy tokens of the recorded reference models.
 
-#![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::common::shared;
 use hone_engine::kernels::simd::Isa;
 use hone_engine::parity::{self, How};
 use hone_engine::{Cpu, Model, Net};
@@ -40,9 +39,7 @@ impl Reference {
 
 /// The reference models, and any more that `HONE_ENGINE_REFERENCES` (a directory of the same shape) holds.
 fn models() -> Vec<PathBuf> {
-    let shared = std::env::var("HONE_SHARED")
-        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").to_owned());
-    let roots = [Some(format!("{shared}/data/engine")), std::env::var("HONE_ENGINE_REFERENCES").ok()];
+    let roots = [shared("data/engine"), std::env::var("HONE_ENGINE_REFERENCES").ok().map(PathBuf::from)];
     let mut found: Vec<PathBuf> = roots
         .into_iter()
         .flatten()
@@ -51,9 +48,6 @@ fn models() -> Vec<PathBuf> {
         .filter(|dir| dir.join("reference.safetensors").exists())
         .collect();
     found.sort();
-    if found.is_empty() {
-        eprintln!("skipped: no reference models at {shared}/data/engine (set HONE_SHARED)");
-    }
     found
 }
 

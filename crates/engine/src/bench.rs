@@ -1,0 +1,170 @@
+//! Measurements of the engine: `hone bench engine` prints them beside PyTorch's.
+
+#![expect(unsafe_code, reason = "the gemm crate, which sets the mark, is called through pointers")]
+
+use std::time::Instant;
+
+use hone_trace::BatchNode;
+use serde_json::json;
+
+use crate::buffer::Buffer;
+use crate::config::Config;
+use crate::cpu::Cpu;
+use crate::error::{EngineError, Result};
+use crate::forest::{Forest, Target};
+use crate::model::{Keep, Model, Net, Pass, Slopes, Trained, Workspace};
+use crate::optim::{AdamW, AdamWSettings, clip_factor, global_norm};
+
+/// The model all figures are for: 5.8M parameters, Qwen3.
+pub fn config() -> Result<Config> {
+    let source = json!({
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 2048, "hidden_size": 256,
+        "intermediate_size": 768, "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 64, "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "hidden_act": "silu",
+        "attention_bias": false, "initializer_range": 0.02,
+    });
+    Config::parse(&source.to_string()).map_err(|what| EngineError::Config { path: "bench".into(), what })
+}
+
+/// Floating-point operations of a training step: products with weights (forward 2, backward 4 per weight and token)
+/// and attention, forward and backward.
+pub fn training_flops(config: &Config, sequences: usize, tokens: usize) -> f64 {
+    let per_layer = config.hidden * (config.heads.width() + config.heads.out_width()) + 3 * config.hidden * config.mlp;
+    let weights = (config.layers * per_layer + config.hidden * config.vocab) as f64;
+    let pairs = tokens as f64 * (tokens + 1) as f64 / 2.0;
+    let attention = 3.5 * 4.0 * pairs * (config.heads.out_width() * config.layers) as f64;
+    sequences as f64 * (6.0 * weights * tokens as f64 + attention)
+}
+
+/// A model being trained on one batch, step after step.
+#[derive(Debug)]
+pub struct Trainer {
+    pub model: Model,
+    forest: Forest,
+    targets: Vec<Target>,
+    dlogp: Vec<f32>,
+    keep: Keep,
+    workspace: Workspace,
+    grads: Buffer,
+    optimizer: AdamW,
+}
+
+impl Trainer {
+    /// Next-token training on `sequences` random sequences of `tokens` tokens.
+    pub fn sequences(model: Model, sequences: usize, tokens: usize, keep: Keep) -> Result<Self> {
+        let nodes: Vec<_> = (0..sequences).map(|i| node(&model.config, None, i, tokens)).collect();
+        let trained = (0..sequences).flat_map(|i| (1..tokens).map(move |at| (i, at)));
+        Self::new(model, &nodes, &trained.collect::<Vec<_>>(), keep)
+    }
+
+    /// Training on `group` replies of `reply` tokens to one prompt, which is computed once or once per reply.
+    pub fn group(model: Model, group: usize, prompt: usize, reply: usize, share: bool) -> Result<Self> {
+        let c = &model.config;
+        let mut nodes = Vec::new();
+        let mut trained = Vec::new();
+        if share {
+            nodes.push(node(c, None, 0, prompt));
+        }
+        for i in 0..group {
+            let own = node(c, share.then_some(0), i + 1, reply);
+            if share {
+                trained.extend((0..reply).map(|at| (nodes.len(), at)));
+                nodes.push(own);
+            } else {
+                let tokens = [node(c, None, 0, prompt).tokens, own.tokens].concat();
+                trained.extend((prompt..prompt + reply).map(|at| (nodes.len(), at)));
+                nodes.push(BatchNode { parent: None, tokens });
+            }
+        }
+        Self::new(model, &nodes, &trained, Keep::Everything)
+    }
+
+    fn new(model: Model, nodes: &[BatchNode], trained: &[(usize, usize)], keep: Keep) -> Result<Self> {
+        let forest = Forest::new(&model.config, nodes)?;
+        let targets: Vec<_> = trained.iter().filter_map(|&(node, at)| forest.target(node, at)).collect();
+        let table = &model.weights.params.table;
+        let dlogp = vec![-1.0 / targets.len() as f32; targets.len()];
+        let (grads, optimizer) = (Buffer::zeros(table.len()), AdamW::new(AdamWSettings::default(), table));
+        Ok(Self { forest, targets, dlogp, keep, workspace: Workspace::default(), grads, optimizer, model })
+    }
+
+    /// Rows the batch is computed on, shared ones once.
+    pub fn rows(&self) -> usize {
+        self.forest.rows()
+    }
+
+    /// One step: forward, backward, clip, AdamW, packing. Returns its seconds and the mean negative logprob.
+    pub fn step(&mut self) -> Result<(f64, f64)> {
+        let start = Instant::now();
+        let pass = Pass { forest: &self.forest, targets: &self.targets, temperature: 1.0 };
+        let net = Net::new(&self.model, None);
+        let scored = net.forward(pass, self.keep, &mut self.workspace)?;
+        let slopes = Slopes { dlogp: &self.dlogp, dentropy: &[] };
+        self.grads.fill(0.0);
+        net.backward(pass, slopes, &mut self.workspace, Trained::Full(&mut self.grads))?;
+        let cpu = std::sync::Arc::clone(&self.model.cpu);
+        let weights = std::sync::Arc::make_mut(&mut self.model.weights);
+        let table = &weights.params.table;
+        let norm = global_norm(&cpu, table, &self.grads).map_err(EngineError::State)?;
+        let scale = clip_factor(norm, Some(1.0));
+        self.optimizer.step(&cpu, table, &mut weights.values, &self.grads, 1e-3, scale);
+        weights.repack(&cpu);
+        let seconds = start.elapsed().as_secs_f64();
+        let total: f64 = scored.logprobs.iter().map(|&l| -f64::from(l)).sum();
+        Ok((seconds, total / scored.logprobs.len() as f64))
+    }
+}
+
+fn node(config: &Config, parent: Option<usize>, stream: usize, tokens: usize) -> BatchNode {
+    let mut rng = hone_trace::Seed::root(0).with("bench").at(stream as u64).rng();
+    let tokens = (0..tokens).map(|_| (rng.unit() * config.vocab as f64) as u32).collect();
+    BatchNode { parent, tokens }
+}
+
+/// What the gemm crate reaches on a large product, in GFLOP/s: the mark a training step is held against.
+pub fn gemm_peak(cpu: &Cpu) -> f64 {
+    const N: usize = 1024;
+    let (a, b, mut c) = (Buffer::zeros(N * N), Buffer::zeros(N * N), Buffer::zeros(N * N));
+    let parallelism =
+        if cpu.threads() == 1 { gemm::Parallelism::None } else { gemm::Parallelism::Rayon(cpu.threads()) };
+    let (row, column) = (N as isize, 1);
+    let best = (0..20)
+        .map(|_| {
+            let start = Instant::now();
+            // SAFETY: the three buffers are N x N, row-major, and do not overlap.
+            unsafe {
+                gemm::gemm(
+                    N,
+                    N,
+                    N,
+                    c.as_mut_ptr(),
+                    column,
+                    row,
+                    false,
+                    a.as_ptr(),
+                    column,
+                    row,
+                    b.as_ptr(),
+                    column,
+                    row,
+                    0.0f32,
+                    1.0f32,
+                    false,
+                    false,
+                    false,
+                    parallelism,
+                );
+            }
+            start.elapsed().as_secs_f64()
+        })
+        .fold(f64::MAX, f64::min);
+    2.0 * (N * N * N) as f64 / best / 1e9
+}
+
+/// Largest resident set of this process so far, in bytes, where the system tells.
+pub fn peak_resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kb| kb * 1024)
+}

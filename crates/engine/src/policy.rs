@@ -1,0 +1,71 @@
+//! The policy being served: what samplers read and a learner replaces.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use hone_trace::{Digest, PolicyVersion};
+
+use crate::lora::Adapter;
+use crate::model::{Model, Net};
+use crate::weights::digest;
+
+/// One version of a policy. Cheap to clone; holding one keeps its weights alive while newer ones are served.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    pub model: Model,
+    pub adapter: Option<Arc<Adapter>>,
+    pub version: PolicyVersion,
+}
+
+impl Snapshot {
+    /// A policy at the start of a run.
+    pub fn new(model: Model, adapter: Option<Adapter>, run: &str) -> Self {
+        let version = PolicyVersion { run: run.into(), step: 0, weights: Digest::of(&[]) };
+        let mut snapshot = Self { model, adapter: adapter.map(Arc::new), version };
+        snapshot.version.weights = snapshot.digest();
+        snapshot
+    }
+
+    pub fn net(&self) -> Net<'_> {
+        Net::new(&self.model, self.adapter.as_deref())
+    }
+
+    /// Digest of everything that decides a token: the base weights, and the adapter where there is one.
+    fn digest(&self) -> Digest {
+        let base = self.model.weights.digest(&self.model.cpu);
+        match &self.adapter {
+            None => base,
+            Some(adapter) => {
+                let own = digest(&self.model.cpu, &adapter.values);
+                Digest::of(format!("{base}{own}{}", adapter.config.scale()).as_bytes())
+            }
+        }
+    }
+}
+
+/// A policy shared by one learner and any number of samplers.
+#[derive(Debug)]
+pub struct Policy {
+    current: RwLock<Snapshot>,
+}
+
+impl Policy {
+    pub fn new(snapshot: Snapshot) -> Arc<Self> {
+        Arc::new(Self { current: RwLock::new(snapshot) })
+    }
+
+    /// The version served now.
+    pub fn current(&self) -> Snapshot {
+        // A learner that panicked inside `update` has not published: what is there was served before.
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes the weights and publishes them as version `step`. In place, unless somebody still samples from the old
+    /// ones; samplers that ask meanwhile wait.
+    pub(crate) fn update(&self, step: u64, change: impl FnOnce(&mut Snapshot)) -> PolicyVersion {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut current);
+        current.version.step = step;
+        current.version.weights = current.digest();
+        current.version.clone()
+    }
+}

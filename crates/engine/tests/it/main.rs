@@ -1,0 +1,9 @@
+//! Tests of the engine from outside: against transformers, PyTorch and PEFT, and the laws it keeps.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+mod bad_input;
+mod common;
+mod lora;
+mod parity;
+mod training;
