@@ -2,15 +2,21 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use futures::executor::block_on;
 use futures::future::join_all;
+use futures::stream::StreamExt;
 use hone_engine::kernels::simd::Isa;
+use hone_engine::lora::{LoraConfig, Module};
+use hone_engine::optim::AdamWSettings;
 use hone_engine::{
-    Adapter, Config, Cpu, Forest, Generator, GeneratorSettings, Keep, Model, Net, Pass, Policy, Snapshot, Workspace,
+    Adapter, Config, Cpu, Forest, Generator, GeneratorSettings, Keep, LearnerSettings, Model, NativeLearner, Net, Pass,
+    Policy, Snapshot, StreamedToken, Workspace,
 };
-use hone_trace::{Rng, Sample, SampleRequest, SamplingParams};
+use hone_trace::{
+    Flow, Learner, OptimizerStep, Rng, Sample, SampleRequest, SamplingParams, StopReason, TokenGate, TokenMask,
+};
 
 /// A model small enough for tests, with rows that do not fill vectors or pages.
 fn config(vocab: usize, context: usize) -> Config {
@@ -85,6 +91,307 @@ fn sampled_logprobs_are_the_learners_to_the_bit() {
                 let expected = learned(&net, &request.prompt, &sample.tokens, request.params.temperature);
                 assert_eq!(sample.sampled.logprobs, expected, "{} on {threads} threads", isa.name());
             }
+        }
+    }
+}
+
+#[test]
+fn an_adapter_samples_as_it_learns() {
+    let model = model(2, Isa::detect());
+    let lora = LoraConfig {
+        rank: 3,
+        alpha: 6.0,
+        modules: vec![Module::Q, Module::V, Module::Down],
+        rslora: false,
+        base: None,
+    };
+    let mut adapter = Adapter::new(&model, lora, 1);
+    let mut rng = Rng::new(2);
+    adapter.values.iter_mut().for_each(|v| *v = rng.unit() as f32 - 0.5);
+    adapter.repack(&model.cpu);
+    let policy = Policy::new(Snapshot::new(model.clone(), Some(adapter.clone()), "test"));
+    let generator = Generator::new(policy, GeneratorSettings::default()).unwrap();
+    let samples = sample_all(&generator, mixture());
+    let (adapted, base) = (Net::new(&model, Some(&adapter)), Net::new(&model, None));
+    for (request, sample) in mixture().iter().zip(&samples) {
+        let with = learned(&adapted, &request.prompt, &sample.tokens, request.params.temperature);
+        assert_eq!(sample.sampled.logprobs, with);
+        assert_ne!(with, learned(&base, &request.prompt, &sample.tokens, request.params.temperature));
+    }
+}
+
+#[test]
+fn what_runs_beside_a_request_does_not_change_it() {
+    let model = model(2, Isa::detect());
+    let together = sample_all(&generator(&model, GeneratorSettings::default()), mixture());
+    // One by one, from an empty cache each.
+    for (request, expected) in mixture().into_iter().zip(&together) {
+        let alone = sample_all(&generator(&model, GeneratorSettings::default()), vec![request]);
+        assert_eq!(alone, std::slice::from_ref(expected));
+    }
+    // In other company: other order, other pieces of prompts, few at a time; the second time everything is in the cache.
+    for settings in [
+        GeneratorSettings { prefill_tokens: 7, ..GeneratorSettings::default() },
+        GeneratorSettings { max_running: 3, prefill_tokens: 64, ..GeneratorSettings::default() },
+    ] {
+        let generator = generator(&model, settings);
+        for _ in 0..2 {
+            let mut reversed = sample_all(&generator, mixture().into_iter().rev().collect());
+            reversed.reverse();
+            assert_eq!(reversed, together, "{settings:?}");
+        }
+    }
+}
+
+/// Bytes of `pages` pages of the test model: 2 layers, 2 heads, 16 + 32 (padded) floats for 32 positions.
+fn pages(pages: u64) -> u64 {
+    pages * 2 * 2 * (16 + 32) * 32 * 4
+}
+
+#[test]
+fn preemption_and_eviction_change_nothing() {
+    let model = model(2, Isa::detect());
+    // Requests that begin small and grow to five pages each: more of them start than can finish together.
+    let all = || (0..10).map(|i| request(prompt(50 + i, 10), i, 140)).chain(mixture()).collect::<Vec<_>>();
+    let expected = sample_all(&generator(&model, GeneratorSettings::default()), all());
+    // The longest request takes 9 pages; all of them together over 100.
+    for limit in [9, 14, 30] {
+        let generator = generator(&model, GeneratorSettings { memory_limit: pages(limit), ..Default::default() });
+        assert_eq!(sample_all(&generator, all()), expected, "{limit} pages");
+        let stats = block_on(generator.stats()).unwrap();
+        assert_eq!((stats.pages_limit, stats.pages_held), (limit as usize, 0));
+        assert!(stats.evictions > 0 && stats.preemptions > 0, "{stats:?}");
+    }
+}
+
+#[test]
+fn a_prompt_is_computed_once_for_all_its_samples_and_for_the_next_turn() {
+    let model = model(2, Isa::detect());
+    let generator = generator(&model, GeneratorSettings::default());
+    let system = prompt(1, 100);
+    let with = |own: u64| [system.clone(), prompt(own, 30)].concat();
+    // Eight samples of one prompt at once: the first computes it, the others its last token.
+    let samples = sample_all(&generator, (0..8).map(|seed| request(with(2), seed, 40)).collect());
+    let first = block_on(generator.stats()).unwrap();
+    assert_eq!(first.prefilled_tokens, 130 + 7);
+    assert_eq!(first.reused_tokens, 7 * 129);
+    // Another task under the same system prompt computes its own part.
+    sample_all(&generator, vec![request(with(3), 0, 5)]);
+    let second = block_on(generator.stats()).unwrap();
+    assert_eq!(second.prefilled_tokens - first.prefilled_tokens, 30);
+    // The next turn of an episode: its history, sampled tokens included, but for the token sampled last, is there.
+    let turn = [with(2), samples[5].tokens.clone(), prompt(4, 10)].concat();
+    let reply = sample_all(&generator, vec![request(turn.clone(), 1, 20)]);
+    let third = block_on(generator.stats()).unwrap();
+    assert_eq!(third.prefilled_tokens - second.prefilled_tokens, 11);
+    assert_eq!(reply[0].sampled.logprobs, learned(&Net::new(&model, None), &turn, &reply[0].tokens, 1.0));
+}
+
+#[test]
+fn cancelling_frees_the_pages() {
+    let model = model(1, Isa::detect());
+    let generator = generator(&model, GeneratorSettings::default());
+    // Long enough that it cannot be over before it is dropped: streaming proves that it runs.
+    let (mut tokens, reply) = generator.stream(request(prompt(1, 40), 1, 400));
+    let other = generator.submit(request(prompt(2, 40), 2, 60));
+    assert!(block_on(tokens.next()).is_some());
+    assert!(block_on(generator.stats()).unwrap().pages_held > 0);
+    drop(reply);
+    let finished = block_on(other).unwrap();
+    assert_eq!(finished.tokens.len(), 60);
+    let stats = block_on(generator.stats()).unwrap();
+    assert_eq!((stats.running, stats.waiting, stats.pages_held), (0, 0, 0));
+    assert!(stats.sampled_tokens < 460, "the cancelled request ran to its end");
+}
+
+#[test]
+fn streamed_tokens_are_the_reply() {
+    let model = model(2, Isa::detect());
+    let (tokens, reply) = generator(&model, GeneratorSettings::default()).stream(request(prompt(1, 9), 1, 50));
+    let sample = block_on(reply).unwrap();
+    let streamed: Vec<StreamedToken> = block_on(tokens.collect());
+    assert_eq!(streamed.iter().map(|t| t.token).collect::<Vec<_>>(), sample.tokens);
+    assert_eq!(streamed.iter().map(|t| t.logprob).collect::<Vec<_>>(), sample.sampled.logprobs);
+}
+
+/// Allows three tokens, then one that ends the reply.
+#[derive(Debug)]
+struct Cycle(u32);
+
+impl TokenGate for Cycle {
+    fn push(&mut self, token: u32) -> Flow {
+        self.0 += 1;
+        if token == 99 { Flow::Stop } else { Flow::Continue }
+    }
+
+    fn mask(&mut self, mask: &mut TokenMask<'_>) {
+        match self.0 {
+            // Nothing forbidden.
+            0 => {}
+            1..5 => mask.only(&[10, 20, 30]),
+            5 => mask.only(&[99]),
+            _ => mask.only(&[]),
+        }
+    }
+}
+
+#[test]
+fn a_gate_sees_every_token_masks_and_stops() {
+    let model = model(2, Isa::detect());
+    let generator = generator(&model, GeneratorSettings::default());
+    let mut gated = request(prompt(1, 20), 3, 50);
+    gated.gate = Some(Box::new(Cycle(0)));
+    let sample = sample_all(&generator, vec![gated]).remove(0);
+    assert_eq!((sample.tokens.len(), sample.stop), (6, StopReason::Gate));
+    assert!(sample.tokens[1..5].iter().all(|t| [10, 20, 30].contains(t)));
+    let expected = learned(&Net::new(&model, None), &prompt(1, 20), &sample.tokens, 1.0);
+    assert_eq!(sample.sampled.logprobs, expected, "the mask is not part of the policy");
+    let sampling = sample.sampled.sampling_logprobs.unwrap();
+    assert_eq!(sampling[0], expected[0], "nothing was forbidden there");
+    assert!(sampling[1] > expected[1] && sampling[5] == 0.0);
+    // A gate that forbids everything, which this one does after six tokens.
+    let mut stuck = request(prompt(1, 20), 3, 50);
+    stuck.gate = Some(Box::new(Cycle(6)));
+    let fault = block_on(generator.submit(stuck)).unwrap_err();
+    assert!(fault.to_string().contains("forbids every token"), "{fault}");
+}
+
+#[test]
+fn replies_end_where_they_should() {
+    let model = model(2, Isa::detect());
+    let generator = generator(&model, GeneratorSettings::default());
+    let whole = sample_all(&generator, vec![request(prompt(1, 20), 3, 30)]).remove(0);
+    assert_eq!((whole.stop, whole.tokens.len()), (StopReason::Length, 30));
+    assert_eq!(whole.sampled.sampling_logprobs, None);
+    // Stopped at the first occurrence of its eleventh token, which is kept.
+    let mut stopped = request(prompt(1, 20), 3, 30);
+    stopped.params.stop_ids = vec![9999, whole.tokens[10]];
+    let stopped = sample_all(&generator, vec![stopped]).remove(0);
+    let end = whole.tokens.iter().position(|t| *t == whole.tokens[10]).unwrap();
+    assert_eq!((stopped.stop, &stopped.tokens[..]), (StopReason::StopId, &whole.tokens[..=end]));
+    // The window holds 512 tokens.
+    let full = sample_all(&generator, vec![request(prompt(1, 500), 3, 30)]).remove(0);
+    assert_eq!((full.stop, full.tokens.len()), (StopReason::Context, 12));
+}
+
+#[test]
+fn requests_that_cannot_be_served_say_why() {
+    let model = model(1, Isa::detect());
+    let settings = GeneratorSettings { memory_limit: pages(3), ..GeneratorSettings::default() };
+    let generator = generator(&model, settings);
+    let fault = |r: SampleRequest| block_on(generator.submit(r)).unwrap_err().to_string();
+    assert!(fault(request(Vec::new(), 0, 5)).contains("no tokens"));
+    let message = fault(request(vec![1, 203], 0, 5));
+    assert!(message.contains("token 1 of the prompt is 203") && message.contains("below 203"), "{message}");
+    let message = fault(request(prompt(0, 512), 0, 5));
+    assert!(message.contains("512 tokens") && message.contains("window 512"), "{message}");
+    assert!(fault(request(prompt(0, 5), 0, 0)).contains("max_new_tokens"));
+    let mut hot = request(prompt(0, 5), 0, 5);
+    hot.params.temperature = f32::NAN;
+    assert!(fault(hot).contains("temperature"));
+    // Too long for three pages at once, and growing beyond them.
+    for r in [request(prompt(0, 97), 0, 5), request(prompt(0, 90), 0, 50)] {
+        let message = fault(r);
+        assert!(message.contains(&format!("memory limit is {}", pages(3))), "{message}");
+        assert!(message.contains(&pages(4).to_string()), "{message}");
+    }
+    // The generator still works.
+    assert_eq!(block_on(generator.submit(request(prompt(0, 50), 0, 20))).unwrap().tokens.len(), 20);
+    assert_eq!(block_on(generator.stats()).unwrap().pages_held, 0);
+}
+
+#[test]
+fn weights_that_are_not_numbers_are_a_fault() {
+    let mut model = model(1, Isa::detect());
+    let weights = Arc::make_mut(&mut model.weights);
+    weights.values[0] = f32::NAN;
+    weights.repack(&model.cpu);
+    let fault =
+        block_on(generator(&model, GeneratorSettings::default()).submit(request(vec![0, 1], 0, 5))).unwrap_err();
+    assert!(fault.to_string().contains("not finite"), "{fault}");
+}
+
+/// Stops the generator's thread at a token until the test has done something.
+#[derive(Debug)]
+struct Pause {
+    left: u32,
+    reached: mpsc::Sender<()>,
+    go_on: mpsc::Receiver<()>,
+}
+
+impl TokenGate for Pause {
+    fn push(&mut self, _: u32) -> Flow {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 && self.reached.send(()).is_ok() {
+            // The other end is dropped when the test goes on.
+            let _ = self.go_on.recv();
+        }
+        Flow::Continue
+    }
+}
+
+#[test]
+fn a_request_goes_on_with_new_weights_and_says_so() {
+    let model = model(1, Isa::detect());
+    let policy = Policy::new(Snapshot::new(model, None, "test"));
+    let generator = Generator::new(Arc::clone(&policy), GeneratorSettings::default()).unwrap();
+    let adamw = AdamWSettings { weight_decay: 0.5, ..AdamWSettings::default() };
+    let mut learner =
+        NativeLearner::new(Arc::clone(&policy), None, LearnerSettings { adamw, ..LearnerSettings::default() });
+    let old = policy.current();
+
+    let ((reached, was_reached), (resume, go_on)) = (mpsc::channel(), mpsc::channel());
+    let mut paused = request(prompt(1, 70), 5, 60);
+    paused.gate = Some(Box::new(Pause { left: 25, reached, go_on }));
+    let beside = generator.submit(request(prompt(1, 70), 6, 60));
+    let reply = generator.submit(paused);
+    was_reached.recv().unwrap();
+    // No gradient: weight decay alone changes the weights.
+    let report = block_on(learner.step(OptimizerStep { learning_rate: 0.5, max_grad_norm: None })).unwrap();
+    drop(resume);
+
+    let sample = block_on(reply).unwrap();
+    let new = policy.current();
+    assert_eq!(new.version, report.version);
+    assert_eq!(sample.sampled.versions, [(old.version.clone(), 25), (new.version.clone(), 35)]);
+    assert_eq!(block_on(beside).unwrap().sampled.versions.len(), 2);
+    let by = |snapshot: &Snapshot| learned(&snapshot.net(), &prompt(1, 70), &sample.tokens, 1.0);
+    assert_eq!(sample.sampled.logprobs[..25], by(&old)[..25]);
+    assert_eq!(sample.sampled.logprobs[25..], by(&new)[25..], "nothing of the old weights is left in the cache");
+    assert_ne!(by(&old), by(&new));
+}
+
+#[test]
+fn greedy_tokens_match_the_references() {
+    let shared = std::env::var("HONE_SHARED")
+        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").to_owned());
+    let Ok(entries) = std::fs::read_dir(format!("{shared}/data/engine")) else {
+        eprintln!("skipped: no reference models at {shared}/data/engine (set HONE_SHARED)");
+        return;
+    };
+    for dir in entries.flatten().map(|e| e.path()).filter(|dir| dir.join("reference.safetensors").exists()) {
+        let bytes = std::fs::read(dir.join("reference.safetensors")).unwrap();
+        let reference = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let ids = |name: String| -> Option<Vec<u32>> {
+            let numbers = reference.tensor(&name).ok()?.data().chunks(8);
+            Some(numbers.map(|b| i64::from_le_bytes(b.try_into().unwrap()) as u32).collect())
+        };
+        let prompts: Vec<Vec<u32>> = (0..).map_while(|i| ids(format!("greedy{i}.prompt"))).collect();
+        let expected: Vec<Vec<u32>> = (0..).map_while(|i| ids(format!("greedy{i}.tokens"))).collect();
+        assert!(!prompts.is_empty() && prompts.len() == expected.len(), "{}", dir.display());
+        for isa in isas() {
+            let model = Model::load(&dir, Arc::new(Cpu::with_isa(2, isa).unwrap())).unwrap();
+            let greedy = |(prompt, tokens): (&Vec<u32>, &Vec<u32>)| {
+                let mut r = request(prompt.clone(), 0, tokens.len() as u32);
+                r.params.temperature = 0.0;
+                r
+            };
+            let requests = prompts.iter().zip(&expected).map(greedy).collect();
+            let found: Vec<Vec<u32>> = sample_all(&generator(&model, GeneratorSettings::default()), requests)
+                .into_iter()
+                .map(|s| s.tokens)
+                .collect();
+            assert_eq!(found, expected, "{} on {}", dir.display(), isa.name());
         }
     }
 }

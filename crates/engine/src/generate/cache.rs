@@ -261,3 +261,6 @@ impl Cache {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -264,3 +264,6 @@ impl Kernel for Weigh<'_> {
         s.sum(sum)
     }
 }
+
+#[cfg(test)]
+mod tests;

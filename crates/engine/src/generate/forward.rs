@@ -13,6 +13,7 @@ use crate::generate::cache::NodeId;
 use crate::generate::choose;
 use crate::generate::job::Job;
 use crate::generate::pages::Pages;
+use crate::generate::pages_of;
 use crate::kernels::attention::{Heads, KEYS, Tile, put_rows, put_transposed};
 use crate::kernels::simd::Isa;
 use crate::model::layer::{After, Before, Net, Spread};
@@ -46,16 +47,20 @@ struct Place {
     path: Range<usize>,
 }
 
-/// Query rows of one part and key head.
-#[derive(Debug, Clone, Copy)]
+/// Attention of one task for one key head: some rows of a prompt, or the rows of decoding requests that share pages.
+#[derive(Debug, Clone)]
 struct Piece {
-    place: usize,
     head: usize,
-    /// Rows of the part.
-    from: usize,
-    len: usize,
-    /// The part's only piece for this head, which therefore stores its own keys and values.
-    alone: bool,
+    work: Work,
+    cost: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Work {
+    /// `len` rows of a place, from its row `from` on. Its only piece stores the keys and values itself.
+    Prompt { place: usize, from: usize, len: usize, alone: bool },
+    /// Places of one row each, whose first `shared` pages are the same.
+    Decode { places: Range<usize>, shared: usize },
 }
 
 /// Buffers of a step, kept for the next.
@@ -160,28 +165,30 @@ impl Forward {
     /// Cuts attention into tasks of about the same cost: a decoding request is too little for one, a long prompt too
     /// much.
     fn plan_attention(&mut self, heads: Heads, threads: usize) {
-        let tokens = heads.tokens_per_tile();
-        self.pieces.clear();
-        for (place, p) in self.places.iter().enumerate() {
-            for from in (0..p.len).step_by(tokens) {
-                let len = tokens.min(p.len - from);
-                self.pieces.extend((0..heads.keys).map(|head| Piece {
-                    place,
-                    head,
-                    from,
-                    len,
-                    alone: p.len <= tokens,
-                }));
+        let Self { places, paths, pieces, tasks, .. } = self;
+        pieces.clear();
+        let decoding = places.iter().filter(|p| p.len == 1).count();
+        let most = (decoding * heads.keys / (2 * threads)).clamp(1, heads.tokens_per_tile());
+        let mut at = 0;
+        while at < places.len() {
+            if places[at].len > 1 {
+                plan_prompt(heads, at, &places[at], pieces);
+                at += 1;
+                continue;
             }
+            let (end, shared) = sharing(places, paths, at, most);
+            let own: usize = places[at..end].iter().map(|p| p.path.len() - shared).sum();
+            let work = Work::Decode { places: at..end, shared };
+            pieces.extend((0..heads.keys).map(|head| Piece { head, work: work.clone(), cost: 4 * (own + shared) }));
+            at = end;
         }
-        let cost = |p: &Piece| (self.places[p.place].start + p.from + p.len) * (p.len * heads.group() + 2);
-        let share = self.pieces.iter().map(cost).sum::<usize>() / (threads * 4) + 1;
-        self.tasks.clear();
+        let share = pieces.iter().map(|p| p.cost).sum::<usize>() / (threads * 4) + 1;
+        tasks.clear();
         let (mut first, mut sum) = (0, 0);
-        for (i, piece) in self.pieces.iter().enumerate() {
-            sum += cost(piece);
-            if sum >= share || i + 1 == self.pieces.len() {
-                self.tasks.push(first..i + 1);
+        for (i, piece) in pieces.iter().enumerate() {
+            sum += piece.cost;
+            if sum >= share || i + 1 == pieces.len() {
+                tasks.push(first..i + 1);
                 (first, sum) = (i + 1, 0);
             }
         }
@@ -189,27 +196,29 @@ impl Forward {
 
     fn attend(&mut self, net: &Net<'_>, layer: usize, pages: &Pages) {
         let (cpu, heads) = (&net.model.cpu, net.model.config.heads);
-        let (qkv, pieces, tasks, places, paths) = (&self.qkv, &self.pieces, &self.tasks, &self.places, &self.paths);
-        let sequence = |place: usize, head: usize| {
-            let place = &places[place];
-            Sequence { heads, pages, layer, head, place, path: &paths[place.path.clone()], qkv }
-        };
-        if pieces.iter().any(|p| !p.alone) {
+        let (pieces, tasks) = (&self.pieces, &self.tasks);
+        let layer =
+            Layer { isa: cpu.isa(), heads, pages, layer, places: &self.places, paths: &self.paths, qkv: &self.qkv };
+        let waits = |piece: &Piece| matches!(piece.work, Work::Prompt { alone: false, .. });
+        if pieces.iter().any(waits) {
             cpu.parallel(pieces.len(), |task| {
-                let piece = pieces[task];
-                if !piece.alone && piece.from == 0 {
-                    sequence(piece.place, piece.head).store();
+                if let Piece { head, work: Work::Prompt { place, from: 0, alone: false, .. }, .. } = pieces[task] {
+                    layer.store(place, head);
                 }
             });
         }
         let out = Shared::new(&mut self.attention);
         cpu.parallel(tasks.len(), |task| {
-            for piece in &pieces[tasks[task].clone()] {
-                let sequence = sequence(piece.place, piece.head);
-                if piece.alone {
-                    sequence.store();
+            for Piece { head, work, .. } in &pieces[tasks[task].clone()] {
+                match work {
+                    Work::Prompt { place, from, len, alone } => {
+                        if *alone {
+                            layer.store(*place, *head);
+                        }
+                        layer.attend(*place, *head, *from, *len, out);
+                    }
+                    Work::Decode { places, shared } => layer.attend_together(places.clone(), *head, *shared, out),
                 }
-                sequence.attend(cpu.isa(), piece.from, piece.len, out);
             }
         });
     }
@@ -291,21 +300,54 @@ fn after(net: &Net<'_>, spread: Spread<'_>, layer: usize, x: &[f32], attention: 
     });
 }
 
-/// One head of one sequence, in one layer.
-struct Sequence<'a> {
+/// Pieces of a prompt that takes more than one row.
+fn plan_prompt(heads: Heads, place: usize, p: &Place, pieces: &mut Vec<Piece>) {
+    let tokens = heads.tokens_per_tile();
+    for from in (0..p.len).step_by(tokens) {
+        let len = tokens.min(p.len - from);
+        let cost = pages_of(p.start + from + len) * (len * heads.group() + 2);
+        let work = Work::Prompt { place, from, len, alone: p.len <= tokens };
+        pieces.extend((0..heads.keys).map(|head| Piece { head, work: work.clone(), cost }));
+    }
+}
+
+/// The end of a run of decoding places that are better computed together, and the number of pages they share.
+///
+/// A page is read once for all who share it; a member that shares less than the others makes these others read the
+/// difference one by one.
+fn sharing(places: &[Place], paths: &[NodeId], first: usize, most: usize) -> (usize, usize) {
+    let whole = |place: &Place| &paths[place.path.clone()][..place.start / KEYS];
+    let start = whole(&places[first]);
+    let (mut end, mut shared) = (first + 1, start.len());
+    for place in places[first + 1..].iter().take(most - 1).take_while(|p| p.len == 1) {
+        let common = start[..shared].iter().zip(whole(place)).take_while(|(a, b)| a == b).count();
+        if common <= (shared - common) * (end - first - 1) {
+            break;
+        }
+        (end, shared) = (end + 1, common);
+    }
+    (end, if end == first + 1 { 0 } else { shared })
+}
+
+/// One layer of a step.
+struct Layer<'a> {
+    isa: Isa,
     heads: Heads,
     pages: &'a Pages,
     layer: usize,
-    head: usize,
-    place: &'a Place,
-    path: &'a [NodeId],
+    places: &'a [Place],
+    paths: &'a [NodeId],
     qkv: &'a [f32],
 }
 
-impl Sequence<'_> {
-    /// Puts the keys and values of the new rows into their pages.
-    fn store(&self) {
-        let (heads, place) = (self.heads, self.place);
+impl Layer<'_> {
+    fn path(&self, place: usize) -> &[NodeId] {
+        &self.paths[self.places[place].path.clone()]
+    }
+
+    /// Puts the keys and values of a place's rows into their pages.
+    fn store(&self, place: usize, head: usize) {
+        let (heads, path, place) = (self.heads, self.path(place), &self.places[place]);
         let (width, dim, end) = (heads.width(), heads.dim, place.start + place.len);
         let mut position = place.start;
         while position < end {
@@ -314,34 +356,82 @@ impl Sequence<'_> {
             let row = &self.qkv[(place.row + position - place.start) * width..];
             // SAFETY: positions that are not computed yet lie in pages that only this job has in its path, and of
             // those only this task touches the blocks of this head.
-            let (keys, values) = unsafe { self.pages.write(self.path[position / KEYS], self.layer, self.head) };
-            put_transposed(&row[heads.key_column(self.head)..], width, dim, count, at, keys);
-            put_rows(&row[heads.value_column(self.head)..], width, dim, count, at, heads.padded(), values);
+            let (keys, values) = unsafe { self.pages.write(path[position / KEYS], self.layer, head) };
+            put_transposed(&row[heads.key_column(head)..], width, dim, count, at, keys);
+            put_rows(&row[heads.value_column(head)..], width, dim, count, at, heads.padded(), values);
             position += count;
         }
     }
 
-    /// Attention of `len` of the new rows over the pages up to them: the same blocks in the same order as in training.
-    fn attend(&self, isa: Isa, from: usize, len: usize, out: Shared<'_>) {
-        let (heads, group, dim) = (self.heads, self.heads.group(), self.heads.dim);
-        let (row, start, count) = (self.place.row + from, self.place.start + from, len * group);
-        with_scratch(Tile::scratch(heads, count), |scratch| {
-            let mut tile = Tile::new(isa, heads, count, scratch);
-            for i in 0..count {
-                let column = (self.head * group + i % group) * dim;
-                tile.set(i, &self.qkv[(row + i / group) * heads.width() + column..][..dim]);
-            }
-            for (page, from) in self.path.iter().zip((0..start + len).step_by(KEYS)) {
-                // SAFETY: what is written in this step was written before: by this task, or in an earlier region.
-                let (keys, values) = unsafe { self.pages.read(*page, self.layer, self.head) };
+    /// Attention of `len` rows of a place over the pages up to them: the same blocks in the same order as in training.
+    fn attend(&self, place: usize, head: usize, from: usize, len: usize, out: Shared<'_>) {
+        let (path, place, group) = (self.path(place), &self.places[place], self.heads.group());
+        let (row, start) = (place.row + from, place.start + from);
+        self.with_tile(row, len, head, out, |tile| {
+            for (page, from) in path.iter().zip((0..start + len).step_by(KEYS)) {
+                let (keys, values) = self.read(*page, head);
                 let first = from.saturating_sub(start) * group;
                 tile.absorb(keys, values, first, |i| (start + i / group + 1 - from).min(KEYS));
             }
-            for i in 0..count {
-                let column = (self.head * group + i % group) * dim;
-                // SAFETY: nobody else writes these rows for these heads.
-                tile.finish(i, unsafe { out.slice((row + i / group) * heads.out_width() + column, dim) });
+        });
+    }
+
+    /// Attention of decoding rows, which lie next to each other: pages they share for all at once, then each one's own.
+    fn attend_together(&self, places: Range<usize>, head: usize, shared: usize, out: Shared<'_>) {
+        let group = self.heads.group();
+        places.clone().for_each(|place| self.store(place, head));
+        self.with_tile(self.places[places.start].row, places.len(), head, out, |tile| {
+            for page in &self.path(places.start)[..shared] {
+                let (keys, values) = self.read(*page, head);
+                tile.absorb(keys, values, 0, |_| KEYS);
+            }
+            for (i, place) in places.clone().enumerate() {
+                let mut own = tile.part(i * group..(i + 1) * group);
+                let seen = self.places[place].start + 1;
+                for (page, from) in self.path(place).iter().zip((0..seen).step_by(KEYS)).skip(shared) {
+                    let (keys, values) = self.read(*page, head);
+                    own.absorb(keys, values, 0, |_| (seen - from).min(KEYS));
+                }
             }
         });
+    }
+
+    fn read(&self, page: NodeId, head: usize) -> (&[f32], &[f32]) {
+        // SAFETY: what is written in this step was written before: by this task, or in an earlier region.
+        unsafe { self.pages.read(page, self.layer, head) }
+    }
+
+    /// A tile of the queries of some rows, and its results written.
+    fn with_tile(&self, row: usize, len: usize, head: usize, out: Shared<'_>, body: impl FnOnce(&mut Tile<'_>)) {
+        let (heads, group, dim) = (self.heads, self.heads.group(), self.heads.dim);
+        let (count, column) = (len * group, |i: usize| (head * group + i % group) * dim);
+        with_scratch(Tile::scratch(heads, count), |scratch| {
+            let mut tile = Tile::new(self.isa, heads, count, scratch);
+            for i in 0..count {
+                tile.set(i, &self.qkv[(row + i / group) * heads.width() + column(i)..][..dim]);
+            }
+            body(&mut tile);
+            for i in 0..count {
+                // SAFETY: nobody else writes these rows for these heads.
+                tile.finish(i, unsafe { out.slice((row + i / group) * heads.out_width() + column(i), dim) });
+            }
+        });
+    }
+}
+
+impl Tile<'_> {
+    /// Some rows of a tile, as one of its own.
+    fn part(&mut self, rows: Range<usize>) -> Tile<'_> {
+        let (dim, wide) = (self.heads.dim, self.heads.padded());
+        Tile {
+            isa: self.isa,
+            heads: self.heads,
+            rows: rows.len(),
+            q: &mut self.q[rows.start * dim..rows.end * dim],
+            out: &mut self.out[rows.start * wide..rows.end * wide],
+            max: &mut self.max[rows.clone()],
+            sum: &mut self.sum[rows.clone()],
+            scores: &mut self.scores[rows.start * KEYS..rows.end * KEYS],
+        }
     }
 }
