@@ -1,8 +1,9 @@
-//! An external verifier: a program that reads the case as JSON on stdin and writes its verdict as JSON on stdout.
+//! An external verifier, started once per case: a program that reads the case as JSON on stdin and writes its verdict as JSON on stdout.
 //!
 //! In: one object with the keys of [`Case`]. Out: `{"value": 0.5, "why": "…"}` or `{"unscored": "…"}`, and exit code 0.
 //! Anything else (a crash, a hang, other output, too much output) is unscored with its reason. The program runs in its
-//! own process group, which is killed whole at the deadline and when the rollout is abandoned.
+//! own process group, which is killed whole at the deadline and when the rollout is abandoned. One that is slow to start
+//! is better kept running: see [`crate::stdio`].
 
 use std::process::Stdio;
 use std::time::Duration;

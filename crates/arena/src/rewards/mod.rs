@@ -14,6 +14,7 @@
 pub mod calibration;
 mod case;
 pub mod command;
+pub mod correct;
 pub mod cosine;
 pub mod cost;
 pub mod endpoint;

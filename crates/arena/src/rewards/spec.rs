@@ -21,17 +21,18 @@
 //! weight = 1.5
 //! ```
 
-use serde::{Deserialize, Serialize};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::endpoint::Endpoint;
 use super::judge::Judge;
 use super::{Component, Named, Product, Rubric, RubricError, Term};
 use super::{
-    calibration, command, cosine, cost, format, grounding, overlong, parse_penalty, parsimony, process, repetition,
-    rouge, state_diff, support, tau,
+    calibration, command, correct, cosine, cost, format, grounding, overlong, parse_penalty, parsimony, process,
+    repetition, rouge, state_diff, support, tau,
 };
+use crate::stdio::StdioScorer;
 
 /// A rubric as written.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -141,6 +142,7 @@ kinds! {
     "rouge_l" => plain::<rouge::RougeL>,
     "grounding" => plain::<grounding::Grounding>,
     "support" => plain::<support::Support>,
+    "correct" => plain::<correct::Correct>,
     "calibration" => plain::<calibration::Calibration>,
     "parsimony" => plain::<parsimony::Parsimony>,
     "repetition" => plain::<repetition::Repetition>,
@@ -160,6 +162,7 @@ kinds! {
     "parse_penalty" => plain::<parse_penalty::ParsePenalty>,
     "judge" => judge,
     "command" => plain::<command::Verifier>,
+    "stdio" => plain::<StdioScorer>,
 }
 
 /// A component that is its own options.
