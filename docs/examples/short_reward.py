@@ -1,4 +1,4 @@
-# A reward for Hone: the shorter the answer, the better. Run by `{ kind = "stdio", command = ["python3", "short_reward.py"] }`.
+# A reward for Hone: the shorter the answer, the better.
 import json, sys
 
 for line in sys.stdin:

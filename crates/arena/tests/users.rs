@@ -235,7 +235,7 @@ async fn infrastructure_is_asked_again_and_a_refusal_is_not() {
 }
 
 #[tokio::test]
-async fn a_silent_server_meets_the_deadline_and_the_words_are_kept_for_another_try() {
+async fn a_silent_server_meets_the_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let spec = ChatSpec {
         url: format!("http://{}/v1", listener.local_addr().unwrap()),

@@ -12,8 +12,9 @@ use super::worker::Worker;
 use super::{CommandError, CommandSpec};
 use crate::rewards::{Case, Component};
 
-/// Scores cases in the processes of a command.
-#[derive(Debug)]
+/// Scores cases in the processes of a command. Read from configuration, it is its [`CommandSpec`].
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "CommandSpec")]
 pub struct StdioScorer {
     workers: Vec<Worker>,
     next: AtomicU64,
@@ -35,6 +36,14 @@ impl StdioScorer {
         let request = json!({"op": "score", "case": case});
         let answer = worker.ask(&process, &request).await.map_err(|failed| failed.what)?;
         verdict(Value::Object(answer))
+    }
+}
+
+impl TryFrom<CommandSpec> for StdioScorer {
+    type Error = CommandError;
+
+    fn try_from(spec: CommandSpec) -> Result<Self, CommandError> {
+        Self::new(spec)
     }
 }
 

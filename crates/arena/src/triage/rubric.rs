@@ -16,14 +16,16 @@
 //! | escalates always, at the share of tickets without an answer (0.2) | 0.34 |
 
 use hone_trace::Verdict;
+use serde::Deserialize;
 
 use crate::rewards::{
     Case, Measure, Product, Rubric, RubricError, Term, calibration, format, grounding, parsimony, rouge, support,
 };
 
 /// Whether the environment found the answer right.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Correct;
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Correct {}
 
 impl Measure for Correct {
     fn measure(&self, case: &Case) -> Verdict {
@@ -43,7 +45,7 @@ pub fn rubric() -> Result<Rubric, RubricError> {
     // Both look at the same text, the resolution.
     let quality = rouge::RougeL { on: parsimony.on, ..rouge::RougeL::default() };
     let terms = vec![
-        Term::new("correct", 0.45, Correct),
+        Term::new("correct", 0.45, Correct::default()),
         Term::new("quality", 0.0, quality),
         Term::new("parsimony", 0.0, parsimony),
         Term::new("grounding", 0.2, grounding::Grounding::default()),
