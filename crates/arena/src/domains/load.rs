@@ -37,8 +37,8 @@ fn single_file(directory: &Path) -> Option<PathBuf> {
     let mut found: Vec<PathBuf> = (std::fs::read_dir(directory).ok()?.flatten())
         .map(|entry| entry.path())
         .filter(|path| {
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            name.starts_with("db.") && name.ends_with(".json")
+            let stem = path.file_stem().is_some_and(|stem| stem == "db" || stem.to_string_lossy().starts_with("db."));
+            stem && path.extension().is_some_and(|extension| extension == "json")
         })
         .collect();
     found.sort();

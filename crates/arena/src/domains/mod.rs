@@ -7,6 +7,7 @@
 pub mod calculate;
 pub mod canon;
 mod dates;
+pub mod generate;
 mod load;
 pub mod py;
 pub mod replay;

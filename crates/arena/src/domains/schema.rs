@@ -106,7 +106,7 @@ fn check(takes: Type, value: &Value, at: &str) -> Result<Value, String> {
         (Type::Text, Value::Str(text)) if text.len() > MAX_TEXT => {
             Err(format!("{at} is longer than {MAX_TEXT} characters"))
         }
-        (Type::Text, Value::Str(_)) => Ok(value.clone()),
+        (Type::Text, Value::Str(_)) | (Type::Money, Value::Int(_)) => Ok(value.clone()),
         (Type::Text, _) => wrong("a string"),
         (Type::Choice(options), Value::Str(text)) if options.contains(&&**text) => Ok(value.clone()),
         (Type::Choice(options), _) => wrong(&format!("one of {}", options.join(", "))),
@@ -115,7 +115,6 @@ fn check(takes: Type, value: &Value, at: &str) -> Result<Value, String> {
             Ok(Value::Int(*number as i64))
         }
         (Type::Whole, _) => wrong("a whole number, 0 or more"),
-        (Type::Money, Value::Int(_)) => Ok(value.clone()),
         (Type::Money, Value::Float(number)) if number.is_finite() && number.abs() < 1e15 => Ok(money(*number)),
         (Type::Money, _) => wrong("an amount in dollars"),
         (Type::List(_), Value::List(items)) if items.len() > MAX_ITEMS => {

@@ -144,7 +144,7 @@ impl Env for ServiceEnv {
     }
 
     fn end(&mut self) -> EndState {
-        let verdict = judge(&self.desk, &self.task, self.replies.iter().map(String::as_str));
+        let verdict = judge(&self.desk, &self.task, &self.replies);
         EndState { facts: facts(&self.desk, &self.task, &verdict) }
     }
 }

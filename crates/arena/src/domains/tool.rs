@@ -35,6 +35,11 @@ pub fn refuse<T>(text: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Error(text.into()))
 }
 
+/// `json.dumps` of a record.
+pub fn show(record: &Value) -> Answer {
+    Ok(super::py::json::dumps(record))
+}
+
 /// One tool: its name, its parameters in order, all of them required, and what it does.
 #[derive(Debug, Clone, Copy)]
 pub struct Tool {

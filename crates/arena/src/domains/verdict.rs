@@ -35,12 +35,12 @@ impl Verdict {
 }
 
 /// Judges an episode: its desk at the end, and everything the agent said to the user.
-pub fn judge<'a>(desk: &Desk, task: &Task, replies: impl IntoIterator<Item = &'a str> + Clone) -> Verdict {
+pub fn judge(desk: &Desk, task: &Task, replies: &[impl AsRef<str>]) -> Verdict {
     let basis = basis(task);
     let wants = |part: &str| basis.iter().any(|own| own == part);
     let reference = task.reference.as_deref().unwrap_or_default();
     let state = !wants("DB") || desk.world().same_state(reference_end(desk, reference).world());
-    let outputs = task.outputs.iter().map(|output| (output.clone(), is_said(output, replies.clone()))).collect();
+    let outputs = task.outputs.iter().map(|output| (output.clone(), is_said(output, replies))).collect();
     let has_assertions = assertions(task).is_some_and(|assertions| !assertions.is_empty());
     let judged = |part: &&String| !["DB", "COMMUNICATE"].contains(&part.as_str());
     let open = |part: &String| part != "NL_ASSERTION" || has_assertions;
@@ -73,9 +73,9 @@ pub fn reference_end(desk: &Desk, reference: &[ToolCall]) -> Desk {
 }
 
 /// Whether some reply contains the output: case ignored, commas taken out of the reply but not of the output.
-pub fn is_said<'a>(output: &str, replies: impl IntoIterator<Item = &'a str>) -> bool {
+pub fn is_said(output: &str, replies: &[impl AsRef<str>]) -> bool {
     let wanted = output.to_lowercase();
-    replies.into_iter().any(|reply| reply.to_lowercase().replace(',', "").contains(&wanted))
+    replies.iter().any(|reply| reply.as_ref().to_lowercase().replace(',', "").contains(&wanted))
 }
 
 /// The end of an episode as the reward components read it.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::super::py::{Dict, Raised, Value, num, ops, text};
-use super::super::tool::{Answer, Failure, Rules, arg, refuse};
+use super::super::tool::{Answer, Failure, Rules, arg, refuse, show};
 use super::super::world::World;
-use super::{NOW, RESERVATIONS, USERS, available_leg, charge, is_gift_card, price_segment, seats, show};
+use super::{NOW, RESERVATIONS, USERS, available_leg, charge, is_gift_card, price_segment, seats};
 
 /// Ids of reservations made in an episode. Upstream assumes at most three and overwrites the third.
 const NEW_RESERVATIONS: [&str; 3] = ["HATHAT", "HATHAU", "HATHAV"];

@@ -14,7 +14,7 @@ pub use spec::SPECS;
 
 use super::calculate;
 use super::py::{Raised, Value, ops};
-use super::tool::{Answer, Failure, Tool, refuse};
+use super::tool::{Failure, Tool, refuse};
 use super::world::{TableId, World};
 
 pub const TABLES: [&str; 3] = ["flights", "reservations", "users"];
@@ -124,8 +124,4 @@ fn charge(world: &mut World, user: &Value, method: &Value, amount: &Value) -> Re
     let card = ops::field_mut(methods, name)?;
     let left = super::py::num::sub("-=", ops::field(card, "amount")?, amount)?;
     ops::set(card, "amount", left)
-}
-
-fn show(record: &Value) -> Answer {
-    Ok(super::py::json::dumps(record))
 }

@@ -2,9 +2,9 @@
 
 use super::super::dates;
 use super::super::py::{Dict, Raised, Value, num, ops, text};
-use super::super::tool::{Answer, Failure, Rules, arg, refuse};
+use super::super::tool::{Answer, Failure, Rules, arg, refuse, show};
 use super::super::world::World;
-use super::{FLIGHTS, RESERVATIONS, USERS, show};
+use super::{FLIGHTS, RESERVATIONS, USERS};
 
 /// The airports of the network and the cities they are shown with.
 pub const AIRPORTS: [(&str, &str); 20] = [

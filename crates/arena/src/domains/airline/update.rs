@@ -1,9 +1,9 @@
 //! Changes to reservations: cancel, bags, flights, passengers.
 
 use super::super::py::{Dict, Raised, Value, num, ops};
-use super::super::tool::{Answer, Failure, Rules, arg, refuse};
+use super::super::tool::{Answer, Failure, Rules, arg, refuse, show};
 use super::super::world::World;
-use super::{Leg, RESERVATIONS, USERS, available_leg, charge, is_gift_card, price_segment, seats, show};
+use super::{Leg, RESERVATIONS, USERS, available_leg, charge, is_gift_card, price_segment, seats};
 
 /// The reservation; under the strict rules only one that still stands.
 fn reservation(world: &World, id: &Value, rules: Rules) -> Result<Value, Failure> {

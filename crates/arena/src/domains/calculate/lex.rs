@@ -25,7 +25,7 @@ pub(super) enum Token {
 
 #[derive(Debug)]
 pub(super) struct Tokens {
-    pub(super) tokens: Vec<Token>,
+    pub(super) all: Vec<Token>,
     /// Per token, how many parentheses are open after it.
     pub(super) levels: Vec<usize>,
     /// An integer literal beyond what Python converts: an error once the parser reaches it.
@@ -40,7 +40,7 @@ impl Tokens {
 
 pub(super) fn lex(source: &str) -> Result<Tokens, String> {
     let bytes = source.as_bytes();
-    let mut out = Tokens { tokens: Vec::new(), levels: Vec::new(), too_long: None };
+    let mut out = Tokens { all: Vec::new(), levels: Vec::new(), too_long: None };
     let (mut at, mut level) = (0, 0usize);
     while at < bytes.len() {
         let rest = &source[at..];
@@ -68,7 +68,7 @@ pub(super) fn lex(source: &str) -> Result<Tokens, String> {
             Token::Close => level = level.checked_sub(1).ok_or("unmatched ')'")?,
             _ => {}
         }
-        out.tokens.push(token);
+        out.all.push(token);
         out.levels.push(level);
         at += length;
     }
@@ -94,7 +94,7 @@ fn number(rest: &str, out: &mut Tokens) -> Result<(Token, usize), String> {
              sys.set_int_max_str_digits() to increase the limit - Consider hexadecimal for huge integer literals to \
              avoid decimal conversion limits."
         );
-        out.too_long.get_or_insert((out.tokens.len(), what));
+        out.too_long.get_or_insert((out.all.len(), what));
         return Ok((Token::Int(BigInt::ZERO), whole));
     }
     Ok((Token::Int(text.parse().unwrap_or_default()), whole))

@@ -33,19 +33,19 @@ const MAX_DEPTH: usize = 300;
 const FORGOT_COMMA: &str = "invalid syntax. Perhaps you forgot a comma?";
 
 pub(super) fn parse(source: &str) -> Result<Tree, Raised> {
-    let tokens = lex(source).map_err(syntax_error)?;
+    let tokens = lex(source).map_err(|what| syntax_error(&what))?;
     match (Parser { tokens: &tokens, at: 0, naming: false, depth: 0 }).whole() {
         Ok(tree) => Ok(tree),
         Err(Fault::TooDeep) => Err(Raised::new("maximum recursion depth exceeded during compilation")),
-        Err(Fault::Named(what)) => Err(syntax_error(what)),
+        Err(Fault::Named(what)) => Err(syntax_error(&what)),
         Err(Fault::Here) => match (Parser { tokens: &tokens, at: 0, naming: true, depth: 0 }).whole() {
-            Err(Fault::Named(what)) => Err(syntax_error(what)),
-            _ => Err(syntax_error("invalid syntax".into())),
+            Err(Fault::Named(what)) => Err(syntax_error(&what)),
+            _ => Err(syntax_error("invalid syntax")),
         },
     }
 }
 
-fn syntax_error(what: String) -> Raised {
+fn syntax_error(what: &str) -> Raised {
     Raised(format!("{what} (<string>, line 1)"))
 }
 
@@ -69,7 +69,7 @@ type Parsed = Result<Tree, Fault>;
 impl Parser<'_> {
     /// The token to come. Looking past the end while a parenthesis is open is an error in itself.
     fn peek(&self) -> Result<Option<&Token>, Fault> {
-        match self.tokens.tokens.get(self.at) {
+        match self.tokens.all.get(self.at) {
             None if self.tokens.unclosed() => Err(Fault::Named("'(' was never closed".into())),
             token => Ok(token),
         }
@@ -83,7 +83,7 @@ impl Parser<'_> {
 
     fn whole(&mut self) -> Parsed {
         let tree = self.expression()?;
-        if self.at == self.tokens.tokens.len() { Ok(tree) } else { Err(Fault::Here) }
+        if self.at == self.tokens.all.len() { Ok(tree) } else { Err(Fault::Here) }
     }
 
     /// In the second pass, two expressions in a row inside parentheses are a forgotten comma.
@@ -141,7 +141,7 @@ impl Parser<'_> {
             _ => return self.power(),
         };
         self.at += 1;
-        self.deeper(|parser| parser.factor()).map(|operand| Tree::Unary(sign, Box::new(operand)))
+        self.deeper(Self::factor).map(|operand| Tree::Unary(sign, Box::new(operand)))
     }
 
     fn power(&mut self) -> Parsed {

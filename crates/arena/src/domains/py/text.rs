@@ -152,6 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::excessive_precision, reason = "the digits that Rust would print are the point")]
     fn floats_are_spelt_as_python_spells_them() {
         let cases = [
             (85.0, "85.0"),

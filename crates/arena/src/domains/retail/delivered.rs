@@ -1,10 +1,10 @@
 //! Requests on orders that arrived: exchange and return. No money moves until the goods are back.
 
 use super::super::py::{Dict, num, ops};
-use super::super::tool::{Answer, Rules, arg, refuse};
+use super::super::tool::{Answer, Rules, arg, refuse, show};
 use super::super::world::World;
 use super::pending::is_gift_card_id;
-use super::{ORDERS, check_items, order_with_status, payment_method, price_difference, show};
+use super::{ORDERS, check_items, order_with_status, payment_method, price_difference};
 
 pub(super) fn exchange(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
     let id = arg(arguments, "order_id");

@@ -1,9 +1,9 @@
 //! Finding and reading records, and the one write that touches no order: a user's address.
 
 use super::super::py::{Dict, Value, ops};
-use super::super::tool::{Answer, Rules, arg, refuse};
+use super::super::tool::{Answer, Rules, arg, refuse, show};
 use super::super::world::{TableId, World};
-use super::{ADDRESS, ORDERS, PRODUCTS, USERS, show};
+use super::{ADDRESS, ORDERS, PRODUCTS, USERS};
 
 pub(super) fn user_by_email(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
     for (id, profile) in world.records(USERS) {

@@ -12,7 +12,7 @@ pub use spec::SPECS;
 
 use super::calculate;
 use super::py::{Raised, Value, ops};
-use super::tool::{Answer, Failure, Tool, refuse};
+use super::tool::{Failure, Tool, refuse};
 use super::world::{TableId, World};
 
 pub const TABLES: [&str; 3] = ["orders", "products", "users"];
@@ -163,9 +163,4 @@ fn variants<'a>(world: &'a World, item: &Value) -> Result<&'a Value, Raised> {
 
 fn is_true(value: &Value) -> bool {
     matches!(value, Value::Bool(true))
-}
-
-/// `json.dumps` of a record.
-fn show(record: &Value) -> Answer {
-    Ok(super::py::json::dumps(record))
 }

@@ -1,12 +1,12 @@
 //! Changes to orders that have not shipped: cancel, address, items, payment.
 
 use super::super::py::{Dict, Value, num, ops};
-use super::super::tool::{Answer, Failure, Rules, arg, refuse};
+use super::super::tool::{Answer, Failure, Rules, arg, refuse, show};
 use super::super::world::World;
 use super::lookup::address;
 use super::{
     ORDERS, change_balance, check_items, item_position, order_with_status, pairs, payment_method, price_difference,
-    show, variants,
+    variants,
 };
 
 const NOT_PENDING: &str = "non-pending order cannot be modified";
@@ -73,10 +73,10 @@ pub(super) fn change_items(world: &mut World, arguments: &Dict, rules: Rules) ->
 }
 
 fn refuse_same_item(item_ids: &Value, new_item_ids: &Value) -> Result<(), Failure> {
-    match pairs(item_ids, new_item_ids)?.iter().all(|(old, new)| !ops::equal(old, new)) {
-        true => Ok(()),
-        false => refuse("the new item should be different from the old item"),
+    if pairs(item_ids, new_item_ids)?.iter().any(|(old, new)| ops::equal(old, new)) {
+        return refuse("the new item should be different from the old item");
     }
+    Ok(())
 }
 
 /// Turns the first item with the old id into the new variant.

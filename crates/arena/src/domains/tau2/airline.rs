@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::super::airline::{NOW, RESERVATIONS, USERS};
 use super::super::py::{Dict, Raised, Value, num, ops, text};
-use super::super::tool::{Answer, Failure, Rules, Tool, arg, refuse};
+use super::super::tool::{Answer, Failure, Rules, Tool, arg, refuse, show};
 use super::super::world::World;
 use super::flights::{self, Day, find_day};
 use super::model::{CERTIFICATE, FLIGHT_INFO, PASSENGER, PAYMENT, RESERVATION};
-use super::{calculate, models, no_attribute, show};
+use super::{Models, calculate};
 
 pub(super) const TOOLS: [Tool; 14] = [
     Tool {
@@ -75,22 +75,17 @@ fn reservation<'a>(world: &'a World, id: &Value) -> Result<&'a Value, Failure> {
     world.find(RESERVATIONS, id)?.map_or_else(|| refuse(format!("Reservation {} not found", text::str(id))), Ok)
 }
 
-/// A field of what should be a model by now.
-fn attribute<'a>(model: &'a Value, name: &str) -> Result<&'a Value, Failure> {
-    model.as_dict().and_then(|fields| fields.get(name)).ok_or_else(|| no_attribute(model, name))
-}
-
 fn book(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
-    let flights = models(arg(arguments, "flights"), &FLIGHT_INFO)?;
-    let passengers = Value::list(models(arg(arguments, "passengers"), &PASSENGER)?);
-    let payments = models(arg(arguments, "payment_methods"), &PAYMENT)?;
+    let flights = Models::of(arg(arguments, "flights"), &FLIGHT_INFO)?;
+    let passengers = Models::of(arg(arguments, "passengers"), &PASSENGER)?.value;
+    let payments = Models::of(arg(arguments, "payment_methods"), &PAYMENT)?;
     let (user_id, cabin) = (arg(arguments, "user_id"), arg(arguments, "cabin"));
     user(world, user_id)?;
     let new_ids = ["HATHAT", "HATHAU", "HATHAV"];
     let Some(id) = new_ids.into_iter().find(|id| world.get(RESERVATIONS, id).is_none()) else {
         return refuse("Too many reservations");
     };
-    let mut booked = new_reservation(id, arguments, &passengers, &payments)?;
+    let mut booked = new_reservation(id, arguments, &passengers, &payments.value)?;
     let (segments, fare) = price(world, &flights, cabin, &passengers)?;
     let mut total = fare;
     if ops::is(arg(arguments, "insurance"), "yes") {
@@ -106,23 +101,24 @@ fn book(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
     show(&booked)
 }
 
-fn new_reservation(id: &str, arguments: &Dict, passengers: &Value, payments: &[Value]) -> Result<Value, Raised> {
+fn new_reservation(id: &str, arguments: &Dict, passengers: &Value, payments: &Value) -> Result<Value, Raised> {
     let given =
         ["user_id", "origin", "destination", "flight_type", "cabin", "total_baggages", "nonfree_baggages", "insurance"];
     let mut fields: Dict = given.iter().map(|name| ((*name).into(), arg(arguments, name).clone())).collect();
     fields.insert("reservation_id".into(), id.into());
     fields.insert("flights".into(), Value::list(Vec::new()));
     fields.insert("passengers".into(), passengers.clone());
-    fields.insert("payment_history".into(), Value::list(payments.to_vec()));
+    fields.insert("payment_history".into(), payments.clone());
     fields.insert("created_at".into(), NOW.into());
     RESERVATION.shape(&Value::dict(fields))
 }
 
 /// The segments as a reservation keeps them, and what they cost for everyone.
-fn price(world: &World, infos: &[Value], cabin: &Value, passengers: &Value) -> Result<(Vec<Value>, Value), Failure> {
+fn price(world: &World, infos: &Models, cabin: &Value, passengers: &Value) -> Result<(Vec<Value>, Value), Failure> {
     let (mut segments, mut fare) = (Vec::new(), Value::Int(0));
-    for info in infos {
-        let segment = bookable(world, info, cabin, ops::len(passengers)?)?;
+    for info in &infos.items {
+        let at = (infos.attribute(info, "flight_number")?, infos.attribute(info, "date")?);
+        let segment = bookable(world, at, cabin, ops::len(passengers)?)?;
         fare = num::add("+=", &fare, &num::times(ops::len(passengers)?, ops::field(&segment, "price")?)?)?;
         segments.push(segment);
     }
@@ -130,8 +126,7 @@ fn price(world: &World, infos: &[Value], cabin: &Value, passengers: &Value) -> R
 }
 
 /// The segment, when its flight has seats left.
-fn bookable(world: &World, info: &Value, cabin: &Value, passengers: i64) -> Result<Value, Failure> {
-    let (number, date) = (attribute(info, "flight_number")?, attribute(info, "date")?);
+fn bookable(world: &World, (number, date): (&Value, &Value), cabin: &Value, passengers: i64) -> Result<Value, Failure> {
     let Day { flight, day } = find_day(world, number, date)?;
     if !ops::is(ops::field(day, "status")?, "available") {
         return refuse(format!("Flight {} not available on date {}", text::str(number), text::str(date)));
@@ -150,10 +145,10 @@ fn bookable(world: &World, info: &Value, cabin: &Value, passengers: i64) -> Resu
     ]))
 }
 
-fn check_payments(world: &World, user_id: &Value, payments: &[Value], total: &Value) -> Result<(), Failure> {
+fn check_payments(world: &World, user_id: &Value, payments: &Models, total: &Value) -> Result<(), Failure> {
     let methods = ops::dict_field(user(world, user_id)?, "payment_methods")?;
-    for payment in payments {
-        let (id, amount) = (attribute(payment, "payment_id")?, attribute(payment, "amount")?);
+    for payment in &payments.items {
+        let (id, amount) = (payments.attribute(payment, "payment_id")?, payments.attribute(payment, "amount")?);
         let Some(method) = ops::lookup(methods, id)? else {
             return refuse(format!("Payment method {} not found", text::str(id)));
         };
@@ -161,7 +156,8 @@ fn check_payments(world: &World, user_id: &Value, payments: &[Value], total: &Va
             return refuse(format!("Not enough balance in payment method {}", text::str(id)));
         }
     }
-    let amounts = payments.iter().map(|payment| attribute(payment, "amount")).collect::<Result<Vec<_>, _>>()?;
+    let amounts = payments.items.iter().map(|payment| payments.attribute(payment, "amount"));
+    let amounts = amounts.collect::<Result<Vec<_>, _>>()?;
     let paid = num::sum(amounts)?;
     if !ops::equal(&paid, total) {
         let (total, paid) = (text::str(total), text::str(&paid));
@@ -170,9 +166,9 @@ fn check_payments(world: &World, user_id: &Value, payments: &[Value], total: &Va
     Ok(())
 }
 
-fn pay(world: &mut World, user_id: &Value, payments: &[Value]) -> Result<(), Failure> {
-    for payment in payments {
-        let (id, amount) = (attribute(payment, "payment_id")?, attribute(payment, "amount")?);
+fn pay(world: &mut World, user_id: &Value, payments: &Models) -> Result<(), Failure> {
+    for payment in &payments.items {
+        let (id, amount) = (payments.attribute(payment, "payment_id")?, payments.attribute(payment, "amount")?);
         let method = ops::subscript(ops::dict_field(user(world, user_id)?, "payment_methods")?, id)?;
         let source = ops::field(method, "source")?.clone();
         if ops::is(&source, "gift_card") {
@@ -268,7 +264,7 @@ fn update_baggages(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
 }
 
 fn update_flights(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
-    let infos = models(arg(arguments, "flights"), &FLIGHT_INFO)?;
+    let infos = Models::of(arg(arguments, "flights"), &FLIGHT_INFO)?;
     let (id, cabin) = (arg(arguments, "reservation_id"), arg(arguments, "cabin"));
     let before = reservation(world, id)?.clone();
     let user_id = ops::field(&before, "user_id")?;
@@ -277,17 +273,15 @@ fn update_flights(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
     let old = ops::iterate(ops::field(&before, "flights")?)?;
     let same_cabin = ops::equal(cabin, ops::field(&before, "cabin")?);
     let (mut segments, mut total) = (Vec::new(), Value::Int(0));
-    for info in &infos {
-        let (number, date) = (attribute(info, "flight_number"), attribute(info, "date"));
+    for info in &infos.items {
+        let at = (infos.attribute(info, "flight_number")?, infos.attribute(info, "date")?);
         let kept = old.iter().find(|flight| {
-            let is = |name, wanted: &Result<&Value, Failure>| {
-                wanted.as_ref().is_ok_and(|wanted| ops::field(flight, name).is_ok_and(|own| ops::equal(own, wanted)))
-            };
-            same_cabin && is("flight_number", &number) && is("date", &date)
+            let is = |name, wanted| ops::field(flight, name).is_ok_and(|own| ops::equal(own, wanted));
+            same_cabin && is("flight_number", at.0) && is("date", at.1)
         });
         let segment = match kept {
             Some(kept) => kept.clone(),
-            None => bookable(world, info, cabin, passengers)?,
+            None => bookable(world, at, cabin, passengers)?,
         };
         total = num::add("+=", &total, &num::times(passengers, ops::field(&segment, "price")?)?)?;
         segments.push(segment);
@@ -305,12 +299,12 @@ fn update_flights(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
 }
 
 fn update_passengers(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
-    let passengers = models(arg(arguments, "passengers"), &PASSENGER)?;
+    let passengers = Models::of(arg(arguments, "passengers"), &PASSENGER)?.value;
     let id = arg(arguments, "reservation_id");
-    if passengers.len() as i64 != ops::len(ops::field(reservation(world, id)?, "passengers")?)? {
+    if ops::len(&passengers)? != ops::len(ops::field(reservation(world, id)?, "passengers")?)? {
         return refuse("Number of passengers does not match");
     }
     let reservation = world.edit(RESERVATIONS, id)?;
-    ops::set(reservation, "passengers", Value::list(passengers))?;
+    ops::set(reservation, "passengers", passengers)?;
     show(reservation)
 }

@@ -2,9 +2,8 @@
 
 use super::super::airline::{AIRPORTS, FLIGHTS, next_day_in_may};
 use super::super::py::{Dict, Value, num, ops, text};
-use super::super::tool::{Answer, Failure, Rules, arg, refuse};
+use super::super::tool::{Answer, Failure, Rules, arg, refuse, show};
 use super::super::world::World;
-use super::show;
 
 /// A flight and one of its days.
 pub(super) struct Day<'a> {
@@ -34,7 +33,7 @@ pub(super) fn status(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
 /// What a search asks of a flight.
 struct Wanted<'a> {
     origin: &'a Value,
-    destination: Option<&'a Value>,
+    destination: &'a Value,
     date: &'a Value,
     leaves_after: Option<&'a Value>,
     /// What the offers say of their date.
@@ -44,11 +43,8 @@ struct Wanted<'a> {
 fn search(world: &World, wanted: &Wanted<'_>) -> Result<Vec<Value>, Failure> {
     let mut found = Vec::new();
     for (_, flight) in world.records(FLIGHTS) {
-        if !ops::equal(ops::field(flight, "origin")?, wanted.origin) {
-            continue;
-        }
-        if let Some(destination) = wanted.destination
-            && !ops::equal(ops::field(flight, "destination")?, destination)
+        if !is_any_or(wanted.origin, ops::field(flight, "origin")?)
+            || !is_any_or(wanted.destination, ops::field(flight, "destination")?)
         {
             continue;
         }
@@ -64,6 +60,11 @@ fn search(world: &World, wanted: &Wanted<'_>) -> Result<Vec<Value>, Failure> {
         found.push(offer(flight, day, &wanted.shown_date)?);
     }
     Ok(found)
+}
+
+/// None stands for any airport.
+fn is_any_or(wanted: &Value, own: &Value) -> bool {
+    matches!(wanted, Value::None) || ops::equal(own, wanted)
 }
 
 fn offer(flight: &Value, day: &Value, date: &Value) -> Result<Value, Failure> {
@@ -84,7 +85,7 @@ fn offer(flight: &Value, day: &Value, date: &Value) -> Result<Value, Failure> {
 pub(super) fn direct(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
     let wanted = Wanted {
         origin: arg(arguments, "origin"),
-        destination: Some(arg(arguments, "destination")),
+        destination: arg(arguments, "destination"),
         date: arg(arguments, "date"),
         leaves_after: None,
         shown_date: Value::None,
@@ -96,7 +97,7 @@ pub(super) fn one_stop(world: &mut World, arguments: &Dict, _: Rules) -> Answer 
     let date = arg(arguments, "date");
     let first = Wanted {
         origin: arg(arguments, "origin"),
-        destination: None,
+        destination: &Value::None,
         date,
         leaves_after: None,
         shown_date: date.clone(),
@@ -108,7 +109,7 @@ pub(super) fn one_stop(world: &mut World, arguments: &Dict, _: Rules) -> Answer 
         let date2 = if overnight { next_day_in_may(date)? } else { date.clone() };
         let second = Wanted {
             origin: ops::field(&leg1, "destination")?,
-            destination: Some(arg(arguments, "destination")),
+            destination: arg(arguments, "destination"),
             date: &date2,
             leaves_after: Some(arrival),
             shown_date: date2.clone(),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::py::{Dict, Raised, Value, ops};
 use super::schema::{Spec, Type, param};
-use super::tool::{Answer, Failure, Tool, bind};
+use super::tool::{Answer, Failure, Tool, bind, refuse};
 use super::world::World;
 use super::{Kind, calculate};
 
@@ -50,12 +50,15 @@ pub(super) fn new_tool(kind: Kind) -> &'static Spec {
 /// Runs a call as tau2's environment does.
 pub(super) fn run(kind: Kind, world: &mut World, name: &str, arguments: &Dict) -> Answer {
     let Some(tool) = tools(kind).iter().find(|tool| tool.name == name) else {
-        return Err(Failure::Error(format!("Tool '{name}' not found.")));
+        return refuse(format!("Tool '{name}' not found."));
     };
     let toolkit = match kind {
         Kind::Retail => "RetailTools",
         Kind::Airline => "AirlineTools",
     };
+    if arguments.contains_key("self") {
+        return refuse(format!("{toolkit}.{name}() got multiple values for argument 'self'"));
+    }
     bind(&format!("{toolkit}.{name}"), tool.parameters, arguments)?;
     (tool.run)(world, arguments, super::tool::Rules::Compat)
 }
@@ -84,25 +87,33 @@ pub(super) fn shape_table(kind: Kind, table: &str, records: Dict) -> Result<Dict
 
 fn calculate(_: &mut World, arguments: &Dict, rules: super::tool::Rules) -> Answer {
     if !calculate::in_alphabet(super::tool::arg(arguments, "expression"))? {
-        return super::tool::refuse("Invalid characters in expression");
+        return refuse("Invalid characters in expression");
     }
     calculate::evaluate_value(super::tool::arg(arguments, "expression"), rules)
 }
 
-fn show(record: &Value) -> Answer {
-    Ok(super::py::json::dumps(record))
+/// A list that upstream turns into models when all its entries are dictionaries; otherwise it stays as it came and
+/// fails where it is used.
+struct Models {
+    items: Vec<Value>,
+    shaped: bool,
+    /// The list as it is passed on.
+    value: Value,
 }
 
-/// `value.name` of something that should have been a model and is not.
-fn no_attribute(value: &Value, name: &str) -> Failure {
-    ops::no_attribute(value, name).into()
-}
-
-/// Dictionaries become models; a list with anything else in it stays as it came and fails where it is used.
-fn models(value: &Value, model: &'static model::Model) -> Result<Vec<Value>, Failure> {
-    let items = ops::iterate(value)?;
-    if items.iter().any(|item| item.as_dict().is_none()) {
-        return Ok(items);
+impl Models {
+    fn of(value: &Value, model: &'static model::Model) -> Result<Self, Failure> {
+        let items = ops::iterate(value)?;
+        if items.iter().any(|item| item.as_dict().is_none()) {
+            return Ok(Self { items, shaped: false, value: value.clone() });
+        }
+        let items = items.iter().map(|item| model.shape(item)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { value: Value::list(items.clone()), items, shaped: true })
     }
-    items.iter().map(|item| model.shape(item).map_err(Failure::from)).collect()
+
+    /// `item.name`: models have attributes, what stayed a dictionary has none.
+    fn attribute<'a>(&self, item: &'a Value, name: &str) -> Result<&'a Value, Failure> {
+        let field = item.as_dict().and_then(|fields| fields.get(name)).filter(|_| self.shaped);
+        field.ok_or_else(|| ops::no_attribute(item, name).into())
+    }
 }

@@ -1,7 +1,12 @@
 //! The models of tau2's databases: field order, types, defaults. Values are coerced as pydantic coerces them.
 
+use std::fmt::Write as _;
+
 use super::super::py::num::Number;
 use super::super::py::{Dict, Raised, Value, text};
+
+/// The release whose texts these are; they name it in a link.
+const PYDANTIC: &str = "2.12";
 
 /// What a field holds.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +53,9 @@ impl Model {
         let mut out = format!("{} validation error{plural} for {}", faults.len(), self.name);
         for Fault { at, what, kind, input } in faults {
             let (shown, of) = (shorten(&text::repr(input)), input.type_name());
-            out += &format!("\n{at}\n  {what} [type={kind}, input_value={shown}, input_type={of}]");
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\n{at}\n  {what} [type={kind}, input_value={shown}, input_type={of}]");
+            let _ = write!(out, "\n    For further information visit https://errors.pydantic.dev/{PYDANTIC}/v/{kind}");
         }
         Raised(out)
     }
@@ -80,6 +87,9 @@ fn coerce(holds: Holds, value: &Value, at: &str, faults: &mut Vec<Fault>) -> Opt
         },
         (Holds::Number, _) => match number(value) {
             Some(number) => Some(Value::Float(number)),
+            None if value.as_str().is_some() => {
+                fault("Input should be a valid number, unable to parse string as a number", "float_parsing")
+            }
             None => fault("Input should be a valid number", "float_type"),
         },
         (Holds::Choice(options), Value::Str(text)) if options.contains(&&**text) => Some(value.clone()),
@@ -100,12 +110,14 @@ fn coerce(holds: Holds, value: &Value, at: &str, faults: &mut Vec<Fault>) -> Opt
             entries.map(Value::dict)
         }
         (Holds::Map(_), _) => fault("Input should be a valid dictionary", "dict_type"),
-        (Holds::Model(model), Value::Dict(dict)) => fields(model, dict, at, faults),
-        (Holds::Model(_), _) => fault("Input should be a valid dictionary or instance", "model_type"),
+        (Holds::Model(model), Value::Dict(dict)) => Some(fields(model, dict, at, faults)),
+        (Holds::Model(model), _) => {
+            fault(&format!("Input should be a valid dictionary or instance of {}", model.name), "model_type")
+        }
         (Holds::OneOf(tag, models), Value::Dict(dict)) => {
             let named = dict.get(tag).and_then(Value::as_str);
             match models.iter().find(|(name, _)| Some(*name) == named) {
-                Some((_, model)) => fields(model, dict, at, faults),
+                Some((_, model)) => Some(fields(model, dict, at, faults)),
                 None => fault("Input matches none of the models", "union_error"),
             }
         }
@@ -113,7 +125,7 @@ fn coerce(holds: Holds, value: &Value, at: &str, faults: &mut Vec<Fault>) -> Opt
     }
 }
 
-fn fields(model: &Model, dict: &Dict, at: &str, faults: &mut Vec<Fault>) -> Option<Value> {
+fn fields(model: &Model, dict: &Dict, at: &str, faults: &mut Vec<Fault>) -> Value {
     let mut shaped = Dict::new();
     for (name, holds) in model.fields {
         let path = if at.is_empty() { (*name).to_owned() } else { format!("{at}.{name}") };
@@ -128,7 +140,7 @@ fn fields(model: &Model, dict: &Dict, at: &str, faults: &mut Vec<Fault>) -> Opti
         };
         shaped.insert((*name).into(), value.unwrap_or(Value::None));
     }
-    Some(Value::dict(shaped))
+    Value::dict(shaped)
 }
 
 fn whole(value: &Value) -> Result<Value, (&'static str, &'static str)> {
@@ -136,6 +148,7 @@ fn whole(value: &Value) -> Result<Value, (&'static str, &'static str)> {
         Value::Int(_) | Value::Big(_) => Ok(value.clone()),
         Value::Bool(flag) => Ok(Value::Int(i64::from(*flag))),
         Value::Float(number) if number.fract() == 0.0 && number.abs() < 9e15 => Ok(Value::Int(*number as i64)),
+        Value::Float(number) if !number.is_finite() => Err(("Input should be a finite number", "finite_number")),
         Value::Float(_) => {
             Err(("Input should be a valid integer, got a number with a fractional part", "int_from_float"))
         }

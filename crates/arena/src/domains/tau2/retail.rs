@@ -2,9 +2,9 @@
 
 use super::super::py::{Dict, Value, num, ops};
 use super::super::retail::{ORDERS, PRODUCTS, USERS};
-use super::super::tool::{Answer, Failure, Rules, Tool, arg, refuse};
+use super::super::tool::{Answer, Failure, Rules, Tool, arg, refuse, show};
 use super::super::world::World;
-use super::{calculate, retail_write as write, show};
+use super::{calculate, retail_write as write};
 
 pub(super) const TOOLS: [Tool; 16] = [
     Tool { name: "calculate", parameters: &["expression"], run: calculate },

@@ -1,14 +1,12 @@
 //! The compat profile against recordings of the upstream tools: every observation and state hash, byte for byte.
 
-mod tau;
-
+use crate::{data, desk_of, lines};
 use hone_arena::domains::{Kind, Profile};
 use serde_json::Value;
-use tau::{data, desk_of, lines};
 
 /// A step of a recording: the call and what came of it.
 fn replays(file: &str, kind: Kind) {
-    let Some(domain) = tau::domain(kind, Profile::Compat) else { return };
+    let Some(domain) = crate::domain(kind, Profile::Compat) else { return };
     let Some(recorded) = lines(file) else { return };
     let mut steps = 0;
     for (line, task) in recorded.iter().enumerate() {
@@ -40,7 +38,7 @@ fn initial_states_have_the_known_hashes() {
     let Some(golden) = data("golden/initial_hashes.json") else { return };
     let golden: Value = serde_json::from_str(&std::fs::read_to_string(golden).unwrap()).unwrap();
     for kind in [Kind::Retail, Kind::Airline] {
-        let Some(domain) = tau::domain(kind, Profile::Compat) else { return };
+        let Some(domain) = crate::domain(kind, Profile::Compat) else { return };
         assert_eq!(domain.open().state_hash().to_string(), golden[kind.name()].as_str().unwrap());
     }
 }

@@ -1,14 +1,14 @@
 //! The tau reward against recorded gpt-4o episodes, and the published pass^k over all of them.
 
-mod tau;
-
 use std::collections::BTreeMap;
 
+use crate::{data, lines};
 use hone_arena::domains::verdict::judge;
 use hone_arena::domains::{Desk, Kind, Profile, TRANSFER, tasks};
 use hone_trace::{Task, ToolCall};
 use serde_json::Value;
-use tau::{data, lines};
+
+const NOTHING: &[&str] = &[];
 
 struct Recorded {
     task: usize,
@@ -49,7 +49,7 @@ fn play(desk: Desk, episode: &Value) -> Recorded {
 }
 
 fn reward(recorded: &Recorded, task: &Task) -> f64 {
-    let verdict = judge(&recorded.desk, task, recorded.replies.iter().map(String::as_str));
+    let verdict = judge(&recorded.desk, task, &recorded.replies);
     if recorded.ended { verdict.reward().unwrap() } else { 0.0 }
 }
 
@@ -59,7 +59,7 @@ fn choose(n: u64, k: u64) -> f64 {
 
 #[test]
 fn recorded_rewards_and_pass_hat_k_are_reproduced() {
-    let Some(domain) = tau::domain(Kind::Airline, Profile::Compat) else { return };
+    let Some(domain) = crate::domain(Kind::Airline, Profile::Compat) else { return };
     let Some(path) = data("tau-bench/historical_trajectories/gpt-4o-airline.json") else { return };
     let tasks = tasks::load(Kind::Airline, &data("tau-bench/airline").unwrap(), "test").unwrap();
     let episodes: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -96,10 +96,10 @@ fn doing_nothing_earns_what_is_known() {
         (Kind::Retail, "dev", 20, 1, 1),
         (Kind::Airline, "test", 50, 20, 19),
     ] {
-        let Some(domain) = tau::domain(kind, Profile::Compat) else { return };
+        let Some(domain) = crate::domain(kind, Profile::Compat) else { return };
         let tasks = tasks::load(kind, &data(&format!("tau-bench/{}", kind.name())).unwrap(), split).unwrap();
         assert_eq!(tasks.len(), tasks_in_split);
-        let verdicts: Vec<_> = tasks.iter().map(|task| judge(&domain.open(), task, [])).collect();
+        let verdicts: Vec<_> = tasks.iter().map(|task| judge(&domain.open(), task, NOTHING)).collect();
         assert_eq!(verdicts.iter().filter(|verdict| verdict.state).count(), unchanged, "{} {split}", kind.name());
         assert_eq!(verdicts.iter().filter(|verdict| verdict.reward() == Some(1.0)).count(), rewarded);
     }
@@ -108,9 +108,9 @@ fn doing_nothing_earns_what_is_known() {
 #[test]
 fn outputs_are_looked_for_as_upstream_does() {
     use hone_arena::domains::verdict::is_said;
-    assert!(is_said("1024", ["That is $1,024."]));
-    assert!(is_said("10", ["1024"]), "a substring counts");
-    assert!(!is_said("1,024", ["That is $1,024."]), "commas leave the reply, not the output");
-    assert!(is_said("Cat Eye", ["the CAT EYE one"]));
-    assert!(!is_said("x", []));
+    assert!(is_said("1024", &["That is $1,024."]));
+    assert!(is_said("10", &["1024"]), "a substring counts");
+    assert!(!is_said("1,024", &["That is $1,024."]), "commas leave the reply, not the output");
+    assert!(is_said("Cat Eye", &["the CAT EYE one"]));
+    assert!(!is_said("x", NOTHING));
 }
