@@ -5,10 +5,9 @@
 use std::time::Instant;
 
 use hone_trace::BatchNode;
-use serde_json::json;
 
 use crate::buffer::Buffer;
-use crate::config::Config;
+use crate::config::{Config, Shape};
 use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
@@ -17,14 +16,17 @@ use crate::optim::{AdamW, AdamWSettings, clip_factor, global_norm};
 
 /// The model all figures are for: 5.8M parameters, Qwen3.
 pub fn config() -> Result<Config> {
-    let source = json!({
-        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 2048, "hidden_size": 256,
-        "intermediate_size": 768, "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "head_dim": 64, "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "hidden_act": "silu",
-        "attention_bias": false, "initializer_range": 0.02,
-    });
-    Config::parse(&source.to_string()).map_err(|what| EngineError::Config { path: "bench".into(), what })
+    let shape = Shape {
+        vocab: 2048,
+        hidden: 256,
+        mlp: 768,
+        layers: 6,
+        heads: 4,
+        key_heads: 2,
+        head_dim: 64,
+        ..Shape::default()
+    };
+    shape.config()
 }
 
 /// Floating-point operations of a training step: products with weights (forward 2, backward 4 per weight and token)

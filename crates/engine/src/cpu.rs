@@ -5,11 +5,10 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
-
 use crate::buffer::Buffer;
 use crate::error::{EngineError, Result};
 use crate::kernels::simd::Isa;
+use crate::team::Team;
 
 /// The machine as the engine uses it. Results do not depend on the number of threads: work is cut into pieces by
 /// problem size alone, and every sum is taken in the order of the pieces.
@@ -17,7 +16,7 @@ use crate::kernels::simd::Isa;
 pub struct Cpu {
     isa: Isa,
     threads: usize,
-    pool: Option<rayon::ThreadPool>,
+    team: Team,
 }
 
 impl Cpu {
@@ -31,14 +30,8 @@ impl Cpu {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             n => n,
         };
-        let pool = match threads {
-            1 => None,
-            n => {
-                let builder = rayon::ThreadPoolBuilder::new().num_threads(n).thread_name(|i| format!("engine-{i}"));
-                Some(builder.build().map_err(|e| EngineError::Threads { threads: n, what: e.to_string() })?)
-            }
-        };
-        Ok(Self { isa: isa.or_less(), threads, pool })
+        let team = Team::new(threads).map_err(|e| EngineError::Threads { threads, what: e.to_string() })?;
+        Ok(Self { isa: isa.or_less(), threads, team })
     }
 
     pub fn isa(&self) -> Isa {
@@ -50,13 +43,8 @@ impl Cpu {
     }
 
     /// Calls `task(0)` to `task(count - 1)`, in any order, on all threads.
-    pub fn parallel(&self, count: usize, task: impl Fn(usize) + Send + Sync) {
-        match &self.pool {
-            Some(pool) if count > 1 => {
-                pool.install(|| (0..count).into_par_iter().with_max_len(1).for_each(task));
-            }
-            _ => (0..count).for_each(task),
-        }
+    pub fn parallel(&self, count: usize, task: impl Fn(usize) + Sync) {
+        self.team.run(count, task);
     }
 }
 

@@ -102,10 +102,7 @@ impl NativeLearner {
         let targets = targets.ok_or_else(|| LearnFault::BadBatch("a target is nobody's next token".into()))?;
         let pass = Pass { forest: &forest, targets: &targets, temperature: batch.temperature };
         // Before the pass that is kept: both use the workspace.
-        let reference = match loss.needs_reference() {
-            true => Some(self.reference_logprobs(&snapshot, pass)?),
-            false => None,
-        };
+        let reference = if loss.needs_reference() { Some(self.reference_logprobs(&snapshot, pass)?) } else { None };
         let keep = if self.settings.recompute { Keep::Inputs } else { Keep::Everything };
         let net = snapshot.net();
         let scored = net.forward(pass, keep, &mut self.workspace).map_err(fault)?;

@@ -15,6 +15,7 @@ pub mod optim;
 pub mod parity;
 pub mod policy;
 pub mod rope;
+mod team;
 pub mod weights;
 
 pub use config::Config;

@@ -188,7 +188,9 @@ fn a_gradient_that_is_not_finite_is_reported_and_never_applied() {
 fn accumulated_batches_add_up() {
     let gradient = |batches: &[Batch]| {
         let mut learner = learner(small(Arc::new(Cpu::new(2).unwrap())), LearnerSettings::default());
-        batches.iter().for_each(|b| drop(wait(learner.accumulate(b, &NLL)).unwrap()));
+        for batch in batches {
+            wait(learner.accumulate(batch, &NLL)).unwrap();
+        }
         learner.gradients().to_vec()
     };
     let whole = batch(&[ids(1, 20, 160), ids(2, 9, 160)]);

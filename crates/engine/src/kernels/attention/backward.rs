@@ -1,14 +1,23 @@
-//! Gradients of attention. Two passes, each recomputing the weights of its blocks: one owns the queries it writes, one
-//! the keys and values, so no two tasks ever add to the same place and the result does not depend on the threads.
+//! Gradients of attention.
 //!
 //! With P = exp(S - lse), D = rowsum(dO * O): dV = P^T dO, dS = P * (dO V^T - D), dQ = scale dS K, dK = dS^T (scale Q).
+//!
+//! Where there are trees and heads enough for all threads, one task computes a tree for a key head, every block of
+//! weights once. Else the work is cut finer, in two passes that each recompute the weights: one owns the queries it
+//! writes, one the keys and values. No two tasks ever add to the same place, and both ways add in the same order: the
+//! bits do not depend on which was taken, so not on the threads either.
 
 #![expect(unsafe_code, reason = "tasks write disjoint rows and heads of the gradients")]
+
+use std::ops::Range;
 
 use crate::cpu::{Cpu, Shared, with_scratch};
 use crate::kernels::attention::{Heads, KEYS, Piece, Span, pieces, put_rows, put_transposed};
 use crate::kernels::matmul::{Into, Left, PANEL, Panels, block};
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
+
+/// Floats of queries, output gradients and query gradients that one task may hold: beyond, the two passes are as fast.
+const WHOLE_TREE: usize = 1 << 22;
 
 /// What the backward pass reads: the forward's input and results, and the gradient of its output.
 #[derive(Debug, Clone, Copy)]
@@ -21,18 +30,34 @@ pub struct Gradients<'a> {
 
 /// Writes the gradient of `qkv` into `dqkv`; `delta` (one float per row and head) is scratch.
 pub fn backward(cpu: &Cpu, heads: Heads, spans: &[Span], from: Gradients<'_>, delta: &mut [f32], dqkv: &mut [f32]) {
-    let dqkv = Shared::new(dqkv);
+    let (isa, dqkv) = (cpu.isa(), Shared::new(dqkv));
+    let trees = trees(spans);
+    let largest = trees.iter().map(|t| spans[t.start].subtree_end - spans[t.start].rows.start).max().unwrap_or(0);
+    let fits = 3 * largest * heads.group() * heads.padded() <= WHOLE_TREE;
+    if fits && (cpu.threads() == 1 || trees.len() * heads.keys >= 2 * cpu.threads()) {
+        return cpu.parallel(trees.len() * heads.keys, |task| {
+            let tree = &spans[trees[task / heads.keys].clone()];
+            whole_tree(isa, heads, tree, task % heads.keys, from, dqkv);
+        });
+    }
     {
         let pieces = pieces(spans, heads, heads.tokens_per_tile());
         let delta = Shared::new(delta);
-        cpu.parallel(pieces.len(), |task| queries(cpu.isa(), heads, spans, pieces[task], from, delta, dqkv));
+        cpu.parallel(pieces.len(), |task| queries(isa, heads, spans, pieces[task], from, delta, dqkv));
     }
     let pieces = pieces(spans, heads, KEYS);
     let delta = &*delta;
-    cpu.parallel(pieces.len(), |task| keys(cpu.isa(), heads, spans, pieces[task], from, delta, dqkv));
+    cpu.parallel(pieces.len(), |task| keys(isa, heads, spans, pieces[task], from, delta, dqkv));
 }
 
-/// Buffers of one tile of query rows, all with rows of `padded` floats.
+/// The spans of each tree: a root and what follows it up to the next root.
+fn trees(spans: &[Span]) -> Vec<Range<usize>> {
+    let roots: Vec<usize> = (0..spans.len()).filter(|&i| spans[i].chain.is_empty()).collect();
+    let ends = roots.iter().skip(1).copied().chain(std::iter::once(spans.len()));
+    roots.iter().zip(ends).map(|(&from, to)| from..to).collect()
+}
+
+/// Query rows with what belongs to them, rows of `padded` floats; and the scores of a tile of them.
 struct Rows<'s> {
     q: &'s mut [f32],
     dout: &'s mut [f32],
@@ -43,15 +68,15 @@ struct Rows<'s> {
 }
 
 impl<'s> Rows<'s> {
-    fn scratch(heads: Heads, rows: usize) -> usize {
-        rows * (2 * heads.padded() + 2 * KEYS) + 2 * rows.next_multiple_of(LANES)
+    fn scratch(heads: Heads, rows: usize, tile: usize) -> usize {
+        rows * 2 * heads.padded() + 2 * tile * KEYS + 2 * rows.next_multiple_of(LANES)
     }
 
-    fn new(heads: Heads, rows: usize, scratch: &'s mut [f32]) -> Self {
+    fn new(heads: Heads, rows: usize, tile: usize, scratch: &'s mut [f32]) -> Self {
         let (q, rest) = scratch.split_at_mut(rows * heads.padded());
         let (dout, rest) = rest.split_at_mut(rows * heads.padded());
-        let (scores, rest) = rest.split_at_mut(rows * KEYS);
-        let (dscores, rest) = rest.split_at_mut(rows * KEYS);
+        let (scores, rest) = rest.split_at_mut(tile * KEYS);
+        let (dscores, rest) = rest.split_at_mut(tile * KEYS);
         let (lse, delta) = rest.split_at_mut(rows.next_multiple_of(LANES));
         Self { q, dout, lse, delta, scores, dscores }
     }
@@ -78,42 +103,120 @@ impl<'s> Rows<'s> {
         }
     }
 
-    /// Scores and their gradients against a block of keys and values (`[dim][KEYS]` both), rows from `first` on.
+    /// Weights and score gradients of some rows against a block of keys and values (`[dim][KEYS]` both).
     fn weigh(
         &mut self,
         isa: Isa,
         heads: Heads,
-        rows: usize,
-        first: usize,
-        keys: &[f32],
-        values: &[f32],
+        rows: Range<usize>,
+        block_t: [&[f32]; 2],
         visible: impl Fn(usize) -> usize,
     ) {
-        let (dim, wide) = (heads.dim, heads.padded());
-        let span = first * KEYS..rows * KEYS;
-        let (scores, dscores) = (&mut self.scores[span.clone()], &mut self.dscores[span]);
+        let (dim, wide, count) = (heads.dim, heads.padded(), rows.len());
+        let (scores, dscores) = (&mut self.scores[..count * KEYS], &mut self.dscores[..count * KEYS]);
         let panel = |data| Panels { data, panel_stride: 0, k_stride: KEYS };
-        let left = |data| Left::rows(data, wide);
-        block(isa, rows - first, KEYS, dim, left(&self.q[first * wide..]), panel(keys), scores, KEYS, Into::Store);
-        block(
-            isa,
-            rows - first,
-            KEYS,
-            dim,
-            left(&self.dout[first * wide..]),
-            panel(values),
-            dscores,
-            KEYS,
-            Into::Store,
-        );
-        for (row, line) in scores.chunks_exact_mut(KEYS).enumerate() {
-            let seen = visible(first + row);
+        let (q, dout) = (&self.q[rows.start * wide..], &self.dout[rows.start * wide..]);
+        block(isa, count, KEYS, dim, Left::rows(q, wide), panel(block_t[0]), scores, KEYS, Into::Store);
+        block(isa, count, KEYS, dim, Left::rows(dout, wide), panel(block_t[1]), dscores, KEYS, Into::Store);
+        for (row, line) in rows.clone().zip(scores.chunks_exact_mut(KEYS)) {
+            let seen = visible(row);
             if seen < KEYS {
                 line[seen..].fill(f32::NEG_INFINITY);
             }
         }
-        isa.run(Weights { scores, dscores, lse: &self.lse[first..rows], delta: &self.delta[first..rows] });
+        isa.run(Weights { scores, dscores, lse: &self.lse[rows.clone()], delta: &self.delta[rows] });
     }
+
+    /// Adds the share of some weighed rows to the gradients of a block of keys and values.
+    fn add_to_keys(&self, isa: Isa, heads: Heads, rows: Range<usize>, keys: usize, dk: &mut [f32], dv: &mut [f32]) {
+        let wide = heads.padded();
+        let across = |data| Left { data, row_stride: 1, k_stride: KEYS };
+        let right = |data| Panels { data, panel_stride: PANEL, k_stride: wide };
+        let (q, dout) = (&self.q[rows.start * wide..], &self.dout[rows.start * wide..]);
+        block(isa, keys, wide, rows.len(), across(&*self.scores), right(dout), dv, wide, Into::Add);
+        block(isa, keys, wide, rows.len(), across(&*self.dscores), right(q), dk, wide, Into::Add);
+    }
+
+    /// Adds the share of a block of keys (`[KEYS][padded]`) to the gradients of some weighed rows.
+    fn add_to_queries(&self, isa: Isa, heads: Heads, rows: Range<usize>, keys: &[f32], dq: &mut [f32]) {
+        let wide = heads.padded();
+        let keys = Panels { data: keys, panel_stride: PANEL, k_stride: wide };
+        let left = Left::rows(&*self.dscores, KEYS);
+        block(isa, rows.len(), wide, KEYS, left, keys, &mut dq[rows.start * wide..], wide, Into::Add);
+    }
+}
+
+/// A block of keys and values as the products read them.
+struct Block<'s> {
+    keys_t: &'s mut [f32],
+    values_t: &'s mut [f32],
+    keys: &'s mut [f32],
+}
+
+impl<'s> Block<'s> {
+    fn scratch(heads: Heads) -> usize {
+        KEYS * (2 * heads.dim + heads.padded())
+    }
+
+    fn new(heads: Heads, scratch: &'s mut [f32]) -> Self {
+        let (keys_t, rest) = scratch.split_at_mut(KEYS * heads.dim);
+        let (values_t, keys) = rest.split_at_mut(KEYS * heads.dim);
+        Self { keys_t, values_t, keys }
+    }
+
+    /// Takes in `count` rows, zeros past them.
+    fn load(&mut self, heads: Heads, head: usize, qkv: &[f32], row: usize, count: usize) {
+        if count < KEYS {
+            self.keys_t.fill(0.0);
+            self.values_t.fill(0.0);
+            self.keys.fill(0.0);
+        }
+        let (width, dim) = (heads.width(), heads.dim);
+        let keys = &qkv[row * width + heads.key_column(head)..];
+        put_transposed(keys, width, dim, count, 0, self.keys_t);
+        put_rows(keys, width, dim, count, 0, heads.padded(), self.keys);
+        put_transposed(&qkv[row * width + heads.value_column(head)..], width, dim, count, 0, self.values_t);
+    }
+
+    fn transposed(&self) -> [&[f32]; 2] {
+        [&*self.keys_t, &*self.values_t]
+    }
+}
+
+/// All gradients of one tree for one key head.
+fn whole_tree(isa: Isa, heads: Heads, tree: &[Span], head: usize, from: Gradients<'_>, dqkv: Shared<'_>) {
+    let (group, wide, tokens) = (heads.group(), heads.padded(), heads.tokens_per_tile());
+    let (first, end) = (tree[0].rows.start, tree[0].subtree_end);
+    let rows = (end - first) * group;
+    let own = Rows::scratch(heads, rows, tokens * group);
+    with_scratch(own + rows * wide + Block::scratch(heads) + 2 * KEYS * wide, |scratch| {
+        let (scratch, rest) = scratch.split_at_mut(own);
+        let (dq, rest) = rest.split_at_mut(rows * wide);
+        let (blocks, rest) = rest.split_at_mut(Block::scratch(heads));
+        let (dk, dv) = rest.split_at_mut(KEYS * wide);
+        let (mut all, mut block) = (Rows::new(heads, rows, tokens * group, scratch), Block::new(heads, blocks));
+        all.fill(heads, head, first, end - first, from, None);
+        dq.fill(0.0);
+        for span in tree {
+            for key in span.rows.clone().step_by(KEYS) {
+                let count = KEYS.min(span.rows.end - key);
+                block.load(heads, head, from.qkv, key, count);
+                dk.fill(0.0);
+                dv.fill(0.0);
+                for row in (key..span.subtree_end).step_by(tokens) {
+                    let until = (row + tokens).min(span.subtree_end);
+                    let tile = (row - first) * group..(until - first) * group;
+                    all.weigh(isa, heads, tile.clone(), block.transposed(), |r| {
+                        (first + r / group + 1 - key).min(count)
+                    });
+                    all.add_to_keys(isa, heads, tile.clone(), count, dk, dv);
+                    all.add_to_queries(isa, heads, tile, block.keys, dq);
+                }
+                store_keys(heads, head, key, count, dk, dv, dqkv);
+            }
+        }
+        store_queries(heads, head, first, dq, rows, dqkv);
+    });
 }
 
 /// Gradients of the queries of one piece; also stores their `delta`.
@@ -126,94 +229,86 @@ fn queries(
     delta: Shared<'_>,
     dqkv: Shared<'_>,
 ) {
-    let (width, group, dim, wide) = (heads.width(), heads.group(), heads.dim, heads.padded());
+    let (group, wide) = (heads.group(), heads.padded());
     let span = &spans[piece.span];
     let rows = piece.len * group;
-    let own = Rows::scratch(heads, rows);
-    with_scratch(own + rows * wide + KEYS * (2 * dim + wide), |scratch| {
+    let own = Rows::scratch(heads, rows, rows);
+    with_scratch(own + rows * wide + Block::scratch(heads), |scratch| {
         let (scratch, rest) = scratch.split_at_mut(own);
-        let (dq, rest) = rest.split_at_mut(rows * wide);
-        let (kt, rest) = rest.split_at_mut(KEYS * dim);
-        let (vt, kr) = rest.split_at_mut(KEYS * dim);
-        let mut tile = Rows::new(heads, rows, scratch);
+        let (dq, blocks) = rest.split_at_mut(rows * wide);
+        let (mut tile, mut block) = (Rows::new(heads, rows, rows, scratch), Block::new(heads, blocks));
         tile.fill(heads, piece.head, piece.row, piece.len, from, None);
         dq.fill(0.0);
         let seen = span.rows.start..piece.row + piece.len;
         for range in span.chain.iter().chain(std::iter::once(&seen)) {
-            for row in range.clone().step_by(KEYS) {
-                let count = KEYS.min(range.end - row);
-                load_keys(heads, piece.head, from.qkv, row, count, kt, vt);
-                if count < KEYS {
-                    kr.fill(0.0);
-                }
-                put_rows(&from.qkv[row * width + heads.key_column(piece.head)..], width, dim, count, 0, wide, kr);
+            for key in range.clone().step_by(KEYS) {
+                let count = KEYS.min(range.end - key);
+                block.load(heads, piece.head, from.qkv, key, count);
                 // Ancestors' rows all come before the piece: every key is visible.
-                let first = row.saturating_sub(piece.row) * group;
-                tile.weigh(isa, heads, rows, first, kt, vt, |r| (piece.row + r / group + 1 - row).min(count));
-                let keys = Panels { data: kr, panel_stride: PANEL, k_stride: wide };
-                let left = Left::rows(&tile.dscores[first * KEYS..], KEYS);
-                block(isa, rows - first, wide, KEYS, left, keys, &mut dq[first * wide..], wide, Into::Add);
+                let rows = key.saturating_sub(piece.row) * group..rows;
+                let visible = |r: usize| (piece.row + r / group + 1 - key).min(count);
+                tile.weigh(isa, heads, rows.clone(), block.transposed(), visible);
+                tile.add_to_queries(isa, heads, rows, block.keys, dq);
             }
         }
         for row in 0..rows {
             let (token, head) = (piece.row + row / group, piece.head * group + row % group);
             // SAFETY: a piece alone writes its rows for its query heads.
-            unsafe {
-                delta.slice(token * heads.queries + head, 1)[0] = tile.delta[row];
-                let out = dqkv.slice(token * width + head * dim, dim);
-                for (to, &x) in out.iter_mut().zip(&dq[row * wide..]) {
-                    *to = x * heads.scale();
-                }
-            }
+            unsafe { delta.slice(token * heads.queries + head, 1)[0] = tile.delta[row] };
         }
+        store_queries(heads, piece.head, piece.row, dq, rows, dqkv);
     });
 }
 
 /// Gradients of the keys and values of one block of rows: all rows of the subtree from the block on look at it.
 fn keys(isa: Isa, heads: Heads, spans: &[Span], piece: Piece, from: Gradients<'_>, delta: &[f32], dqkv: Shared<'_>) {
-    let (width, group, dim, wide) = (heads.width(), heads.group(), heads.dim, heads.padded());
-    let tokens = heads.tokens_per_tile();
-    let own = Rows::scratch(heads, tokens * group);
-    with_scratch(own + KEYS * (2 * dim + 2 * wide), |scratch| {
+    let (group, wide, tokens) = (heads.group(), heads.padded(), heads.tokens_per_tile());
+    let own = Rows::scratch(heads, tokens * group, tokens * group);
+    with_scratch(own + Block::scratch(heads) + 2 * KEYS * wide, |scratch| {
         let (scratch, rest) = scratch.split_at_mut(own);
-        let (kt, rest) = rest.split_at_mut(KEYS * dim);
-        let (vt, rest) = rest.split_at_mut(KEYS * dim);
+        let (blocks, rest) = rest.split_at_mut(Block::scratch(heads));
         let (dk, dv) = rest.split_at_mut(KEYS * wide);
-        let mut tile = Rows::new(heads, tokens * group, scratch);
+        let (mut tile, mut block) =
+            (Rows::new(heads, tokens * group, tokens * group, scratch), Block::new(heads, blocks));
         dk.fill(0.0);
         dv.fill(0.0);
-        load_keys(heads, piece.head, from.qkv, piece.row, piece.len, kt, vt);
+        block.load(heads, piece.head, from.qkv, piece.row, piece.len);
         let end = spans[piece.span].subtree_end;
         for row in (piece.row..end).step_by(tokens) {
             let len = tokens.min(end - row);
-            let rows = len * group;
             tile.fill(heads, piece.head, row, len, from, Some(delta));
-            tile.weigh(isa, heads, rows, 0, kt, vt, |r| (row + r / group + 1 - piece.row).min(piece.len));
-            let across = |data| Left { data, row_stride: 1, k_stride: KEYS };
-            let right = |data| Panels { data, panel_stride: PANEL, k_stride: wide };
-            block(isa, piece.len, wide, rows, across(&*tile.scores), right(&*tile.dout), dv, wide, Into::Add);
-            block(isa, piece.len, wide, rows, across(&*tile.dscores), right(&*tile.q), dk, wide, Into::Add);
+            let visible = |r: usize| (row + r / group + 1 - piece.row).min(piece.len);
+            tile.weigh(isa, heads, 0..len * group, block.transposed(), visible);
+            tile.add_to_keys(isa, heads, 0..len * group, piece.len, dk, dv);
         }
-        for key in 0..piece.len {
-            let at = (piece.row + key) * width;
-            // SAFETY: a piece alone writes its rows for its key head.
-            unsafe {
-                dqkv.slice(at + heads.key_column(piece.head), dim).copy_from_slice(&dk[key * wide..][..dim]);
-                dqkv.slice(at + heads.value_column(piece.head), dim).copy_from_slice(&dv[key * wide..][..dim]);
-            }
-        }
+        store_keys(heads, piece.head, piece.row, piece.len, dk, dv, dqkv);
     });
 }
 
-/// Keys and values of `count` rows, transposed, zeros past them.
-fn load_keys(heads: Heads, head: usize, qkv: &[f32], row: usize, count: usize, kt: &mut [f32], vt: &mut [f32]) {
-    if count < KEYS {
-        kt.fill(0.0);
-        vt.fill(0.0);
+/// Writes query gradients of `rows` rows from token `first` on. Only the task that owns them may call it.
+fn store_queries(heads: Heads, head: usize, first: usize, dq: &[f32], rows: usize, dqkv: Shared<'_>) {
+    let (group, dim, wide) = (heads.group(), heads.dim, heads.padded());
+    for row in 0..rows {
+        let (token, query) = (first + row / group, head * group + row % group);
+        // SAFETY: tasks own different rows or different heads.
+        let out = unsafe { dqkv.slice(token * heads.width() + query * dim, dim) };
+        for (to, &x) in out.iter_mut().zip(&dq[row * wide..]) {
+            *to = x * heads.scale();
+        }
     }
-    let source = &qkv[row * heads.width()..];
-    put_transposed(&source[heads.key_column(head)..], heads.width(), heads.dim, count, 0, kt);
-    put_transposed(&source[heads.value_column(head)..], heads.width(), heads.dim, count, 0, vt);
+}
+
+/// Writes gradients of `count` keys and values from row `first` on. Only the task that owns them may call it.
+fn store_keys(heads: Heads, head: usize, first: usize, count: usize, dk: &[f32], dv: &[f32], dqkv: Shared<'_>) {
+    let (dim, wide) = (heads.dim, heads.padded());
+    for key in 0..count {
+        let at = (first + key) * heads.width();
+        // SAFETY: tasks own different rows or different heads.
+        unsafe {
+            dqkv.slice(at + heads.key_column(head), dim).copy_from_slice(&dk[key * wide..][..dim]);
+            dqkv.slice(at + heads.value_column(head), dim).copy_from_slice(&dv[key * wide..][..dim]);
+        }
+    }
 }
 
 /// Scores become weights P, gradients of weights become gradients of scores.

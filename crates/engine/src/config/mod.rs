@@ -3,9 +3,12 @@
 //! What would change the maths and is not implemented is refused by name: a model that loads is computed as
 //! transformers computes it.
 
+mod shape;
+
 use std::path::Path;
 
 use serde_json::{Map, Value};
+pub use shape::Shape;
 
 use crate::error::{EngineError, Result};
 use crate::kernels::attention::Heads;

@@ -359,8 +359,8 @@ pub fn columns(cpu: &Cpu, m: usize, x: Left<'_>, w: &Packed, y: &mut [f32], y_st
     });
 }
 
-/// Rows of t that [`outer`] packs at a time: a panel of x then fits L1.
-const DEPTH: usize = 240;
+/// Rows of t that [`outer`] packs at a time: a panel of x and a strip of dy then fit L1 together.
+const DEPTH: usize = 160;
 
 /// Height of the packed left operand of [`outer`]: a whole number of every instruction set's tiles.
 const TALL: usize = 12;
@@ -379,26 +379,26 @@ pub fn outer(
     c: &mut [f32],
 ) {
     assert!(c.len() >= n * k);
-    let rows_per_task = n.div_ceil(cpu.threads() * 2).next_multiple_of(TALL).clamp(TALL, 264);
+    let rows_per_task = n.div_ceil(cpu.threads() * 2).next_multiple_of(TALL).clamp(TALL, 528);
     let c = Shared::new(c);
     cpu.parallel(n.div_ceil(rows_per_task), |task| {
         let first = task * rows_per_task;
         let rows = rows_per_task.min(n - first);
         // SAFETY: each task writes its own rows of C.
         let out = unsafe { c.slice(first * k, rows * k) };
-        with_scratch(DEPTH * (PANEL + rows_per_task), |scratch| {
-            let (px, pdy) = scratch.split_at_mut(DEPTH * PANEL);
+        let panels = k.next_multiple_of(PANEL);
+        with_scratch(DEPTH * (panels + rows_per_task), |scratch| {
+            let (px, pdy) = scratch.split_at_mut(DEPTH * panels);
             for t0 in (0..t).step_by(DEPTH) {
                 let depth = DEPTH.min(t - t0);
                 pack_rows::<TALL>(&dy[t0 * dy_stride + first..], dy_stride, depth, rows, pdy);
+                pack_rows::<PANEL>(&x[t0 * x_stride..], x_stride, depth, k, px);
                 for column in (0..k).step_by(PANEL) {
-                    let width = PANEL.min(k - column);
-                    pack_rows::<PANEL>(&x[t0 * x_stride + column..], x_stride, depth, width, px);
-                    let b = Panels { data: px, panel_stride: 0, k_stride: PANEL };
-                    for (i, r0) in (0..rows).step_by(TALL).enumerate() {
-                        let a = Left { data: &pdy[i * depth * TALL..], row_stride: 1, k_stride: TALL };
-                        let to = &mut out[r0 * k + column..];
-                        block(cpu.isa(), TALL.min(rows - r0), width, depth, a, b, to, k, Into::Add);
+                    let b = Panels { data: &px[column * depth..], panel_stride: 0, k_stride: PANEL };
+                    for row in (0..rows).step_by(TALL) {
+                        let a = Left { data: &pdy[row * depth..], row_stride: 1, k_stride: TALL };
+                        let (height, width) = (TALL.min(rows - row), PANEL.min(k - column));
+                        block(cpu.isa(), height, width, depth, a, b, &mut out[row * k + column..], k, Into::Add);
                     }
                 }
             }
@@ -408,18 +408,18 @@ pub fn outer(
 
 /// Copies columns `0..columns` of `depth` rows into groups of `W` columns, each group's rows contiguous.
 fn pack_rows<const W: usize>(source: &[f32], stride: usize, depth: usize, columns: usize, out: &mut [f32]) {
-    for (group, c0) in (0..columns).step_by(W).enumerate() {
-        let lines = out[group * depth * W..].as_chunks_mut::<W>().0;
-        for (row, line) in lines.iter_mut().take(depth).enumerate() {
-            let from = &source[row * stride + c0..];
-            // Whole groups are the rule, and as arrays they are a few vector moves instead of a call.
-            if let (true, Some(from)) = (columns - c0 >= W, from.first_chunk::<W>()) {
-                *line = *from;
-            } else {
-                let width = columns - c0;
-                line[..width].copy_from_slice(&from[..width]);
-                line[width..].fill(0.0);
-            }
+    let out = out.as_chunks_mut::<W>().0;
+    for row in 0..depth {
+        let from = &source[row * stride..][..columns];
+        let (whole, tail) = from.as_chunks::<W>();
+        // Whole groups are the rule, and as arrays they are a few vector moves instead of a call.
+        for (group, values) in whole.iter().enumerate() {
+            out[group * depth + row] = *values;
+        }
+        if !tail.is_empty() {
+            let line = &mut out[whole.len() * depth + row];
+            line[..tail.len()].copy_from_slice(tail);
+            line[tail.len()..].fill(0.0);
         }
     }
 }
@@ -457,79 +457,4 @@ pub fn rows_natural(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kernels::testing::{assert_close, each_isa, noise};
-
-    fn reference(m: usize, n: usize, k: usize, x: &[f32], w: &[f32]) -> Vec<f64> {
-        let dot = |i: usize, j: usize| (0..k).map(|l| f64::from(x[i * k + l]) * f64::from(w[j * k + l])).sum();
-        (0..m * n).map(|at| dot(at / n, at % n)).collect()
-    }
-
-    #[test]
-    fn products_match_the_reference() {
-        each_isa(|isa| {
-            let cpu = Cpu::with_isa(2, isa).unwrap();
-            for (m, n, k) in
-                [(1, 1, 1), (1, 130, 17), (2, 64, 48), (5, 96, 33), (12, 32, 16), (13, 47, 7), (31, 384, 64)]
-            {
-                let (x, w) = (noise(1, m * k), noise(2, n * k));
-                let packed = Packed::new(&cpu, &w, n, k);
-                let expected = reference(m, n, k, &x, &w);
-                let mut y = vec![0.0; m * n];
-                rows(isa, m, Left::rows(&x, k), &packed, &mut y, n, Into::Store);
-                assert_close(&y, &expected, 1e-6);
-                let mut split = vec![0.0; m * n];
-                columns(&cpu, m, Left::rows(&x, k), &packed, &mut split, n, Into::Store);
-                assert_eq!(y, split, "columns over threads");
-                rows(isa, m, Left::rows(&x, k), &packed, &mut y, n, Into::Add);
-                assert_close(&y, &expected.iter().map(|v| 2.0 * v).collect::<Vec<_>>(), 1e-6);
-            }
-        });
-    }
-
-    #[test]
-    fn a_row_does_not_depend_on_its_neighbours() {
-        each_isa(|isa| {
-            let cpu = Cpu::with_isa(1, isa).unwrap();
-            for (n, k) in [(256, 256), (2048, 64), (80, 100)] {
-                let (x, w) = (noise(3, 40 * k), noise(4, n * k));
-                let packed = Packed::new(&cpu, &w, n, k);
-                let product = |first: usize, m: usize| {
-                    let mut y = vec![0.0; m * n];
-                    rows(isa, m, Left::rows(&x[first * k..], k), &packed, &mut y, n, Into::Store);
-                    y
-                };
-                let whole = product(0, 40);
-                for m in 1..=26 {
-                    for first in [0, 3, 14] {
-                        assert_eq!(whole[first * n..(first + m) * n], product(first, m), "{m} rows from {first}");
-                    }
-                }
-            }
-        });
-    }
-
-    #[test]
-    fn gradients_match_the_reference() {
-        each_isa(|isa| {
-            let cpu = Cpu::with_isa(2, isa).unwrap();
-            for (t, n, k) in [(3, 5, 7), (300, 60, 40), (17, 130, 96)] {
-                let (dy, x, w) = (noise(5, t * n), noise(6, t * k), noise(7, n * k));
-                let mut dw = vec![0.0; n * k];
-                outer(&cpu, t, n, k, &dy, n, &x, k, &mut dw);
-                let by_t =
-                    |i: usize, j: usize| (0..t).map(|r| f64::from(dy[r * n + i]) * f64::from(x[r * k + j])).sum();
-                assert_close(&dw, &(0..n * k).map(|at| by_t(at / k, at % k)).collect::<Vec<f64>>(), 1e-6);
-
-                let mut natural = vec![0.0; natural_len(n, k)];
-                pack_natural(&cpu, &w, n, k, &mut natural);
-                let mut dx = vec![0.0; t * k];
-                rows_natural(isa, t, n, k, Left::rows(&dy, n), &natural, &mut dx, k, Into::Store);
-                let by_n =
-                    |r: usize, j: usize| (0..n).map(|i| f64::from(dy[r * n + i]) * f64::from(w[i * k + j])).sum();
-                assert_close(&dx, &(0..t * k).map(|at| by_n(at / k, at % k)).collect::<Vec<f64>>(), 1e-6);
-            }
-        });
-    }
-}
+mod tests;
