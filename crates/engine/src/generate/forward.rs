@@ -197,8 +197,15 @@ impl Forward {
     fn attend(&mut self, net: &Net<'_>, layer: usize, pages: &Pages) {
         let (cpu, heads) = (&net.model.cpu, net.model.config.heads);
         let (pieces, tasks) = (&self.pieces, &self.tasks);
-        let layer =
-            Layer { isa: cpu.isa(), heads, pages, layer, places: &self.places, paths: &self.paths, qkv: &self.qkv };
+        let layer = Layer {
+            isa: cpu.isa(),
+            heads,
+            pages,
+            index: layer,
+            places: &self.places,
+            paths: &self.paths,
+            qkv: &self.qkv,
+        };
         let waits = |piece: &Piece| matches!(piece.work, Work::Prompt { alone: false, .. });
         if pieces.iter().any(waits) {
             cpu.parallel(pieces.len(), |task| {
@@ -334,7 +341,7 @@ struct Layer<'a> {
     isa: Isa,
     heads: Heads,
     pages: &'a Pages,
-    layer: usize,
+    index: usize,
     places: &'a [Place],
     paths: &'a [NodeId],
     qkv: &'a [f32],
@@ -356,7 +363,7 @@ impl Layer<'_> {
             let row = &self.qkv[(place.row + position - place.start) * width..];
             // SAFETY: positions that are not computed yet lie in pages that only this job has in its path, and of
             // those only this task touches the blocks of this head.
-            let (keys, values) = unsafe { self.pages.write(path[position / KEYS], self.layer, head) };
+            let (keys, values) = unsafe { self.pages.write(path[position / KEYS], self.index, head) };
             put_transposed(&row[heads.key_column(head)..], width, dim, count, at, keys);
             put_rows(&row[heads.value_column(head)..], width, dim, count, at, heads.padded(), values);
             position += count;
@@ -398,7 +405,7 @@ impl Layer<'_> {
 
     fn read(&self, page: NodeId, head: usize) -> (&[f32], &[f32]) {
         // SAFETY: what is written in this step was written before: by this task, or in an earlier region.
-        unsafe { self.pages.read(page, self.layer, head) }
+        unsafe { self.pages.read(page, self.index, head) }
     }
 
     /// A tile of the queries of some rows, and its results written.

@@ -206,7 +206,7 @@ impl Job {
 
 /// The longest sequence. Where frequencies change with the length of the sequence, keys computed earlier would have to
 /// turn again with every token: generation ends at the length up to which they do not.
-pub(super) fn window(config: &Config) -> usize {
+pub fn window(config: &Config) -> usize {
     match config.rope.scaling {
         Scaling::Dynamic { trained, .. } => trained.min(config.context),
         _ => config.context,

@@ -29,6 +29,7 @@ use hone_trace::{Sample, SampleFault, SampleRequest, Sampler};
 
 use crate::error::{EngineError, Result};
 use crate::generate::job::Job;
+pub use crate::generate::job::window;
 use crate::generate::scheduler::Scheduler;
 use crate::kernels::attention::KEYS;
 use crate::policy::Policy;

@@ -1,0 +1,234 @@
+//! `hone engine`: the native model on plain token ids, for comparison with other implementations.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use hone_chat::files::read_json;
+use hone_engine::generate::{self, Generator, GeneratorSettings};
+use hone_engine::parity::{self, How, NamedGradients};
+use hone_engine::weights::{Storage, Tensor, write_tensors};
+use hone_engine::{Adapter, Cpu, Model, Net, Policy, Snapshot};
+use hone_trace::{SampleRequest, SamplingParams};
+use serde::Serialize;
+
+/// Run the native model on token ids: logprobs, logits, gradients, greedy tokens
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    Logprobs(Logprobs),
+    Greedy(Greedy),
+}
+
+/// What is loaded, and where it runs.
+#[derive(Debug, clap::Args)]
+struct Loading {
+    /// Model directory: config.json and safetensors
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// A LoRA adapter on top of it: adapter_config.json, adapter_model.safetensors
+    #[arg(long, value_name = "DIR")]
+    adapter: Option<PathBuf>,
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    threads: usize,
+}
+
+/// Print the logprob of every token after the first of each sequence
+///
+/// Output: {"logprobs": [[…], …]}. None of the ways to compute changes the numbers beyond rounding.
+#[derive(Debug, clap::Args)]
+struct Logprobs {
+    #[command(flatten)]
+    loading: Loading,
+    /// A JSON list of token-id lists
+    #[arg(value_name = "IDS.json")]
+    ids: PathBuf,
+    /// Also write the logits of every position, as seq{i}.logits
+    #[arg(long, value_name = "OUT.safetensors")]
+    logits: Option<PathBuf>,
+    /// Also compute gradients of sum(weight * logprob): weights in the shape of the logprobs. Written to --out as
+    /// seq{i}.grad.<parameter>, or summed as sum.grad.<parameter> where sequences are packed
+    #[arg(long, value_name = "WEIGHTS.json", requires = "out", conflicts_with = "adapter")]
+    grad: Option<PathBuf>,
+    /// Where gradients go
+    #[arg(long, value_name = "OUT.safetensors", requires = "grad")]
+    out: Option<PathBuf>,
+    /// All sequences in one forward and backward pass
+    #[arg(long)]
+    packed: bool,
+    /// Compute common prefixes once; implies --packed
+    #[arg(long)]
+    share_prefix: bool,
+    /// Compute activations again in the backward pass instead of keeping them
+    #[arg(long)]
+    recompute: bool,
+}
+
+/// Print the likeliest continuation of each prompt, end tokens ignored
+///
+/// Output: {"tokens": [[…], …]}.
+#[derive(Debug, clap::Args)]
+struct Greedy {
+    #[command(flatten)]
+    loading: Loading,
+    /// A JSON list of token-id lists
+    #[arg(value_name = "PROMPTS.json")]
+    prompts: PathBuf,
+    /// Tokens to generate per prompt
+    #[arg(long, value_name = "N")]
+    max_new: u32,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    match args.action {
+        Action::Logprobs(args) => logprobs(&args),
+        Action::Greedy(args) => greedy(&args),
+    }
+}
+
+impl Loading {
+    fn load(&self) -> Result<(Model, Option<Adapter>)> {
+        let model = Model::load(&self.model, Arc::new(Cpu::new(self.threads)?))?;
+        let adapter = self.adapter.as_deref().map(|dir| Adapter::load(&model, dir)).transpose()?;
+        Ok((model, adapter))
+    }
+}
+
+/// Token-id lists, each with at least `least` ids of the model.
+fn read_ids(path: &Path, least: usize, model: &Model) -> Result<Vec<Vec<u32>>> {
+    let lists: Vec<Vec<u32>> =
+        read_json(path).context("expected a JSON list of token-id lists, for example [[1, 2, 3], [4, 5]]")?;
+    for (number, ids) in lists.iter().enumerate() {
+        ensure!(
+            ids.len() >= least,
+            "{}: sequence {number} has {} tokens and needs at least {least}",
+            path.display(),
+            ids.len()
+        );
+        if let Some((at, id)) = ids.iter().enumerate().find(|(_, id)| **id as usize >= model.config.vocab) {
+            bail!(
+                "{}: token {at} of sequence {number} is {id}; the model has {} ids (0 to {}). Encode with this model's \
+                 own tokenizer",
+                path.display(),
+                model.config.vocab,
+                model.config.vocab - 1
+            );
+        }
+        ensure!(
+            ids.len() <= model.config.context,
+            "{}: sequence {number} has {} tokens and the model's context is {} (max_position_embeddings); shorten it",
+            path.display(),
+            ids.len(),
+            model.config.context
+        );
+    }
+    Ok(lists)
+}
+
+#[derive(Serialize)]
+struct LogprobsReport {
+    logprobs: Vec<Vec<f32>>,
+}
+
+#[derive(Serialize)]
+struct GreedyReport {
+    tokens: Vec<Vec<u32>>,
+}
+
+fn print(report: &impl Serialize) -> Result<ExitCode> {
+    writeln!(std::io::stdout().lock(), "{}", serde_json::to_string(report)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn logprobs(args: &Logprobs) -> Result<ExitCode> {
+    let (model, adapter) = args.loading.load()?;
+    let net = Net::new(&model, adapter.as_ref());
+    let ids = read_ids(&args.ids, 1, &model)?;
+    let how = How { packed: args.packed, share_prefix: args.share_prefix, recompute: args.recompute };
+    let weights: Option<Vec<Vec<f32>>> = match &args.grad {
+        Some(path) => Some(read_json(path).context("expected weights in the shape of the logprobs")?),
+        None => None,
+    };
+    let logprobs = parity::logprobs(&net, &ids, how)?;
+    for (number, row) in logprobs.iter().enumerate() {
+        // JSON has no word for these, and null would look like an answer.
+        if let Some(at) = row.iter().position(|l| !l.is_finite()) {
+            bail!("logprob {at} of sequence {number} is {}: the weights are damaged or have diverged", row[at]);
+        }
+    }
+    if let Some(path) = &args.logits {
+        write_logits(&net, &ids, path)?;
+    }
+    if let (Some(weights), Some(out)) = (&weights, &args.out) {
+        write_gradients(&parity::gradients(&net, &ids, weights, how)?, args.packed || args.share_prefix, out)?;
+    }
+    print(&LogprobsReport { logprobs })
+}
+
+fn write_logits(net: &Net<'_>, ids: &[Vec<u32>], path: &Path) -> Result<()> {
+    let vocab = net.model.config.vocab;
+    let mut all = BTreeMap::new();
+    for (number, ids) in ids.iter().enumerate() {
+        all.insert(format!("seq{number}.logits"), ([ids.len(), vocab], parity::logits(net, ids)?));
+    }
+    let tensors = all.iter().map(|(name, (shape, values))| {
+        (name.clone(), Tensor { shape: shape.as_slice(), values: values.as_slice(), storage: Storage::F32 })
+    });
+    Ok(write_tensors(path, tensors, &[])?)
+}
+
+fn write_gradients(gradients: &[NamedGradients], summed: bool, path: &Path) -> Result<()> {
+    let tensors = gradients.iter().enumerate().flat_map(|(number, named)| {
+        let prefix = if summed { "sum.grad".to_owned() } else { format!("seq{number}.grad") };
+        named.iter().map(move |(name, (shape, values))| {
+            (format!("{prefix}.{name}"), Tensor { shape, values, storage: Storage::F32 })
+        })
+    });
+    Ok(write_tensors(path, tensors, &[])?)
+}
+
+fn greedy(args: &Greedy) -> Result<ExitCode> {
+    let (model, adapter) = args.loading.load()?;
+    let prompts = read_ids(&args.prompts, 1, &model)?;
+    let new = args.max_new as usize;
+    ensure!(new > 0, "--max-new must be at least 1");
+    if let Some((number, ids)) = prompts.iter().enumerate().find(|(_, ids)| ids.len() + new > model.config.context) {
+        bail!(
+            "prompt {number} has {} tokens: {new} more do not fit the model's context of {}; lower --max-new or shorten \
+             the prompt",
+            ids.len(),
+            model.config.context
+        );
+    }
+    // Beyond this length frequencies change with every token and nothing can be cached: each token is a full pass.
+    let window = generate::window(&model.config);
+    let snapshot = Snapshot::new(model, adapter, "greedy");
+    let settings = GeneratorSettings { memory_limit: u64::MAX, ..GeneratorSettings::default() };
+    let generator = Generator::new(Policy::new(snapshot.clone()), settings)?;
+    let params = SamplingParams { temperature: 0.0, max_new_tokens: args.max_new, ..SamplingParams::default() };
+    let cached: Vec<_> = prompts
+        .iter()
+        .map(|prompt| {
+            let request = SampleRequest { prompt: prompt.clone(), params: params.clone(), seed: 0, gate: None };
+            (prompt.len() + new <= window).then(|| generator.submit(request))
+        })
+        .collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let mut tokens = Vec::new();
+    for (prompt, reply) in prompts.iter().zip(cached) {
+        tokens.push(match reply {
+            Some(reply) => runtime.block_on(reply)?.tokens,
+            None => parity::greedy(&snapshot.net(), prompt, new)?,
+        });
+    }
+    print(&GreedyReport { tokens })
+}

@@ -1,0 +1,254 @@
+//! `hone model info`: what a directory holds, what it takes to run and to train, and what looks wrong.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use hone_chat::ModelDir;
+use hone_chat::parse::{Format, Toolbox};
+use hone_chat::template::{ChatTemplate, Clock, TemplateInput};
+use hone_engine::lora::LoraConfig;
+use hone_engine::weights::{ModelParams, Weights};
+use hone_engine::{Config, Cpu};
+use hone_trace::{ToolSet, ToolSpec};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// Describe a model directory: shape, memory, tokenizer, template, adapters, and what looks wrong
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Read the weights of a large model too, to see that they are whole [default: up to 1 GB]
+    #[arg(long)]
+    check: bool,
+}
+
+/// Weights up to this many bytes are read without being asked to.
+const QUICK: u64 = 1 << 30;
+
+#[derive(Debug, Serialize)]
+struct Report {
+    architecture: String,
+    parameters: usize,
+    hidden: usize,
+    layers: usize,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    mlp: usize,
+    vocab: usize,
+    context: usize,
+    tied: bool,
+    memory: Memory,
+    tokenizer: Option<TokenizerReport>,
+    template: Option<TemplateReport>,
+    stop_ids: Vec<u32>,
+    adapters: Vec<AdapterReport>,
+    /// Whether every tensor was read and has the shape that config.json asks for.
+    weights_checked: bool,
+    warnings: Vec<String>,
+}
+
+/// Bytes.
+#[derive(Debug, Serialize)]
+struct Memory {
+    /// Weights as the engine holds them: the f32 master and the packed copies.
+    weights: u64,
+    /// Gradients and optimizer state of full training, on top.
+    training: u64,
+    /// Keys and values of one token.
+    kv_per_token: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct TokenizerReport {
+    tokens: usize,
+    special_ids: Vec<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct TemplateReport {
+    /// The format calls are written in, where the template writes calls and the format is one we parse.
+    call_format: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct AdapterReport {
+    path: PathBuf,
+    rank: usize,
+    alpha: f64,
+    modules: Vec<&'static str>,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let report = describe(&args.dir, args.check)?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+    } else {
+        print(&report, &mut out)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(dir: &Path, check: bool) -> Result<Report> {
+    let config = Config::load(dir)?;
+    let params = ModelParams::new(&config);
+    let values = params.table.values() as u64;
+    let check = check || values * 8 <= QUICK;
+    if check {
+        Weights::load(&Cpu::new(0)?, &config, dir)?;
+    }
+    let chat = ModelDir::open(dir)?;
+    let tokenizer = chat.tokenizer().ok();
+    if let Some(tokens) = tokenizer.map(hone_chat::Tokenizer::vocab_size).filter(|n| *n > config.vocab) {
+        bail!(
+            "{}: the tokenizer has {tokens} tokens and the embedding (model.embed_tokens.weight) {} rows; use the \
+             tokenizer the model was made with, or a model whose embedding was resized to it",
+            dir.display(),
+            config.vocab
+        );
+    }
+    let template = chat.template(true).ok().map(|t| TemplateReport { call_format: call_format(&chat, &t) });
+    Ok(Report {
+        architecture: config.source.get("architectures").and_then(|a| a[0].as_str()).unwrap_or("unknown").to_owned(),
+        parameters: params.table.values(),
+        hidden: config.hidden,
+        layers: config.layers,
+        heads: config.heads.queries,
+        kv_heads: config.heads.keys,
+        head_dim: config.heads.dim,
+        mlp: config.mlp,
+        vocab: config.vocab,
+        context: config.context,
+        tied: config.tied,
+        memory: Memory { weights: 8 * values, training: 12 * values, kv_per_token: kv_bytes(&config) },
+        warnings: warnings(&config, &chat, template.as_ref()),
+        tokenizer: tokenizer.map(|t| TokenizerReport { tokens: t.vocab_size(), special_ids: t.special_ids() }),
+        template,
+        stop_ids: chat.stop_ids().to_vec(),
+        adapters: adapters(dir)?,
+        weights_checked: check,
+    })
+}
+
+fn kv_bytes(config: &Config) -> u64 {
+    let per_head = config.heads.dim + config.heads.padded();
+    (config.layers * config.heads.keys * per_head * 4) as u64
+}
+
+fn warnings(config: &Config, chat: &ModelDir, template: Option<&TemplateReport>) -> Vec<String> {
+    let mut found = Vec::new();
+    match chat.tokenizer() {
+        Err(error) => found.push(format!("no tokenizer: {error}")),
+        Ok(tokenizer) => {
+            let special = tokenizer.special_ids();
+            let strange = |id: &&u32| tokenizer.id_to_token(**id).is_none();
+            found.extend(chat.stop_ids().iter().find(strange).map(|id| format!("stop id {id} is no token")));
+            if !chat.stop_ids().iter().any(|id| special.contains(id)) && !chat.stop_ids().is_empty() {
+                found.push("no stop id is a special token: replies may end inside text".into());
+            }
+        }
+    }
+    if chat.stop_ids().is_empty() {
+        found.push(
+            "no stop ids: replies end only at the token limit; name eos_token_id in generation_config.json".into(),
+        );
+    }
+    match template {
+        None => found.push("no chat template: messages cannot be rendered; add chat_template.jinja".into()),
+        Some(TemplateReport { call_format: None }) => found
+            .push("the template writes no tool calls in a format that is known: name the format in the recipe".into()),
+        Some(_) => {}
+    }
+    if chat.context_window().is_some_and(|window| window != config.context) {
+        found.push(format!(
+            "sequences of up to {} tokens are computed, config.json names another length",
+            config.context
+        ));
+    }
+    found
+}
+
+/// The format in which the template writes a call: one is rendered and looked at.
+fn call_format(chat: &ModelDir, template: &ChatTemplate) -> Option<&'static str> {
+    let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    let spec = ToolSpec::new("get_weather", "Weather of a city", parameters.clone());
+    let tools = Toolbox::new(&ToolSet::new(vec![spec]).ok()?).ok()?;
+    let offered = [json!({"type": "function", "function": {
+        "name": "get_weather", "description": "Weather of a city", "parameters": parameters,
+    }})];
+    let user = json!({"role": "user", "content": "How is the weather in Paris?"});
+    let call = json!({"role": "assistant", "content": "", "tool_calls": [
+        {"id": "call00001", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Paris"}}},
+    ]});
+    let render = |messages: &[Value]| {
+        let input = TemplateInput {
+            messages,
+            tools: Some(&offered),
+            documents: None,
+            add_generation_prompt: false,
+            variables: chat.special_tokens(),
+            clock: Clock::host(),
+        };
+        template.render(&input).ok()
+    };
+    let (before, after) = (render(std::slice::from_ref(&user))?, render(&[user, call])?);
+    // What the template adds for the reply; all of it where it writes the turns before differently.
+    let reply = after.strip_prefix(&before).unwrap_or(&after);
+    Some(Format::detect(reply, &tools)?.name())
+}
+
+/// Adapters in the directory itself or one below.
+fn adapters(dir: &Path) -> Result<Vec<AdapterReport>> {
+    let below = std::fs::read_dir(dir)?.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+    let mut places: Vec<PathBuf> = std::iter::once(dir.to_owned()).chain(below).collect();
+    places.retain(|path| path.join("adapter_config.json").is_file());
+    places.sort();
+    let describe = |path: PathBuf| {
+        let config = LoraConfig::load(&path)?;
+        let modules = config.modules.iter().map(|module| module.name()).collect();
+        Ok(AdapterReport { path, rank: config.rank, alpha: config.alpha, modules })
+    };
+    places.into_iter().map(describe).collect()
+}
+
+fn print(r: &Report, out: &mut impl Write) -> Result<()> {
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    writeln!(out, "architecture  {}{}", r.architecture, if r.tied { ", head tied to the embedding" } else { "" })?;
+    let checked = if r.weights_checked { "" } else { ", weights not read (--check reads them)" };
+    writeln!(out, "parameters    {}{checked}", r.parameters)?;
+    writeln!(
+        out,
+        "shape         hidden {}, {} layers, {} query and {} key heads of {}, mlp {}, vocab {}, context {}",
+        r.hidden, r.layers, r.heads, r.kv_heads, r.head_dim, r.mlp, r.vocab, r.context
+    )?;
+    writeln!(
+        out,
+        "memory        {:.1} MB of weights in f32, {:.1} MB more to train all of them; {:.1} KB of keys and values per token",
+        mb(r.memory.weights),
+        mb(r.memory.training),
+        r.memory.kv_per_token as f64 / 1e3
+    )?;
+    match &r.tokenizer {
+        Some(t) => writeln!(out, "tokenizer     {} tokens, special {:?}", t.tokens, t.special_ids)?,
+        None => writeln!(out, "tokenizer     none")?,
+    }
+    match &r.template {
+        Some(t) => writeln!(out, "template      calls as {}", t.call_format.unwrap_or("unknown"))?,
+        None => writeln!(out, "template      none")?,
+    }
+    writeln!(out, "stop ids      {:?}", r.stop_ids)?;
+    for a in &r.adapters {
+        let modules = a.modules.join(", ");
+        writeln!(out, "adapter       {}: rank {}, alpha {}, {modules}", a.path.display(), a.rank, a.alpha)?;
+    }
+    for warning in &r.warnings {
+        writeln!(out, "warning       {warning}")?;
+    }
+    Ok(())
+}
