@@ -2,8 +2,10 @@
 
 pub mod chat_client;
 pub mod domains;
+pub mod registry;
 pub mod rewards;
 pub mod rollout;
+pub mod shop;
 pub mod show;
 pub mod stdio;
 pub mod triage;

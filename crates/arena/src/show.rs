@@ -36,7 +36,12 @@ impl Show<'_> {
         let mut out = String::new();
         let title = format!("{}/{}  replica {}  seed {}", trace.env, trace.task, trace.replica, trace.seed);
         let ink = if matches!(trace.outcome, Outcome::Finished) { Ink::Good } else { Ink::Bad };
-        let _ = writeln!(out, "{}  {}", self.ink(Ink::Head, &clean(&title)), self.ink(ink, &clean(&outcome(&trace.outcome))));
+        let _ = writeln!(
+            out,
+            "{}  {}",
+            self.ink(Ink::Head, &clean(&title)),
+            self.ink(ink, &clean(&outcome(&trace.outcome)))
+        );
         for (index, node) in trace.nodes().iter().enumerate() {
             self.node(&mut out, trace, node);
             for turn in trace.turns.iter().filter(|turn| turn.node == index) {
@@ -72,7 +77,11 @@ impl Show<'_> {
             let _ = writeln!(out, "   {}{ran}", self.ink(Ink::Agent, &line));
         }
         if turn.failed > 0 {
-            let _ = writeln!(out, "   {}", self.ink(Ink::Bad, &format!("{} of {} calls failed", turn.failed, turn.executed)));
+            let _ = writeln!(
+                out,
+                "   {}",
+                self.ink(Ink::Bad, &format!("{} of {} calls failed", turn.failed, turn.executed))
+            );
         }
         if let Some(failure) = &turn.failure {
             let _ = writeln!(out, "   {}", self.ink(Ink::Bad, &clean(&failure.to_string())));
@@ -180,7 +189,10 @@ mod tests {
         let decode = |ids: &[u32]| ids.iter().map(|id| char::from(*id as u8)).collect();
         let plain = Show { decode: &decode, colour: false, max_chars: None }.trace(&trace());
         assert!(!plain.contains('\x1b'), "{plain:?}");
-        assert!(plain.contains("\\u{1b}[2J") && plain.contains("policy step 4") && plain.contains("timed out"), "{plain}");
+        assert!(
+            plain.contains("\\u{1b}[2J") && plain.contains("policy step 4") && plain.contains("timed out"),
+            "{plain}"
+        );
     }
 
     #[test]

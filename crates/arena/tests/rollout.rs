@@ -13,7 +13,8 @@ use hone_chat::{ModelDir, RenderSettings, Renderer, train_tokenizer};
 use hone_trace::scripted::EchoArena;
 use hone_trace::{
     Action, Arena, Boundary, Digest, Env, Episode, Fault, Limit, Message, Node, Origin, Outcome, ParseFailureKind,
-    PolicyVersion, Sample, SampleFault, SampleRequest, Sampled, Sampler, SamplingParams, Seed, StopReason, Task, Trace, Turn,
+    PolicyVersion, Sample, SampleFault, SampleRequest, Sampled, Sampler, SamplingParams, Seed, StopReason, Task, Trace,
+    Turn,
 };
 
 /// Says its lines in turn, as a model would: ids that end with the end of turn. Keeps every prompt it was given.
@@ -27,7 +28,9 @@ enum Line {
     Says(String),
     /// Runs into the limit on new tokens.
     Rambles,
-    Fails { transient: bool },
+    Fails {
+        transient: bool,
+    },
     Hangs,
 }
 
@@ -35,7 +38,7 @@ enum Line {
 impl Sampler for Actor {
     async fn sample(&self, request: SampleRequest) -> Result<Sample, SampleFault> {
         self.prompts.lock().unwrap().push(request.prompt.clone());
-        let line = self.lines.lock().unwrap().pop_front().expect("the script is long enough");
+        let line = self.lines.lock().unwrap().pop_front().unwrap();
         let (tokens, stop) = match line {
             Line::Says(text) => (self.renderer.tokenizer().encode(&text).unwrap(), StopReason::StopId),
             Line::Rambles => (vec![70; request.params.max_new_tokens as usize], StopReason::Length),
@@ -138,7 +141,10 @@ async fn a_malformed_reply_is_answered_by_its_name_and_counted() {
 async fn a_repaired_call_runs_only_where_the_recipe_says_so() {
     let comma = "<tool_call>\n{\"name\": \"echo\", \"arguments\": {\"text\": \"hi\",}}\n</tool_call>";
     let trace = Stage::new(EchoArena, vec![says(comma), says("ok")], settings()).play().await;
-    assert_eq!((trace.turns[0].executed, trace.turns[0].repairs.as_slice()), (1, ["trailing_comma".to_owned()].as_slice()));
+    assert_eq!(
+        (trace.turns[0].executed, trace.turns[0].repairs.as_slice()),
+        (1, ["trailing_comma".to_owned()].as_slice())
+    );
     assert_eq!(trace.turns[0].failure.as_ref().unwrap().kind, ParseFailureKind::MalformedJson);
     let strict = RolloutSettings { repair: OnRepair::Reject, ..settings() };
     let trace = Stage::new(EchoArena, vec![says(comma), says("ok")], strict).play().await;
@@ -229,7 +235,7 @@ struct BrokenEnv {
 impl Env for BrokenEnv {
     async fn step(&mut self, action: Action) -> Result<Turn, Fault> {
         match (self.how, &action) {
-            (_, Action::Reply(_)) => self.inner.step(action).await,
+            (_, Action::Reply(_)) | (How::DoesNotOpen, _) => self.inner.step(action).await,
             (How::Crashes, _) => Err(Fault::new(Boundary::Environment, "the process exited with signal 11")),
             (How::IsUnreachable, _) => Err(Fault::transient(Boundary::Environment, "connection reset")),
             (How::LosesTheUser, _) => Err(Fault::new(Boundary::UserSimulator, "answered with an empty text")),
@@ -237,7 +243,6 @@ impl Env for BrokenEnv {
             (How::Floods, _) => {
                 Ok(Turn { messages: vec![Message::tool("echo", "flood ".repeat(9_000_000))], ..Turn::default() })
             }
-            (How::DoesNotOpen, _) => self.inner.step(action).await,
         }
     }
 }
@@ -316,7 +321,7 @@ async fn groups_come_in_the_order_of_their_tasks() {
     let stage = Stage::new(EchoArena, (0..6).map(|_| says("ok")).collect(), settings());
     let tasks: Vec<Task> = ["a", "b", "c"].map(|key| Task::new(key, "echo", "hi")).to_vec();
     let groups = stage.rollouts.groups(&tasks.iter().collect::<Vec<_>>(), 2, Seed::root(1)).await;
-    let keys: Vec<&str> = groups.iter().flat_map(|group| group.traces()).map(|trace| trace.task.as_str()).collect();
+    let keys: Vec<&str> = groups.iter().flat_map(hone_trace::Group::traces).map(|trace| trace.task.as_str()).collect();
     assert_eq!(keys, ["a", "a", "b", "b", "c", "c"]);
     assert!(Duration::from_secs_f64(stage.rollouts.settings.backoff_s) > Duration::ZERO);
 }

@@ -48,7 +48,8 @@ impl Sampler for ScriptedSampler {
                 break;
             }
         }
-        let logprobs = vec![-0.5; tokens.len()];
+        // A script is certain of its words.
+        let logprobs = vec![0.0; tokens.len()];
         Ok(Sample { sampled: Sampled::by(self.version.clone(), logprobs), tokens, stop })
     }
 }

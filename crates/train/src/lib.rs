@@ -1,11 +1,18 @@
-//! Which sampled tokens are trained, and how.
+//! Which sampled tokens are trained, and how: the main path.
 //!
-//! [`credit`] says what each trace is worth, [`pack`] lays the credited traces out for a learner, [`loss`] turns
-//! logprobs into d loss / d logprob. Everything here is a pure function: no model, no clock, no file, no randomness but
-//! what is derived from the data. What exists under which name is in [`catalogue`], and docs/algorithms.md is written
-//! from it.
+//! [`run`] is the loop; read it first. [`credit`] says what each trace is worth, [`pack`] lays the credited traces out for
+//! a learner, [`loss`] turns logprobs into d loss / d logprob: pure functions, no model, no clock, no file. What exists
+//! under which name is in [`catalogue`], and docs/algorithms.md is written from it.
 
 pub mod catalogue;
 pub mod credit;
+pub mod evaluate;
+pub mod fresh;
+pub mod ledger;
 pub mod loss;
+mod oracle;
 pub mod pack;
+pub mod recipe;
+pub mod run;
+pub mod setup;
+pub mod sft;

@@ -144,7 +144,10 @@ impl<'a> Play<'a> {
             Ok(sample) => Ok(sample?),
             Err(_) => Err(Fault::transient(
                 Boundary::Sampler,
-                format!("no reply within {:.1} s; raise rollout.sampler_deadline_s if replies are long", deadline.as_secs_f64()),
+                format!(
+                    "no reply within {:.1} s; raise rollout.sampler_deadline_s if replies are long",
+                    deadline.as_secs_f64()
+                ),
             )),
         }
     }

@@ -16,7 +16,7 @@ use futures::StreamExt as _;
 use hone_chat::parse::Toolbox;
 use hone_chat::{Conversation, Prompt, Renderer};
 use hone_trace::{
-    Arena, Boundary, Digest, EndState, Episode, Fault, Group, Outcome, Sampler, SamplingParams, Seed, Task, Trace,
+    Arena, Boundary, Digest, EndState, Episode, Fault, Group, Outcome, Sampler, SamplingParams, Seed, Task, ToolSet, Trace,
 };
 use serde_json::Value;
 
@@ -25,7 +25,8 @@ pub use settings::{CallMode, OnMalformed, OnRepair, RolloutSettings};
 use crate::rewards::Rubric;
 use episode::{Play, Played};
 
-/// Everything it takes to play and score episodes of an arena with a policy.
+/// Everything it takes to play and score episodes of an arena with a policy. Cheap to clone.
+#[derive(Clone)]
 pub struct Rollouts {
     pub arena: Arc<dyn Arena>,
     pub sampler: Arc<dyn Sampler>,
@@ -33,7 +34,14 @@ pub struct Rollouts {
     pub rubric: Arc<Rubric>,
     pub sampling: SamplingParams,
     pub settings: RolloutSettings,
+    prepared: Arc<Prepared>,
+}
+
+/// Work that episodes share.
+#[derive(Default)]
+struct Prepared {
     openings: Mutex<HashMap<Digest, Opening>>,
+    toolboxes: Mutex<HashMap<Digest, Arc<Toolbox>>>,
 }
 
 impl std::fmt::Debug for Rollouts {
@@ -73,7 +81,13 @@ impl Rollouts {
         sampling: SamplingParams,
         settings: RolloutSettings,
     ) -> Self {
-        Self { arena, sampler, renderer, rubric, sampling, settings, openings: Mutex::default() }
+        Self { arena, sampler, renderer, rubric, sampling, settings, prepared: Arc::default() }
+    }
+
+    /// The same world for another policy.
+    #[must_use]
+    pub fn with_sampler(&self, sampler: Arc<dyn Sampler>) -> Self {
+        Self { sampler, ..self.clone() }
     }
 
     /// Plays `size` episodes of each task. Groups come in the order of the tasks, whatever finishes first.
@@ -149,7 +163,7 @@ impl Rollouts {
     /// Renders the first prompt, or takes it from an episode of the same task.
     fn opening(&self, task: &Task, episode: &Episode) -> Result<Opening, Fault> {
         let key = opening_key(task, episode);
-        if let Some(opening) = self.openings.lock().ok().and_then(|openings| openings.get(&key).cloned()) {
+        if let Some(opening) = self.prepared.openings.lock().ok().and_then(|openings| openings.get(&key).cloned()) {
             return Ok(opening);
         }
         let ours = |error: &dyn std::error::Error| Fault::new(Boundary::Hone, format!("rendering the prompt: {error}"));
@@ -161,15 +175,30 @@ impl Rollouts {
             sections: &[],
         };
         let conversation = self.renderer.open(&prompt).map_err(|error| ours(&error))?;
-        let toolbox = Toolbox::new(&episode.tools).map_err(|error| ours(&error))?;
-        let opening = Opening { conversation, toolbox: Arc::new(toolbox) };
-        if let Ok(mut openings) = self.openings.lock() {
+        let opening = Opening { conversation, toolbox: self.toolbox(&episode.tools)? };
+        if let Ok(mut openings) = self.prepared.openings.lock() {
             if openings.len() >= OPENINGS {
                 openings.clear();
             }
             openings.insert(key, opening.clone());
         }
         Ok(opening)
+    }
+}
+
+impl Rollouts {
+    /// The compiled schemas of a set of tools.
+    pub fn toolbox(&self, tools: &ToolSet) -> Result<Arc<Toolbox>, Fault> {
+        let key = tools.digest();
+        if let Some(toolbox) = self.prepared.toolboxes.lock().ok().and_then(|boxes| boxes.get(&key).cloned()) {
+            return Ok(toolbox);
+        }
+        let toolbox = Toolbox::new(tools).map_err(|error| Fault::new(Boundary::Environment, error.to_string()))?;
+        let toolbox = Arc::new(toolbox);
+        if let Ok(mut toolboxes) = self.prepared.toolboxes.lock() {
+            toolboxes.insert(key, Arc::clone(&toolbox));
+        }
+        Ok(toolbox)
     }
 }
 

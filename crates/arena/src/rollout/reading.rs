@@ -22,15 +22,14 @@ pub(super) struct Reading {
 
 pub(super) fn read(ids: &[u32], tokenizer: &Tokenizer, tools: &Toolbox, settings: &RolloutSettings) -> Reading {
     let (text, ends) = decode(ids, tokenizer);
-    let Parsed { calls, content, reasoning, error, repaired_calls, repairs, .. } =
-        parse(&text, tools, settings.format);
+    let Parsed { calls, content, reasoning, error, repaired_calls, repairs, .. } = parse(&text, tools, settings.format);
     let repaired = match &error {
         // A cut-off call is never run, even where only a closing tag is missing.
         Some(failure) if failure.kind == ParseFailureKind::Truncated => None,
         Some(_) if settings.repair == OnRepair::Run => repaired_calls,
         _ => None,
     };
-    let repairs = if repaired.is_some() { repairs.iter().filter_map(name).collect() } else { Vec::new() };
+    let repairs = if repaired.is_some() { repairs.iter().copied().filter_map(name).collect() } else { Vec::new() };
     let runnable = if error.is_none() { calls } else { repaired.unwrap_or_default() };
     let calls: Vec<ToolCall> = runnable.iter().map(|parsed| parsed.call.clone()).collect();
     let keep = kept(&runnable, &ends, settings.calls);
@@ -49,7 +48,7 @@ pub(super) fn read(ids: &[u32], tokenizer: &Tokenizer, tools: &Toolbox, settings
 }
 
 /// A repair by the name it has everywhere.
-fn name(repair: &Repair) -> Option<String> {
+fn name(repair: Repair) -> Option<String> {
     serde_json::to_value(repair).ok()?.as_str().map(str::to_owned)
 }
 

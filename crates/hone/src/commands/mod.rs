@@ -1,0 +1,11 @@
+//! One file per command: its arguments, and `run`.
+
+pub(crate) mod engine;
+pub(crate) mod env;
+pub(crate) mod model;
+pub(crate) mod parse;
+pub(crate) mod render;
+pub(crate) mod replay;
+pub(crate) mod score;
+pub(crate) mod sft;
+pub(crate) mod train;

@@ -1,0 +1,70 @@
+//! `hone`: train tool-using LLM agents with reinforcement learning, and prove the training is real.
+//!
+//! One short match. Data goes to stdout, everything else to stderr. Exit codes: 0 good, 1 the answer is no (a check
+//! failed, a bar was missed), 2 the command could not run.
+
+mod bench;
+mod commands;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Train tool-using LLM agents with reinforcement learning, and prove the training is real.
+#[derive(Debug, Parser)]
+#[command(name = "hone", version, max_term_width = 100, propagate_version = false)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Train(commands::train::Args),
+    Sft(commands::sft::Args),
+    Parse(commands::parse::Args),
+    Render(commands::render::Args),
+    Replay(commands::replay::Args),
+    Score(commands::score::Args),
+    Env(commands::env::Args),
+    Engine(commands::engine::Args),
+    Model(commands::model::Args),
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        // `hone … | head` closes our stdout: not an error of ours.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            anstream::eprintln!("{}: {error}", owo_colors::OwoColorize::red(&"error"));
+            for cause in error.chain().skip(1) {
+                anstream::eprintln!("  because: {cause}");
+            }
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Train(args) => commands::train::run(args),
+        Command::Sft(args) => commands::sft::run(args),
+        Command::Parse(args) => commands::parse::run(args),
+        Command::Render(args) => commands::render::run(args),
+        Command::Replay(args) => commands::replay::run(args),
+        Command::Score(args) => commands::score::run(args),
+        Command::Env(args) => commands::env::run(args),
+        Command::Engine(args) => commands::engine::run(args),
+        Command::Model(args) => commands::model::run(args),
+        Command::Bench(args) => bench::run(args),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    })
+}

@@ -1,0 +1,69 @@
+//! A policy made on the spot, for recipes that name none: a tiny Qwen3 with a tokenizer trained on the world's own words.
+//!
+//! It knows nothing. `sft.steps` of imitation come before reinforcement learning.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hone_arena::shop::{self, Shop};
+use hone_chat::{ModelDir, train_tokenizer};
+use hone_engine::weights::Storage;
+use hone_engine::{Config, Cpu, Model};
+use hone_trace::{Action, Arena as _, Content, Message};
+use serde_json::{Value, json};
+
+use crate::recipe::Recipe;
+use crate::setup::SetupError;
+
+const VOCAB: usize = 1024;
+/// Tasks whose words the tokenizer is trained on.
+const TEXTS: usize = 300;
+
+/// Writes a model directory for the recipe's world into `dir`.
+pub async fn fresh_policy(recipe: &Recipe, dir: &Path) -> Result<(), SetupError> {
+    let failed = |what: String| SetupError::Fresh(what);
+    std::fs::create_dir_all(dir).map_err(|error| failed(format!("cannot make {}: {error}", dir.display())))?;
+    let files = train_tokenizer(texts(recipe).await?, VOCAB, &[]).map_err(|error| failed(error.to_string()))?;
+    files.write(dir).map_err(|error| failed(format!("cannot write to {}: {error}", dir.display())))?;
+    let stop_ids = ModelDir::open(dir)?.stop_ids().to_vec();
+    let config = json!({
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "vocab_size": VOCAB,
+        "hidden_size": 192,
+        "intermediate_size": 512,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 1,
+        "head_dim": 64,
+        "max_position_embeddings": recipe.rollout.window,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "hidden_act": "silu",
+        "attention_bias": false,
+        "tie_word_embeddings": true,
+        "eos_token_id": stop_ids.first(),
+    });
+    let config = Config::parse(&config.to_string()).map_err(|error| failed(error.to_string()))?;
+    let model = Model::random(config, Arc::new(Cpu::new(recipe.policy.threads)?), recipe.seed);
+    Ok(model.save(dir, Storage::F32)?)
+}
+
+/// What is said in the world: instructions, schemas, calls and answers.
+async fn texts(recipe: &Recipe) -> Result<Vec<String>, SetupError> {
+    let mut texts = Vec::new();
+    for task in shop::tasks("train", recipe.env.seed, TEXTS, recipe.env.difficulty) {
+        let mut episode = Shop.open(&task, 0).await?;
+        let mut text = format!("{}\n{}\n", episode.system, task.prompt);
+        for tool in episode.tools.iter() {
+            text.push_str(&format!("{}\n", tool.to_openai()));
+        }
+        for call in task.reference.into_iter().flatten() {
+            text.push_str(&format!("{}\n", json!({"name": call.name, "arguments": Value::from(call.arguments.clone())})));
+            let turn = episode.env.step(Action::Calls(vec![call])).await?;
+            text.extend(turn.messages.iter().filter_map(Message::content).map(Content::text));
+        }
+        texts.push(text);
+    }
+    Ok(texts)
+}

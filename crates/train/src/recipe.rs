@@ -1,0 +1,306 @@
+//! Recipes: a complete program for `hone train`, parsed once, layered plainly and printed back.
+//!
+//! What was typed (a TOML file, then `--set key=value`) becomes what it means here. Unknown keys are errors that name the
+//! nearest known one.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use hone_arena::rewards::spec::RubricSpec;
+use hone_arena::rollout::RolloutSettings;
+use hone_engine::optim::{AdamWSettings, Decay};
+use hone_trace::SamplingParams;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::catalogue::nearest;
+use crate::loss::LossRecipe;
+
+/// Everything a run needs to know. Every key has a default; the resolved recipe is written into the run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Recipe {
+    pub name: String,
+    /// The root of all randomness.
+    pub seed: u64,
+    /// The advantage estimator, by name: docs/algorithms.md.
+    pub credit: String,
+    /// The objective, by name or as a table: docs/algorithms.md.
+    pub loss: LossRecipe,
+    pub policy: PolicyRecipe,
+    pub env: EnvRecipe,
+    pub sampling: SamplingParams,
+    pub rollout: RolloutSettings,
+    pub rubric: RubricSpec,
+    pub train: TrainRecipe,
+    pub sft: SftRecipe,
+    pub eval: EvalRecipe,
+}
+
+/// `[policy]`
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicyRecipe {
+    /// A model directory in Hugging Face's layout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<PathBuf>,
+    /// Threads of the engine; 0: all cores.
+    pub threads: usize,
+}
+
+/// `[env]`
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EnvRecipe {
+    pub name: String,
+    pub difficulty: u8,
+    /// Generated training tasks.
+    pub tasks: usize,
+    /// Generated tasks that are evaluated on and never trained on.
+    pub held_out: usize,
+    /// Seed of the tasks. Apart from the run's, so that runs of different seeds are measured on the same tasks.
+    pub seed: u64,
+}
+
+/// `[train]`
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrainRecipe {
+    pub steps: u64,
+    /// Tasks a step.
+    pub groups: usize,
+    /// Episodes a task.
+    pub group_size: u32,
+    /// Sequences of one optimizer step; 0: all of the step's.
+    pub mini_batch: usize,
+    /// How often a step's sequences are gone through.
+    pub epochs_per_batch: u32,
+    pub learning_rate: f64,
+    pub warmup: u64,
+    pub decay: Decay,
+    pub max_grad_norm: f64,
+    /// Tokens the learner computes at once.
+    pub batch_tokens: usize,
+    pub adamw: AdamWSettings,
+}
+
+/// `[sft]`
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SftRecipe {
+    pub steps: u64,
+    /// Oracle episodes a step.
+    pub batch: usize,
+    pub learning_rate: f64,
+    pub warmup: u64,
+    pub decay: Decay,
+    /// Weight of the tokens the agent did not write, relative to its own.
+    pub context_weight: f64,
+    /// Share of repeated random sequences at the start, fading out: they teach copying.
+    pub copying: f64,
+}
+
+/// `[eval]`
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvalRecipe {
+    /// Steps between evaluations; 0: only before and after.
+    pub every: u64,
+    /// Held-out tasks of one evaluation, the first so many.
+    pub tasks: usize,
+    /// Apart from training's; recorded with the result.
+    pub temperature: f32,
+    /// The component whose value of 1 is success.
+    pub success: String,
+}
+
+impl Default for Recipe {
+    fn default() -> Self {
+        Self {
+            name: "run".into(),
+            seed: 0,
+            credit: "grpo".into(),
+            loss: LossRecipe::named("dapo"),
+            policy: PolicyRecipe::default(),
+            env: EnvRecipe::default(),
+            sampling: SamplingParams::default(),
+            rollout: RolloutSettings::default(),
+            rubric: RubricSpec::single("tau_state", serde_json::Map::new()),
+            train: TrainRecipe::default(),
+            sft: SftRecipe::default(),
+            eval: EvalRecipe::default(),
+        }
+    }
+}
+
+impl Default for EnvRecipe {
+    fn default() -> Self {
+        Self { name: "shop".into(), difficulty: 1, tasks: 2048, held_out: 256, seed: 1 }
+    }
+}
+
+impl Default for TrainRecipe {
+    fn default() -> Self {
+        Self {
+            steps: 20,
+            groups: 32,
+            group_size: 8,
+            mini_batch: 0,
+            epochs_per_batch: 1,
+            learning_rate: 1e-4,
+            warmup: 0,
+            decay: Decay::Constant,
+            max_grad_norm: 1.0,
+            batch_tokens: 8192,
+            adamw: AdamWSettings::default(),
+        }
+    }
+}
+
+impl Default for SftRecipe {
+    fn default() -> Self {
+        Self { steps: 600, batch: 48, learning_rate: 2e-3, warmup: 50, decay: Decay::Cosine, context_weight: 0.1, copying: 0.6 }
+    }
+}
+
+impl Default for EvalRecipe {
+    fn default() -> Self {
+        Self { every: 0, tasks: 256, temperature: 1.0, success: "tau_state".into() }
+    }
+}
+
+/// What is wrong with a recipe, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RecipeError(String);
+
+impl Recipe {
+    /// A recipe from TOML and `key=value` settings over it. Dots reach into tables; values are TOML, or text where they
+    /// are not.
+    pub fn parse(text: &str, settings: &[String]) -> Result<Self, RecipeError> {
+        // The file by itself first: its errors can show the line.
+        toml::from_str::<Self>(text).map_err(|error| RecipeError(with_nearest(&error)))?;
+        let mut table: Table = toml::from_str(text).map_err(|error| RecipeError(with_nearest(&error)))?;
+        for setting in settings {
+            let (key, value) = setting
+                .split_once('=')
+                .ok_or_else(|| RecipeError(format!("--set takes key=value, found {setting:?}")))?;
+            set(&mut table, key.trim(), read_value(value.trim())).map_err(|what| RecipeError(format!("--set {setting}: {what}")))?;
+        }
+        let recipe: Self =
+            Value::Table(table).try_into().map_err(|error: toml::de::Error| RecipeError(with_nearest(&error)))?;
+        recipe.check()?;
+        Ok(recipe)
+    }
+
+    fn check(&self) -> Result<(), RecipeError> {
+        let bad = |what: String| Err(RecipeError(what));
+        if self.sampling.temperature <= 0.0 {
+            return bad(
+                "sampling.temperature is 0: every episode of a group would be the same, with no advantage and no gradient. \
+                 Train at 1.0 (eval.temperature may be 0)"
+                    .into(),
+            );
+        }
+        if let Err(what) = self.sampling.check() {
+            return bad(format!("sampling: {what}"));
+        }
+        if self.train.group_size < 2 {
+            return bad("train.group_size must be at least 2: an episode is judged against its siblings".into());
+        }
+        if self.train.groups == 0 || self.env.tasks < self.train.groups {
+            return bad(format!("env.tasks ({}) must be at least train.groups ({}), and both over 0", self.env.tasks, self.train.groups));
+        }
+        if self.eval.tasks > self.env.held_out {
+            return bad(format!("eval.tasks ({}) is more than env.held_out ({})", self.eval.tasks, self.env.held_out));
+        }
+        Ok(())
+    }
+
+    /// The recipe as TOML, every key resolved.
+    pub fn to_toml(&self) -> Result<String, RecipeError> {
+        toml::to_string_pretty(self).map_err(|error| RecipeError(format!("the recipe cannot be written: {error}")))
+    }
+}
+
+fn read_value(text: &str) -> Value {
+    toml::from_str::<Table>(&format!("value = {text}"))
+        .ok()
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+fn set(table: &mut Table, key: &str, value: Value) -> Result<(), String> {
+    match key.split_once('.') {
+        None => {
+            table.insert(key.to_owned(), value);
+            Ok(())
+        }
+        Some((first, rest)) => match table.entry(first).or_insert_with(|| Value::Table(Table::new())) {
+            Value::Table(inner) => set(inner, rest, value),
+            // `loss = "dapo"` and then `loss.clip_high=0.3`: the name becomes the table's.
+            other => {
+                let name = std::mem::replace(other, Value::Table(Table::new()));
+                let Value::Table(inner) = other else { return Err(format!("{first} is not a table")) };
+                inner.insert("name".into(), name);
+                set(inner, rest, value)
+            }
+        },
+    }
+}
+
+/// serde lists the known keys of the table; the nearest of them is what was meant.
+fn with_nearest(error: &impl fmt::Display) -> String {
+    let text = error.to_string();
+    let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
+    match names.split_first() {
+        Some((unknown, known)) if text.contains("unknown field") && !known.is_empty() => {
+            let nearest = nearest(unknown, known.iter().copied()).unwrap_or_default();
+            format!("{}\ndid you mean `{nearest}`?", text.trim_end())
+        }
+        _ => text.trim_end().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_recipe_is_the_defaults_and_prints_back() {
+        let recipe = Recipe::parse("", &[]).unwrap();
+        let text = recipe.to_toml().unwrap();
+        assert_eq!(Recipe::parse(&text, &[]).unwrap().to_toml().unwrap(), text);
+    }
+
+    #[test]
+    fn settings_lie_over_the_file() {
+        let settings = ["train.steps=3", "name=x y", "loss.clip_high=0.3", "sampling.stop_ids=[1, 2]"].map(String::from);
+        let recipe = Recipe::parse("seed = 7\nloss = \"dapo\"\n[train]\nsteps = 9\ngroups = 4\n", &settings).unwrap();
+        assert_eq!((recipe.seed, recipe.train.steps, recipe.train.groups, recipe.name.as_str()), (7, 3, 4, "x y"));
+        assert_eq!((recipe.loss.name.as_str(), recipe.loss.knobs["clip_high"]), ("dapo", 0.3));
+        assert_eq!(recipe.sampling.stop_ids, [1, 2]);
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_and_its_line() {
+        let error = Recipe::parse("[train]\nsteps = 1\nlearning_rat = 1e-3\n", &[]).unwrap_err().to_string();
+        assert!(error.contains("did you mean `learning_rate`?") && error.contains("line 3"), "{error}");
+        let error = Recipe::parse("", &["train.step=1".into()]).unwrap_err().to_string();
+        assert!(error.contains("did you mean `steps`?"), "{error}");
+        assert!(Recipe::parse("", &["steps".into()]).is_err());
+    }
+
+    #[test]
+    fn what_cannot_learn_is_refused_with_the_reason() {
+        for (text, word) in [
+            ("[sampling]\ntemperature = 0.0", "no gradient"),
+            ("[train]\ngroup_size = 1", "siblings"),
+            ("[env]\ntasks = 3", "train.groups"),
+            ("[eval]\ntasks = 999", "held_out"),
+        ] {
+            let error = Recipe::parse(text, &[]).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

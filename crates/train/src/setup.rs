@@ -1,0 +1,102 @@
+//! Everything a recipe names, opened: the policy, its sampler, the renderer, the world, the rubric.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hone_arena::rewards::Rubric;
+use hone_arena::rewards::spec::SpecError;
+use hone_arena::rollout::Rollouts;
+use hone_arena::shop::{self, Shop};
+use hone_chat::parse::{CannotRender, Format};
+use hone_chat::{ModelDir, ModelDirError, RenderError, RenderSettings, Renderer, TokenizerError, call_format};
+use hone_engine::{Cpu, EngineError, Generator, GeneratorSettings, Model, Policy, Snapshot};
+use hone_trace::{Arena, Fault, Sampler, SamplingParams, Task};
+
+use crate::catalogue::nearest;
+use crate::recipe::Recipe;
+
+/// Why a recipe cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    #[error("the recipe names no model; set policy.model to a model directory (`hone model new DIR` makes a small one)")]
+    NoModel,
+    #[error("there is no environment {name:?} to train in yet; did you mean {nearest:?}?")]
+    UnknownEnv { name: String, nearest: String },
+    #[error("{0} does not show how its model writes a tool call; give it a chat template with tools")]
+    NoCallFormat(PathBuf),
+    #[error(transparent)]
+    ModelDir(#[from] ModelDirError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    #[error(transparent)]
+    Rubric(#[from] SpecError),
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    #[error(transparent)]
+    Oracle(#[from] CannotRender),
+    #[error(transparent)]
+    World(#[from] Fault),
+    #[error("no policy could be made: {0}")]
+    Fresh(String),
+    #[error("{0} names no token that ends a turn: set eos_token_id in its generation_config.json")]
+    NoEndOfTurn(PathBuf),
+}
+
+/// What training works with.
+pub struct Setup {
+    pub policy: Arc<Policy>,
+    pub sampler: Arc<dyn Sampler>,
+    pub renderer: Renderer,
+    /// How the model writes a call.
+    pub format: Format,
+    pub end_of_turn: u32,
+    pub model_dir: PathBuf,
+    pub arena: Arc<dyn Arena>,
+    pub tasks: Vec<Task>,
+    /// Never trained on.
+    pub held_out: Vec<Task>,
+    pub rubric: Arc<Rubric>,
+}
+
+impl std::fmt::Debug for Setup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Setup").field("model_dir", &self.model_dir).field("tasks", &self.tasks.len()).finish_non_exhaustive()
+    }
+}
+
+impl Setup {
+    pub fn open(recipe: &Recipe) -> Result<Self, SetupError> {
+        let model_dir = recipe.policy.model.clone().ok_or(SetupError::NoModel)?;
+        let texts = ModelDir::open(&model_dir)?;
+        let renderer = Renderer::new(&texts, RenderSettings::default())?;
+        let format = call_format(renderer.template(true), texts.special_tokens());
+        let format = format.ok_or_else(|| SetupError::NoCallFormat(model_dir.clone()))?;
+        let end_of_turn = *texts.stop_ids().first().ok_or_else(|| SetupError::NoEndOfTurn(model_dir.clone()))?;
+        let cpu = Arc::new(Cpu::new(recipe.policy.threads)?);
+        let model = Model::load(&model_dir, cpu)?;
+        let policy = Policy::new(Snapshot::new(model, None, &recipe.name));
+        let sampler = Arc::new(Generator::new(Arc::clone(&policy), GeneratorSettings::default())?);
+        let env = &recipe.env;
+        let (arena, tasks, held_out) = match env.name.as_str() {
+            shop::NAME => {
+                let tasks = |split, count| shop::tasks(split, env.seed, count, env.difficulty);
+                (Arc::new(Shop) as Arc<dyn Arena>, tasks("train", env.tasks), tasks("held-out", env.held_out))
+            }
+            other => {
+                let nearest = nearest(other, [shop::NAME]).unwrap_or_default().to_owned();
+                return Err(SetupError::UnknownEnv { name: other.into(), nearest });
+            }
+        };
+        let rubric = Arc::new(recipe.rubric.build()?);
+        Ok(Self { policy, sampler, renderer, format, end_of_turn, model_dir, arena, tasks, held_out, rubric })
+    }
+
+    /// A rollout driver for any sampler in this world.
+    pub fn rollouts(&self, recipe: &Recipe, sampler: Arc<dyn Sampler>, temperature: f32) -> Rollouts {
+        let sampling = SamplingParams { temperature, ..recipe.sampling.clone() };
+        let settings = recipe.rollout.clone();
+        Rollouts::new(Arc::clone(&self.arena), sampler, self.renderer.clone(), Arc::clone(&self.rubric), sampling, settings)
+    }
+}
