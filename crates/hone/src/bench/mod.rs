@@ -1,0 +1,31 @@
+//! The project's own benchmarks, printed as ratios against the peers they can find. Never an assertion on time.
+
+mod engine;
+mod parse;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+/// Run one of the project's benchmarks, printed as ratios against the peers it can find.
+///
+/// Machines are noisy: every benchmark repeats and interleaves with its peer, and says whether it prints the best or
+/// the median.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    Engine(engine::Args),
+    Parse(parse::Args),
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.bench {
+        Bench::Engine(args) => engine::run(args),
+        Bench::Parse(args) => parse::run(args),
+    }
+}
