@@ -59,7 +59,10 @@ async fn texts(recipe: &Recipe) -> Result<Vec<String>, SetupError> {
             text.push_str(&format!("{}\n", tool.to_openai()));
         }
         for call in task.reference.into_iter().flatten() {
-            text.push_str(&format!("{}\n", json!({"name": call.name, "arguments": Value::from(call.arguments.clone())})));
+            text.push_str(&format!(
+                "{}\n",
+                json!({"name": call.name, "arguments": Value::from(call.arguments.clone())})
+            ));
             let turn = episode.env.step(Action::Calls(vec![call])).await?;
             text.extend(turn.messages.iter().filter_map(Message::content).map(Content::text));
         }

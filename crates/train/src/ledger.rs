@@ -40,13 +40,18 @@ impl Ledger {
     /// What sampling and credit gave.
     pub fn of(step: u64, groups: &[Group], advantages: &[Vec<Advantage>]) -> Self {
         let mut ledger = Self { step, ..Self::default() };
-        let traces = || groups.iter().flat_map(|group| group.traces().iter().chain(group.excluded().iter().map(|(trace, _)| trace)));
+        let traces = || {
+            groups.iter().flat_map(|group| group.traces().iter().chain(group.excluded().iter().map(|(trace, _)| trace)))
+        };
         let kept = || groups.iter().flat_map(Group::traces);
         ledger.set("trainer/global_step", step as f64);
         ledger.set("generate/sampled_tokens", traces().map(sampled_tokens).sum::<usize>() as f64);
         ledger.set("rollouts/total", traces().count() as f64);
         ledger.set("rollouts/faulted", (traces().count() - kept().count()) as f64);
-        ledger.set("rollouts/truncated", kept().filter(|trace| matches!(trace.outcome, Outcome::Truncated { .. })).count() as f64);
+        ledger.set(
+            "rollouts/truncated",
+            kept().filter(|trace| matches!(trace.outcome, Outcome::Truncated { .. })).count() as f64,
+        );
         ledger.calls(kept());
         ledger.components(kept());
         ledger.signal(groups, advantages);
@@ -54,7 +59,8 @@ impl Ledger {
     }
 
     fn calls<'a>(&mut self, traces: impl Iterator<Item = &'a Trace>) {
-        let (mut turns, mut failures, mut emitted, mut executed, mut failed, mut episodes) = (0u32, 0u32, 0, 0, 0, 0u32);
+        let (mut turns, mut failures, mut emitted, mut executed, mut failed, mut episodes) =
+            (0u32, 0u32, 0, 0, 0, 0u32);
         let mut kinds: BTreeMap<&str, u32> = BTreeMap::new();
         for trace in traces {
             episodes += 1;
@@ -97,7 +103,9 @@ impl Ledger {
     }
 
     fn signal(&mut self, groups: &[Group], advantages: &[Vec<Advantage>]) {
-        let has_signal = |advantages: &&Vec<Advantage>| advantages.iter().any(|advantage| !matches!(advantage, Advantage::None { .. }));
+        let has_signal = |advantages: &&Vec<Advantage>| {
+            advantages.iter().any(|advantage| !matches!(advantage, Advantage::None { .. }))
+        };
         let with_signal = advantages.iter().filter(has_signal).count();
         self.ratio("reward/signal_ratio", with_signal as u32, groups.len() as u32);
         let trained: usize = groups

@@ -159,7 +159,15 @@ impl Default for TrainRecipe {
 
 impl Default for SftRecipe {
     fn default() -> Self {
-        Self { steps: 600, batch: 48, learning_rate: 2e-3, warmup: 50, decay: Decay::Cosine, context_weight: 0.1, copying: 0.6 }
+        Self {
+            steps: 600,
+            batch: 48,
+            learning_rate: 2e-3,
+            warmup: 50,
+            decay: Decay::Cosine,
+            context_weight: 0.1,
+            copying: 0.6,
+        }
     }
 }
 
@@ -185,7 +193,8 @@ impl Recipe {
             let (key, value) = setting
                 .split_once('=')
                 .ok_or_else(|| RecipeError(format!("--set takes key=value, found {setting:?}")))?;
-            set(&mut table, key.trim(), read_value(value.trim())).map_err(|what| RecipeError(format!("--set {setting}: {what}")))?;
+            set(&mut table, key.trim(), read_value(value.trim()))
+                .map_err(|what| RecipeError(format!("--set {setting}: {what}")))?;
         }
         let recipe: Self =
             Value::Table(table).try_into().map_err(|error: toml::de::Error| RecipeError(with_nearest(&error)))?;
@@ -209,7 +218,10 @@ impl Recipe {
             return bad("train.group_size must be at least 2: an episode is judged against its siblings".into());
         }
         if self.train.groups == 0 || self.env.tasks < self.train.groups {
-            return bad(format!("env.tasks ({}) must be at least train.groups ({}), and both over 0", self.env.tasks, self.train.groups));
+            return bad(format!(
+                "env.tasks ({}) must be at least train.groups ({}), and both over 0",
+                self.env.tasks, self.train.groups
+            ));
         }
         if self.eval.tasks > self.env.held_out {
             return bad(format!("eval.tasks ({}) is more than env.held_out ({})", self.eval.tasks, self.env.held_out));
@@ -275,7 +287,8 @@ mod tests {
 
     #[test]
     fn settings_lie_over_the_file() {
-        let settings = ["train.steps=3", "name=x y", "loss.clip_high=0.3", "sampling.stop_ids=[1, 2]"].map(String::from);
+        let settings =
+            ["train.steps=3", "name=x y", "loss.clip_high=0.3", "sampling.stop_ids=[1, 2]"].map(String::from);
         let recipe = Recipe::parse("seed = 7\nloss = \"dapo\"\n[train]\nsteps = 9\ngroups = 4\n", &settings).unwrap();
         assert_eq!((recipe.seed, recipe.train.steps, recipe.train.groups, recipe.name.as_str()), (7, 3, 4, "x y"));
         assert_eq!((recipe.loss.name.as_str(), recipe.loss.knobs["clip_high"]), ("dapo", 0.3));

@@ -130,8 +130,13 @@ async fn learn(
         place.old = Some(place.sampler);
     }
     let train = &recipe.train;
-    let schedule =
-        Schedule { peak: train.learning_rate, warmup: train.warmup, total: train.steps, decay: train.decay, floor: 0.0 };
+    let schedule = Schedule {
+        peak: train.learning_rate,
+        warmup: train.warmup,
+        total: train.steps,
+        decay: train.decay,
+        floor: 0.0,
+    };
     let packing = Packing { reduction: objective.reduction, temperature, budget: train.batch_tokens, share: true };
     let size = if train.mini_batch == 0 { sequences.len() } else { train.mini_batch };
     for epoch in 0..train.epochs_per_batch {

@@ -18,7 +18,9 @@ use crate::recipe::Recipe;
 /// Why a recipe cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    #[error("the recipe names no model; set policy.model to a model directory (`hone model new DIR` makes a small one)")]
+    #[error(
+        "the recipe names no model; set policy.model to a model directory (`hone model new DIR` makes a small one)"
+    )]
     NoModel,
     #[error("there is no environment {name:?} to train in yet; did you mean {nearest:?}?")]
     UnknownEnv { name: String, nearest: String },
@@ -62,7 +64,10 @@ pub struct Setup {
 
 impl std::fmt::Debug for Setup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Setup").field("model_dir", &self.model_dir).field("tasks", &self.tasks.len()).finish_non_exhaustive()
+        f.debug_struct("Setup")
+            .field("model_dir", &self.model_dir)
+            .field("tasks", &self.tasks.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -97,6 +102,13 @@ impl Setup {
     pub fn rollouts(&self, recipe: &Recipe, sampler: Arc<dyn Sampler>, temperature: f32) -> Rollouts {
         let sampling = SamplingParams { temperature, ..recipe.sampling.clone() };
         let settings = recipe.rollout.clone();
-        Rollouts::new(Arc::clone(&self.arena), sampler, self.renderer.clone(), Arc::clone(&self.rubric), sampling, settings)
+        Rollouts::new(
+            Arc::clone(&self.arena),
+            sampler,
+            self.renderer.clone(),
+            Arc::clone(&self.rubric),
+            sampling,
+            settings,
+        )
     }
 }

@@ -31,13 +31,8 @@ pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep))
     let settings = LearnerSettings { adamw: recipe.train.adamw, ..LearnerSettings::default() };
     let mut learner = NativeLearner::new(std::sync::Arc::clone(&setup.policy), None, settings);
     let loss = LossRecipe::named("cross_entropy").build()?;
-    let schedule = Schedule {
-        peak: sft.learning_rate,
-        warmup: sft.warmup,
-        total: sft.steps,
-        decay: sft.decay,
-        floor: 0.0,
-    };
+    let schedule =
+        Schedule { peak: sft.learning_rate, warmup: sft.warmup, total: sft.steps, decay: sft.decay, floor: 0.0 };
     let rollouts = setup.rollouts(recipe, std::sync::Arc::clone(&setup.sampler), 1.0);
     let vocab = setup.policy.current().model.config.vocab as u32;
     let mut order: Vec<usize> = Vec::new();
@@ -60,8 +55,12 @@ pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep))
             let trace = oracle::oracle(setup, &rollouts, &setup.tasks[task]).await?;
             sequences.push(imitated(group, &trace, sft.context_weight as f32));
         }
-        let packing =
-            Packing { reduction: Reduction::TokenMean, temperature: 1.0, budget: recipe.train.batch_tokens, share: true };
+        let packing = Packing {
+            reduction: Reduction::TokenMean,
+            temperature: 1.0,
+            budget: recipe.train.batch_tokens,
+            share: true,
+        };
         let mut stats = LossStats::default();
         for batch in pack(&sequences, &packing) {
             stats += learner.accumulate(&batch, &loss).await?.loss;

@@ -16,7 +16,8 @@ use futures::StreamExt as _;
 use hone_chat::parse::Toolbox;
 use hone_chat::{Conversation, Prompt, Renderer};
 use hone_trace::{
-    Arena, Boundary, Digest, EndState, Episode, Fault, Group, Outcome, Sampler, SamplingParams, Seed, Task, ToolSet, Trace,
+    Arena, Boundary, Digest, EndState, Episode, Fault, Group, Outcome, Sampler, SamplingParams, Seed, Task, ToolSet,
+    Trace,
 };
 use serde_json::Value;
 

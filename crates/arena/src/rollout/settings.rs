@@ -114,7 +114,11 @@ mod format_name {
     use hone_chat::parse::Format;
     use serde::{Deserialize as _, Deserializer, Serializer};
 
-    #[expect(clippy::trivially_copy_pass_by_ref, clippy::ref_option, reason = "serde calls it with a reference to the field")]
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        clippy::ref_option,
+        reason = "serde calls it with a reference to the field"
+    )]
     pub(super) fn serialize<S: Serializer>(format: &Option<Format>, serializer: S) -> Result<S::Ok, S::Error> {
         match format {
             Some(format) => serializer.serialize_str(format.name()),

@@ -35,7 +35,8 @@ pub(crate) struct Args {
 const TEXTS: [&str; 4] = ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"];
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let text = std::fs::read_to_string(&args.recipe).with_context(|| format!("cannot read {}", args.recipe.display()))?;
+    let text =
+        std::fs::read_to_string(&args.recipe).with_context(|| format!("cannot read {}", args.recipe.display()))?;
     let recipe = Recipe::parse(&text, &args.set).with_context(|| format!("in {}", args.recipe.display()))?;
     if args.out.exists() {
         bail!("{} exists; name a new directory for the model", args.out.display());
@@ -49,7 +50,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         let learner = sft(&setup, &recipe, |step| {
             if step.step % every == 0 || step.step == 1 {
                 let seconds = clock.elapsed().as_secs_f64();
-                anstream::eprintln!("sft {:>5}  loss {:.4}  {} tokens  {seconds:.0} s", step.step, step.loss, step.tokens);
+                anstream::eprintln!(
+                    "sft {:>5}  loss {:.4}  {} tokens  {seconds:.0} s",
+                    step.step,
+                    step.loss,
+                    step.tokens
+                );
             }
         });
         learner.await?;
