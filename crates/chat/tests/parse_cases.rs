@@ -1,5 +1,7 @@
 //! The case file: every reply with the format it names, and with none named.
 
+#![expect(clippy::expect_used, reason = "a test fails where its data is not as expected")]
+
 use std::{collections::BTreeMap, path::PathBuf};
 
 use hone_chat::parse::{Format, Parsed, ParsedCall, Toolbox, parse};

@@ -68,6 +68,7 @@ mod tests {
     use crate::parse::Toolbox;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "json!() literals read better by value")]
     fn coerces(property: Value, value: Value, expected: Option<Value>) {
         let schema = json!({"type": "object", "properties": {"a": property, "b": {"type": "object"}}});
         let tools = Toolbox::new(&ToolSet::new(vec![ToolSpec::new("f", "", schema)]).unwrap()).unwrap();

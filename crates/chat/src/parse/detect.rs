@@ -4,6 +4,8 @@
 //! lines of ReAct, a code fence, an object, a call list. These only count when a tool's name or a call's shape is seen,
 //! since prose has them too.
 
+use std::sync::LazyLock;
+
 use memchr::memmem;
 
 use super::{
@@ -12,6 +14,7 @@ use super::{
         Format, code_call, deepseek, fenced_json, glm45, harmony, hermes, kimi_k2, llama3_json, minimax_m1, minimax_m2,
         mistral, phi4, pythonic, qwen3_coder, react,
     },
+    parse,
     reply::REASONING,
     toolbox::Toolbox,
 };
@@ -20,28 +23,65 @@ impl Format {
     /// The format whose markers occur in `text`; `None` for a plain reply.
     pub fn detect(text: &str, tools: &Toolbox) -> Option<Self> {
         let start = lone_closer(text);
-        let found = tagged(text, start).or_else(|| if start > 0 { tagged(text, 0) } else { None });
-        found.or_else(|| untagged(&text[start..], tools))
+        // A closer that nothing opened ends reasoning, unless it is a value of a call before it.
+        if let Some(closer) = start.checked_sub(1) {
+            let before = |(at, format)| (at < start && holds(text, closer, format, tools)).then_some(format);
+            let format = around(text, 0, closer, tools).or_else(|| tagged(text, 0).and_then(before));
+            if format.is_some() {
+                return format;
+            }
+        }
+        match tagged(text, start) {
+            // So may a marker be.
+            Some((at, format)) => around(text, start, at, tools).or(Some(format)),
+            None => untagged(&text[start..], tools),
+        }
     }
+}
+
+/// The untagged format of a call that stands at `start` and spans the place `at`.
+fn around(text: &str, start: usize, at: usize, tools: &Toolbox) -> Option<Format> {
+    let trimmed = text[start..].trim_start();
+    if at + trimmed.len() <= text.len() || !starts_untagged(trimmed, tools) {
+        return None;
+    }
+    untagged(trimmed, tools).filter(|format| holds(text, at, *format, tools))
+}
+
+/// Whether the text starts like one of the untagged formats.
+fn starts_untagged(trimmed: &str, tools: &Toolbox) -> bool {
+    match trimmed.as_bytes().first() {
+        Some(b'{' | b'[' | b'`') => true,
+        Some(b'A') => trimmed.starts_with(react::ACTION),
+        Some(b'T') => trimmed.starts_with(react::THOUGHT),
+        _ => starts_pythonic(trimmed, tools),
+    }
+}
+
+/// Whether, read in `format`, a valid call spans the place.
+fn holds(text: &str, at: usize, format: Format, tools: &Toolbox) -> bool {
+    parse(text, tools, Some(format)).calls.iter().any(|call| call.span.contains(&at))
 }
 
 /// Where the text goes on after reasoning that was opened in the prompt.
 fn lone_closer(text: &str) -> usize {
+    static CLOSER: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(REASONING[0].1));
     let (open, close) = REASONING[0];
-    match memmem::find(text.as_bytes(), close.as_bytes()) {
+    match CLOSER.find(text.as_bytes()) {
         Some(at) if memmem::find(&text.as_bytes()[..at], open.as_bytes()).is_none() => at + close.len(),
         _ => 0,
     }
 }
 
-fn tagged(text: &str, start: usize) -> Option<Format> {
+/// The first marker outside reasoning: where it stands, and whose it is.
+fn tagged(text: &str, start: usize) -> Option<(usize, Format)> {
     let bytes = text.as_bytes();
     let mut from = start;
     while let Some(found) = memchr::memchr2(b'<', b'[', &bytes[from..]) {
         let at = from + found;
         let rest = &text[at..];
         if let Some(format) = marker(text, at) {
-            return Some(format);
+            return Some((at, format));
         }
         from = at + 1;
         if let Some((open, close)) = REASONING.iter().find(|(open, _)| rest.starts_with(open)) {
@@ -108,47 +148,69 @@ fn inside_deepseek(rest: &str) -> Format {
 
 fn untagged(text: &str, tools: &Toolbox) -> Option<Format> {
     let trimmed = text.trim_start();
+    if trimmed.starts_with('{') || trimmed.starts_with("[{") {
+        return Some(object_format(trimmed));
+    }
+    if starts_pythonic(trimmed, tools) {
+        return Some(Format::Pythonic);
+    }
+    if trimmed.starts_with(fenced_json::FENCE)
+        && let Some(format) = fence(text, tools)
+    {
+        return Some(format);
+    }
     if is_react(text, tools) {
         return Some(Format::React);
     }
     if let Some(format) = fence(text, tools) {
         return Some(format);
     }
-    if memchr::memchr(b'{', text.as_bytes()).is_some() && has_object(text, trimmed) {
-        let openai = trimmed.starts_with(['{', '[']) && memmem::find(text.as_bytes(), b"\"function\"").is_some()
-            || memmem::find(text.as_bytes(), b"\"tool_calls\"").is_some();
-        return Some(if openai { Format::OpenaiJson } else { Format::BareJson });
+    if let Some(at) = call_like_object(text) {
+        return Some(object_format(&text[at..]));
     }
-    is_pythonic(text, tools).then_some(Format::Pythonic)
+    let list = |at: usize| called_name(&text[at + 1..]).is_some_and(|name| tools.get(name).is_some());
+    memchr::memchr_iter(b'[', text.as_bytes()).any(list).then_some(Format::Pythonic)
 }
 
-/// Whether some object starts like a call.
-fn has_object(text: &str, trimmed: &str) -> bool {
-    if trimmed.starts_with(['{', '[']) && !trimmed.starts_with("[{") && trimmed.starts_with('{') {
-        return true;
+/// The first object that starts with a call's key.
+fn call_like_object(text: &str) -> Option<usize> {
+    memchr::memchr_iter(b'{', text.as_bytes()).find(|at| is_call_key(first_key(&text.as_bytes()[at + 1..])))
+}
+
+/// OpenAI's message, or a plain call: the first key tells.
+fn object_format(text: &str) -> Format {
+    let inner = text.strip_prefix('[').unwrap_or(text).trim_start();
+    let inner = inner.strip_prefix('{').unwrap_or(inner);
+    match first_key(inner.as_bytes()) {
+        "tool_calls" | "role" | "content" | "id" | "type" | "function" | "choices" => Format::OpenaiJson,
+        _ => Format::BareJson,
     }
-    memchr::memchr_iter(b'{', text.as_bytes()).any(|at| {
-        let window = &text.as_bytes()[at + 1..text.len().min(at + 64)];
-        let inner = window.trim_ascii_start();
-        let inner = inner.strip_prefix(b"\"").or_else(|| inner.strip_prefix(b"'")).unwrap_or(inner);
-        let length = inner.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
-        std::str::from_utf8(&inner[..length]).is_ok_and(is_call_key)
-    })
+}
+
+/// The key at the start of an object's inside, quoted or not; empty when there is none.
+fn first_key(inner: &[u8]) -> &str {
+    let inner = inner[..inner.len().min(64)].trim_ascii_start();
+    let inner = inner.strip_prefix(b"\"").or_else(|| inner.strip_prefix(b"'")).unwrap_or(inner);
+    let length = inner.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+    std::str::from_utf8(&inner[..length]).unwrap_or_default()
 }
 
 /// `Action:` at the start of a line, with an input, an object, or a tool's name behind it; or a final answer after a
 /// thought.
 fn is_react(text: &str, tools: &Toolbox) -> bool {
-    let at_line_start = |label: &'static str| {
-        memmem::find_iter(text.as_bytes(), label).filter(|at| {
+    static ACTION: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(react::ACTION));
+    static FINAL: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(react::FINAL));
+    static THOUGHT: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(react::THOUGHT));
+    let at_line_start = |label: &'static memmem::Finder<'static>| {
+        label.find_iter(text.as_bytes()).find(|at| {
             let before = text[..*at].trim_end_matches([' ', '\t']);
             before.is_empty() || before.ends_with('\n')
         })
     };
-    if at_line_start(react::FINAL).next().is_some() && at_line_start(react::THOUGHT).next().is_some() {
+    if at_line_start(&FINAL).is_some() && at_line_start(&THOUGHT).is_some() {
         return true;
     }
-    let Some(action) = at_line_start(react::ACTION).next() else { return false };
+    let Some(action) = at_line_start(&ACTION) else { return false };
     if memmem::find(&text.as_bytes()[action..], react::INPUT.as_bytes()).is_some() {
         return true;
     }
@@ -158,35 +220,31 @@ fn is_react(text: &str, tools: &Toolbox) -> bool {
 }
 
 fn fence(text: &str, tools: &Toolbox) -> Option<Format> {
-    memmem::find_iter(text.as_bytes(), fenced_json::FENCE).find_map(|at| {
+    static FENCE: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(fenced_json::FENCE));
+    FENCE.find_iter(text.as_bytes()).find_map(|at| {
         let (_, start) = fenced_json::head(text, at);
         let body = text[start..].trim_start();
         if body.starts_with(['{', '[']) {
             let window = &body[..body.char_indices().nth(64).map_or(body.len(), |(end, _)| end)];
-            return has_object(window, window).then_some(Format::FencedJson);
+            return call_like_object(window).map(|_| Format::FencedJson);
         }
         code_call::starts_with_tool(text, at, |name| tools.get(name).is_some()).then_some(Format::CodeCall)
     })
 }
 
-/// A tool's name and a parenthesis at the start of the text or after a bracket.
-fn is_pythonic(text: &str, tools: &Toolbox) -> bool {
-    fn call(rest: &str) -> Option<&str> {
-        let rest = rest.trim_start();
-        let end = rest.find(|ch: char| !(ch.is_alphanumeric() || matches!(ch, '_' | '-' | '.')))?;
-        rest[end..].starts_with('(').then(|| &rest[..end])
+/// A tool's name and a parenthesis at the start of the text, or any name's behind a bracket.
+fn starts_pythonic(trimmed: &str, tools: &Toolbox) -> bool {
+    match trimmed.strip_prefix('[') {
+        Some(inner) => called_name(inner).is_some(),
+        None => called_name(trimmed).is_some_and(|name| tools.get(name).is_some()),
     }
-    let trimmed = text.trim_start();
-    if call(trimmed).is_some_and(|name| tools.get(name).is_some()) {
-        return true;
-    }
-    if let Some(rest) = trimmed.strip_prefix('[')
-        && call(rest).is_some_and(|name| !name.is_empty())
-    {
-        return true;
-    }
-    memchr::memchr_iter(b'[', text.as_bytes())
-        .any(|at| call(&text[at + 1..]).is_some_and(|name| tools.get(name).is_some()))
+}
+
+/// The name in front of a parenthesis.
+fn called_name(text: &str) -> Option<&str> {
+    let text = text.trim_start();
+    let end = text.find(|ch: char| !(ch.is_alphanumeric() || matches!(ch, '_' | '-' | '.')))?;
+    (end > 0 && text[end..].starts_with('(')).then(|| &text[..end])
 }
 
 #[cfg(test)]

@@ -60,15 +60,17 @@ pub(super) struct Draft {
     pub reading: Option<Reading>,
     pub fault: Option<Fault>,
     pub repairs: Repairs,
+    /// The reading leaves out part of what was written: it may be judged, never run.
+    pub partial: bool,
 }
 
 impl Draft {
     pub fn read(span: Range<usize>, reading: Reading) -> Self {
-        Self { span, reading: Some(reading), fault: None, repairs: Repairs::default() }
+        Self { span, reading: Some(reading), fault: None, repairs: Repairs::default(), partial: false }
     }
 
     pub fn faulty(span: Range<usize>, fault: Fault) -> Self {
-        Self { span, reading: None, fault: Some(fault), repairs: Repairs::default() }
+        Self { span, reading: None, fault: Some(fault), repairs: Repairs::default(), partial: false }
     }
 
     /// Adds a fault; of several the one whose kind comes first stands.
@@ -102,8 +104,11 @@ impl Draft {
 
     /// A call object in one of its shapes: flat, wrapped in `function`, with one of the known keys.
     pub fn from_fields(span: Range<usize>, fields: Vec<Field<'_>>) -> Self {
-        let mut shape = Shape::default();
-        if let Err(message) = shape.take_all(fields) {
+        Self::from_shape(span, Shape::of(fields))
+    }
+
+    fn from_shape(span: Range<usize>, shape: Shape) -> Self {
+        if let Some(message) = shape.fault {
             let at = span.start;
             return Self::faulty(span, Fault::new(ParseFailureKind::MalformedJson, at, message));
         }
@@ -117,7 +122,7 @@ impl Draft {
                     Fault::new(ParseFailureKind::MissingName, at, "the call object has no \"name\""),
                 );
                 // A broken arguments string comes before the missing name in the order of kinds.
-                if let Some((_, text @ Value::String(_), wide)) = arguments {
+                if let Some((text @ Value::String(_), wide)) = arguments {
                     let inner = Self::with_arguments(0..0, None, String::new(), text, wide);
                     if let Some(fault) = inner.fault {
                         draft.blame(Fault { at, ..fault });
@@ -127,7 +132,7 @@ impl Draft {
             }
         };
         let flattened = arguments.is_none();
-        let (arguments, wide) = arguments.map_or((Value::Null, Wide::new()), |(_, value, wide)| (value, wide));
+        let (arguments, wide) = arguments.unwrap_or((Value::Null, Wide::new()));
         let mut draft = Self::with_arguments(span, id, name, arguments, wide);
         if flattened && let Some(key) = extra {
             draft.blame(Fault::new(
@@ -135,30 +140,9 @@ impl Draft {
                 at,
                 format!("{key:?} stands beside the name; arguments go into \"arguments\""),
             ));
-            draft.reading = None;
+            draft.partial = true;
         }
         draft
-    }
-
-    /// The calls of an object: those of its `tool_calls`, or itself.
-    pub fn all_from_fields(span: Range<usize>, mut fields: Vec<Field<'_>>) -> Vec<Self> {
-        let Some(index) = fields.iter().position(|field| field.key == TOOL_CALLS && field.value.is_array()) else {
-            return vec![Self::from_fields(span, fields)];
-        };
-        let Field { value, wide, .. } = fields.swap_remove(index);
-        let mut wide = Some(wide);
-        let items = match value {
-            Value::Array(items) => items,
-            _ => Vec::new(),
-        };
-        let call = |item| match item {
-            Value::Object(map) => Self::from_fields(span.clone(), fields_of(map, wide.take().unwrap_or_default())),
-            _ => {
-                let error = JsonError { at: span.start, why: "a call that is no object", eof: false };
-                Self::faulty(span.clone(), Fault::json(error))
-            }
-        };
-        items.into_iter().map(call).collect()
     }
 
     fn with_arguments(span: Range<usize>, id: Option<String>, name: String, arguments: Value, wide: Wide) -> Self {
@@ -195,88 +179,106 @@ impl Draft {
     }
 }
 
-/// The parts of a call object, whatever their keys are.
+/// The parts of a call object, whatever their keys are. Filled member by member as the object is read.
 #[derive(Default)]
-struct Shape {
+pub(super) struct Shape {
     id: Option<String>,
     /// With the rank of its key: a canonical key wins over an alternative.
     name: Option<(usize, Value)>,
-    arguments: Option<(usize, Value, Wide)>,
+    arguments: Option<(Value, Wide)>,
     wrapped: bool,
+    /// The calls of a message, when the object is one.
+    calls: Option<(Vec<Value>, Wide)>,
     /// A key that is none of a call's.
     extra: Option<String>,
+    /// Why it cannot be a call.
+    fault: Option<&'static str>,
 }
 
 impl Shape {
-    fn take_all(&mut self, fields: Vec<Field<'_>>) -> Result<(), &'static str> {
+    fn of(fields: Vec<Field<'_>>) -> Self {
+        let mut shape = Self::default();
         for Field { key, value, wide } in fields {
-            self.take(&key, value, wide)?;
+            shape.take(&key, value, wide);
         }
-        Ok(())
+        shape
     }
 
-    fn take(&mut self, key: &str, value: Value, wide: Wide) -> Result<(), &'static str> {
-        if WRAPPER_KEYS.contains(&key) {
-            return match value {
-                Value::Object(inner) if !self.wrapped => {
-                    self.wrapped = true;
-                    let mut wide = Some(wide);
-                    for (key, value) in inner {
-                        // Numbers of a wrapped call are those of its arguments.
-                        let is_arguments = ARGUMENT_KEYS.contains(&key.as_str());
-                        let wide = if is_arguments { wide.take().unwrap_or_default() } else { Wide::new() };
-                        self.take(&key, value, wide)?;
-                    }
-                    Ok(())
-                }
-                Value::Object(_) => Err("the call is wrapped twice"),
-                name => self.take_name(NAME_KEYS.len(), name),
-            };
-        }
+    /// The calls of an object: those of its `tool_calls`, or itself.
+    pub fn drafts(mut self, span: Range<usize>, drafts: &mut Vec<Draft>) {
+        let Some((calls, wide)) = self.calls.take() else {
+            drafts.push(Draft::from_shape(span, self));
+            return;
+        };
+        let mut wide = wide;
+        drafts.extend(calls.into_iter().map(|call| {
+            let numbers = json::take_wide(&call, &mut wide);
+            if let Value::Object(map) = call {
+                return Draft::from_fields(span.clone(), fields_of(map, numbers));
+            }
+            let error = JsonError { at: span.start, why: "a call that is no object", eof: false };
+            Draft::faulty(span.clone(), Fault::json(error))
+        }));
+    }
+
+    pub fn take(&mut self, key: &str, value: Value, wide: Wide) {
         if let Some(rank) = NAME_KEYS.iter().position(|known| *known == key) {
-            return self.take_name(rank, value);
-        }
-        if let Some(rank) = ARGUMENT_KEYS.iter().position(|known| *known == key) {
-            return match &self.arguments {
-                Some((_, known, _)) if *known != value => Err("the call has its arguments twice"),
-                _ => {
-                    self.arguments = Some((rank, value, wide));
-                    Ok(())
-                }
-            };
-        }
-        if ID_KEYS.contains(&key) {
+            self.take_name(rank, value);
+        } else if ARGUMENT_KEYS.contains(&key) {
+            if self.arguments.as_ref().is_some_and(|(known, _)| *known != value) {
+                self.fault = Some("the call has its arguments twice");
+            }
+            self.arguments = Some((value, wide));
+        } else if WRAPPER_KEYS.contains(&key) {
+            self.unwrap(value, wide);
+        } else if ID_KEYS.contains(&key) {
             if let Value::String(id) = value {
                 self.id = Some(id);
             }
+        } else if key == TOOL_CALLS
+            && let Value::Array(calls) = value
+        {
+            self.calls = Some((calls, wide));
         } else if key != "type" && key != "index" {
             self.extra = Some(key.to_owned());
         }
-        Ok(())
     }
 
-    fn take_name(&mut self, rank: usize, value: Value) -> Result<(), &'static str> {
+    fn unwrap(&mut self, value: Value, wide: Wide) {
+        let Value::Object(inner) = value else { return self.take_name(NAME_KEYS.len(), value) };
+        if self.wrapped {
+            self.fault = Some("the call is wrapped twice");
+            return;
+        }
+        self.wrapped = true;
+        for field in fields_of(inner, wide) {
+            self.take(&field.key, field.value, field.wide);
+        }
+    }
+
+    fn take_name(&mut self, rank: usize, value: Value) {
         match &self.name {
-            Some((known, _)) if *known == rank => Err("the call has its name twice"),
-            Some((known, _)) if *known < rank => Ok(()),
-            _ => {
-                self.name = Some((rank, value));
-                Ok(())
-            }
+            Some((known, _)) if *known == rank => self.fault = Some("the call has its name twice"),
+            Some((known, _)) if *known < rank => {}
+            _ => self.name = Some((rank, value)),
         }
     }
 }
 
+/// The calls of an object that was read into members.
+pub(super) fn drafts_of(span: Range<usize>, fields: Vec<Field<'_>>) -> Vec<Draft> {
+    let mut drafts = Vec::new();
+    Shape::of(fields).drafts(span, &mut drafts);
+    drafts
+}
+
 /// Members of an object that was built as a map.
-pub(super) fn fields_of(map: Map<String, Value>, wide: Wide) -> Vec<Field<'static>> {
-    let mut wide = Some(wide);
-    map.into_iter()
-        .map(|(key, value)| {
-            let numbers = matches!(value, Value::Object(_) | Value::Array(_));
-            let wide = if numbers { wide.take().unwrap_or_default() } else { Wide::new() };
-            Field { key: Cow::Owned(key), value, wide }
-        })
-        .collect()
+pub(super) fn fields_of(map: Map<String, Value>, mut wide: Wide) -> Vec<Field<'static>> {
+    let field = |(key, value)| {
+        let wide = json::take_wide(&value, &mut wide);
+        Field { key: Cow::Owned(key), value, wide }
+    };
+    map.into_iter().map(field).collect()
 }
 
 /// How sure an untagged object is a call.

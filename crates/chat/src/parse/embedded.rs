@@ -9,7 +9,7 @@ use hone_trace::ParseFailureKind;
 use serde_json::Value;
 
 use super::{
-    draft::{Draft, Fault, Likeness, is_call_key, likeness},
+    draft::{Draft, Fault, Likeness, TOOL_CALLS, drafts_of, fields_of, is_call_key, likeness},
     json::{Field, Json, JsonError},
     payload::{self, Holds},
     repair::{self, End, NoReading, Repair},
@@ -82,16 +82,10 @@ fn faulty(reply: &mut Reply<'_>, open: usize, start: usize, holds: Holds<'_>, er
         let end = fixed.end;
         Some((payload::mend(open..end, holds, vec![fixed], &fault)?, end))
     });
-    match mended {
-        Some((mut drafts, end)) => {
-            reply.drafts.append(&mut drafts);
-            reply.pos = end;
-        }
-        None => {
-            reply.drafts.push(Draft::faulty(open..text.len(), fault));
-            reply.pos = text.len();
-        }
-    }
+    let (mut drafts, end) =
+        mended.unwrap_or_else(|| (vec![Draft::faulty(open..text.len(), fault.clone())], text.len()));
+    reply.drafts.append(&mut drafts);
+    reply.pos = end;
 }
 
 /// Words that an object which breaks off must contain to count as a call.
@@ -118,12 +112,15 @@ pub(super) fn walk(reply: &mut Reply<'_>) {
 /// Deals with the bracket at `at`: takes the call that starts there, or keeps what is none as prose.
 pub(super) fn untagged(reply: &mut Reply<'_>, at: usize, evidence: &mut Evidence) {
     let text = reply.text;
-    if !starts_like_json(&text.as_bytes()[at..]) {
-        reply.keep(at + 1);
+    let rest = &text.as_bytes()[at..];
+    if !starts_like_json(rest) {
+        // Of a run of the same bracket only the last can open anything.
+        let run = rest.iter().take_while(|byte| **byte == rest[0]).count();
+        reply.keep(at + (run - 1).max(1));
         return;
     }
     let mut json = Json::new(text, at);
-    match read_items(&mut json) {
+    match Json::new(text, at).skip().and_then(|()| read_items(&mut json)) {
         Ok(items) => {
             let end = json.pos;
             if !take_items(reply, at..end, items) {
@@ -168,9 +165,9 @@ fn read_items<'a>(json: &mut Json<'a>) -> Result<Items<'a>, JsonError> {
         Ok(())
     };
     if json.peek() == Some(b'[') {
-        json.items(item)?
+        json.items(item)?;
     } else {
-        item(json)?
+        item(json)?;
     }
     Ok(items)
 }
@@ -183,12 +180,12 @@ fn take_items(reply: &mut Reply<'_>, span: Range<usize>, mut items: Items<'_>) -
         reply.content = message.content.map(|content| content.trim().to_owned());
         reply.pos = span.end;
         if let Some(fields) = message.calls {
-            accept(reply, span.start, span.end, Draft::all_from_fields(span.clone(), fields));
+            accept(reply, span.start, span.end, drafts_of(span.clone(), fields));
         }
         return true;
     }
     let behind = reply.text[span.end..].trim_start();
-    let alone = !reply.has_prose() && (behind.is_empty() || behind.starts_with([';', ',', '{', '[', '}', ']']));
+    let alone = !reply.has_prose && (behind.is_empty() || behind.starts_with([';', ',', '{', '[', '}', ']']));
     if items.is_empty() || !items.iter().all(|(_, fields)| counts(reply, fields, alone)) {
         return false;
     }
@@ -206,7 +203,7 @@ fn take_items(reply: &mut Reply<'_>, span: Range<usize>, mut items: Items<'_>) -
 /// Whether an object is a call. In text whose format is only guessed, a tool nobody offers makes it an answer, unless
 /// it is all there is.
 fn counts(reply: &Reply<'_>, fields: &[Field<'_>], alone: bool) -> bool {
-    if fields.iter().any(|field| field.key == super::draft::TOOL_CALLS) {
+    if fields.iter().any(|field| field.key == TOOL_CALLS) {
         return true;
     }
     let (like, name) = likeness(fields);
@@ -226,17 +223,16 @@ struct Message<'a> {
 }
 
 fn message_of<'a>(fields: &mut Vec<Field<'a>>) -> Option<Message<'a>> {
-    if let [Field { value: Value::Array(choices), .. }] | [Field { value: Value::Array(choices), .. }, ..] =
-        fields.as_mut_slice()
-        && fields_are_choices(choices)
-    {
-        let Some(Value::Object(message)) = choices[0].get_mut("message").map(Value::take) else { return None };
-        let mut inner = super::draft::fields_of(message, Vec::new());
+    if let Some(Field { value: Value::Array(choices), .. }) = fields.iter_mut().find(|field| field.key == "choices") {
+        let Value::Object(message) = choices.first_mut()?.get_mut("message")?.take() else { return None };
+        let mut inner = fields_of(message, Vec::new());
+        inner.retain(|field| field.key != "choices");
         return message_of(&mut inner);
     }
     let has = |key: &str| fields.iter().any(|field| field.key == key);
-    let calls = has(super::draft::TOOL_CALLS) || (has("function_call") && has("role"));
-    if !calls && !(has("role") && has("content")) {
+    let calls = has(TOOL_CALLS) || (has("function_call") && has("role"));
+    let is_message = calls || (has("role") && has("content"));
+    if !is_message {
         return None;
     }
     let take = |fields: &mut Vec<Field<'a>>, key: &str| {
@@ -247,27 +243,24 @@ fn message_of<'a>(fields: &mut Vec<Field<'a>>) -> Option<Message<'a>> {
         Some(Value::String(text)) => Some(text),
         _ => Some(String::new()),
     };
-    let calls = take(fields, super::draft::TOOL_CALLS)
+    let calls = take(fields, TOOL_CALLS)
         .filter(|field| !field.value.is_null())
         .or_else(|| take(fields, "function_call").filter(|field| field.value.is_object()));
     Some(Message { content, calls: calls.map(|field| vec![field]) })
-}
-
-fn fields_are_choices(choices: &[Value]) -> bool {
-    matches!(choices, [first, ..] if first.get("message").is_some_and(Value::is_object))
 }
 
 /// Whether broken JSON at `at` was going to be a call: it starts with a call's key, and it names a tool or goes on to
 /// arguments.
 fn looks_like_call(reply: &Reply<'_>, at: usize, evidence: &mut Evidence) -> bool {
     let text = reply.text;
-    let inner = text[at..].trim_start_matches(|ch: char| ch == '[' || ch == '{' || ch.is_ascii_whitespace());
+    let inner = text[at..].strip_prefix('[').unwrap_or(&text[at..]).trim_start();
+    let Some(inner) = inner.strip_prefix('{').map(str::trim_start) else { return false };
     let Some((key, rest)) = word(inner) else { return false };
     if !is_call_key(key) {
         return false;
     }
     let Some(value) = rest.trim_start().strip_prefix(':').map(str::trim_start) else {
-        return rest.trim().is_empty() && !reply.has_prose() && key == "name";
+        return rest.trim().is_empty() && !reply.has_prose && key == "name";
     };
     if let Some((name, rest)) = word(value) {
         let stops = rest.trim().is_empty();
@@ -276,9 +269,9 @@ fn looks_like_call(reply: &Reply<'_>, at: usize, evidence: &mut Evidence) -> boo
             return true;
         }
     } else if value.trim_matches(['"', '\'']).is_empty() {
-        return key == "name" && !reply.has_prose();
+        return key == "name" && !reply.has_prose;
     }
-    (reply.named || !reply.has_prose()) && evidence.after(text, at)
+    (reply.named || !reply.has_prose) && evidence.after(text, at)
 }
 
 /// A quoted or bare word at the start of `text`, and what follows.

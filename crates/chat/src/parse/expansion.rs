@@ -55,7 +55,7 @@ impl<'a> Expansion<'a> {
                 for (key, part) in map {
                     match part {
                         Value::String(target) if key == "$ref" || key == "$dynamicRef" => {
-                            add(self.follow(target, depth)?)
+                            add(self.follow(target, depth)?);
                         }
                         // Definitions weigh where they are referred to.
                         _ if key == "$defs" || key == "definitions" => {}

@@ -10,6 +10,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Number, Value};
 
+use super::work::spend;
+
 /// Deepest nesting that is read. Tool arguments come nowhere near; a hostile reply of a million brackets stops here.
 pub const MAX_DEPTH: usize = 128;
 
@@ -18,6 +20,19 @@ pub const MAX_DEPTH: usize = 128;
 /// `serde_json::Value` holds such a number as the nearest float. Every number of magnitude 2^63 or more that is held as
 /// a float has its entry, so that [`write_exact`] can print the value with the digits the model wrote.
 pub(super) type Wide = Vec<Box<str>>;
+
+/// Bytes at which the run of a string's plain bytes ends: its quote, a backslash, a control character.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        special[byte] = true;
+        byte += 1;
+    }
+    special[b'"' as usize] = true;
+    special[b'\\' as usize] = true;
+    special
+};
 
 /// Why a value could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +94,9 @@ impl<'a> Json<'a> {
     }
 
     pub fn value(&mut self) -> Result<Value, JsonError> {
+        let before = self.pos;
         self.whitespace();
+        spend(self.pos - before + 1);
         match self.peek() {
             Some(b'"') => Ok(Value::String(self.string()?.into_owned())),
             Some(b'{') => self.object().map(Value::Object),
@@ -162,7 +179,7 @@ impl<'a> Json<'a> {
     }
 
     /// Reads an object, handing over its key (and where it starts) at the start of each member's value.
-    fn members(
+    pub fn members(
         &mut self,
         mut member: impl FnMut(&mut Self, Cow<'a, str>, usize) -> Result<(), JsonError>,
     ) -> Result<(), JsonError> {
@@ -195,16 +212,89 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
+    /// Moves over a value without building it: what it costs to find out that text is no JSON. Repeated keys pass.
+    pub fn skip(&mut self) -> Result<(), JsonError> {
+        // The open brackets as bits, 1 for an object; nesting is bounded by their number.
+        let (mut open, mut depth) = (0_u128, 0);
+        loop {
+            self.whitespace();
+            match self.peek() {
+                Some(bracket @ (b'{' | b'[')) => {
+                    depth += 1;
+                    if depth > MAX_DEPTH {
+                        return Err(JsonError { at: self.pos, why: "nested deeper than 128 levels", eof: false });
+                    }
+                    self.pos += 1;
+                    open = open << 1 | u128::from(bracket == b'{');
+                    let closer = if bracket == b'{' { b'}' } else { b']' };
+                    if !self.eat(closer) {
+                        if bracket == b'{' {
+                            self.skip_key()?;
+                        }
+                        continue;
+                    }
+                    open >>= 1;
+                    depth -= 1;
+                }
+                Some(b'"') => {
+                    self.string()?;
+                }
+                _ => {
+                    self.value()?;
+                }
+            }
+            // Behind a value: close what closes, up to a comma or the end of the outermost.
+            loop {
+                if depth == 0 {
+                    return Ok(());
+                }
+                let object = open & 1 == 1;
+                if self.eat(b',') {
+                    if object {
+                        self.skip_key()?;
+                    }
+                    break;
+                }
+                if !self.eat(if object { b'}' } else { b']' }) {
+                    return self.fail("expected ',' or a closing bracket");
+                }
+                open >>= 1;
+                depth -= 1;
+            }
+        }
+    }
+
+    fn skip_key(&mut self) -> Result<(), JsonError> {
+        self.whitespace();
+        if self.peek() != Some(b'"') {
+            return self.fail("expected a key in double quotes");
+        }
+        self.string()?;
+        if self.eat(b':') { Ok(()) } else { self.fail("expected ':' after a key") }
+    }
+
     /// Reads a string; `pos` stands on its opening quote. Borrows when there is nothing to unescape.
     pub fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
+        let start = self.pos;
+        let result = self.string_text();
+        spend(self.pos - start);
+        result
+    }
+
+    fn string_text(&mut self) -> Result<Cow<'a, str>, JsonError> {
         let bytes = self.text.as_bytes();
         self.pos += 1;
         let mut run = self.pos;
         let mut owned: Option<String> = None;
         loop {
-            match bytes.get(self.pos) {
-                None => return self.fail("a string is never closed"),
-                Some(b'"') => {
+            let plain = bytes[self.pos..].iter().position(|byte| SPECIAL[usize::from(*byte)]);
+            let Some(length) = plain else {
+                self.pos = bytes.len();
+                return self.fail("a string is never closed");
+            };
+            self.pos += length;
+            match bytes[self.pos] {
+                b'"' => {
                     let tail = &self.text[run..self.pos];
                     self.pos += 1;
                     return Ok(match owned {
@@ -215,17 +305,15 @@ impl<'a> Json<'a> {
                         }
                     });
                 }
-                Some(b'\\') => {
-                    let text = owned.get_or_insert_with(String::new);
-                    text.push_str(&self.text[run..self.pos]);
+                b'\\' => {
+                    let text = &self.text[run..self.pos];
                     let ch = self.escape()?;
-                    if let Some(text) = &mut owned {
-                        text.push(ch);
-                    }
+                    let owned = owned.get_or_insert_with(String::new);
+                    owned.push_str(text);
+                    owned.push(ch);
                     run = self.pos;
                 }
-                Some(0..0x20) => return self.fail("a raw control character in a string"),
-                Some(_) => self.pos += 1,
+                _ => return self.fail("a raw control character in a string"),
             }
         }
     }
@@ -341,6 +429,23 @@ fn is_wide(number: &Number) -> bool {
     !number.is_i64() && !number.is_u64() && number.as_f64().is_some_and(|float| float.abs() >= LIMIT)
 }
 
+/// Takes from the numbers of a larger value those that belong to `value`, its next part.
+pub(super) fn take_wide(value: &Value, wide: &mut Wide) -> Wide {
+    fn count(value: &Value) -> usize {
+        match value {
+            Value::Number(number) => usize::from(is_wide(number)),
+            Value::Array(items) => items.iter().map(count).sum(),
+            Value::Object(map) => map.values().map(count).sum(),
+            _ => 0,
+        }
+    }
+    if wide.is_empty() {
+        return Wide::new();
+    }
+    let taken = count(value).min(wide.len());
+    wide.drain(..taken).collect()
+}
+
 /// Reads `text` as exactly one JSON value.
 pub(super) fn read_all(text: &str) -> Result<(Value, Wide), JsonError> {
     let mut json = Json::new(text, 0);
@@ -404,6 +509,9 @@ mod tests {
             r#""\/\b\f\r\t\"\\""#,
         ] {
             assert_eq!(read_all(text).unwrap().0, serde_json::from_str::<Value>(text).unwrap(), "{text}");
+            let mut json = Json::new(text, 0);
+            assert_eq!(json.skip(), Ok(()), "{text}");
+            assert_eq!(json.pos, text.trim_end().len(), "{text}");
         }
         for text in
             ["", "{", "[1,]", "{\"a\":1,}", "01", "1.", ".5", "+1", "tru", "\"\\x\"", "\"a\nb\"", "{a:1}", "1 2"]
@@ -417,9 +525,11 @@ mod tests {
     fn the_end_of_the_text_is_told_from_a_fault_in_it() {
         for text in ["{", "[", "{\"a", "{\"a\"", "{\"a\":", "{\"a\":1", "[1,", "\"\\", "\"\\u00", "tru", "-", "1."] {
             assert!(error(text).eof, "{text}");
+            assert!(Json::new(text, 0).skip().is_err_and(|error| error.eof), "{text}");
         }
         for text in ["{]", "[}", "{\"a\" 1}", "\"\\x\"", "trux", "{\"a\":1 \"b\"", "-x"] {
             assert!(!error(text).eof, "{text}");
+            assert!(Json::new(text, 0).skip().is_err_and(|error| !error.eof), "{text}");
         }
     }
 

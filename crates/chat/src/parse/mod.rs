@@ -19,6 +19,7 @@ mod expansion;
 mod explain;
 mod formats;
 mod json;
+mod output;
 mod payload;
 mod python;
 mod repair;
@@ -27,6 +28,7 @@ mod tokens;
 mod toolbox;
 mod types;
 mod verdict;
+mod work;
 mod xml;
 
 use std::ops::Range;
@@ -40,6 +42,7 @@ pub use self::{
     formats::{CannotRender, Format, UnknownFormat},
     json::MAX_DEPTH as MAX_NESTING,
     repair::Repair,
+    reply::MAX_CALLS,
     toolbox::{BadSchema, Toolbox},
     verdict::nearest,
 };

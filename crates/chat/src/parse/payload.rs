@@ -14,8 +14,8 @@ use hone_trace::ParseFailureKind;
 use serde_json::Value;
 
 use super::{
-    draft::{Draft, Fault, TOOL_CALLS, fields_of},
-    json::{Json, JsonError},
+    draft::{Draft, Fault, Shape, drafts_of, fields_of},
+    json::{Json, JsonError, take_wide},
     repair::{self, End, Fixed, Repair},
     reply::{Lookup, Reply},
 };
@@ -35,78 +35,81 @@ pub(super) enum Holds<'a> {
 pub(super) struct Tag {
     pub close: &'static str,
     close_at: Lookup,
-    /// Markers that start the next call where this one should be closed.
-    openers: Vec<(&'static str, Lookup)>,
+    /// Markers that start the next call where this one should be closed; three at most.
+    openers: &'static [&'static str],
+    opener_at: [Lookup; 3],
 }
 
 impl Tag {
-    pub fn new(close: &'static str, openers: &[&'static str]) -> Self {
-        let openers = openers.iter().map(|opener| (*opener, Lookup::new(opener))).collect();
-        Self { close, close_at: Lookup::new(close), openers }
+    pub fn new(close: &'static str, openers: &'static [&'static str]) -> Self {
+        let opener_at = [0, 1, 2].map(|index| Lookup::new(openers.get(index).copied().unwrap_or_default()));
+        Self { close, close_at: Lookup::new(close), openers, opener_at }
+    }
+
+    fn next_opener(&mut self, text: &str, from: usize) -> Option<usize> {
+        self.opener_at.iter_mut().take(self.openers.len()).filter_map(|lookup| lookup.find(text, from)).min()
     }
 }
 
 /// Reads the payload at `start` of a call that opened at `open`, and moves the reply behind its closer.
 pub(super) fn read(reply: &mut Reply<'_>, open: usize, start: usize, holds: Holds<'_>, tag: &mut Tag) {
     let text = reply.text;
-    let (fault, complete) = match strict(text, start, holds) {
-        Ok((mut drafts, end)) => {
+    let first = reply.drafts.len();
+    match strict(text, start, holds, &mut reply.drafts) {
+        Ok(end) => {
             let rest = &text[end..];
-            let close = if rest.starts_with(tag.close) {
-                tag.close.len()
-            } else if let Some(skip) = tolerable_end(reply, rest, &mut drafts, end, tag) {
-                skip
-            } else {
-                let error = JsonError { at: end, why: "text after the JSON of a call", eof: false };
-                return broken(reply, open, start, holds, tag, Fault::json(error), Some((drafts, end)));
-            };
-            stretch(&mut drafts, open, end + close);
-            reply.drafts.append(&mut drafts);
-            reply.pos = end + close;
-            return;
+            let closed = rest.starts_with(tag.close).then_some(tag.close.len());
+            let close = closed.or_else(|| tolerable_end(reply, rest, end, tag));
+            if let Some(close) = close {
+                reply.pos = end + close;
+                stretch(&mut reply.drafts[first..], open, reply.pos);
+                return;
+            }
+            let error = JsonError { at: end, why: "text after the JSON of a call", eof: false };
+            let drafts = reply.drafts.split_off(first);
+            broken(reply, open, start, holds, tag, Fault::json(error), Some((drafts, end)));
         }
-        Err(error) => (Fault::json(error), None),
-    };
-    broken(reply, open, start, holds, tag, fault, complete);
+        Err(error) => {
+            reply.drafts.truncate(first);
+            broken(reply, open, start, holds, tag, Fault::json(error), None);
+        }
+    }
 }
 
 /// The JSON is complete and no closer follows: where the text stops, or the next call opens. Gives what to skip.
-fn tolerable_end(reply: &Reply<'_>, rest: &str, drafts: &mut [Draft], end: usize, tag: &Tag) -> Option<usize> {
-    let last = drafts.last_mut()?;
+fn tolerable_end(reply: &mut Reply<'_>, rest: &str, end: usize, tag: &Tag) -> Option<usize> {
+    let kind = reply.cut_kind(ParseFailureKind::MalformedMarkup);
+    let last = reply.drafts.last_mut()?;
     if tag.close.starts_with(rest) {
-        let kind = reply.cut_kind(ParseFailureKind::MalformedMarkup);
         last.mended(Fault::new(kind, end, format!("{} is missing", tag.close)), Repair::MissingCloser);
         return Some(rest.len());
     }
-    let (opener, _) = tag.openers.iter().find(|(opener, _)| rest.starts_with(opener))?;
+    let opener = tag.openers.iter().find(|opener| rest.starts_with(**opener))?;
     let message = format!("{opener} where {} should close the call", tag.close);
     last.mended(Fault::markup(end, message), Repair::ReopenedTag);
     // An opener with nothing behind it was meant as the closer.
     Some(if rest.trim_end() == *opener { rest.len() } else { 0 })
 }
 
-/// The strict reading: its calls, and where the JSON and the blanks behind it end.
-fn strict(text: &str, start: usize, holds: Holds<'_>) -> Result<(Vec<Draft>, usize), JsonError> {
+/// The strict reading: adds its calls, and gives where the JSON and the blanks behind it end.
+fn strict(text: &str, start: usize, holds: Holds<'_>, drafts: &mut Vec<Draft>) -> Result<usize, JsonError> {
     let mut json = Json::new(text, start);
     json.whitespace();
-    let mut drafts = Vec::with_capacity(1);
     if let Holds::Arguments { name, id } = holds {
         let at = json.pos;
         let value = json.value()?;
         let wide = std::mem::take(&mut json.wide);
         drafts.push(Draft::of_arguments(at..json.pos, name, id, value, wide));
     } else {
-        call_list(&mut json, &mut drafts)?;
-        while matches!(holds, Holds::Calls) {
+        call_list(&mut json, drafts)?;
+        json.whitespace();
+        while json.peek() == Some(b'{') && matches!(holds, Holds::Calls) {
+            call_object(&mut json, drafts)?;
             json.whitespace();
-            if json.peek() != Some(b'{') {
-                break;
-            }
-            call_object(&mut json, &mut drafts)?;
         }
     }
     json.whitespace();
-    Ok((drafts, json.pos))
+    Ok(json.pos)
 }
 
 /// A call object, or an array of them.
@@ -114,9 +117,9 @@ pub(super) fn call_list(json: &mut Json<'_>, drafts: &mut Vec<Draft>) -> Result<
     if json.peek() != Some(b'[') {
         return call_object(json, drafts);
     }
-    let at = json.pos;
+    let (at, before) = (json.pos, drafts.len());
     json.items(|json| call_object(json, drafts))?;
-    if drafts.is_empty() {
+    if drafts.len() == before {
         return Err(JsonError { at, why: "a list of calls without a call", eof: false });
     }
     Ok(())
@@ -124,12 +127,13 @@ pub(super) fn call_list(json: &mut Json<'_>, drafts: &mut Vec<Draft>) -> Result<
 
 fn call_object(json: &mut Json<'_>, drafts: &mut Vec<Draft>) -> Result<(), JsonError> {
     let at = json.pos;
-    let fields = json.fields()?;
-    if fields.iter().any(|field| field.key == TOOL_CALLS) {
-        drafts.append(&mut Draft::all_from_fields(at..json.pos, fields));
-    } else {
-        drafts.push(Draft::from_fields(at..json.pos, fields));
-    }
+    let mut shape = Shape::default();
+    json.members(|json, key, _| {
+        let value = json.value()?;
+        shape.take(&key, value, std::mem::take(&mut json.wide));
+        Ok(())
+    })?;
+    shape.drafts(at..json.pos, drafts);
     Ok(())
 }
 
@@ -145,7 +149,7 @@ fn broken(
 ) {
     let text = reply.text;
     let closer = tag.close_at.find(text, start);
-    let opener = tag.openers.iter_mut().filter_map(|(_, lookup)| lookup.find(text, start)).min();
+    let opener = tag.next_opener(text, start);
     let end = closer.into_iter().chain(opener).min().unwrap_or(text.len());
     if reply.ends_reasoning(start..end) {
         return;
@@ -185,11 +189,13 @@ pub(super) fn mend(span: Range<usize>, holds: Holds<'_>, values: Vec<Fixed>, fau
             (Holds::Arguments { name, id }, value) => {
                 drafts.push(Draft::of_arguments(span.clone(), name, id, value, wide));
             }
-            (_, Value::Object(map)) => drafts.append(&mut Draft::all_from_fields(span.clone(), fields_of(map, wide))),
+            (_, Value::Object(map)) => drafts.append(&mut drafts_of(span.clone(), fields_of(map, wide))),
             (_, Value::Array(items)) => {
+                let mut wide = wide;
                 for item in items {
+                    let numbers = take_wide(&item, &mut wide);
                     let Value::Object(map) = item else { return None };
-                    drafts.push(Draft::from_fields(span.clone(), fields_of(map, wide.clone())));
+                    drafts.push(Draft::from_fields(span.clone(), fields_of(map, numbers)));
                 }
             }
             _ => return None,

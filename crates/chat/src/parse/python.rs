@@ -5,7 +5,10 @@
 
 use serde_json::{Map, Value};
 
-use super::json::{Json, MAX_DEPTH, Wide};
+use super::{
+    json::{Json, MAX_DEPTH, Wide},
+    work::spend,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PyError {
@@ -53,7 +56,9 @@ impl<'a> Python<'a> {
     }
 
     pub fn blank(&mut self) {
+        let before = self.pos;
         self.pos = self.text.len() - self.rest().trim_start().len();
+        spend(self.pos - before);
     }
 
     pub fn eat(&mut self, byte: u8) -> bool {
@@ -142,6 +147,7 @@ impl<'a> Python<'a> {
 
     pub fn value(&mut self) -> Result<Value, PyError> {
         self.blank();
+        spend(1);
         match self.peek() {
             Some(b'\'' | b'"') => self.string(false).map(Value::String),
             Some(b'r' | b'R') if matches!(self.text.as_bytes().get(self.pos + 1), Some(b'\'' | b'"')) => {
@@ -238,6 +244,13 @@ impl<'a> Python<'a> {
     }
 
     fn string(&mut self, raw: bool) -> Result<String, PyError> {
+        let start = self.pos;
+        let result = self.string_text(raw);
+        spend(self.pos - start);
+        result
+    }
+
+    fn string_text(&mut self, raw: bool) -> Result<String, PyError> {
         let quote = &self.rest()[..1];
         let triple = quote.repeat(3);
         let (close, long) = if self.rest().starts_with(&triple) { (triple.as_str(), true) } else { (quote, false) };

@@ -7,7 +7,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::json::{Json, MAX_DEPTH, Wide};
+use super::{
+    json::{Json, MAX_DEPTH, Wide},
+    work::spend,
+};
 
 /// A liberty taken to read a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -209,6 +212,7 @@ impl Tolerant<'_> {
     }
 
     fn value(&mut self) -> Result<Value, NoReading> {
+        spend(1);
         match self.next()?.ok_or(NoReading::Cut)? {
             b'{' => self.object(),
             b'[' => self.array(),
@@ -362,7 +366,10 @@ impl Tolerant<'_> {
             _ => return Err(NoReading::Unclear),
         };
         self.json.pos += open.len_utf8();
-        self.string_body(close)
+        let start = self.json.pos;
+        let body = self.string_body(close);
+        spend(self.json.pos - start);
+        body
     }
 
     fn string_body(&mut self, close: char) -> Result<String, NoReading> {
@@ -426,6 +433,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "json!() literals read better by value")]
     fn fixes(text: &str, expected: Value, repairs: &[Repair]) {
         let fixed = values(text, End::Closed).unwrap_or_else(|why| panic!("{text}: {why:?}"));
         assert_eq!(fixed.len(), 1, "{text}");

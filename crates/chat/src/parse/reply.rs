@@ -13,6 +13,7 @@ use super::{
     repair::Repair,
     tokens,
     toolbox::Toolbox,
+    work::spend,
 };
 
 /// Reasoning blocks. Text before a closer that was never opened is reasoning too: the opener was in the prompt.
@@ -22,6 +23,9 @@ pub(super) const REASONING: [(&str, &str); 4] = [
     ("<thinking>", "</thinking>"),
     ("<seed:think>", "</seed:think>"),
 ];
+
+/// Most calls of one reply. More are a fault: a model caught in a loop, or an attack on whoever runs them.
+pub const MAX_CALLS: usize = 1024;
 
 /// A search for one text that is asked again from ever later positions, and never looks at a byte twice.
 pub(super) struct Lookup {
@@ -38,11 +42,23 @@ impl Lookup {
     pub fn find(&mut self, text: &str, from: usize) -> Option<usize> {
         let found = match self.found {
             Some(found) if found >= from => found,
-            _ => memmem::find(&text.as_bytes()[from..], self.needle.as_bytes()).map_or(usize::MAX, |at| at + from),
+            _ => {
+                let found = find(&text.as_bytes()[from..], self.needle.as_bytes());
+                spend(found.unwrap_or(text.len() - from));
+                found.map_or(usize::MAX, |at| at + from)
+            }
         };
         self.found = Some(found);
         (found != usize::MAX).then_some(found)
     }
+}
+
+/// Finds `needle`. In a short text, building a searcher costs more than looking at every first byte.
+fn find(text: &[u8], needle: &[u8]) -> Option<usize> {
+    if text.len() > 1024 {
+        return memmem::find(text, needle);
+    }
+    memchr::memchr_iter(needle[0], text).find(|at| text[*at..].starts_with(needle))
 }
 
 pub(super) struct Reply<'a> {
@@ -57,6 +73,8 @@ pub(super) struct Reply<'a> {
     pub tools: &'a Toolbox,
     pub drafts: Vec<Draft>,
     prose: Vec<Range<usize>>,
+    /// Whether there is prose so far, blanks aside.
+    pub has_prose: bool,
     reasoning: Vec<Range<usize>>,
     /// Where reasoning opens that is never closed.
     pub unclosed: Option<usize>,
@@ -64,6 +82,8 @@ pub(super) struct Reply<'a> {
     pub content: Option<String>,
     /// Text that is neither call nor reply: an observation the model made up.
     pub ignored: Option<Range<usize>>,
+    /// Searches for the closers of [`REASONING`].
+    closers: [Lookup; 4],
     /// Bytes looked at by scans that may fail and start again; see [`Reply::may_rescan`].
     rescanned: usize,
 }
@@ -88,10 +108,12 @@ impl<'a> Reply<'a> {
             tools,
             drafts: Vec::new(),
             prose: Vec::new(),
+            has_prose: false,
             reasoning: Vec::new(),
             unclosed: None,
             content: None,
             ignored: None,
+            closers: REASONING.map(|(_, close)| Lookup::new(close)),
             rescanned: 0,
         }
     }
@@ -103,6 +125,7 @@ impl<'a> Reply<'a> {
     /// Takes text up to `end` as prose.
     pub fn keep(&mut self, end: usize) {
         if self.pos < end {
+            self.has_prose = self.has_prose || !self.text[self.pos..end].trim_start().is_empty();
             match self.prose.last_mut() {
                 Some(last) if last.end == self.pos => last.end = end,
                 _ => self.prose.push(self.pos..end),
@@ -120,11 +143,6 @@ impl<'a> Reply<'a> {
         self.reasoning.last().map_or(0, |range| range.end)
     }
 
-    /// Whether there is prose so far, blanks aside.
-    pub fn has_prose(&self) -> bool {
-        self.prose.iter().any(|range| !self.text[range.clone()].trim().is_empty())
-    }
-
     /// Removes the prose since the last call and gives its range.
     pub fn take_last_prose(&mut self) -> Option<Range<usize>> {
         self.prose.pop()
@@ -133,12 +151,16 @@ impl<'a> Reply<'a> {
     /// Moves to the next of `openers` outside reasoning: which one, and where. Text on the way is prose; without one,
     /// all the rest is.
     pub fn seek(&mut self, openers: &[&str]) -> Option<(usize, usize)> {
+        if self.drafts.len() > MAX_CALLS {
+            return None;
+        }
         // Every marker starts with '<' or '['; a format has one further first byte at most.
         let first = openers.iter().map(|opener| opener.as_bytes()[0]);
         let other = first.into_iter().find(|byte| !matches!(byte, b'<' | b'[')).unwrap_or(b'<');
         let bytes = self.text.as_bytes();
         let mut from = self.pos;
         while let Some(found) = memchr::memchr3(b'<', b'[', other, &bytes[from..]) {
+            spend(found + 1);
             let at = from + found;
             let rest = &bytes[at..];
             if let Some(which) = openers.iter().position(|opener| rest.starts_with(opener.as_bytes())) {
@@ -146,11 +168,14 @@ impl<'a> Reply<'a> {
                 return Some((which, at));
             }
             from = at + 1;
-            if let Some(after) = self.reasoning_at(at) {
-                from = after;
-            }
-            if self.unclosed.is_some() {
-                return None;
+            // The second byte rules out nearly every '<' and '['.
+            if matches!(rest.get(1), Some(b't' | b'T' | b's' | b'/')) {
+                if let Some(after) = self.reasoning_at(at) {
+                    from = after;
+                }
+                if self.unclosed.is_some() {
+                    return None;
+                }
             }
         }
         self.keep(self.text.len());
@@ -160,15 +185,11 @@ impl<'a> Reply<'a> {
     /// Deals with a reasoning marker at `at`, if there is one; gives where it ends.
     fn reasoning_at(&mut self, at: usize) -> Option<usize> {
         let rest = &self.text.as_bytes()[at..];
-        // The second byte rules out nearly every '<' and '['.
-        if !matches!(rest.get(1), Some(b't' | b'T' | b's' | b'/')) {
-            return None;
-        }
         for (open, close) in REASONING {
             if rest.starts_with(open.as_bytes()) {
                 self.keep(at);
                 let inner = at + open.len();
-                let Some(length) = memmem::find(&self.text.as_bytes()[inner..], close.as_bytes()) else {
+                let Some(length) = find(&self.text.as_bytes()[inner..], close.as_bytes()) else {
                     self.unclosed = Some(at);
                     self.reasoning.push(inner..self.text.len());
                     self.pos = self.text.len();
@@ -189,6 +210,7 @@ impl<'a> Reply<'a> {
     fn close_reasoning(&mut self, at: usize, close: &str) -> usize {
         self.drafts.clear();
         self.prose.clear();
+        self.has_prose = false;
         self.ignored = None;
         let start = self.reasoning.last().map_or(0, |last| {
             // Behind the closer of the last block, whichever it was.
@@ -204,13 +226,18 @@ impl<'a> Reply<'a> {
 
     /// Whether broken text in `range` turns out to be reasoning, which ends in it. Then `pos` stands behind the closer.
     pub fn ends_reasoning(&mut self, range: Range<usize>) -> bool {
-        for (_, close) in REASONING {
-            if let Some(at) = memmem::find(&self.text.as_bytes()[range.clone()], close.as_bytes()) {
-                self.close_reasoning(range.start + at, close);
-                return true;
+        let text = self.text;
+        let found = self.closers.iter_mut().zip(REASONING).filter_map(|(lookup, (_, close))| {
+            let at = lookup.find(text, range.start).filter(|at| *at < range.end)?;
+            Some((at, close))
+        });
+        match found.min_by_key(|(at, _)| *at) {
+            Some((at, close)) => {
+                self.close_reasoning(at, close);
+                true
             }
+            None => false,
         }
-        false
     }
 
     /// Moves over blanks and reasoning blocks that stand here.
@@ -228,12 +255,17 @@ impl<'a> Reply<'a> {
     /// such scans to a multiple of the reply's length.
     pub fn may_rescan(&mut self, start: usize, end: usize) -> bool {
         self.rescanned += end - start;
-        self.rescanned <= 4 * self.text.len() + 4096
+        self.rescanned <= self.text.len() + 4096
     }
 
     /// The kind of fault when the text stops inside a call.
     pub fn cut_kind(&self, complete: ParseFailureKind) -> ParseFailureKind {
         if self.ended { complete } else { ParseFailureKind::Truncated }
+    }
+
+    /// The kind of a fault in markup, which may be that the text stops in it.
+    pub fn markup_kind(&self, cut: bool) -> ParseFailureKind {
+        if cut { self.cut_kind(ParseFailureKind::MalformedMarkup) } else { ParseFailureKind::MalformedMarkup }
     }
 
     /// A closing tag nothing opened. The text before it may be the call, its opener lost.

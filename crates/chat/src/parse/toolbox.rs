@@ -60,6 +60,10 @@ impl Toolbox {
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Tool> {
+        // A handful of names is compared faster than hashed.
+        if self.tools.len() <= 16 {
+            return self.tools.iter().find(|tool| tool.name == name);
+        }
         self.index.get(name).map(|&index| &self.tools[index])
     }
 
@@ -141,9 +145,8 @@ impl Tool {
             let message = format!("nested deeper than the {} levels its recursive schema allows", self.max_nesting);
             return Some(Violation { kind: ParseFailureKind::WrongType, message });
         }
-        self.errors(arguments)
-            .map(|error| Violation { kind: kind_of(error.kind()), message: describe(&error) })
-            .min_by_key(|violation| violation.kind)
+        let error = self.errors(arguments).min_by_key(|error| kind_of(error.kind()))?;
+        Some(Violation { kind: kind_of(error.kind()), message: describe(&error) })
     }
 
     fn in_bounds(&self, arguments: &Value) -> bool {

@@ -171,6 +171,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "json!() literals read better by value")]
     fn reads(schema: Value, text: &str, expected: Value) {
         let types = Types::of(&schema, &schema);
         assert_eq!(types.read(text, &mut Wide::new()), Ok(expected), "{schema} {text}");

@@ -1,5 +1,7 @@
 //! From drafts to a verdict: the tools are looked up, the arguments checked, the first faulty call names the failure.
 
+use std::sync::LazyLock;
+
 use hone_trace::{ParseFailure, ParseFailureKind, ToolCall};
 use serde_json::Value;
 
@@ -8,7 +10,7 @@ use super::{
     coerce::coerce,
     draft::{Draft, Fault, Reading},
     repair::{Repair, Repairs},
-    reply::Reply,
+    reply::{MAX_CALLS, Reply},
     toolbox::Toolbox,
 };
 
@@ -20,7 +22,13 @@ struct Judged {
 }
 
 pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<Format>) -> Parsed {
-    let drafts = std::mem::take(&mut reply.drafts);
+    let mut drafts = std::mem::take(&mut reply.drafts);
+    if let Some(surplus) = drafts.get(MAX_CALLS) {
+        let span = surplus.span.clone();
+        let fault = Fault::markup(span.start, format!("more than {MAX_CALLS} calls in one reply"));
+        drafts.truncate(MAX_CALLS);
+        drafts.push(Draft::faulty(span, fault));
+    }
     let format = if drafts.is_empty() { asked } else { found };
     let mut parsed = Parsed {
         calls: Vec::with_capacity(drafts.len()),
@@ -62,7 +70,7 @@ pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<F
 }
 
 fn judge_one(draft: Draft, tools: &Toolbox) -> Judged {
-    let Draft { span, reading, mut fault, mut repairs } = draft;
+    let Draft { span, reading, mut fault, mut repairs, partial } = draft;
     let Some(Reading { id, name, arguments, wide }) = reading else {
         return Judged { fault, call: None, repairs };
     };
@@ -72,7 +80,7 @@ fn judge_one(draft: Draft, tools: &Toolbox) -> Judged {
         }
     };
     let Some(tool) = tools.get(&name) else {
-        blame(ParseFailureKind::UnknownTool, format!("no tool is named {name:?}"));
+        blame(ParseFailureKind::UnknownTool, format!("no tool is named {:?}", shortened(&name)));
         return Judged { fault, call: None, repairs };
     };
     let mut arguments = Value::Object(arguments);
@@ -81,7 +89,8 @@ fn judge_one(draft: Draft, tools: &Toolbox) -> Judged {
         let kind = violation.as_ref().map_or(ParseFailureKind::WrongType, |violation| violation.kind);
         let message = violation.map_or_else(|| "the arguments do not fit the schema".to_owned(), |it| it.message);
         blame(kind, format!("{name}: {message}"));
-        match coerce(tool, &arguments).filter(|_| kind == ParseFailureKind::WrongType) {
+        let coerced = if kind == ParseFailureKind::WrongType { coerce(tool, &arguments) } else { None };
+        match coerced {
             Some(coerced) => {
                 arguments = coerced;
                 repairs.add(Repair::Coercion);
@@ -91,7 +100,7 @@ fn judge_one(draft: Draft, tools: &Toolbox) -> Judged {
     }
     let Value::Object(arguments) = arguments else { return Judged { fault, call: None, repairs } };
     let call = ParsedCall { call: ToolCall { id, name, arguments }, span, wide };
-    Judged { fault, call: Some(call), repairs }
+    Judged { fault, call: Some(call).filter(|_| !partial), repairs }
 }
 
 fn failure(fault: &Fault, tools: &Toolbox, format: Option<Format>) -> ParseFailure {
@@ -118,9 +127,23 @@ fn failure(fault: &Fault, tools: &Toolbox, format: Option<Format>) -> ParseFailu
     if matches!(fault.kind, ParseFailureKind::MalformedMarkup | ParseFailureKind::MalformedJson)
         && let Some(format) = format
     {
-        hint = format!("{hint} {}", format.guidance()).trim_start().to_owned();
+        if !hint.is_empty() {
+            hint.push(' ');
+        }
+        hint.push_str(guidance(format));
     }
     ParseFailure { kind: fault.kind, message: fault.message.clone().into_owned(), at: fault.at, hint }
+}
+
+/// A format's guidance, made once: replies in a loop fail in the same few ways.
+fn guidance(format: Format) -> &'static str {
+    static TEXTS: LazyLock<[String; Format::ALL.len()]> = LazyLock::new(|| Format::ALL.map(Format::guidance));
+    &TEXTS[format as usize]
+}
+
+/// Model text in a message: a megabyte of it helps nobody.
+fn shortened(text: &str) -> &str {
+    text.char_indices().nth(120).map_or(text, |(end, _)| &text[..end])
 }
 
 /// The names on offer, as many as fit in a line.

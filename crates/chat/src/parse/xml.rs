@@ -12,6 +12,7 @@ use super::{
     json::Wide,
     repair::{self, End, Repair},
     reply::{Lookup, Reply},
+    work::spend,
 };
 
 /// Longest name of a tool or parameter in a tag, in bytes.
@@ -117,11 +118,12 @@ pub(super) fn value_end(
 ) -> Result<(usize, bool), Broken> {
     let closed = close.find(text, start);
     let bound = closed.unwrap_or(text.len());
-    if let Some(at) = reopens(&text[start..bound]) {
+    let call_end = call_end.find(text, start).filter(|end| *end < bound);
+    if let Some(at) = reopens(&text[start..call_end.unwrap_or(bound)]) {
         return Ok((start + at, false));
     }
-    match (closed, call_end.find(text, start)) {
-        (closed, Some(end)) if end < bound && (closed.is_none() || ends_call(&text[end..])) => Ok((end, false)),
+    match (closed, call_end) {
+        (closed, Some(end)) if closed.is_none() || ends_call(&text[end..]) => Ok((end, false)),
         (Some(end), _) => Ok((end, true)),
         (None, _) => Err(Broken::Cut { clean: false }),
     }
@@ -129,8 +131,8 @@ pub(super) fn value_end(
 
 /// Where in `value` a line starts with `open`, a name that `known` accepts, and `end`.
 pub(super) fn reopened(value: &str, open: &str, end: &str, known: impl Fn(&str) -> bool) -> Option<usize> {
-    let finder = memchr::memmem::Finder::new(open);
-    finder.find_iter(value.as_bytes()).find(|at| {
+    spend(value.len());
+    memchr::memmem::find_iter(value.as_bytes(), open).find(|at| {
         let rest = &value[at + open.len()..];
         let window = &rest.as_bytes()[..rest.len().min(LONGEST_NAME)];
         let name = memchr::memmem::find(window, end.as_bytes()).map(|length| &rest[..length]);
@@ -161,17 +163,14 @@ pub(super) fn typed(reply: &Reply<'_>, span: Range<usize>, tagged: &Tagged<'_>) 
         let value = value.unwrap_or_else(|error| {
             let at = parameter.at + error.at;
             faults.push(Fault::new(ParseFailureKind::MalformedJson, at, error.why));
-            match repair::values(parameter.value, End::Closed).map(<[repair::Fixed; 1]>::try_from) {
-                Ok(Ok([mut fixed])) => {
-                    repairs.join(fixed.repairs);
-                    wide.append(&mut fixed.wide);
-                    fixed.value
-                }
-                _ => {
-                    readable = false;
-                    Value::Null
-                }
-            }
+            let fixed = repair::values(parameter.value, End::Closed).map(<[repair::Fixed; 1]>::try_from);
+            let Ok(Ok([mut fixed])) = fixed else {
+                readable = false;
+                return Value::Null;
+            };
+            repairs.join(fixed.repairs);
+            wide.append(&mut fixed.wide);
+            fixed.value
         });
         if arguments.insert(parameter.name.to_owned(), value).is_some() {
             faults.push(Fault::markup(parameter.at, format!("parameter {:?} is given twice", parameter.name)));
@@ -180,7 +179,9 @@ pub(super) fn typed(reply: &Reply<'_>, span: Range<usize>, tagged: &Tagged<'_>) 
     }
     let mut draft = Draft::read(span, Reading { id: None, name: (*name).to_owned(), arguments, wide });
     draft.repairs = repairs;
-    faults.into_iter().for_each(|fault| draft.blame(fault));
+    for fault in faults {
+        draft.blame(fault);
+    }
     if let Some(at) = *unclosed {
         draft.mended(Fault::markup(at, "the closing tag of a value is missing"), Repair::MissingCloser);
     }
@@ -220,10 +221,7 @@ pub(super) fn broken(
         Broken::Cut { .. } => Some(Draft::faulty(open..end, Fault::markup(at, "a tag is never closed"))),
         Broken::Bad { at, message } => {
             // Without a closer in sight the text stops inside the call, whatever else is wrong with it.
-            let kind = match end == reply.text.len() && !reply.text.ends_with(close) {
-                true => reply.cut_kind(ParseFailureKind::MalformedMarkup),
-                false => ParseFailureKind::MalformedMarkup,
-            };
+            let kind = reply.markup_kind(end == reply.text.len() && !reply.text.ends_with(close));
             Some(Draft::faulty(open..end, Fault::new(kind, at, message)))
         }
     }

@@ -50,11 +50,7 @@ fn block(reply: &mut Reply<'_>, open: usize, start: usize) -> bool {
             Ok(call) if known || (reply.named && !call.arguments.is_empty()) => drafts.push(Draft::from_python(call)),
             Err(error) if known => {
                 let end = memchr::memmem::find(&text.as_bytes()[at..], FENCE.as_bytes()).map(|length| at + length);
-                let cut = end.is_none() && error.eof;
-                let kind = match cut {
-                    true => reply.cut_kind(ParseFailureKind::MalformedMarkup),
-                    false => ParseFailureKind::MalformedMarkup,
-                };
+                let kind = reply.markup_kind(end.is_none() && error.eof);
                 let end = end.map_or(text.len(), |end| end + FENCE.len());
                 drafts.push(Draft::faulty(open..end, Fault::new(kind, error.at, error.why)));
                 reply.drafts.append(&mut drafts);

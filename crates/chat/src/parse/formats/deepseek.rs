@@ -3,10 +3,7 @@
 use hone_trace::{ParseFailureKind, ToolCall};
 
 use super::{Holds, Reply, Tag, arguments_json, payload};
-use crate::parse::{
-    draft::{Draft, Fault},
-    repair::Repair,
-};
+use crate::parse::{draft::Fault, repair::Repair};
 
 pub(in crate::parse) const SECTION: &str = "<｜tool▁calls▁begin｜>";
 const SECTION_END: &str = "<｜tool▁calls▁end｜>";
@@ -16,21 +13,20 @@ pub(in crate::parse) const SEP: &str = "<｜tool▁sep｜>";
 const KIND: &str = "function";
 const FENCE: &str = "```";
 
+/// Tags of one reply. They remember what they have searched.
+struct Tags {
+    call: Tag,
+    fence: Tag,
+}
+
 pub(super) fn parse(reply: &mut Reply<'_>) {
-    super::sectioned(
-        reply,
-        &super::Section { open: &[SECTION], close: &[SECTION_END], call: CALL },
-        |reply, tag, at| {
-            call(reply, tag, at);
-        },
-    );
+    let section = super::Section { open: &[SECTION], close: &[SECTION_END], call: CALL };
+    let mut tags =
+        Tags { call: Tag::new(CALL_END, &[CALL, SECTION_END]), fence: Tag::new(FENCE, &[CALL_END, CALL, SECTION_END]) };
+    super::sectioned(reply, &section, |reply, at| call(reply, &mut tags, at));
 }
 
-pub(super) fn tag() -> Tag {
-    Tag::new(CALL_END, &[CALL, SECTION_END])
-}
-
-fn call(reply: &mut Reply<'_>, tag: &mut Tag, open: usize) {
+fn call(reply: &mut Reply<'_>, tags: &mut Tags, open: usize) {
     let text = reply.text;
     let start = open + CALL.len();
     let window = &text.as_bytes()[start..text.len().min(start + 512)];
@@ -42,27 +38,26 @@ fn call(reply: &mut Reply<'_>, tag: &mut Tag, open: usize) {
     let body = text[after..].trim_start();
     // V3.1: the name came first, the arguments follow. A broken object still starts like one.
     if body.starts_with(['{', '[', '"']) || head != KIND {
-        return payload::read(reply, open, after, Holds::Arguments { name: head, id: None }, tag);
+        return payload::read(reply, open, after, Holds::Arguments { name: head, id: None }, &mut tags.call);
     }
     let line = body.as_bytes().iter().take(512).position(|byte| *byte == b'\n').unwrap_or(body.len().min(512));
     let Some(name) = body.get(..line) else { return super::no_head(reply, open, after, "\n", CALL_END) };
     let json = &body[line..];
     let start = text.len() - json.len();
-    fenced(reply, tag, open, start, name.trim());
+    fenced(reply, tags, open, start, name.trim());
 }
 
 /// The arguments of V3, in their fence; R1 sometimes drops it.
-fn fenced(reply: &mut Reply<'_>, tag: &mut Tag, open: usize, start: usize, name: &str) {
+fn fenced(reply: &mut Reply<'_>, tags: &mut Tags, open: usize, start: usize, name: &str) {
     let text = reply.text;
     let body = text[start..].trim_start();
     let holds = Holds::Arguments { name, id: None };
     let Some(inner) = body.strip_prefix(FENCE) else {
-        return payload::read(reply, open, start, holds, tag);
+        return payload::read(reply, open, start, holds, &mut tags.call);
     };
     let inner = inner.strip_prefix("json").unwrap_or(inner);
     let drafts = reply.drafts.len();
-    let mut fence = Tag::new(FENCE, &[CALL_END, CALL, SECTION_END]);
-    payload::read(reply, open, text.len() - inner.len(), holds, &mut fence);
+    payload::read(reply, open, text.len() - inner.len(), holds, &mut tags.fence);
     let Some(draft) = reply.drafts.get_mut(drafts) else { return };
     let rest = text[reply.pos..].trim_start();
     let end = text.len() - rest.len();
@@ -87,8 +82,8 @@ pub(super) fn render_v31(calls: &[ToolCall]) -> String {
 }
 
 fn render(calls: &[ToolCall], body: impl Fn(&ToolCall) -> String) -> String {
-    let calls: String = calls.iter().map(|call| format!("{CALL}{}{CALL_END}", body(call))).collect();
-    format!("{SECTION}{calls}{SECTION_END}")
+    let calls: Vec<_> = calls.iter().map(|call| format!("{CALL}{}{CALL_END}", body(call))).collect();
+    format!("{SECTION}{}{SECTION_END}", calls.concat())
 }
 
 pub(super) fn guidance_v3() -> String {
@@ -103,9 +98,4 @@ pub(super) fn guidance_v31() -> String {
         "Write all calls between one {SECTION} and {SECTION_END}. Each call is {CALL}NAME{SEP} followed by its arguments \
          as a JSON object and {CALL_END}."
     )
-}
-
-/// A call in a section that lacks its opener still counts, with its fault.
-pub(super) fn outside(draft: &mut Draft, section: &str) {
-    draft.mended(Fault::markup(draft.span.start, format!("{section} is missing")), Repair::MissingOpener);
 }

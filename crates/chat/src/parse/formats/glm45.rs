@@ -95,9 +95,9 @@ pub(super) fn render(calls: &[ToolCall], tools: &Toolbox) -> Result<String, Cann
     let mut out = String::new();
     for call in calls {
         out.push_str(if out.is_empty() { "" } else { "\n" });
-        out.push_str(&format!("{}{}\n", hermes::OPEN, call.name));
+        out.extend([hermes::OPEN, &call.name, "\n"]);
         for (name, value) in super::written_values(call, tools)? {
-            out.push_str(&format!("{KEY}{name}{KEY_END}\n{VALUE}{value}{VALUE_END}\n"));
+            out.extend([KEY, name, KEY_END, "\n", VALUE, &value, VALUE_END, "\n"]);
         }
         out.push_str(hermes::CLOSE);
     }

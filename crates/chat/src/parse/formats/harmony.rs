@@ -11,6 +11,7 @@ use crate::parse::{
     json::Json,
     repair::{self, End, Repair},
     reply::Lookup,
+    work::spend,
 };
 
 pub(in crate::parse) const START: &str = "<|start|>";
@@ -64,6 +65,7 @@ pub(super) fn parse(reply: &mut Reply<'_>) {
 fn message(reply: &mut Reply<'_>, at: usize, lookups: &mut Lookups) {
     let text = reply.text;
     let head_end = lookups.message.find(text, at);
+    spend(head_end.unwrap_or(text.len()) - at);
     // A header is short and holds no end marker.
     let bad_end = [END, CALL, RETURN].iter().filter_map(|end| text[at..head_end.unwrap_or(text.len())].find(end)).min();
     let (Some(head_end), None) = (head_end, bad_end) else {

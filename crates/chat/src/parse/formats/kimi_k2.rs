@@ -15,11 +15,8 @@ const PREFIX: &str = "functions.";
 
 pub(super) fn parse(reply: &mut Reply<'_>) {
     let section = super::Section { open: &[SECTION, SECTION_ALT], close: &[SECTION_END, SECTION_ALT_END], call: CALL };
-    super::sectioned(reply, &section, call);
-}
-
-pub(super) fn tag() -> Tag {
-    Tag::new(CALL_END, &[CALL, SECTION_END])
+    let mut tag = Tag::new(CALL_END, &[CALL, SECTION_END]);
+    super::sectioned(reply, &section, |reply, at| call(reply, &mut tag, at));
 }
 
 fn call(reply: &mut Reply<'_>, tag: &mut Tag, open: usize) {
@@ -47,14 +44,14 @@ fn name_of(id: &str, known: impl Fn(&str) -> bool) -> &str {
 }
 
 pub(super) fn render(calls: &[ToolCall]) -> String {
-    let calls: String = calls
+    let calls: Vec<_> = calls
         .iter()
         .enumerate()
         .map(|(index, call)| {
             format!("{CALL}{PREFIX}{}:{index}{ARGUMENTS}{}{CALL_END}", call.name, arguments_json(call))
         })
         .collect();
-    format!("{SECTION}{calls}{SECTION_END}")
+    format!("{SECTION}{}{SECTION_END}", calls.concat())
 }
 
 pub(super) fn guidance() -> String {

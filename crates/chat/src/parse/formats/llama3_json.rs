@@ -65,7 +65,7 @@ fn expression(reply: &mut Reply<'_>, open: usize, start: usize) {
             if reply.tools.get(&call.name).is_none()
                 && let Some(name) = call.name.strip_suffix(CALL)
             {
-                call.name = name.to_owned();
+                call.name.truncate(name.len());
             }
             call.start = open;
             reply.pos = call.end;

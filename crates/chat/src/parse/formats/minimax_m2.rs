@@ -115,14 +115,14 @@ fn unquoted(attribute: &str) -> &str {
 pub(super) fn render(calls: &[ToolCall], tools: &Toolbox) -> Result<String, CannotRender> {
     let mut out = format!("{OPEN}\n");
     for call in calls {
-        out.push_str(&format!("{INVOKE}\"{}\">\n", call.name));
+        out.extend([INVOKE, "\"", &call.name, "\">\n"]);
         for (name, value) in super::written_values(call, tools)? {
             // A line break at an end of the value would be taken for markup; one more keeps it.
             let before = if value.starts_with('\n') { "\n" } else { "" };
             let after = if value.ends_with('\n') { "\n" } else { "" };
-            out.push_str(&format!("{PARAMETER}\"{name}\">{before}{value}{after}{PARAMETER_END}\n"));
+            out.extend([PARAMETER, "\"", name, "\">", before, &value, after, PARAMETER_END, "\n"]);
         }
-        out.push_str(&format!("{INVOKE_END}\n"));
+        out.extend([INVOKE_END, "\n"]);
     }
     out.push_str(CLOSE);
     Ok(out)

@@ -1,6 +1,6 @@
 //! Mistral: `[TOOL_CALLS][{"name": …, "arguments": {…}}]` up to v7, `[TOOL_CALLS]name[ARGS]{…}` from v11 on.
 
-use hone_trace::{ParseFailureKind, ToolCall};
+use hone_trace::ToolCall;
 
 use super::{Reply, embedded};
 use crate::parse::draft::{Draft, Fault};
@@ -46,7 +46,7 @@ fn named(reply: &mut Reply<'_>, open: usize, start: usize) {
         return;
     }
     let cut = rest.is_empty() || [CALL_ID, ARGS].iter().any(|marker| marker.starts_with(rest));
-    let kind = if cut { reply.cut_kind(ParseFailureKind::MalformedMarkup) } else { ParseFailureKind::MalformedMarkup };
+    let kind = reply.markup_kind(cut);
     let end = text[pos..].find(OPEN).map_or(text.len(), |next| pos + next);
     if reply.ends_reasoning(pos..end) {
         return;
@@ -56,7 +56,9 @@ fn named(reply: &mut Reply<'_>, open: usize, start: usize) {
 }
 
 pub(super) fn render(calls: &[ToolCall]) -> String {
-    calls.iter().map(|call| format!("{OPEN}{}{ARGS}{}", call.name, super::arguments_json(call))).collect()
+    let calls: Vec<_> =
+        calls.iter().map(|call| format!("{OPEN}{}{ARGS}{}", call.name, super::arguments_json(call))).collect();
+    calls.concat()
 }
 
 pub(super) fn guidance() -> String {

@@ -272,31 +272,30 @@ struct Section {
 }
 
 /// Walks the sections of a reply and hands over at each call.
-fn sectioned(reply: &mut Reply<'_>, section: &Section, mut call: impl FnMut(&mut Reply<'_>, &mut Tag, usize)) {
-    let mut tag = if section.call == deepseek::CALL { deepseek::tag() } else { kimi_k2::tag() };
+fn sectioned(reply: &mut Reply<'_>, section: &Section, mut call: impl FnMut(&mut Reply<'_>, usize)) {
     let openers: Vec<&str> = section.open.iter().chain([&section.call]).chain(section.close).copied().collect();
     let mut opened: Option<(usize, usize)> = None;
     while let Some((which, at)) = reply.seek(&openers) {
         // A section opened in what turned out to be reasoning is none.
         opened = opened.filter(|(start, _)| *start >= reply.reasoning_end());
-        if which < section.open.len() {
-            reply.pos = at + openers[which].len();
-            opened = Some((at, reply.drafts.len()));
-        } else if which == section.open.len() {
-            let before = reply.drafts.len();
-            call(reply, &mut tag, at);
+        let before = reply.drafts.len();
+        if openers[which] == section.call {
+            call(reply, at);
             if opened.is_none()
                 && let Some(draft) = reply.drafts.get_mut(before)
             {
-                deepseek::outside(draft, section.open[0]);
+                let message = format!("{} is missing", section.open[0]);
+                draft.mended(Fault::markup(at, message), Repair::MissingOpener);
             }
-        } else {
-            reply.pos = at + openers[which].len();
-            if let Some((start, before)) = opened.take()
-                && reply.drafts.len() == before
-            {
-                reply.drafts.push(Draft::faulty(start..reply.pos, Fault::markup(start, "a section without a call")));
-            }
+            continue;
+        }
+        reply.pos = at + openers[which].len();
+        if section.open.contains(&openers[which]) {
+            opened = Some((at, before));
+        } else if let Some((start, first)) = opened.take()
+            && first == before
+        {
+            reply.drafts.push(Draft::faulty(start..reply.pos, Fault::markup(start, "a section without a call")));
         }
     }
     let Some((start, before)) = opened.filter(|(start, _)| *start >= reply.reasoning_end()) else { return };
@@ -318,6 +317,7 @@ fn no_head(reply: &mut Reply<'_>, open: usize, start: usize, missing: &str, clos
     let text = reply.text;
     let found = memchr::memmem::find(&text.as_bytes()[start..], close.as_bytes());
     let end = found.map_or(text.len(), |at| start + at + close.len());
+    crate::parse::work::spend(end - start);
     if reply.ends_reasoning(start..end) {
         return;
     }

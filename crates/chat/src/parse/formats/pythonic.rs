@@ -36,7 +36,7 @@ fn list(reply: &mut Reply<'_>, at: usize) -> bool {
         return false;
     }
     let known = reply.tools.get(name).is_some();
-    if !known && reply.has_prose() && !reply.named {
+    if !known && reply.has_prose && !reply.named {
         return false;
     }
     let read = |mut python: Python<'_>| -> Result<(Vec<PyCall>, usize, bool), PyError> {
@@ -93,8 +93,7 @@ pub(super) fn broken(reply: &mut Reply<'_>, open: usize, error: PyError) {
     if reply.ends_reasoning(open..end) {
         return;
     }
-    let kind =
-        if error.eof { reply.cut_kind(ParseFailureKind::MalformedMarkup) } else { ParseFailureKind::MalformedMarkup };
+    let kind = reply.markup_kind(error.eof);
     reply.drafts.push(Draft::faulty(open..end, Fault::new(kind, error.at, error.why)));
     reply.pos = end;
 }
@@ -145,10 +144,7 @@ fn statements(reply: &Reply<'_>, at: usize, end: usize) -> Option<Vec<Draft>> {
                 drafts.push(Draft::from_python(call));
             }
             Err(error) if known => {
-                let kind = match error.eof {
-                    true => reply.cut_kind(ParseFailureKind::MalformedMarkup),
-                    false => ParseFailureKind::MalformedMarkup,
-                };
+                let kind = reply.markup_kind(error.eof);
                 let mut draft = Draft::faulty(start..end, Fault::new(kind, error.at, error.why));
                 let mut closing = Python::closing_at_end(text, start);
                 if error.eof

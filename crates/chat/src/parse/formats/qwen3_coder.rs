@@ -17,19 +17,19 @@ const FUNCTION_END: &str = "</function>";
 const PARAMETER: &str = "<parameter=";
 const PARAMETER_END: &str = "</parameter>";
 
-/// Searches that run through the whole reply once.
+/// Searches for closing tags, each of which runs through the whole reply once.
 struct Lookups {
-    call_end: Lookup,
-    function_end: Lookup,
-    parameter_end: Lookup,
+    call: Lookup,
+    function: Lookup,
+    parameter: Lookup,
 }
 
 pub(super) fn parse(reply: &mut Reply<'_>) {
     let mut tag = hermes::tag();
     let mut lookups = Lookups {
-        call_end: Lookup::new(hermes::CLOSE),
-        function_end: Lookup::new(FUNCTION_END),
-        parameter_end: Lookup::new(PARAMETER_END),
+        call: Lookup::new(hermes::CLOSE),
+        function: Lookup::new(FUNCTION_END),
+        parameter: Lookup::new(PARAMETER_END),
     };
     while let Some((which, at)) = reply.seek(&[hermes::OPEN, FUNCTION, hermes::CLOSE]) {
         match which {
@@ -113,7 +113,7 @@ fn broken(
         draft.mended(Fault::markup(at, message), crate::parse::Repair::ReopenedTag);
         return Some(draft);
     }
-    xml::broken(reply, open, at, call, why, hermes::CLOSE, &mut lookups.call_end)
+    xml::broken(reply, open, at, call, why, hermes::CLOSE, &mut lookups.call)
 }
 
 fn function<'a>(
@@ -140,8 +140,8 @@ fn function<'a>(
         let (end, closed) = xml::value_end(
             cursor.text,
             start,
-            &mut lookups.parameter_end,
-            &mut lookups.function_end,
+            &mut lookups.parameter,
+            &mut lookups.function,
             |rest| {
                 let rest = rest[FUNCTION_END.len()..].trim_start();
                 rest.is_empty() || rest.starts_with(hermes::CLOSE)
@@ -163,11 +163,11 @@ pub(super) fn render(calls: &[ToolCall], tools: &Toolbox) -> Result<String, Cann
     let mut out = String::new();
     for call in calls {
         out.push_str(if out.is_empty() { "" } else { "\n" });
-        out.push_str(&format!("{}\n{FUNCTION}{}>\n", hermes::OPEN, call.name));
+        out.extend([hermes::OPEN, "\n", FUNCTION, &call.name, ">\n"]);
         for (name, value) in super::written_values(call, tools)? {
-            out.push_str(&format!("{PARAMETER}{name}>\n{value}\n{PARAMETER_END}\n"));
+            out.extend([PARAMETER, name, ">\n", &value, "\n", PARAMETER_END, "\n"]);
         }
-        out.push_str(&format!("{FUNCTION_END}\n{}", hermes::CLOSE));
+        out.extend([FUNCTION_END, "\n", hermes::CLOSE]);
     }
     Ok(out)
 }

@@ -12,6 +12,8 @@ use crate::parse::{
     draft::{Draft, Fault, Reading},
     json::Json,
     python::Python,
+    reply::MAX_CALLS,
+    toolbox::Tool,
 };
 
 pub(in crate::parse) const ACTION: &str = "Action:";
@@ -80,7 +82,7 @@ fn actions(reply: &mut Reply<'_>, at: usize, start: usize) {
     loop {
         action(reply, at, start);
         let rest = reply.rest().trim_start();
-        if !rest.starts_with(ACTION) {
+        if !rest.starts_with(ACTION) || reply.drafts.len() > MAX_CALLS {
             break;
         }
         at = reply.text.len() - rest.len();
@@ -144,7 +146,7 @@ fn named(reply: &mut Reply<'_>, at: usize, start: usize) {
     }
     reply.pos = after;
     // No input: for a tool that takes none that is a call; else it is cut off, if nothing shows that it was meant.
-    let needs_nothing = reply.tools.get(name).is_some_and(|tool| tool.needs_nothing());
+    let needs_nothing = reply.tools.get(name).is_some_and(Tool::needs_nothing);
     if INPUT.starts_with(rest) && !reply.ended && !(needs_nothing && rest.is_empty()) {
         let fault = Fault::new(ParseFailureKind::Truncated, text.len(), "the text stops inside an action");
         reply.pos = text.len();

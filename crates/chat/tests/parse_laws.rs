@@ -1,0 +1,351 @@
+//! Laws of the parser: what is rendered parses back to itself; no text makes it panic; nothing in reasoning runs.
+
+#![expect(clippy::expect_used, reason = "a test fails where its data is not as expected")]
+
+use hone_chat::parse::{Format, Toolbox, parse};
+use hone_trace::{ToolCall, ToolSet};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+fn tools() -> Toolbox {
+    let set: ToolSet = serde_json::from_value(json!([
+        {"name": "put", "parameters": {
+            "type": "object",
+            "properties": {
+                "text": {"type": "string"},
+                "count": {"type": "integer"},
+                "ratio": {"type": "number"},
+                "flag": {"type": "boolean"},
+                "maybe": {"type": ["string", "null"]},
+                "list": {"type": "array"},
+                "tree": {"type": "object"},
+                "any": {},
+            },
+            "additionalProperties": false,
+        }},
+        {"name": "ping", "parameters": {"type": "object", "properties": {}}},
+    ]))
+    .expect("tools");
+    Toolbox::new(&set).expect("schemas")
+}
+
+/// Pieces that formats give a meaning, and that a value may hold all the same.
+const PIECES: [&str; 44] = [
+    "<tool_call>",
+    "</tool_call>",
+    "<think>",
+    "</think>",
+    "[THINK]",
+    "[/THINK]",
+    "<function=put>",
+    "</function>",
+    "<parameter=text>",
+    "</parameter>",
+    "<arg_key>",
+    "</arg_value>",
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "<|im_end|>",
+    "<|call|>",
+    "<|message|>",
+    "<|channel|>",
+    "<|python_tag|>",
+    "<｜tool▁call▁end｜>",
+    "<|tool_call_end|>",
+    "</minimax:tool_call>",
+    "</invoke>",
+    "<|/tool_call|>",
+    "```",
+    "```json\n",
+    "Action:",
+    "\nAction Input:",
+    "\nObservation:",
+    "\n",
+    "\r\n",
+    "\t",
+    "\"",
+    "'",
+    "\\",
+    "{",
+    "}",
+    "[",
+    "]",
+    "ü😀",
+    " ",
+    "null",
+    "7",
+    "\u{1}",
+];
+
+fn text() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        2 => proptest::sample::select(&PIECES[..]).prop_map(str::to_owned),
+        1 => "[a-z ]{1,8}",
+    ];
+    proptest::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        text().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (-1e9..1e9f64).prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        Just(Value::Null),
+    ];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::vec((text(), inner), 0..4)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+prop_compose! {
+    fn arguments()(
+        text in proptest::option::of(text()),
+        count in proptest::option::of(any::<i64>()),
+        ratio in proptest::option::of(-1e9..1e9f64),
+        flag in proptest::option::of(any::<bool>()),
+        maybe in proptest::option::of(proptest::option::of(text())),
+        list in proptest::option::of(proptest::collection::vec(value(), 0..3)),
+        tree in proptest::option::of(proptest::collection::vec((text(), value()), 0..3)),
+        any in proptest::option::of(value()),
+    ) -> Map<String, Value> {
+        let mut map = Map::new();
+        let mut put = |key: &str, value: Option<Value>| if let Some(value) = value { map.insert(key.to_owned(), value); };
+        put("text", text.map(Value::from));
+        put("count", count.map(Value::from));
+        put("ratio", ratio.map(Value::from));
+        put("flag", flag.map(Value::from));
+        put("maybe", maybe.map(Value::from));
+        put("list", list.map(Value::from));
+        put("tree", tree.map(|members| Value::Object(members.into_iter().collect())));
+        put("any", any);
+        map
+    }
+}
+
+fn calls() -> impl Strategy<Value = Vec<ToolCall>> {
+    let call = prop_oneof![
+        4 => arguments().prop_map(|arguments| ToolCall::new("put", arguments)),
+        1 => Just(ToolCall::new("ping", Map::new())),
+    ];
+    proptest::collection::vec(call, 1..4)
+}
+
+/// Whether a value's raw text could be taken for markup, which is the one thing an XML format cannot write.
+fn has_markup(calls: &[ToolCall]) -> bool {
+    calls.iter().any(|call| {
+        let text = Value::Object(call.arguments.clone()).to_string();
+        ["</parameter>", "</function>", "</arg_value>", "<parameter", "<arg_key>", "</invoke>", "</tool_call>"]
+            .iter()
+            .any(|markup| text.contains(markup))
+            || call.arguments.get("maybe").is_some_and(|maybe| maybe.as_str().is_some_and(|text| text.trim() == "null"))
+    })
+}
+
+fn is_xml(format: Format) -> bool {
+    matches!(format, Format::Qwen3Coder | Format::Glm45 | Format::MinimaxM2)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Every format writes any calls so that they are read back, by itself and by detection; only raw XML values may
+    /// be refused, and only when they hold markup.
+    #[test]
+    fn rendered_calls_parse_back(calls in calls()) {
+        let tools = tools();
+        for format in Format::ALL {
+            let text = match format.render_calls(&calls, &tools) {
+                Ok(text) => text,
+                Err(refusal) => {
+                    prop_assert!(is_xml(format) && has_markup(&calls), "{refusal}: {calls:?}");
+                    continue;
+                }
+            };
+            for asked in [Some(format), None] {
+                let parsed = parse(&text, &tools, asked);
+                prop_assert_eq!(&parsed.error, &None, "{} {:?}: {}", format, asked, text);
+                let read: Vec<_> = parsed.calls.iter().map(|call| (&call.call.name, &call.call.arguments)).collect();
+                let meant: Vec<_> = calls.iter().map(|call| (&call.name, &call.arguments)).collect();
+                prop_assert_eq!(read, meant, "{} {:?}: {}", format, asked, text);
+                prop_assert_eq!(&parsed.content, "");
+            }
+        }
+    }
+
+    /// Calls with prose before and a closed think block around a decoy: the decoy does not run, the prose is content.
+    #[test]
+    fn reasoning_never_runs(calls in calls(), decoy in calls()) {
+        let tools = tools();
+        for format in [Format::Hermes, Format::Mistral, Format::DeepseekV31, Format::KimiK2, Format::BareJson, Format::Pythonic] {
+            let (Ok(text), Ok(decoy)) = (format.render_calls(&calls, &tools), format.render_calls(&decoy, &tools)) else {
+                continue;
+            };
+            // A decoy that ends its own reasoning proves nothing.
+            if decoy.contains("think>") {
+                continue;
+            }
+            let count = |reply: &str| {
+                let parsed = parse(reply, &tools, Some(format));
+                (parsed.calls.len(), parsed.error.map(|failure| failure.kind.name()))
+            };
+            prop_assert_eq!(count(&format!("<think>maybe {decoy}</think>\n{text}")), (calls.len(), None));
+            prop_assert_eq!(count(&format!("maybe {decoy}\n</think>\n{text}")), (calls.len(), None));
+            prop_assert_eq!(count(&format!("<think>maybe {decoy}")), (0, Some("truncated")));
+        }
+    }
+
+    /// Any mix of fragments: no panic, spans inside the text, errors without calls, and the same twice.
+    #[test]
+    fn no_text_panics(pieces in proptest::collection::vec(fragment(), 0..40), cut in any::<prop::sample::Index>()) {
+        let tools = tools();
+        let text = pieces.concat();
+        let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+        let text = &text[..ends[cut.index(ends.len())]];
+        for format in Format::ALL.into_iter().map(Some).chain([None]) {
+            let parsed = parse(text, &tools, format);
+            prop_assert!(parsed.error.is_none() || parsed.calls.is_empty());
+            prop_assert!(parsed.repaired_calls.is_none() || parsed.error.is_some());
+            for call in parsed.calls.iter().chain(parsed.repaired_calls.iter().flatten()) {
+                prop_assert!(text.get(call.span.clone()).is_some());
+                prop_assert_eq!(serde_json::from_str::<Value>(&call.arguments_json()).is_ok(), true);
+            }
+            if let Some(failure) = &parsed.error {
+                prop_assert!(failure.at <= text.len());
+                prop_assert!(!failure.message.is_empty() && !failure.hint.is_empty());
+            }
+            let json = parsed.to_json(None, None);
+            prop_assert!(serde_json::from_str::<Value>(&json).is_ok(), "{}", json);
+        }
+    }
+}
+
+/// Fragments of every format, of JSON, of Python, and noise.
+fn fragment() -> impl Strategy<Value = String> {
+    const MARKUP: [&str; 40] = [
+        "<tool_call>",
+        "</tool_call>",
+        "<tool_calls>",
+        "</tool_calls>",
+        "<function=put>",
+        "<parameter=text>",
+        "</parameter>",
+        "</function>",
+        "put\n",
+        "<arg_key>text</arg_key>",
+        "<arg_value>",
+        "</arg_value>",
+        "<minimax:tool_call>",
+        "<invoke name=\"put\">",
+        "<parameter name=\"text\">",
+        "</invoke>",
+        "</minimax:tool_call>",
+        "[TOOL_CALLS]",
+        "[ARGS]",
+        "[CALL_ID]",
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁call▁begin｜>",
+        "function<｜tool▁sep｜>",
+        "<｜tool▁call▁end｜>",
+        "<|tool_calls_section_begin|>",
+        "<|tool_call_begin|>functions.put:0",
+        "<|tool_call_argument_begin|>",
+        "<|tool_call_end|>",
+        "<|start|>assistant",
+        "<|channel|>commentary to=functions.put",
+        "<|channel|>analysis",
+        "<|message|>",
+        "<|call|>",
+        "<|end|>",
+        "functools[",
+        "<|tool_call|>",
+        "<|python_tag|>",
+        "\nAction: put",
+        "\nAction Input: ",
+        "\nFinal Answer:",
+    ];
+    const VALUES: [&str; 26] = [
+        "{\"name\": \"put\", \"arguments\": {\"text\": \"x\"}}",
+        "{\"name\": \"put\", \"arguments\": {",
+        "\"text\": \"x\"",
+        "{\"text\": \"x\"}",
+        "{'text': 'x',}",
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"",
+        "'",
+        ",",
+        ":",
+        "\\",
+        "1e400",
+        "-",
+        "True",
+        "put(",
+        "text='x'",
+        ")",
+        "[put(text=\"x\")]",
+        "{\"tool_calls\": [",
+        "# c\n",
+        "/*",
+        "```json\n",
+        "```",
+    ];
+    prop_oneof![
+        3 => proptest::sample::select(&MARKUP[..]).prop_map(str::to_owned),
+        3 => proptest::sample::select(&VALUES[..]).prop_map(str::to_owned),
+        1 => text(),
+        1 => any::<String>(),
+    ]
+}
+
+#[test]
+fn deep_nesting_neither_overflows_nor_passes() {
+    let tools = tools();
+    for (open, close) in [("[", "]"), ("{\"a\":", "}"), ("{'a':", "}"), ("(", ")")] {
+        let deep = open.repeat(100_000) + "1" + &close.repeat(100_000);
+        for text in [
+            format!("<tool_call>{{\"name\": \"put\", \"arguments\": {{\"any\": {deep}}}}}</tool_call>"),
+            format!("<tool_call>\n<function=put>\n<parameter=tree>\n{deep}\n</parameter>\n</function>\n</tool_call>"),
+            format!("[put(any={deep})]"),
+            deep.clone(),
+        ] {
+            for format in Format::ALL.into_iter().map(Some).chain([None]) {
+                assert!(parse(&text, &tools, format).calls.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn guidance_names_the_markers() {
+    let tools = tools();
+    let call = [ToolCall::new("ping", Map::new())];
+    for format in Format::ALL {
+        let guidance = format.guidance();
+        assert!(guidance.len() > 40 && guidance.ends_with('.'), "{guidance}");
+        let rendered = format.render_calls(&call, &tools).expect("a plain call").replace("ping", "NAME");
+        let tags =
+            rendered.split('<').skip(1).filter_map(|rest| rest.split_once('>')).map(|(tag, _)| format!("<{tag}>"));
+        let words = [
+            "[TOOL_CALLS]",
+            "[ARGS]",
+            "```",
+            "Action:",
+            "Action Input:",
+            "\"name\"",
+            "\"parameters\"",
+            "\"tool_calls\"",
+        ];
+        let words = words.into_iter().filter(|word| rendered.contains(word)).map(str::to_owned);
+        for marker in tags.chain(words) {
+            assert!(guidance.contains(&marker), "{format}: {marker:?} not in {guidance:?}");
+        }
+    }
+}
