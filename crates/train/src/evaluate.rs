@@ -90,7 +90,10 @@ pub fn wilson(good: usize, n: usize) -> [f64; 2] {
     let centre = p + z * z / (2.0 * n);
     let spread = z * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
     let scale = 1.0 + z * z / n;
-    [((centre - spread) / scale).max(0.0), ((centre + spread) / scale).min(1.0)]
+    // At the ends the formula gives 0 and 1 up to rounding.
+    let low = if p == 0.0 { 0.0 } else { (centre - spread) / scale };
+    let high = if p == 1.0 { 1.0 } else { (centre + spread) / scale };
+    [low, high]
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tests of credit, losses and packing, as one binary.
+//! Tests of credit, losses, packing and the whole run, as one binary.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 mod algorithms_page;
@@ -9,3 +9,4 @@ mod loss_golden;
 mod loss_laws;
 mod loss_recipe;
 mod pack_laws;
+mod whole_run;

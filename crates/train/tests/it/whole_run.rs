@@ -1,0 +1,94 @@
+//! The loop end to end, small: a fresh policy, a little imitation, two steps of GRPO, twice.
+
+use std::path::Path;
+
+use hone_arena::rewards::TOTAL;
+use hone_trace::rundir::RunReader;
+use hone_train::fresh::fresh_policy;
+use hone_train::recipe::Recipe;
+use hone_train::run::{Watch, train};
+use hone_train::setup::Setup;
+use hone_train::sft::sft;
+
+struct Silent;
+impl Watch for Silent {}
+
+const RECIPE: &str = r#"
+name = "test"
+seed = 3
+[policy]
+threads = 2
+[env]
+tasks = 64
+held_out = 8
+[sampling]
+max_new_tokens = 24
+[rollout]
+window = 1024
+max_turns = 3
+[[rubric.component]]
+kind = "tau_state"
+[[rubric.component]]
+kind = "parse_penalty"
+weight = 0.3
+[train]
+steps = 2
+groups = 4
+group_size = 4
+mini_batch = 8
+[sft]
+steps = 12
+batch = 8
+warmup = 2
+[eval]
+tasks = 8
+"#;
+
+/// One run; its metrics without the wall clock's.
+async fn run(directory: &Path) -> Vec<serde_json::Map<String, serde_json::Value>> {
+    let mut recipe = Recipe::parse(RECIPE, &[]).unwrap();
+    let model = directory.join("policy");
+    fresh_policy(&recipe, &model).await.unwrap();
+    recipe.policy.model = Some(model);
+    let setup = Setup::open(&recipe).unwrap();
+    let mut losses = Vec::new();
+    sft(&setup, &recipe, |step| losses.push(step.loss)).await.unwrap();
+    assert!(losses[11] < 0.8 * losses[0], "imitation lowers the loss: {losses:?}");
+    let report = train(&setup, &recipe, &directory.join("run"), &mut Silent).await.unwrap();
+    assert_eq!((report.before.n, report.after.n, report.before.do_nothing), (8, 8, 0.0));
+    let metrics = RunReader::open(&directory.join("run")).unwrap().metrics().unwrap().records;
+    let timeless = |record: &serde_json::Map<String, serde_json::Value>| {
+        record.iter().filter(|(name, _)| !name.starts_with("timing/")).map(|(k, v)| (k.clone(), v.clone())).collect()
+    };
+    metrics.iter().map(timeless).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_trains_records_and_repeats_to_the_bit() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let metrics = run(first.path()).await;
+    assert_eq!(metrics.len(), 2);
+    let at = |name: &str| metrics[0][name].as_f64().unwrap();
+    assert_eq!(at("policy/rollout_train_logprobs_abs_diff_max"), 0.0, "sampler and learner agree to the bit");
+    assert!(at("trainer/trained_tokens") > 0.0 && at("policy/grad_norm") > 0.0);
+    assert!(at("trainer/optimizer_steps") >= 1.0);
+
+    let reader = RunReader::open(&first.path().join("run")).unwrap();
+    let traces = reader.traces().unwrap();
+    // Two evaluations of 8 and two steps of 4 groups of 4.
+    assert_eq!(traces.len(), 2 * 8 + 2 * 16);
+    for trace in traces.iter() {
+        let trace = trace.unwrap();
+        assert!(trace.reward(TOTAL).is_some(), "{:?}", trace.outcome);
+    }
+    let steps: Vec<u64> = traces.iter().skip(8).take(16).map(|trace| policy_step(&trace.unwrap())).collect();
+    assert!(steps.iter().all(|step| *step == 12), "sampled by the policy that imitation left: {steps:?}");
+    assert_eq!(reader.checkpoints().unwrap().len(), 1);
+
+    assert_eq!(metrics, run(second.path()).await, "the same seed gives the same numbers");
+}
+
+fn policy_step(trace: &hone_trace::Trace) -> u64 {
+    let (_, node) = trace.sampled().next().unwrap();
+    node.as_sampled().unwrap().versions[0].0.step
+}
