@@ -2,6 +2,7 @@
 //!
 //! It knows nothing. `sft.steps` of imitation come before reinforcement learning.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ pub async fn fresh_policy(recipe: &Recipe, dir: &Path) -> Result<(), SetupError>
         "tie_word_embeddings": true,
         "eos_token_id": stop_ids.first(),
     });
-    let config = Config::parse(&config.to_string()).map_err(|error| failed(error.to_string()))?;
+    let config = Config::parse(&config.to_string()).map_err(failed)?;
     let model = Model::random(config, Arc::new(Cpu::new(recipe.policy.threads)?), recipe.seed);
     Ok(model.save(dir, Storage::F32)?)
 }
@@ -56,13 +57,10 @@ async fn texts(recipe: &Recipe) -> Result<Vec<String>, SetupError> {
         let mut episode = Shop.open(&task, 0).await?;
         let mut text = format!("{}\n{}\n", episode.system, task.prompt);
         for tool in episode.tools.iter() {
-            text.push_str(&format!("{}\n", tool.to_openai()));
+            let _ = writeln!(text, "{}", tool.to_openai());
         }
         for call in task.reference.into_iter().flatten() {
-            text.push_str(&format!(
-                "{}\n",
-                json!({"name": call.name, "arguments": Value::from(call.arguments.clone())})
-            ));
+            let _ = writeln!(text, "{}", json!({"name": call.name, "arguments": Value::from(call.arguments.clone())}));
             let turn = episode.env.step(Action::Calls(vec![call])).await?;
             text.extend(turn.messages.iter().filter_map(Message::content).map(Content::text));
         }

@@ -103,7 +103,7 @@ async fn warm_start(setup: &Setup, recipe: &Recipe) -> Result<()> {
 
 fn free_directory(name: &str) -> PathBuf {
     let numbered = |number: u32| Path::new("runs").join(format!("{name}-{number}"));
-    (1..).map(numbered).find(|path| !path.exists()).unwrap_or_else(|| numbered(0))
+    (1..=u32::MAX).map(numbered).find(|path| !path.exists()).unwrap_or_else(|| numbered(0))
 }
 
 /// One plain line per step.

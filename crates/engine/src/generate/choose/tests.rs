@@ -29,7 +29,9 @@ fn reference(logits: &[f32], params: &SamplingParams, allowed: Option<&[bool]>) 
     kept.retain(|&t| weight(t) >= f64::from(params.min_p));
     let total: f64 = kept.iter().map(|&t| weight(t)).sum();
     let mut out = vec![0.0; logits.len()];
-    kept.iter().for_each(|&t| out[t] = weight(t) / total);
+    for &t in &kept {
+        out[t] = weight(t) / total;
+    }
     out
 }
 
