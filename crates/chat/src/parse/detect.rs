@@ -15,7 +15,7 @@ use super::{
         mistral, phi4, pythonic, qwen3_coder, react,
     },
     parse,
-    reply::REASONING,
+    reply::{REASONING, run_end},
     toolbox::Toolbox,
 };
 
@@ -83,7 +83,7 @@ fn tagged(text: &str, start: usize) -> Option<(usize, Format)> {
         if let Some(format) = marker(text, at) {
             return Some((at, format));
         }
-        from = at + 1;
+        from = run_end(bytes, at);
         if let Some((open, close)) = REASONING.iter().find(|(open, _)| rest.starts_with(open)) {
             let inner = at + open.len();
             from = inner + memmem::find(&bytes[inner..], close.as_bytes())? + close.len();

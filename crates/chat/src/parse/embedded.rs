@@ -13,7 +13,7 @@ use super::{
     json::{Field, Json, JsonError},
     payload::{self, Holds},
     repair::{self, End, NoReading, Repair},
-    reply::{Lookup, Reply},
+    reply::{Lookup, Reply, run_end},
 };
 
 /// Calls that a marker at `open` announces, as JSON at `start`.
@@ -114,9 +114,7 @@ pub(super) fn untagged(reply: &mut Reply<'_>, at: usize, evidence: &mut Evidence
     let text = reply.text;
     let rest = &text.as_bytes()[at..];
     if !starts_like_json(rest) {
-        // Of a run of the same bracket only the last can open anything.
-        let run = rest.iter().take_while(|byte| **byte == rest[0]).count();
-        reply.keep(at + (run - 1).max(1));
+        reply.keep(run_end(text.as_bytes(), at));
         return;
     }
     let mut json = Json::new(text, at);
@@ -145,11 +143,14 @@ pub(super) fn is_call(reply: &Reply<'_>, at: usize, evidence: &mut Evidence) -> 
     }
 }
 
+/// Whether brackets at the start of `rest` can open an object or a list of objects, whole or broken.
 fn starts_like_json(rest: &[u8]) -> bool {
-    let inner = rest[1..].trim_ascii_start();
-    match rest[0] {
-        b'{' => !matches!(inner.first(), Some(b'{' | b'[' | b'<' | b'0'..=b'9') | None) || inner.is_empty(),
-        _ => inner.first() == Some(&b'{'),
+    let object = if rest[0] == b'[' { rest[1..].trim_ascii_start() } else { rest };
+    let Some(inside) = object.strip_prefix(b"{") else { return false };
+    // A key in some quotes (the typographic ones start with 0xE2) or none, a comment, or nothing.
+    match inside.trim_ascii_start().first() {
+        Some(byte) => byte.is_ascii_alphabetic() || matches!(byte, b'"' | b'\'' | b'_' | b'}' | b'/' | b'#' | 0xE2),
+        None => true,
     }
 }
 

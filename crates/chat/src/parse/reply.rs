@@ -53,6 +53,13 @@ impl Lookup {
     }
 }
 
+/// Where to look on after a bracket at `at` that opens nothing: no marker starts with two of the same, so of a run of
+/// them only the last needs a look.
+pub(super) fn run_end(bytes: &[u8], at: usize) -> usize {
+    let run = bytes[at..].iter().take_while(|byte| **byte == bytes[at]).count();
+    at + (run - 1).max(1)
+}
+
 /// Finds `needle`. In a short text, building a searcher costs more than looking at every first byte.
 fn find(text: &[u8], needle: &[u8]) -> Option<usize> {
     if text.len() > 1024 {
@@ -167,7 +174,7 @@ impl<'a> Reply<'a> {
                 self.keep(at);
                 return Some((which, at));
             }
-            from = at + 1;
+            from = run_end(bytes, at);
             // The second byte rules out nearly every '<' and '['.
             if matches!(rest.get(1), Some(b't' | b'T' | b's' | b'/')) {
                 if let Some(after) = self.reasoning_at(at) {

@@ -7,6 +7,7 @@ use crate::parse::{
     draft::{Draft, Fault},
     python::{self, PyCall, PyError, Python},
     repair::Repair,
+    reply::run_end,
 };
 
 pub(in crate::parse) const START: &str = "<|python_start|>";
@@ -19,7 +20,7 @@ pub(super) fn parse(reply: &mut Reply<'_>) {
             0 => reply.pos = at + START.len(),
             1 => reply.pos = at + END.len(),
             _ if list(reply, at) => {}
-            _ => reply.keep(at + 1),
+            _ => reply.keep(run_end(reply.text.as_bytes(), at)),
         }
     }
     if reply.drafts.is_empty() && reply.unclosed.is_none() {
