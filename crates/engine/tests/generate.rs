@@ -289,6 +289,9 @@ fn requests_that_cannot_be_served_say_why() {
     let mut hot = request(prompt(0, 5), 0, 5);
     hot.params.temperature = f32::NAN;
     assert!(fault(hot).contains("temperature"));
+    let mut cold = request(prompt(0, 5), 0, 5);
+    cold.params.temperature = 1e-38;
+    assert!(fault(cold).contains("too close to 0"));
     // Too long for three pages at once, and growing beyond them.
     for r in [request(prompt(0, 97), 0, 5), request(prompt(0, 90), 0, 50)] {
         let message = fault(r);
@@ -298,6 +301,21 @@ fn requests_that_cannot_be_served_say_why() {
     // The generator still works.
     assert_eq!(block_on(generator.submit(request(prompt(0, 50), 0, 20))).unwrap().tokens.len(), 20);
     assert_eq!(block_on(generator.stats()).unwrap().pages_held, 0);
+}
+
+#[test]
+fn frequencies_that_follow_the_length_end_generation_where_they_begin_to() {
+    let mut source = config(203, 64).source;
+    source.insert("rope_scaling".into(), serde_json::json!({"rope_type": "dynamic", "factor": 4.0}));
+    let config = Config::from_map(source).unwrap();
+    assert_eq!(config.context, 256);
+    let model = Model::random(config, Arc::new(Cpu::new(1).unwrap()), 7);
+    let generator = generator(&model, GeneratorSettings::default());
+    let sample = block_on(generator.submit(request(prompt(1, 50), 1, 30))).unwrap();
+    assert_eq!((sample.stop, sample.tokens.len()), (StopReason::Context, 14));
+    assert_eq!(sample.sampled.logprobs, learned(&Net::new(&model, None), &prompt(1, 50), &sample.tokens, 1.0));
+    let fault = block_on(generator.submit(request(prompt(1, 64), 1, 30))).unwrap_err().to_string();
+    assert!(fault.contains("window 64"), "{fault}");
 }
 
 #[test]

@@ -3,19 +3,14 @@
 //! Many rows are divided among the threads, each taking its own through everything between two attentions. Few rows are
 //! computed together, the columns of each product divided.
 
-#![expect(unsafe_code, reason = "tasks write disjoint rows, pages and jobs")]
-
-use std::ops::Range;
+#![expect(unsafe_code, reason = "tasks write disjoint rows and jobs")]
 
 use crate::buffer::Buffer;
 use crate::cpu::{Cpu, Shared, with_scratch};
-use crate::generate::cache::NodeId;
+use crate::generate::attention::Plan;
 use crate::generate::choose;
 use crate::generate::job::Job;
 use crate::generate::pages::Pages;
-use crate::generate::pages_of;
-use crate::kernels::attention::{Heads, KEYS, Tile, put_rows, put_transposed};
-use crate::kernels::simd::Isa;
 use crate::model::layer::{After, Before, Net, Spread};
 use crate::policy::Snapshot;
 
@@ -36,33 +31,6 @@ pub(super) struct Part {
     pub(super) samples: bool,
 }
 
-/// Where a part's sequence lies: a copy of what its job knows, because jobs themselves do not cross threads.
-#[derive(Debug, Clone)]
-struct Place {
-    /// First row, and its position in the sequence.
-    row: usize,
-    start: usize,
-    len: usize,
-    /// The sequence's pages, in `Forward::paths`.
-    path: Range<usize>,
-}
-
-/// Attention of one task for one key head: some rows of a prompt, or the rows of decoding requests that share pages.
-#[derive(Debug, Clone)]
-struct Piece {
-    head: usize,
-    work: Work,
-    cost: usize,
-}
-
-#[derive(Debug, Clone)]
-enum Work {
-    /// `len` rows of a place, from its row `from` on. Its only piece stores the keys and values itself.
-    Prompt { place: usize, from: usize, len: usize, alone: bool },
-    /// Places of one row each, whose first `shared` pages are the same.
-    Decode { places: Range<usize>, shared: usize },
-}
-
 /// Buffers of a step, kept for the next.
 #[derive(Debug, Default)]
 pub(super) struct Forward {
@@ -73,11 +41,7 @@ pub(super) struct Forward {
     attention: Buffer,
     logits: Buffer,
     tokens: Vec<u32>,
-    places: Vec<Place>,
-    paths: Vec<NodeId>,
-    pieces: Vec<Piece>,
-    /// Ranges of pieces that cost about the same.
-    tasks: Vec<Range<usize>>,
+    plan: Plan,
     /// Job and row of every token to sample.
     due: Vec<(usize, usize)>,
 }
@@ -89,10 +53,10 @@ impl Forward {
         let net = snapshot.net();
         let rows = parts.last().map_or(0, |p| p.row + p.len);
         self.prepare(&net, jobs, parts, rows);
-        self.plan_attention(net.model.config.heads, net.model.cpu.threads());
+        self.plan.cut(net.model.config.heads, net.model.cpu.threads());
         self.between(&net, None, Some(0), rows);
         for layer in 0..net.model.config.layers {
-            self.attend(&net, layer, pages);
+            self.plan.run(&net.model.cpu, pages, layer, &self.qkv, &mut self.attention);
             let following = (layer + 1 < net.model.config.layers).then_some(layer + 1);
             self.between(&net, Some(layer), following, rows);
         }
@@ -108,8 +72,7 @@ impl Forward {
         self.qkv.grow(rows * c.heads.width());
         self.attention.grow(rows * c.heads.out_width());
         self.tokens.clear();
-        self.places.clear();
-        self.paths.clear();
+        self.plan.clear();
         self.due.clear();
         let end = parts.iter().map(|p| jobs[p.job].computed + p.len).max().unwrap_or(0);
         let table = net.model.angles.get(0, end);
@@ -121,9 +84,7 @@ impl Forward {
                 angles[..dim / 2].copy_from_slice(cos);
                 angles[dim / 2..].copy_from_slice(sin);
             }
-            let path = self.paths.len()..self.paths.len() + job.path.len();
-            self.paths.extend_from_slice(&job.path);
-            self.places.push(Place { row: part.row, start: job.computed, len: part.len, path });
+            self.plan.add(part.row, job.computed, part.len, &job.path);
             if part.samples {
                 self.due.push((part.job, part.row + part.len - 1));
             }
@@ -160,74 +121,6 @@ impl Forward {
         if finish.is_some() {
             std::mem::swap(&mut self.x, &mut self.next);
         }
-    }
-
-    /// Cuts attention into tasks of about the same cost: a decoding request is too little for one, a long prompt too
-    /// much.
-    fn plan_attention(&mut self, heads: Heads, threads: usize) {
-        let Self { places, paths, pieces, tasks, .. } = self;
-        pieces.clear();
-        let decoding = places.iter().filter(|p| p.len == 1).count();
-        let most = (decoding * heads.keys / (2 * threads)).clamp(1, heads.tokens_per_tile());
-        let mut at = 0;
-        while at < places.len() {
-            if places[at].len > 1 {
-                plan_prompt(heads, at, &places[at], pieces);
-                at += 1;
-                continue;
-            }
-            let (end, shared) = sharing(places, paths, at, most);
-            let own: usize = places[at..end].iter().map(|p| p.path.len() - shared).sum();
-            let work = Work::Decode { places: at..end, shared };
-            pieces.extend((0..heads.keys).map(|head| Piece { head, work: work.clone(), cost: 4 * (own + shared) }));
-            at = end;
-        }
-        let share = pieces.iter().map(|p| p.cost).sum::<usize>() / (threads * 4) + 1;
-        tasks.clear();
-        let (mut first, mut sum) = (0, 0);
-        for (i, piece) in pieces.iter().enumerate() {
-            sum += piece.cost;
-            if sum >= share || i + 1 == pieces.len() {
-                tasks.push(first..i + 1);
-                (first, sum) = (i + 1, 0);
-            }
-        }
-    }
-
-    fn attend(&mut self, net: &Net<'_>, layer: usize, pages: &Pages) {
-        let (cpu, heads) = (&net.model.cpu, net.model.config.heads);
-        let (pieces, tasks) = (&self.pieces, &self.tasks);
-        let layer = Layer {
-            isa: cpu.isa(),
-            heads,
-            pages,
-            index: layer,
-            places: &self.places,
-            paths: &self.paths,
-            qkv: &self.qkv,
-        };
-        let waits = |piece: &Piece| matches!(piece.work, Work::Prompt { alone: false, .. });
-        if pieces.iter().any(waits) {
-            cpu.parallel(pieces.len(), |task| {
-                if let Piece { head, work: Work::Prompt { place, from: 0, alone: false, .. }, .. } = pieces[task] {
-                    layer.store(place, head);
-                }
-            });
-        }
-        let out = Shared::new(&mut self.attention);
-        cpu.parallel(tasks.len(), |task| {
-            for Piece { head, work, .. } in &pieces[tasks[task].clone()] {
-                match work {
-                    Work::Prompt { place, from, len, alone } => {
-                        if *alone {
-                            layer.store(*place, *head);
-                        }
-                        layer.attend(*place, *head, *from, *len, out);
-                    }
-                    Work::Decode { places, shared } => layer.attend_together(places.clone(), *head, *shared, out),
-                }
-            }
-        });
     }
 
     /// Head and choice for the rows that are due.
@@ -305,140 +198,4 @@ fn after(net: &Net<'_>, spread: Spread<'_>, layer: usize, x: &[f32], attention: 
         let (hidden, rstd) = rest.split_at_mut(n * c.mlp);
         net.after_attention(spread, layer, x, attention, &mut After { mid, rstd, normed, gate_up, hidden }, next);
     });
-}
-
-/// Pieces of a prompt that takes more than one row.
-fn plan_prompt(heads: Heads, place: usize, p: &Place, pieces: &mut Vec<Piece>) {
-    let tokens = heads.tokens_per_tile();
-    for from in (0..p.len).step_by(tokens) {
-        let len = tokens.min(p.len - from);
-        let cost = pages_of(p.start + from + len) * (len * heads.group() + 2);
-        let work = Work::Prompt { place, from, len, alone: p.len <= tokens };
-        pieces.extend((0..heads.keys).map(|head| Piece { head, work: work.clone(), cost }));
-    }
-}
-
-/// The end of a run of decoding places that are better computed together, and the number of pages they share.
-///
-/// A page is read once for all who share it; a member that shares less than the others makes these others read the
-/// difference one by one.
-fn sharing(places: &[Place], paths: &[NodeId], first: usize, most: usize) -> (usize, usize) {
-    let whole = |place: &Place| &paths[place.path.clone()][..place.start / KEYS];
-    let start = whole(&places[first]);
-    let (mut end, mut shared) = (first + 1, start.len());
-    for place in places[first + 1..].iter().take(most - 1).take_while(|p| p.len == 1) {
-        let common = start[..shared].iter().zip(whole(place)).take_while(|(a, b)| a == b).count();
-        if common <= (shared - common) * (end - first - 1) {
-            break;
-        }
-        (end, shared) = (end + 1, common);
-    }
-    (end, if end == first + 1 { 0 } else { shared })
-}
-
-/// One layer of a step.
-struct Layer<'a> {
-    isa: Isa,
-    heads: Heads,
-    pages: &'a Pages,
-    index: usize,
-    places: &'a [Place],
-    paths: &'a [NodeId],
-    qkv: &'a [f32],
-}
-
-impl Layer<'_> {
-    fn path(&self, place: usize) -> &[NodeId] {
-        &self.paths[self.places[place].path.clone()]
-    }
-
-    /// Puts the keys and values of a place's rows into their pages.
-    fn store(&self, place: usize, head: usize) {
-        let (heads, path, place) = (self.heads, self.path(place), &self.places[place]);
-        let (width, dim, end) = (heads.width(), heads.dim, place.start + place.len);
-        let mut position = place.start;
-        while position < end {
-            let at = position % KEYS;
-            let count = (KEYS - at).min(end - position);
-            let row = &self.qkv[(place.row + position - place.start) * width..];
-            // SAFETY: positions that are not computed yet lie in pages that only this job has in its path, and of
-            // those only this task touches the blocks of this head.
-            let (keys, values) = unsafe { self.pages.write(path[position / KEYS], self.index, head) };
-            put_transposed(&row[heads.key_column(head)..], width, dim, count, at, keys);
-            put_rows(&row[heads.value_column(head)..], width, dim, count, at, heads.padded(), values);
-            position += count;
-        }
-    }
-
-    /// Attention of `len` rows of a place over the pages up to them: the same blocks in the same order as in training.
-    fn attend(&self, place: usize, head: usize, from: usize, len: usize, out: Shared<'_>) {
-        let (path, place, group) = (self.path(place), &self.places[place], self.heads.group());
-        let (row, start) = (place.row + from, place.start + from);
-        self.with_tile(row, len, head, out, |tile| {
-            for (page, from) in path.iter().zip((0..start + len).step_by(KEYS)) {
-                let (keys, values) = self.read(*page, head);
-                let first = from.saturating_sub(start) * group;
-                tile.absorb(keys, values, first, |i| (start + i / group + 1 - from).min(KEYS));
-            }
-        });
-    }
-
-    /// Attention of decoding rows, which lie next to each other: pages they share for all at once, then each one's own.
-    fn attend_together(&self, places: Range<usize>, head: usize, shared: usize, out: Shared<'_>) {
-        let group = self.heads.group();
-        places.clone().for_each(|place| self.store(place, head));
-        self.with_tile(self.places[places.start].row, places.len(), head, out, |tile| {
-            for page in &self.path(places.start)[..shared] {
-                let (keys, values) = self.read(*page, head);
-                tile.absorb(keys, values, 0, |_| KEYS);
-            }
-            for (i, place) in places.clone().enumerate() {
-                let mut own = tile.part(i * group..(i + 1) * group);
-                let seen = self.places[place].start + 1;
-                for (page, from) in self.path(place).iter().zip((0..seen).step_by(KEYS)).skip(shared) {
-                    let (keys, values) = self.read(*page, head);
-                    own.absorb(keys, values, 0, |_| (seen - from).min(KEYS));
-                }
-            }
-        });
-    }
-
-    fn read(&self, page: NodeId, head: usize) -> (&[f32], &[f32]) {
-        // SAFETY: what is written in this step was written before: by this task, or in an earlier region.
-        unsafe { self.pages.read(page, self.index, head) }
-    }
-
-    /// A tile of the queries of some rows, and its results written.
-    fn with_tile(&self, row: usize, len: usize, head: usize, out: Shared<'_>, body: impl FnOnce(&mut Tile<'_>)) {
-        let (heads, group, dim) = (self.heads, self.heads.group(), self.heads.dim);
-        let (count, column) = (len * group, |i: usize| (head * group + i % group) * dim);
-        with_scratch(Tile::scratch(heads, count), |scratch| {
-            let mut tile = Tile::new(self.isa, heads, count, scratch);
-            for i in 0..count {
-                tile.set(i, &self.qkv[(row + i / group) * heads.width() + column(i)..][..dim]);
-            }
-            body(&mut tile);
-            for i in 0..count {
-                // SAFETY: nobody else writes these rows for these heads.
-                tile.finish(i, unsafe { out.slice((row + i / group) * heads.out_width() + column(i), dim) });
-            }
-        });
-    }
-}
-
-impl Tile<'_> {
-    /// Some rows of a tile, as one of its own.
-    fn part(&mut self, rows: Range<usize>) -> Tile<'_> {
-        let (dim, wide) = (self.heads.dim, self.heads.padded());
-        Tile {
-            isa: self.isa,
-            heads: self.heads,
-            rows: rows.len(),
-            q: &mut self.q[rows.start * dim..rows.end * dim],
-            out: &mut self.out[rows.start * wide..rows.end * wide],
-            max: &mut self.max[rows.clone()],
-            sum: &mut self.sum[rows.clone()],
-            scores: &mut self.scores[rows.start * KEYS..rows.end * KEYS],
-        }
-    }
 }

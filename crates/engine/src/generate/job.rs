@@ -15,6 +15,9 @@ use crate::rope::Scaling;
 
 type Reply = std::result::Result<Sample, SampleFault>;
 
+/// The lowest temperature but 0: logits divided by less leave the range of f32.
+const COLDEST: f32 = 1e-5;
+
 /// Tokens that a node must be computed to, and the state of the tree in which that was found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wait {
@@ -85,6 +88,12 @@ impl Job {
     /// What makes the request impossible, whatever else runs.
     pub(super) fn check(&self, config: &Config) -> std::result::Result<(), SampleFault> {
         self.params.check().map_err(SampleFault::BadParams)?;
+        if self.params.temperature > 0.0 && self.params.temperature < COLDEST {
+            return Err(SampleFault::BadParams(format!(
+                "temperature {} is too close to 0 to divide by; use 0 for the likeliest token, or at least {COLDEST}",
+                self.params.temperature
+            )));
+        }
         if self.tokens.is_empty() {
             return Err(SampleFault::BadParams("the prompt has no tokens; it needs at least one".into()));
         }

@@ -11,6 +11,7 @@
 //! When new weights are published, running requests go on with them: their keys and values are computed again, and the
 //! record says which version sampled which token.
 
+mod attention;
 pub mod bench;
 mod cache;
 mod choose;

@@ -1,6 +1,7 @@
 //! The project's own benchmarks, printed as ratios against the peers they can find. Never an assertion on time.
 
 mod engine;
+mod env;
 mod parse;
 
 use std::process::ExitCode;
@@ -21,11 +22,13 @@ pub(crate) struct Args {
 enum Bench {
     Engine(engine::Args),
     Parse(parse::Args),
+    Env(env::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.bench {
         Bench::Engine(args) => engine::run(args),
         Bench::Parse(args) => parse::run(args),
+        Bench::Env(args) => env::run(args),
     }
 }

@@ -1,0 +1,247 @@
+//! `hone bench env`: what an episode of retail or airline costs, and the ratio to tau-bench's own tools in Python.
+
+use std::hint::black_box;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use hone_arena::domains::generate::{Recipe, generate};
+use hone_arena::domains::verdict::judge;
+use hone_arena::domains::{Desk, Domain, Kind, Profile, tasks};
+use hone_trace::Task;
+use serde_json::{Value, json};
+
+/// The Python side: tau-bench's tools, data loader and hash.
+const REFERENCE: &str = include_str!("../../../../scripts/bench_env.py");
+
+/// Rounds in which the two sides take turns; the best of each counts, as others share the machine.
+const ROUNDS: usize = 5;
+
+/// Episodes held open at the same time for the memory figure.
+const OPEN: usize = 10_000;
+
+/// Time the retail and airline environments: reset, reference calls and reward, and the ratio to tau-bench in Python.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Directory with tau-bench's retail and airline data [default: data/tau/tau-bench under $HONE_SHARED or ../shared; else worlds of our own]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// A Python in which tau_bench can be imported
+    #[arg(long, default_value = "python3")]
+    python: String,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+struct Subject {
+    domain: Arc<Domain>,
+    tasks: Vec<Task>,
+    source: String,
+}
+
+/// What was measured of one domain.
+struct Figures {
+    episodes_per_s: f64,
+    kib_per_open_episode: Option<f64>,
+    /// Episodes per second in Python, or why there is no such figure.
+    python: Result<f64>,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let mut report = serde_json::Map::new();
+    let mut out = std::io::stdout().lock();
+    for kind in [Kind::Retail, Kind::Airline] {
+        let subject = Subject::load(kind, args.data.as_deref())?;
+        let figures = measure(&subject, &args.python)?;
+        let ratio = figures.python.as_ref().ok().map(|python| figures.episodes_per_s / python);
+        report.insert(
+            kind.name().into(),
+            json!({
+                "data": subject.source,
+                "tasks": subject.tasks.len(),
+                "episodes_per_s": figures.episodes_per_s,
+                "python_episodes_per_s": figures.python.as_ref().ok(),
+                "times_faster_than_python": ratio,
+                "python_note": figures.python.as_ref().err().map(|why| format!("{why:#}")),
+                "kib_per_open_episode": figures.kib_per_open_episode,
+            }),
+        );
+        if !args.json {
+            print(&mut out, kind, &subject, &figures)?;
+        }
+    }
+    if args.json {
+        writeln!(out, "{}", Value::Object(report))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(out: &mut impl Write, kind: Kind, subject: &Subject, figures: &Figures) -> Result<()> {
+    let name = kind.name();
+    writeln!(out, "{name:8}  {} tasks of {}, one core, best of {ROUNDS}", subject.tasks.len(), subject.source)?;
+    writeln!(out, "          {:.0} episodes/s: reset, reference calls, reward", figures.episodes_per_s)?;
+    match &figures.python {
+        Ok(python) => {
+            let ratio = figures.episodes_per_s / python;
+            writeln!(out, "          python {python:.2} episodes/s: {ratio:.0} times faster (bar: 200 times)")?;
+        }
+        Err(why) => writeln!(out, "          python not measured: {why:#}")?,
+    }
+    match figures.kib_per_open_episode {
+        Some(kib) => {
+            writeln!(out, "          {kib:.1} KiB per open episode, {OPEN} open after their calls (bar: 64 KiB)")?
+        }
+        None => writeln!(out, "          memory not measured: no /proc/self/statm here")?,
+    }
+    Ok(())
+}
+
+impl Subject {
+    fn load(kind: Kind, data: Option<&Path>) -> Result<Self> {
+        let shared = std::env::var_os("HONE_SHARED").map_or_else(|| PathBuf::from("../shared"), PathBuf::from);
+        let root = data.map_or_else(|| shared.join("data/tau/tau-bench"), Path::to_path_buf);
+        let directory = root.join(kind.name());
+        if data.is_none() && !directory.exists() {
+            let recipe = Recipe { kind, profile: Profile::Compat, seed: 1, users: 200, tasks: 100, difficulty: None };
+            let made = generate(&recipe)?;
+            return Ok(Self { domain: made.domain, tasks: made.tasks, source: "a generated world".into() });
+        }
+        Ok(Self {
+            domain: Arc::new(Domain::load(kind, Profile::Compat, &directory)?),
+            tasks: tasks::load(kind, &directory, "test")?,
+            source: directory.display().to_string(),
+        })
+    }
+
+    /// Opens an episode and makes the reference's calls.
+    fn play(&self, at: usize) -> (Desk, &Task) {
+        let task = &self.tasks[at % self.tasks.len()];
+        let mut desk = self.domain.open();
+        for call in task.reference.iter().flatten() {
+            // A reference may end in errors; upstream's do.
+            let _ = black_box(desk.call(call));
+        }
+        (desk, task)
+    }
+}
+
+/// Ours and Python's in turn, so that a busy machine slows both.
+fn measure(subject: &Subject, python: &str) -> Result<Figures> {
+    ensure!(!subject.tasks.is_empty(), "{} holds no tasks", subject.source);
+    let kib_per_open_episode = memory(subject);
+    let mut peer = if subject.source.starts_with("a generated") {
+        Err(anyhow::anyhow!("tau-bench's tools read their own data; give it with --data"))
+    } else {
+        Peer::start(python, subject)
+    };
+    let (mut ours, mut theirs) = (0f64, Ok(0f64));
+    for _ in 0..ROUNDS {
+        ours = ours.max(episodes_per_s(subject));
+        if let (Ok(peer), Ok(best)) = (&mut peer, &mut theirs) {
+            match peer.episodes_per_s(2) {
+                Ok(speed) => *best = best.max(speed),
+                Err(why) => theirs = Err(why),
+            }
+        }
+    }
+    let python = peer.and_then(|_| theirs);
+    Ok(Figures { episodes_per_s: ours, kib_per_open_episode, python })
+}
+
+fn episodes_per_s(subject: &Subject) -> f64 {
+    let start = Instant::now();
+    let mut played = 0;
+    while played < subject.tasks.len() || start.elapsed().as_millis() < 300 {
+        let (desk, task) = subject.play(played);
+        black_box(judge(&desk, task, &task.outputs));
+        played += 1;
+    }
+    played as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Growth of resident memory per episode, with all of them open after their calls.
+fn memory(subject: &Subject) -> Option<f64> {
+    // Warm: what is built once is not an episode's cost.
+    drop(subject.play(0));
+    let before = resident()?;
+    let open: Vec<Desk> = (0..OPEN).map(|at| subject.play(at).0).collect();
+    let after = resident()?;
+    black_box(open.len());
+    Some(after.saturating_sub(before) as f64 / 1024.0 / OPEN as f64)
+}
+
+/// Resident bytes of this process.
+fn resident() -> Option<usize> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: usize = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * 4096)
+}
+
+/// A Python process that plays episodes on request.
+struct Peer {
+    process: Child,
+    input: ChildStdin,
+    lines: Receiver<String>,
+}
+
+/// How long the Python side may take for a few episodes of about a second each.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Peer {
+    fn start(python: &str, subject: &Subject) -> Result<Self> {
+        let mut process = Command::new(python)
+            .args(["-c", REFERENCE])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("starting {python}"))?;
+        let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
+            bail!("{python} has no pipes");
+        };
+        // Read by a thread, so that a Python that hangs costs a minute and not the benchmark.
+        let (sender, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let read = BufReader::new(output).lines().map_while(Result::ok);
+            read.map(|line| sender.send(line)).take_while(Result::is_ok).for_each(drop);
+        });
+        let mut peer = Self { process, input, lines };
+        let calls = |task: &Task| -> Vec<Value> {
+            let calls = task.reference.iter().flatten();
+            calls.map(|call| json!({ "name": call.name, "kwargs": call.arguments })).collect()
+        };
+        let tasks: Vec<_> = subject.tasks.iter().map(calls).collect();
+        let job = json!({ "domain": subject.domain.kind.name(), "tasks": tasks });
+        let hello = writeln!(peer.input, "{job}").map_err(anyhow::Error::from).and_then(|()| peer.line());
+        match hello {
+            Ok(line) if line == "ready" => Ok(peer),
+            _ => bail!("{python} cannot import tau_bench; install it there, or name another with --python"),
+        }
+    }
+
+    fn line(&mut self) -> Result<String> {
+        self.lines.recv_timeout(PATIENCE).context("the Python side stopped or hangs")
+    }
+
+    fn episodes_per_s(&mut self, episodes: u32) -> Result<f64> {
+        writeln!(self.input, "{episodes}")?;
+        let line = self.line()?;
+        let seconds: f64 = line.trim().parse().with_context(|| format!("the Python side said {line:?}"))?;
+        Ok(f64::from(episodes) / seconds)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It may be in the middle of an episode; nothing of it is needed any more.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
