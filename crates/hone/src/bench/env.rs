@@ -96,7 +96,7 @@ fn print(out: &mut impl Write, kind: Kind, subject: &Subject, figures: &Figures)
     }
     match figures.kib_per_open_episode {
         Some(kib) => {
-            writeln!(out, "          {kib:.1} KiB per open episode, {OPEN} open after their calls (bar: 64 KiB)")?
+            writeln!(out, "          {kib:.1} KiB per open episode, {OPEN} open after their calls (bar: 64 KiB)")?;
         }
         None => writeln!(out, "          memory not measured: no /proc/self/statm here")?,
     }
@@ -151,7 +151,7 @@ fn measure(subject: &Subject, python: &str) -> Result<Figures> {
             }
         }
     }
-    let python = peer.and_then(|_| theirs);
+    let python = peer.and(theirs);
     Ok(Figures { episodes_per_s: ours, kib_per_open_episode, python })
 }
 
@@ -192,7 +192,7 @@ struct Peer {
 }
 
 /// How long the Python side may take for a few episodes of about a second each.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 impl Peer {
     fn start(python: &str, subject: &Subject) -> Result<Self> {
