@@ -7,6 +7,7 @@ pub mod rewards;
 pub mod rollout;
 pub mod shop;
 pub mod show;
+pub mod solution;
 pub mod stdio;
 pub mod triage;
 pub mod users;

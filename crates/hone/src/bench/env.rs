@@ -109,7 +109,15 @@ impl Subject {
         let root = data.map_or_else(|| shared.join("data/tau/tau-bench"), Path::to_path_buf);
         let directory = root.join(kind.name());
         if data.is_none() && !directory.exists() {
-            let recipe = Recipe { kind, profile: Profile::Compat, seed: 1, users: 200, tasks: 100, difficulty: None };
+            let recipe = Recipe {
+                kind,
+                profile: Profile::Compat,
+                seed: 1,
+                users: 200,
+                tasks: 100,
+                held_out: 0,
+                difficulty: None,
+            };
             let made = generate(&recipe)?;
             return Ok(Self { domain: made.domain, tasks: made.tasks, source: "a generated world".into() });
         }
