@@ -2,6 +2,7 @@
 
 pub mod chat_client;
 pub mod domains;
+mod process_group;
 pub mod registry;
 pub mod rewards;
 pub mod rollout;

@@ -129,7 +129,8 @@ impl<'a> Play<'a> {
         let clock = Instant::now();
         let mut record = record(&reading);
         let step = self.answer(reading, stop, room, &sampled, &mut record).await;
-        timings.environment = Some(clock.elapsed().as_secs_f64());
+        timings.user = record.timings.user;
+        timings.environment = Some((clock.elapsed().as_secs_f64() - timings.user.unwrap_or(0.0)).max(0.0));
         self.trace.record(TurnRecord { timings, ..record });
         step
     }
@@ -207,6 +208,9 @@ impl<'a> Play<'a> {
         for action in actions {
             let calls = if let Action::Calls(calls) = &action { calls.len() as u32 } else { 0 };
             let turn = self.step(action).await?;
+            if let Some(seconds) = self.env.user_seconds() {
+                record.timings.user = Some(record.timings.user.unwrap_or(0.0) + seconds);
+            }
             record.executed += calls;
             record.failed += turn.failed;
             answer.messages.extend(turn.messages);

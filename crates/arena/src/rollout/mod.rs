@@ -11,6 +11,7 @@ mod settings;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use futures::StreamExt as _;
 use hone_chat::parse::Toolbox;
@@ -124,17 +125,22 @@ impl Rollouts {
                     if let Some(fault) = fault {
                         trace.outcome = Outcome::Fault { fault };
                     }
-                    self.score(&mut trace, &end).await;
+                    self.score(&mut trace, end).await;
                     return trace;
                 }
             }
         }
     }
 
-    async fn score(&self, trace: &mut Trace, end: &EndState) {
-        let scorecard = self.rubric.score(trace, end).await;
+    async fn score(&self, trace: &mut Trace, end: EndState) {
+        let clock = Instant::now();
+        let scorecard = self.rubric.score(trace, &end).await;
+        if let Some(last) = trace.turns.last_mut() {
+            last.timings.verifier = Some(clock.elapsed().as_secs_f64());
+        }
         trace.rewards = scorecard.components;
         trace.rewards.push(scorecard.total);
+        trace.facts = end.facts;
     }
 
     async fn attempt(&self, slot: Slot<'_>) -> Played {
