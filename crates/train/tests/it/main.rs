@@ -9,4 +9,5 @@ mod loss_golden;
 mod loss_laws;
 mod loss_recipe;
 mod pack_laws;
+mod recipes;
 mod whole_run;
