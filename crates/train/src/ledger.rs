@@ -161,7 +161,16 @@ impl Ledger {
         std::iter::once(("step".to_owned(), self.step.into())).chain(metrics).collect()
     }
 
-    fn set(&mut self, name: &str, value: f64) {
+    /// What [`Ledger::to_map`] wrote.
+    pub fn from_map(record: &Map<String, Value>) -> Self {
+        let step = record.get("step").and_then(Value::as_u64).unwrap_or(0);
+        let number = |(name, value): (&String, &Value)| Some((name.clone(), value.as_f64()?));
+        let metrics: BTreeMap<_, _> = record.iter().filter(|(name, _)| *name != "step").filter_map(number).collect();
+        let passes = metrics.get("trainer/optimizer_steps").copied().unwrap_or(0.0);
+        Self { step, metrics, passes }
+    }
+
+    pub fn set(&mut self, name: &str, value: f64) {
         self.metrics.insert(name.to_owned(), value);
     }
 

@@ -40,8 +40,8 @@ impl LineLog {
         self.0.rewind(len, aside)
     }
 
-    pub(super) fn sync(&mut self) -> Result<(), RunDirError> {
-        self.0.sync()
+    pub(super) fn file(&self) -> &File {
+        &self.0.file
     }
 }
 

@@ -118,9 +118,9 @@ impl RunDir {
 
     /// Asks the disk to keep what was appended. A killed process loses nothing without this; a power cut may.
     pub fn sync(&mut self) -> Result<(), RunDirError> {
-        self.metrics.sync()?;
-        self.events.sync()?;
-        self.traces.sync()
+        let [segment, index] = self.traces.files();
+        let files = [self.metrics.file(), self.events.file(), segment, index];
+        checkpoints::sync_files(&files).map_err(io_error("cannot sync", &self.path))
     }
 }
 
@@ -242,9 +242,5 @@ impl AppendFile {
         }
         self.len += bytes.len() as u64;
         Ok(())
-    }
-
-    fn sync(&mut self) -> Result<(), RunDirError> {
-        self.file.sync_data().map_err(io_error("cannot sync", &self.path))
     }
 }

@@ -195,9 +195,8 @@ impl TraceLog {
         entry.ok_or_else(damaged).map(Some)
     }
 
-    pub(super) fn sync(&mut self) -> Result<(), RunDirError> {
-        self.segment.sync()?;
-        self.index.sync()
+    pub(super) fn files(&self) -> [&File; 2] {
+        [&self.segment.file, &self.index.file]
     }
 }
 

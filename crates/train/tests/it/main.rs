@@ -9,4 +9,6 @@ mod loss_golden;
 mod loss_laws;
 mod loss_recipe;
 mod pack_laws;
+mod resume;
+mod tiny;
 mod whole_run;
