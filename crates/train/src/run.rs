@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::catalogue::UnknownName;
 use crate::credit::{self, Weights};
 use crate::evaluate::{Evaluation, evaluate};
-use crate::ledger::{Ledger, Pass};
+use crate::ledger::{Ledger, Pass, Scheme};
 use crate::loss::{BadLoss, Objective};
 use crate::pack::{self, PackError, Packing, Sequence};
 use crate::recipe::{Recipe, RecipeError};
@@ -41,8 +41,16 @@ pub enum TrainError {
 
 /// What a run is told about as it goes.
 pub trait Watch {
+    /// What the run turns to: "sampling", "learning", "evaluating".
+    fn doing(&mut self, _step: u64, _what: &'static str) {}
+    /// The step's episodes, before the step learns from them.
+    fn sampled(&mut self, _step: u64, _groups: &[Group]) {}
     fn evaluated(&mut self, _step: u64, _evaluation: &Evaluation) {}
     fn stepped(&mut self, _ledger: &Ledger) {}
+    /// Asked before every step: whether the run ends here, with everything recorded and a checkpoint to go on from.
+    fn stop(&self) -> bool {
+        false
+    }
 }
 
 /// What a run came to.
@@ -73,15 +81,22 @@ pub async fn train(
     let before = checked(setup, recipe, &mut run, 0, watch).await?;
     let mut after = before.clone();
     let mut steps = Vec::new();
+    let scheme = Scheme::of(&setup.rubric, &recipe.eval.success);
     for step in 1..=recipe.train.steps {
+        if watch.stop() {
+            break;
+        }
         let clock = Instant::now();
+        watch.doing(step, "sampling");
         let tasks = drawn(&setup.tasks, recipe, step);
         let seed = Seed::root(recipe.seed).with("rollout").at(step);
         let groups = rollouts.groups(&tasks, recipe.train.group_size, seed).await;
         let sampled_s = clock.elapsed().as_secs_f64();
+        watch.sampled(step, &groups);
 
         let advantages = credit.credit(&groups);
-        let mut ledger = Ledger::of(step, &groups, &advantages);
+        let mut ledger = Ledger::of(step, &groups, &advantages, &scheme);
+        watch.doing(step, "learning");
         let (sequences, temperature) = pack::sequences(&groups, &advantages)?;
         if let Some(temperature) = temperature {
             learn(&mut learner, recipe, step, &objective, sequences, temperature, &mut ledger).await?;
@@ -95,7 +110,7 @@ pub async fn train(
             after = checked(setup, recipe, &mut run, step, watch).await?;
         }
     }
-    run.checkpoint(recipe.train.steps, |dir| learner.save(dir).map_err(std::io::Error::other))?;
+    run.checkpoint(steps.len() as u64, |dir| learner.save(dir).map_err(std::io::Error::other))?;
     run.sync()?;
     Ok(Report { before, after, steps, seconds: started.elapsed().as_secs_f64() })
 }
@@ -142,7 +157,7 @@ async fn learn(
     for epoch in 0..train.epochs_per_batch {
         Seed::root(recipe.seed).with("mini batches").at(step).at(u64::from(epoch)).rng().shuffle(&mut sequences);
         for part in sequences.chunks(size.max(1)) {
-            let mut pass = Pass::default();
+            let mut pass = Pass::of(part);
             for batch in pack::pack(part, &packing) {
                 let stats = learner.accumulate(&batch, objective).await?;
                 pass.add(&batch, &stats);
@@ -162,6 +177,7 @@ async fn checked(
     step: u64,
     watch: &mut dyn Watch,
 ) -> Result<Evaluation, TrainError> {
+    watch.doing(step, "evaluating");
     let (evaluation, traces) = evaluate(setup, recipe).await?;
     let numbers = run.traces(&traces)?;
     let numbers = [numbers.start, numbers.end];
@@ -176,6 +192,9 @@ fn record(run: &mut RunDir, ledger: &Ledger, groups: &[Group]) -> Result<(), Tra
     let traces: Vec<_> = groups.iter().flat_map(|group| [group.traces().to_vec(), excluded(group)].concat()).collect();
     let numbers = run.traces(&traces)?;
     run.event(&json!({"event": "step", "step": ledger.step, "traces": [numbers.start, numbers.end]}))?;
+    for batch in ledger.batches() {
+        run.event(batch)?;
+    }
     run.metrics(&ledger.to_map())?;
     Ok(())
 }

@@ -106,5 +106,5 @@ fn sequence(group: usize, ids: Vec<u32>, weights: &[f32]) -> Sequence {
         advantage: weight,
     };
     let places = weights.iter().enumerate().skip(1).filter(|(_, weight)| **weight > 0.0).map(place).collect();
-    Sequence { group, ids, places }
+    Sequence { group, trace: 0, ids, places }
 }

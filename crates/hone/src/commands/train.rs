@@ -149,7 +149,7 @@ fn as_json(report: &Report, recipe: &Recipe, directory: &Path) -> Value {
     let sum = |name: &str| report.steps.iter().filter_map(|step| step.get(name)).sum::<f64>() as u64;
     let names = report.steps.first().map(|first| {
         let components = first.iter().filter_map(|(name, _)| name.strip_prefix("batch_reward/"));
-        components.filter(|name| !name.ends_with("/std")).map(str::to_owned).collect::<Vec<_>>()
+        components.filter(|name| !name.contains('/')).map(str::to_owned).collect::<Vec<_>>()
     });
     let at = |step: Option<&Ledger>, name: &str| step.and_then(|step| step.get(&format!("batch_reward/{name}")));
     let components: serde_json::Map<String, Value> = names
@@ -166,7 +166,7 @@ fn as_json(report: &Report, recipe: &Recipe, directory: &Path) -> Value {
         "seed": recipe.seed,
         "eval": {"before": report.before, "after": report.after},
         "components": components,
-        "tokens": {"sampled": sum("generate/sampled_tokens"), "trained": sum("trainer/trained_tokens")},
+        "tokens": {"sampled": sum("tokens/sampled"), "trained": sum("tokens/trained")},
         "seconds": report.seconds,
     })
 }

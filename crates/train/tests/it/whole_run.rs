@@ -5,6 +5,7 @@ use std::path::Path;
 use hone_arena::rewards::TOTAL;
 use hone_trace::rundir::RunReader;
 use hone_train::fresh::fresh_policy;
+use hone_train::ledger::names;
 use hone_train::recipe::Recipe;
 use hone_train::run::{Watch, train};
 use hone_train::setup::Setup;
@@ -70,7 +71,8 @@ async fn a_run_trains_records_and_repeats_to_the_bit() {
     assert_eq!(metrics.len(), 2);
     let at = |name: &str| metrics[0][name].as_f64().unwrap();
     assert_eq!(at("policy/rollout_train_logprobs_abs_diff_max"), 0.0, "sampler and learner agree to the bit");
-    assert!(at("trainer/trained_tokens") > 0.0 && at("policy/grad_norm") > 0.0);
+    assert!(at("tokens/trained") > 0.0 && at("policy/grad_norm") > 0.0);
+    documented(&metrics);
     assert!(at("trainer/optimizer_steps") >= 1.0);
 
     let reader = RunReader::open(&first.path().join("run")).unwrap();
@@ -86,6 +88,23 @@ async fn a_run_trains_records_and_repeats_to_the_bit() {
     assert_eq!(reader.checkpoints().unwrap().len(), 1);
 
     assert_eq!(metrics, run(second.path()).await, "the same seed gives the same numbers");
+}
+
+/// What a policy that runs no call and earns nothing leaves absent.
+const MAY_BE_ABSENT: [&str; 3] =
+    ["environment/tool_error_rate", "environment/{env}/tool_error_rate", "generate/avg_tokens_non_zero_rewards"];
+
+/// Every metric of the run is on the page, and everything on the page is in the run.
+fn documented(metrics: &[serde_json::Map<String, serde_json::Value>]) {
+    let mut seen = std::collections::HashSet::new();
+    for name in metrics.iter().flat_map(serde_json::Map::keys).filter(|name| *name != "step") {
+        let metric = names::find(name).unwrap_or_else(|| panic!("{name} is not in docs/metrics.md"));
+        seen.insert(metric.name);
+    }
+    let all = names::SECTIONS.iter().flat_map(|section| section.metrics).map(|metric| metric.name);
+    let expected = all.filter(|name| !name.starts_with("timing/") && !MAY_BE_ABSENT.contains(name));
+    let missing: Vec<_> = expected.filter(|name| !seen.contains(name)).collect();
+    assert!(missing.is_empty(), "documented and not written: {missing:?}");
 }
 
 fn policy_step(trace: &hone_trace::Trace) -> u64 {
