@@ -13,6 +13,7 @@ pub mod loss;
 mod oracle;
 pub mod pack;
 pub mod recipe;
+pub mod report;
 pub mod run;
 pub mod setup;
 pub mod sft;

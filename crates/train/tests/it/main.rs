@@ -11,4 +11,5 @@ mod loss_laws;
 mod loss_recipe;
 mod metrics_page;
 mod pack_laws;
+mod report;
 mod whole_run;

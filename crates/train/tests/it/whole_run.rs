@@ -7,6 +7,7 @@ use hone_trace::rundir::RunReader;
 use hone_train::fresh::fresh_policy;
 use hone_train::ledger::names;
 use hone_train::recipe::Recipe;
+use hone_train::report::RunReport;
 use hone_train::run::{Watch, train};
 use hone_train::setup::Setup;
 use hone_train::sft::sft;
@@ -57,6 +58,9 @@ async fn run(directory: &Path) -> Vec<serde_json::Map<String, serde_json::Value>
     assert!(losses[11] < 0.8 * losses[0], "imitation lowers the loss: {losses:?}");
     let report = train(&setup, &recipe, &directory.join("run"), &mut Silent).await.unwrap();
     assert_eq!((report.before.n, report.after.n, report.before.do_nothing), (8, 8, 0.0));
+    let recounted = RunReport::read(&directory.join("run")).unwrap();
+    assert_eq!(recounted.before.unwrap().result, report.before, "recounted from the traces");
+    assert_eq!(recounted.after.unwrap().result, report.after);
     let metrics = RunReader::open(&directory.join("run")).unwrap().metrics().unwrap().records;
     let timeless = |record: &serde_json::Map<String, serde_json::Value>| {
         record.iter().filter(|(name, _)| !name.starts_with("timing/")).map(|(k, v)| (k.clone(), v.clone())).collect()
