@@ -88,16 +88,24 @@ pub struct Keeper {
     recipe: CheckpointRecipe,
     /// Where the texts of the model are.
     model_dir: PathBuf,
-    /// When the last one was written, how long that took and how large it was.
+    /// The step of the newest one.
+    newest: Option<u64>,
+    /// When it was written, how long that took and how large it was.
     last: Instant,
     cost: Duration,
     bytes: u64,
 }
 
 impl Keeper {
-    pub fn new(recipe: &CheckpointRecipe, model_dir: &Path) -> Self {
-        let now = Instant::now();
-        Self { recipe: recipe.clone(), model_dir: model_dir.into(), last: now, cost: Duration::ZERO, bytes: 0 }
+    /// `newest` is the step of the run's newest checkpoint, where it has one.
+    pub fn new(recipe: &CheckpointRecipe, model_dir: &Path, newest: Option<u64>) -> Self {
+        let (recipe, model_dir, last) = (recipe.clone(), model_dir.into(), Instant::now());
+        Self { recipe, model_dir, newest, last, cost: Duration::ZERO, bytes: 0 }
+    }
+
+    /// Whether the newest checkpoint is that of a step.
+    pub fn has(&self, step: u64) -> bool {
+        self.newest == Some(step)
     }
 
     /// Whether this step ends with a checkpoint. When one is written changes nothing of what is trained.
@@ -143,6 +151,7 @@ impl Keeper {
         let kept: Vec<u64> = RunReader::open(run.path())?.checkpoints()?.iter().map(|(step, _)| *step).collect();
         let oldest = kept.iter().rev().nth(self.recipe.keep_last.max(1) - 1).copied().unwrap_or(0);
         run.prune(|other| other >= oldest || state.best.is_some_and(|best| best.step == other))?;
+        self.newest = Some(step);
         self.bytes = size(&path);
         self.cost = clock.elapsed();
         self.last = Instant::now();

@@ -20,6 +20,7 @@ pub mod penalty;
 pub mod placebo;
 pub mod plan;
 pub mod recipe;
+pub mod report;
 pub mod run;
 pub mod setup;
 pub mod sft;

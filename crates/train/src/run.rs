@@ -16,7 +16,7 @@ use crate::checkpoint::{self, Keeper, State};
 use crate::credit::{self, Weights};
 use crate::evaluate::{Evaluation, evaluate};
 use crate::faults::Faults;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Scheme};
 use crate::loss::{BadLoss, Objective};
 use crate::pack::{self, PackError};
 use crate::penalty::{self, KL};
@@ -56,10 +56,18 @@ pub enum TrainError {
 
 /// What a run is told about as it goes.
 pub trait Watch {
-    fn evaluated(&mut self, _step: u64, _evaluation: &Evaluation) {}
-    fn stepped(&mut self, _ledger: &Ledger) {}
     /// Once, before anything else, when a run goes on: the steps that are done.
     fn resumed(&mut self, _steps: &[Ledger]) {}
+    /// What the run turns to: "sampling", "learning", "evaluating".
+    fn doing(&mut self, _step: u64, _what: &'static str) {}
+    /// The step's episodes, before the step learns from them.
+    fn sampled(&mut self, _step: u64, _groups: &[Group]) {}
+    fn evaluated(&mut self, _step: u64, _evaluation: &Evaluation) {}
+    fn stepped(&mut self, _ledger: &Ledger) {}
+    /// Asked before every step: whether the run ends here, with everything recorded and a checkpoint to go on from.
+    fn stop(&self) -> bool {
+        false
+    }
 }
 
 /// What a run came to.
@@ -131,6 +139,7 @@ impl<'a> Trainer<'a> {
         let objective = recipe.loss.build()?;
         let learner = learner(setup, recipe, &objective, found.as_ref())?;
         let credit = credit::named(&recipe.credit, weights(setup, recipe))?;
+        let at = found.as_ref().map(|(_, state)| state.step);
         let state = found.map(|(_, state)| state).unwrap_or_default();
         if let Some(best) = state.best {
             run.mark_best(best.step)?;
@@ -145,27 +154,34 @@ impl<'a> Trainer<'a> {
         let mut ages = Ages::default();
         ages.mark(learner.policy().current().version.step);
         let records = RunReader::open(run.path())?.metrics()?.records;
-        let steps = records.iter().map(Ledger::from_map).collect();
-        let keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir);
+        let steps = records.iter().filter_map(Ledger::from_map).collect();
+        let keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, at);
         Ok(Self { setup, recipe, run, learner, credit, objective, plan, source, ages, keeper, state, steps })
     }
 
     async fn run(mut self, watch: &mut dyn Watch) -> Result<Report, TrainError> {
         let (recipe, started) = (self.recipe, Instant::now());
         let seconds = self.state.seconds;
+        let scheme = Scheme::of(&self.setup.rubric, &recipe.eval.success);
         if self.state.before.is_none() {
             // The beginning is a checkpoint too: what the run starts from need not stay anywhere else.
-            self.keeper.write(&mut self.run, &self.learner, &mut self.state)?;
+            self.checkpoint()?;
             self.state.before = Some(self.evaluate(0, watch).await?);
         }
         for step in self.state.step + 1..=recipe.train.steps {
+            if watch.stop() {
+                break;
+            }
             let clock = Instant::now();
+            watch.doing(step, "sampling");
             let mut batch = self.sample(step).await;
             let sampled_s = clock.elapsed().as_secs_f64();
+            watch.sampled(step, &batch.groups);
 
             let paid = self.charge(&mut batch)?;
             let advantages = self.advantages(&batch, step);
-            let mut ledger = Ledger::of(step, &batch.groups, &advantages);
+            let mut ledger = Ledger::of(step, &batch.groups, &advantages, &scheme);
+            watch.doing(step, "learning");
             self.account(&batch, paid, &mut ledger);
             let (sequences, temperature) = pack::sequences(&batch.groups, &advantages)?;
             let learned = match temperature {
@@ -189,15 +205,22 @@ impl<'a> Trainer<'a> {
             }
             self.state.seconds = seconds + started.elapsed().as_secs_f64();
             if self.keeper.is_due(&self.state, recipe.train.steps) {
-                self.state.plan = self.plan.state.clone();
-                self.state.ahead = self.source.ahead();
-                self.keeper.write(&mut self.run, &self.learner, &mut self.state)?;
+                self.checkpoint()?;
             }
+        }
+        if !self.keeper.has(self.state.step) {
+            self.checkpoint()?;
         }
         self.run.sync()?;
         let before = self.state.before.unwrap_or_default();
         let after = self.state.after.unwrap_or_else(|| before.clone());
         Ok(Report { before, after, steps: self.steps, seconds: self.state.seconds })
+    }
+
+    fn checkpoint(&mut self) -> Result<(), TrainError> {
+        self.state.plan = self.plan.state.clone();
+        self.state.ahead = self.source.ahead();
+        self.keeper.write(&mut self.run, &self.learner, &mut self.state)
     }
 
     /// The groups of a step. In an asynchronous run those of the next steps are started too.
@@ -245,7 +268,7 @@ impl<'a> Trainer<'a> {
 
     /// What the plan, the KL and sampling ahead have to say in the ledger.
     fn account(&self, batch: &Gathered, paid: Option<penalty::Paid>, ledger: &mut Ledger) {
-        ledger.set("reward/num_zero_variance_filtered", (batch.groups.len() - batch.kept) as f64);
+        ledger.set("plan/left_out_groups", (batch.groups.len() - batch.kept) as f64);
         ledger.set("plan/rounds", f64::from(batch.rounds));
         ledger.set("plan/unfilled_groups", batch.unfilled as f64);
         if self.recipe.plan.curriculum.is_some() {
@@ -267,6 +290,9 @@ impl<'a> Trainer<'a> {
             groups.iter().flat_map(|group| [group.traces().to_vec(), excluded(group)].concat()).collect();
         let numbers = self.run.traces(&traces)?;
         self.run.event(&json!({"event": "step", "step": ledger.step, "traces": [numbers.start, numbers.end]}))?;
+        for batch in ledger.batches() {
+            self.run.event(batch)?;
+        }
         self.run.metrics(&ledger.to_map())?;
         let faults = Faults::of(groups);
         if let Some(event) = faults.event(ledger.step, learned) {
@@ -284,6 +310,7 @@ impl<'a> Trainer<'a> {
     }
 
     async fn evaluate(&mut self, step: u64, watch: &mut dyn Watch) -> Result<Evaluation, TrainError> {
+        watch.doing(step, "evaluating");
         let (evaluation, traces) = evaluate(self.setup, self.recipe).await?;
         let numbers = self.run.traces(&traces)?;
         let numbers = [numbers.start, numbers.end];

@@ -65,7 +65,7 @@ pub async fn sft_recorded(
         None => (NativeLearner::new(policy, None, settings(recipe)), State::default()),
         Some((dir, state)) => (NativeLearner::resume(policy, None, settings(recipe), &dir)?, state),
     };
-    let mut keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir);
+    let mut keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, None);
     let plan = PlanRecipe::default();
     let mut imitation = Imitation::new(setup, recipe, &plan, learner, state)?;
     for step in imitation.state.step + 1..=recipe.sft.steps {
@@ -212,5 +212,5 @@ fn sequence(group: usize, ids: Vec<u32>, weights: &[f32]) -> Sequence {
         advantage: weight,
     };
     let places = weights.iter().enumerate().skip(1).filter(|(_, weight)| **weight > 0.0).map(place).collect();
-    Sequence { group, ids, places }
+    Sequence { group, trace: 0, ids, places }
 }

@@ -45,7 +45,7 @@ pub async fn learn(
         for part in sequences.chunks(size.max(1)) {
             let batches = pack::pack(part, &packing);
             objective.survey = surveyed(learner, objective, &batches)?;
-            let mut pass = Pass::default();
+            let mut pass = Pass::of(part);
             for batch in &batches {
                 let stats = learner.accumulate(batch, &*objective).await?;
                 pass.add(batch, &stats);

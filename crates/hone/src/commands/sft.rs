@@ -12,6 +12,8 @@ use hone_train::setup::Setup;
 use hone_train::sft::sft;
 use serde_json::json;
 
+use crate::progress::sft::SftProgress;
+
 /// Warm-start a policy by imitating the oracle on generated tasks.
 ///
 /// Loads policy.model, imitates for sft.steps steps, evaluates on held-out tasks before and after, and writes the model
@@ -44,21 +46,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let setup = Setup::open(&recipe)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let clock = std::time::Instant::now();
-    let every = (recipe.sft.steps / 20).max(1);
     let (before, after) = runtime.block_on(async {
         let (before, _) = evaluate(&setup, &recipe).await?;
-        let learner = sft(&setup, &recipe, |step| {
-            if step.step % every == 0 || step.step == 1 {
-                let seconds = clock.elapsed().as_secs_f64();
-                anstream::eprintln!(
-                    "sft {:>5}  loss {:.4}  {} tokens  {seconds:.0} s",
-                    step.step,
-                    step.loss,
-                    step.tokens
-                );
-            }
-        });
-        learner.await?;
+        let mut progress = SftProgress::start(&recipe.name, recipe.sft.steps);
+        sft(&setup, &recipe, |step| progress.stepped(step)).await?;
+        drop(progress);
         let (after, _) = evaluate(&setup, &recipe).await?;
         anyhow::Ok((before, after))
     })?;

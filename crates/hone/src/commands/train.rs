@@ -5,14 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use hone_train::evaluate::Evaluation;
 use hone_train::fresh::fresh_policy;
-use hone_train::ledger::Ledger;
 use hone_train::recipe::Recipe;
-use hone_train::run::{Report, Watch, train};
+use hone_train::report::{Row, RunReport};
+use hone_train::run::{Report, train};
 use hone_train::setup::Setup;
 use hone_train::sft::sft;
 use serde_json::{Value, json};
+
+use crate::progress::Style;
+use crate::progress::sft::SftProgress;
+use crate::progress::summary::summary;
+use crate::progress::train::TrainProgress;
 
 /// Train a policy with reinforcement learning, and measure it on tasks it never trained on.
 ///
@@ -29,6 +33,9 @@ pub(crate) struct Args {
     /// Where the run is recorded. Default: runs/NAME-N, the first N that is free.
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
+    /// Show a conversation every N steps; 0 shows none.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    samples: u64,
     /// Print the resolved recipe and stop.
     #[arg(long)]
     dry_run: bool,
@@ -54,11 +61,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         if recipe.policy.model != given {
             warm_start(&setup, &recipe).await?;
         }
-        anyhow::Ok(train(&setup, &recipe, &directory, &mut Terminal).await?)
+        let mut watch = TrainProgress::start(&recipe, &setup, args.samples, &directory);
+        anyhow::Ok(train(&setup, &recipe, &directory, &mut watch).await?)
     })?;
-    summary(&report, &directory);
+    let recounted = RunReport::read(&directory)?;
+    recounted.save(&directory)?;
+    anstream::eprint!("{}", summary(&recounted, &directory, Style::for_stderr()));
     if args.json {
-        writeln!(std::io::stdout().lock(), "{}", as_json(&report, &recipe, &directory))?;
+        writeln!(std::io::stdout().lock(), "{}", as_json(&report, &recounted, &directory))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -91,13 +101,8 @@ async fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
 }
 
 async fn warm_start(setup: &Setup, recipe: &Recipe) -> Result<()> {
-    let every = (recipe.sft.steps / 5).max(1);
-    sft(setup, recipe, |step| {
-        if step.step % every == 0 {
-            anstream::eprintln!("warm start {:>4} of {}  loss {:.3}", step.step, recipe.sft.steps, step.loss);
-        }
-    })
-    .await?;
+    let mut progress = SftProgress::start("warm start", recipe.sft.steps);
+    sft(setup, recipe, |step| progress.stepped(step)).await?;
     Ok(())
 }
 
@@ -106,67 +111,16 @@ fn free_directory(name: &str) -> PathBuf {
     (1..=u32::MAX).map(numbered).find(|path| !path.exists()).unwrap_or_else(|| numbered(0))
 }
 
-/// One plain line per step.
-struct Terminal;
-
-impl Watch for Terminal {
-    fn evaluated(&mut self, step: u64, evaluation: &Evaluation) {
-        let Evaluation { success, ci: [low, high], parse_failure_rate, n, do_nothing, .. } = evaluation;
-        anstream::eprintln!(
-            "eval at step {step}: success {success:.3} [{low:.3}, {high:.3}] on {n} held-out tasks, parse failures \
-             {parse_failure_rate:.3}, doing nothing {do_nothing:.3}"
-        );
-    }
-
-    fn stepped(&mut self, ledger: &Ledger) {
-        let show = |name: &str| ledger.get(name).map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
-        anstream::eprintln!(
-            "step {:>4}  reward {}  signal {}  parse failures {}  entropy {}  clipped {}  grad {}  {} s",
-            ledger.step,
-            show("batch_reward/total"),
-            show("reward/signal_ratio"),
-            show("reward/parse_failure_rate"),
-            show("policy/policy_entropy"),
-            show("policy/loss_metrics/clip_ratio"),
-            show("policy/grad_norm"),
-            show("timing/step"),
-        );
-    }
-}
-
-fn summary(report: &Report, directory: &Path) {
-    let gain = report.after.success - report.before.success;
-    anstream::eprintln!(
-        "\nheld-out success {:.3} -> {:.3} ({gain:+.3}) in {:.0} s; the run is in {}",
-        report.before.success,
-        report.after.success,
-        report.seconds,
-        directory.display()
-    );
-}
-
-fn as_json(report: &Report, recipe: &Recipe, directory: &Path) -> Value {
-    let sum = |name: &str| report.steps.iter().filter_map(|step| step.get(name)).sum::<f64>() as u64;
-    let names = report.steps.first().map(|first| {
-        let components = first.iter().filter_map(|(name, _)| name.strip_prefix("batch_reward/"));
-        components.filter(|name| !name.ends_with("/std")).map(str::to_owned).collect::<Vec<_>>()
-    });
-    let at = |step: Option<&Ledger>, name: &str| step.and_then(|step| step.get(&format!("batch_reward/{name}")));
-    let components: serde_json::Map<String, Value> = names
-        .unwrap_or_default()
-        .into_iter()
-        .map(|name| {
-            let (first, last) = (at(report.steps.first(), &name), at(report.steps.last(), &name));
-            (name, json!({"first": first, "last": last}))
-        })
-        .collect();
+fn as_json(report: &Report, recounted: &RunReport, directory: &Path) -> Value {
+    let tokens = |place: &str| recounted.tokens.get(place).copied().unwrap_or(0.0).round() as u64;
+    let component = |row: &Row| (row.name.clone(), json!({"first": row.first, "last": row.last}));
     json!({
         "run": directory,
-        "steps": report.steps.len(),
-        "seed": recipe.seed,
+        "steps": recounted.steps,
+        "seed": recounted.seed,
         "eval": {"before": report.before, "after": report.after},
-        "components": components,
-        "tokens": {"sampled": sum("generate/sampled_tokens"), "trained": sum("trainer/trained_tokens")},
+        "components": recounted.components.iter().map(component).collect::<serde_json::Map<_, _>>(),
+        "tokens": {"sampled": tokens("sampled"), "trained": tokens("trained")},
         "seconds": report.seconds,
     })
 }

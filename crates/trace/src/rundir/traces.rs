@@ -223,6 +223,22 @@ impl TraceReader {
 
     /// Reads one trace: one index entry, one frame.
     pub fn get(&self, number: u64) -> Result<Trace, RunDirError> {
+        self.read(number, &mut None)
+    }
+
+    /// All traces, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Result<Trace, RunDirError>> {
+        self.range(0..self.count)
+    }
+
+    /// The traces of these numbers, in order. A frame they share is decompressed once.
+    pub fn range(&self, numbers: Range<u64>) -> impl Iterator<Item = Result<Trace, RunDirError>> {
+        let mut frame = None;
+        numbers.map(move |number| self.read(number, &mut frame))
+    }
+
+    /// `frame` holds the frame that was read last, and where it is.
+    fn read(&self, number: u64, frame: &mut Option<((u32, u64), Vec<u8>)>) -> Result<Trace, RunDirError> {
         if number >= self.count {
             return Err(RunDirError::NoSuchTrace { asked: number, have: self.count });
         }
@@ -232,17 +248,19 @@ impl TraceReader {
         let entry = read_entry(&mut file, number)
             .map_err(io_error("cannot read", &index))?
             .ok_or_else(|| damaged("the entry's checksum does not match".into()))?;
-        let path = segment_path(&self.directory, entry.segment);
-        let text = read_frame(&path, entry).map_err(io_error("cannot read", &path))?;
+        let place = (entry.segment, entry.frame);
+        let text = match frame {
+            Some((at, text)) if *at == place => text,
+            _ => {
+                let path = segment_path(&self.directory, entry.segment);
+                let text = read_frame(&path, entry).map_err(io_error("cannot read", &path))?;
+                &mut frame.insert((place, text)).1
+            }
+        };
         let line = text
             .get(entry.line as usize..entry.line as usize + entry.line_len as usize)
             .ok_or_else(|| damaged("the entry points outside its frame".into()))?;
         serde_json::from_slice(line).map_err(|error| damaged(error.to_string()))
-    }
-
-    /// All traces, in order.
-    pub fn iter(&self) -> impl Iterator<Item = Result<Trace, RunDirError>> {
-        (0..self.count).map(|number| self.get(number))
     }
 }
 

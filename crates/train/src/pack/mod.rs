@@ -18,6 +18,8 @@ use forest::Forest;
 pub struct Sequence {
     /// Which prompt it answers: sequences of one group are siblings.
     pub group: usize,
+    /// Which trace of its group it is.
+    pub trace: usize,
     pub ids: Vec<u32>,
     pub places: Vec<Place>,
 }
@@ -84,10 +86,10 @@ pub fn sequences(groups: &[Group], advantages: &[Vec<Advantage>]) -> Result<(Vec
         if traces.len() != advantages.len() {
             return Err(PackError::Traces { group: index, traces: traces.len(), advantages: advantages.len() });
         }
-        for (trace, advantage) in traces.iter().zip(advantages) {
+        for (place, (trace, advantage)) in traces.iter().zip(advantages).enumerate() {
             let Some(sequence) = sequence(index, trace, advantage)? else { continue };
             check_temperature(trace, *temperature.get_or_insert(trace.sampling.temperature))?;
-            sequences.push(sequence);
+            sequences.push(Sequence { trace: place, ..sequence });
         }
     }
     Ok((sequences, temperature))
@@ -138,7 +140,7 @@ fn sequence(group: usize, trace: &Trace, advantage: &Advantage) -> Result<Option
     }
     // What follows the last trained token predicts nothing that is trained.
     let end = places.last().map_or(0, |last| last.position + 1);
-    Ok(Some(Sequence { group, ids: trace.tokens().take(end).collect(), places }))
+    Ok(Some(Sequence { group, trace: 0, ids: trace.tokens().take(end).collect(), places }))
 }
 
 /// Lays the sequences of one optimizer step out as batches, in order.
