@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hone_engine::{GeneratorSettings, Keep, LearnerSettings, NativeLearner, Workspace};
-use hone_trace::{Advantage, Group, Learner as _};
+use hone_trace::{Advantage, Group, LearnFault, Learner as _};
 use serde::Serialize;
 
 use crate::loss::Reduction;
@@ -68,6 +68,14 @@ impl Budget {
             + budget.activation_bytes
             + budget.cache_bytes;
         budget
+    }
+
+    /// Refuses what cannot be had for certain: the optimizer and the second set of weights. What batches and the cache
+    /// take depends on the episodes; the learner refuses a batch that does not fit when it meets one.
+    pub fn check(&self) -> Result<(), LearnFault> {
+        let (needed, limit) = (self.optimizer_bytes + self.reference_bytes, self.available_bytes.unwrap_or(u64::MAX));
+        let fix = "train a smaller model or an adapter, or leave out the KL to a reference".to_owned();
+        if needed > limit { Err(LearnFault::Memory { needed, limit, fix }) } else { Ok(()) }
     }
 
     /// What to change, where the machine has less than the run may need.

@@ -11,6 +11,7 @@ use hone_trace::{Advantage, Credit, Group, LearnFault, Loss as _, NoSignal, Seed
 use serde_json::json;
 
 use crate::ahead::{Ages, Gathered, Source};
+use crate::budget::Budget;
 use crate::catalogue::UnknownName;
 use crate::checkpoint::{self, Keeper, State};
 use crate::credit::{self, Weights};
@@ -137,6 +138,7 @@ impl<'a> Trainer<'a> {
         found: Option<(PathBuf, State)>,
     ) -> Result<Self, TrainError> {
         let objective = recipe.loss.build()?;
+        Budget::of(setup, recipe).check()?;
         let learner = learner(setup, recipe, &objective, found.as_ref())?;
         let credit = credit::named(&recipe.credit, weights(setup, recipe))?;
         let at = found.as_ref().map(|(_, state)| state.step);
