@@ -5,6 +5,7 @@
 
 mod bench;
 mod commands;
+mod progress;
 
 use std::io;
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ struct Cli {
 enum Command {
     Train(commands::train::Args),
     Sft(commands::sft::Args),
+    Report(commands::report::Args),
     Parse(commands::parse::Args),
     Render(commands::render::Args),
     Replay(commands::replay::Args),
@@ -52,6 +54,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Train(args) => commands::train::run(args),
         Command::Sft(args) => commands::sft::run(args),
+        Command::Report(args) => commands::report::run(args),
         Command::Parse(args) => commands::parse::run(args),
         Command::Render(args) => commands::render::run(args),
         Command::Replay(args) => commands::replay::run(args),

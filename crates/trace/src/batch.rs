@@ -98,10 +98,12 @@ impl Batch {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LossStats {
     pub loss: f64,
-    /// Targets whose gradient the clip set to zero.
+    /// Targets with an advantage whose gradient the clip set to zero.
     pub clipped: u64,
     /// Targets that an off-policy correction or a mask took out of the surrogate.
     pub masked: u64,
+    /// Targets whose advantage reached the gradient: it is not zero, and neither clip nor mask took it.
+    pub trained: u64,
     /// Sum over targets of the KL estimate, where the loss has one.
     pub kl: f64,
     pub targets: u64,
@@ -112,6 +114,7 @@ impl std::ops::AddAssign for LossStats {
         self.loss += other.loss;
         self.clipped += other.clipped;
         self.masked += other.masked;
+        self.trained += other.trained;
         self.kl += other.kl;
         self.targets += other.targets;
     }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use hone_arena::rollout::Slot;
 use hone_trace::{Outcome, Seed, Trace};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::oracle;
 use crate::recipe::Recipe;
 use crate::setup::{Setup, SetupError};
 
 /// One evaluation, recounted from its traces.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Share of the episodes without a fault in which the success component is 1.
     pub success: f64,

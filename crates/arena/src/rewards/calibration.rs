@@ -40,6 +40,18 @@ pub fn brier(confidence: Option<f64>, correct: bool) -> Verdict {
     }
 }
 
+/// The confidence and the outcome that [`brier`] judged, read back from the reason it gave. `None` where no confidence in
+/// [0, 1] was stated, and for the reasons of other components.
+pub fn forecast(why: &str) -> Option<(f64, bool)> {
+    let (confidence, outcome) = why.strip_prefix("brier: confidence ")?.split_once(" on a ")?;
+    let correct = match outcome {
+        "right answer" => true,
+        "wrong answer" => false,
+        _ => return None,
+    };
+    Some((confidence.parse().ok()?, correct))
+}
+
 /// Murphy's decomposition of the mean Brier loss: loss = reliability - resolution + uncertainty.
 ///
 /// A calibration reward that rises while `resolution` stays near 0 is a constant confidence, not knowledge.
@@ -75,4 +87,24 @@ pub fn murphy(forecasts: &[(f64, bool)]) -> Option<Murphy> {
         resolution += count / n * (rate - base).powi(2);
     }
     Some(Murphy { loss, reliability, resolution, uncertainty: base * (1.0 - base) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recorded_reason_gives_the_forecast_back_to_the_bit() {
+        for (confidence, correct) in [(0.1 + 0.2, true), (0.0, false), (1.0, true), (1e-12, false)] {
+            let Verdict::Scored { why, .. } = brier(Some(confidence), correct) else {
+                panic!("a Brier score is a score")
+            };
+            assert_eq!(forecast(&why), Some((confidence, correct)), "{why}");
+        }
+        for verdict in [brier(None, true), brier(Some(1.5), true), scored(1.0, "right: by the environment's own test")]
+        {
+            let Verdict::Scored { why, .. } = verdict else { panic!("scored") };
+            assert_eq!(forecast(&why), None, "{why}");
+        }
+    }
 }

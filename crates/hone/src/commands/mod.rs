@@ -6,6 +6,7 @@ pub(crate) mod model;
 pub(crate) mod parse;
 pub(crate) mod render;
 pub(crate) mod replay;
+pub(crate) mod report;
 pub(crate) mod score;
 pub(crate) mod sft;
 pub(crate) mod train;

@@ -1,18 +1,26 @@
 //! `hone train`: the main job.
 
+mod dry_run;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use hone_train::evaluate::Evaluation;
+use hone_engine::weights::Storage;
 use hone_train::fresh::fresh_policy;
-use hone_train::ledger::Ledger;
+use hone_train::placebo::{Gain, Placebo, gain};
 use hone_train::recipe::Recipe;
-use hone_train::run::{Report, Watch, train};
+use hone_train::report::{Row, RunReport};
+use hone_train::run::{Report, recorded_recipe, resume, train};
 use hone_train::setup::Setup;
 use hone_train::sft::sft;
 use serde_json::{Value, json};
+
+use crate::progress::Style;
+use crate::progress::sft::SftProgress;
+use crate::progress::summary::summary;
+use crate::progress::train::TrainProgress;
 
 /// Train a policy with reinforcement learning, and measure it on tasks it never trained on.
 ///
@@ -29,7 +37,18 @@ pub(crate) struct Args {
     /// Where the run is recorded. Default: runs/NAME-N, the first N that is free.
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
-    /// Print the resolved recipe and stop.
+    /// Go on with a run from its newest checkpoint, by the recipe it recorded. The numbers are those of a run that was
+    /// never stopped.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["recipe", "set", "run"])]
+    resume: Option<PathBuf>,
+    /// Also run the recipe with advantages that know nothing of the rewards, with the same seeds and budget, and report
+    /// the gain over it: what the reward taught, not the procedure. Recorded in RUN/placebo.
+    #[arg(long, value_name = "KIND", value_parser = placebo_kind)]
+    placebo: Option<Placebo>,
+    /// Show a conversation every N steps; 0 shows none.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    samples: u64,
+    /// Print the resolved recipe, what the run may need of memory and tokens, and how long it may take; then stop.
     #[arg(long)]
     dry_run: bool,
     /// Print the result as one JSON object on stdout.
@@ -37,30 +56,68 @@ pub(crate) struct Args {
     json: bool,
 }
 
+fn placebo_kind(text: &str) -> Result<Placebo, String> {
+    match text {
+        "shuffle" => Ok(Placebo::Shuffle),
+        "constant" => Ok(Placebo::Constant),
+        other => Err(format!("{other:?} is not \"shuffle\" or \"constant\"")),
+    }
+}
+
 const QUICKSTART: &str = include_str!("../../../../recipes/quickstart.toml");
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let recipe = read_recipe(&args)?;
-    let given = recipe.policy.model.clone();
-    if args.dry_run {
-        write!(std::io::stdout().lock(), "{}", recipe.to_toml()?)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let directory = args.run.clone().unwrap_or_else(|| free_directory(&recipe.name));
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    let report = runtime.block_on(async {
-        let recipe = with_policy(recipe.clone(), &directory).await?;
-        let setup = Setup::open(&recipe)?;
-        if recipe.policy.model != given {
-            warm_start(&setup, &recipe).await?;
-        }
-        anyhow::Ok(train(&setup, &recipe, &directory, &mut Terminal).await?)
-    })?;
-    summary(&report, &directory);
+    let recipe = match &args.resume {
+        Some(run) => recorded_recipe(run)?,
+        None => read_recipe(&args)?,
+    };
+    if args.dry_run {
+        return runtime.block_on(dry_run::dry_run(recipe, args.json));
+    }
+    let fresh = || args.run.clone().unwrap_or_else(|| free_directory(&recipe.name));
+    let directory = args.resume.clone().unwrap_or_else(fresh);
+    let (report, recounted) = runtime.block_on(one_run(recipe, &directory, args.resume.is_some(), args.samples))?;
+    let mut result = as_json(&report, &recounted, &directory);
+    if let Some(placebo) = args.placebo {
+        let recipe = Recipe { placebo: Some(placebo), ..recorded_recipe(&directory)? };
+        let aside = directory.join("placebo");
+        let resume = aside.join("recipe.toml").exists();
+        let (control, recounted) = runtime.block_on(one_run(recipe, &aside, resume, args.samples))?;
+        let gain = gain(&report.after, &control.after);
+        let Gain { difference, ci: [low, high] } = gain;
+        anstream::eprintln!(
+            "gain over the placebo: {difference:+.3} [{low:+.3}, {high:+.3}]; the placebo went {:.3} -> {:.3}",
+            control.before.success,
+            control.after.success
+        );
+        result["placebo"] = as_json(&control, &recounted, &aside);
+        result["gain_over_placebo"] = json!(gain);
+    }
     if args.json {
-        writeln!(std::io::stdout().lock(), "{}", as_json(&report, &recipe, &directory))?;
+        writeln!(std::io::stdout().lock(), "{result}")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Trains or goes on training, and shows what came of it.
+async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(Report, RunReport)> {
+    let is_fresh = recipe.policy.model.is_none();
+    let recipe = with_policy(recipe, directory).await?;
+    let setup = Setup::open(&recipe)?;
+    if is_fresh {
+        warm_start(&setup, &recipe).await?;
+    }
+    let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
+    let report = match resumes {
+        true => resume(&setup, &recipe, directory, &mut watch).await?,
+        false => train(&setup, &recipe, directory, &mut watch).await?,
+    };
+    drop(watch);
+    let recounted = RunReport::read(directory)?;
+    recounted.save(directory)?;
+    anstream::eprint!("{}", summary(&recounted, directory, Style::for_stderr()));
+    Ok((report, recounted))
 }
 
 fn read_recipe(args: &Args) -> Result<Recipe> {
@@ -74,7 +131,7 @@ fn read_recipe(args: &Args) -> Result<Recipe> {
 }
 
 /// The recipe with a policy: its own, or one made on the spot beside the run.
-async fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
+pub(super) async fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
     if recipe.policy.model.is_none() {
         let path = directory.join("policy");
         anstream::eprintln!(
@@ -87,17 +144,18 @@ async fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
         fresh_policy(&recipe, &path).await?;
         recipe.policy.model = Some(path);
     }
+    // As the run records it: it may be resumed from another directory.
+    for path in [&mut recipe.policy.model, &mut recipe.policy.reference].into_iter().flatten() {
+        *path = std::path::absolute(&*path).with_context(|| format!("cannot find {}", path.display()))?;
+    }
     Ok(recipe)
 }
 
 async fn warm_start(setup: &Setup, recipe: &Recipe) -> Result<()> {
-    let every = (recipe.sft.steps / 5).max(1);
-    sft(setup, recipe, |step| {
-        if step.step % every == 0 {
-            anstream::eprintln!("warm start {:>4} of {}  loss {:.3}", step.step, recipe.sft.steps, step.loss);
-        }
-    })
-    .await?;
+    let mut progress = SftProgress::start("warm start", recipe.sft.steps);
+    sft(setup, recipe, |step| progress.stepped(step)).await?;
+    // What the run starts from: a resumed one finds it there.
+    setup.policy.current().model.save(&setup.model_dir, Storage::F32)?;
     Ok(())
 }
 
@@ -106,67 +164,16 @@ fn free_directory(name: &str) -> PathBuf {
     (1..=u32::MAX).map(numbered).find(|path| !path.exists()).unwrap_or_else(|| numbered(0))
 }
 
-/// One plain line per step.
-struct Terminal;
-
-impl Watch for Terminal {
-    fn evaluated(&mut self, step: u64, evaluation: &Evaluation) {
-        let Evaluation { success, ci: [low, high], parse_failure_rate, n, do_nothing, .. } = evaluation;
-        anstream::eprintln!(
-            "eval at step {step}: success {success:.3} [{low:.3}, {high:.3}] on {n} held-out tasks, parse failures \
-             {parse_failure_rate:.3}, doing nothing {do_nothing:.3}"
-        );
-    }
-
-    fn stepped(&mut self, ledger: &Ledger) {
-        let show = |name: &str| ledger.get(name).map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
-        anstream::eprintln!(
-            "step {:>4}  reward {}  signal {}  parse failures {}  entropy {}  clipped {}  grad {}  {} s",
-            ledger.step,
-            show("batch_reward/total"),
-            show("reward/signal_ratio"),
-            show("reward/parse_failure_rate"),
-            show("policy/policy_entropy"),
-            show("policy/loss_metrics/clip_ratio"),
-            show("policy/grad_norm"),
-            show("timing/step"),
-        );
-    }
-}
-
-fn summary(report: &Report, directory: &Path) {
-    let gain = report.after.success - report.before.success;
-    anstream::eprintln!(
-        "\nheld-out success {:.3} -> {:.3} ({gain:+.3}) in {:.0} s; the run is in {}",
-        report.before.success,
-        report.after.success,
-        report.seconds,
-        directory.display()
-    );
-}
-
-fn as_json(report: &Report, recipe: &Recipe, directory: &Path) -> Value {
-    let sum = |name: &str| report.steps.iter().filter_map(|step| step.get(name)).sum::<f64>() as u64;
-    let names = report.steps.first().map(|first| {
-        let components = first.iter().filter_map(|(name, _)| name.strip_prefix("batch_reward/"));
-        components.filter(|name| !name.ends_with("/std")).map(str::to_owned).collect::<Vec<_>>()
-    });
-    let at = |step: Option<&Ledger>, name: &str| step.and_then(|step| step.get(&format!("batch_reward/{name}")));
-    let components: serde_json::Map<String, Value> = names
-        .unwrap_or_default()
-        .into_iter()
-        .map(|name| {
-            let (first, last) = (at(report.steps.first(), &name), at(report.steps.last(), &name));
-            (name, json!({"first": first, "last": last}))
-        })
-        .collect();
+fn as_json(report: &Report, recounted: &RunReport, directory: &Path) -> Value {
+    let tokens = |place: &str| recounted.tokens.get(place).copied().unwrap_or(0.0).round() as u64;
+    let component = |row: &Row| (row.name.clone(), json!({"first": row.first, "last": row.last}));
     json!({
         "run": directory,
-        "steps": report.steps.len(),
-        "seed": recipe.seed,
+        "steps": recounted.steps,
+        "seed": recounted.seed,
         "eval": {"before": report.before, "after": report.after},
-        "components": components,
-        "tokens": {"sampled": sum("generate/sampled_tokens"), "trained": sum("trainer/trained_tokens")},
+        "components": recounted.components.iter().map(component).collect::<serde_json::Map<_, _>>(),
+        "tokens": {"sampled": tokens("sampled"), "trained": tokens("trained")},
         "seconds": report.seconds,
     })
 }

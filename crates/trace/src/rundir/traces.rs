@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use zstd::zstd_safe;
 
+use super::rewind::copy_end;
 use super::{AppendFile, Recovered, RunDirError, children, io_error};
 use crate::trace::Trace;
 
@@ -151,9 +152,51 @@ impl TraceLog {
         Ok(())
     }
 
-    pub(super) fn sync(&mut self) -> Result<(), RunDirError> {
-        self.segment.sync()?;
-        self.index.sync()
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Goes back to `count` traces. The entries are cut before their frames, so that no entry ever points at nothing;
+    /// frames without entries, if that is interrupted, are found again and cut by the next attempt.
+    pub(super) fn rewind(&mut self, count: u64, aside: &Path) -> Result<(), RunDirError> {
+        if count == self.count {
+            return Ok(());
+        }
+        let last = match count.checked_sub(1) {
+            None => None,
+            Some(last) => self.entry(last)?,
+        };
+        let (first, end) = last.map_or((0, 0), |entry| (entry.segment, entry.frame_end()));
+        for number in first..=self.number {
+            let path = segment_path(&self.directory, number);
+            let start = if number == first { end } else { 0 };
+            copy_end(&path, start, &segment_path(aside, number))
+                .map_err(io_error("cannot set aside the end of", &path))?;
+        }
+        self.index.rewind(count * ENTRY as u64, &aside.join("index"))?;
+        for number in first + 1..=self.number {
+            let path = segment_path(&self.directory, number);
+            fs::remove_file(&path).map_err(io_error("cannot remove", &path))?;
+        }
+        (self.segment, _) = AppendFile::open(&segment_path(&self.directory, first), end)?;
+        (self.number, self.count) = (first, count);
+        Ok(())
+    }
+
+    fn entry(&self, number: u64) -> Result<Option<Entry>, RunDirError> {
+        let path = &self.index.path;
+        let mut file = File::open(path).map_err(io_error("cannot open", path))?;
+        let entry = read_entry(&mut file, number).map_err(io_error("cannot read", path))?;
+        let damaged = || RunDirError::Damaged {
+            path: path.clone(),
+            record: number,
+            what: "the entry's checksum does not match".into(),
+        };
+        entry.ok_or_else(damaged).map(Some)
+    }
+
+    pub(super) fn files(&self) -> [&File; 2] {
+        [&self.segment.file, &self.index.file]
     }
 }
 
@@ -180,6 +223,22 @@ impl TraceReader {
 
     /// Reads one trace: one index entry, one frame.
     pub fn get(&self, number: u64) -> Result<Trace, RunDirError> {
+        self.read(number, &mut None)
+    }
+
+    /// All traces, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Result<Trace, RunDirError>> {
+        self.range(0..self.count)
+    }
+
+    /// The traces of these numbers, in order. A frame they share is decompressed once.
+    pub fn range(&self, numbers: Range<u64>) -> impl Iterator<Item = Result<Trace, RunDirError>> {
+        let mut frame = None;
+        numbers.map(move |number| self.read(number, &mut frame))
+    }
+
+    /// `frame` holds the frame that was read last, and where it is.
+    fn read(&self, number: u64, frame: &mut Option<((u32, u64), Vec<u8>)>) -> Result<Trace, RunDirError> {
         if number >= self.count {
             return Err(RunDirError::NoSuchTrace { asked: number, have: self.count });
         }
@@ -189,17 +248,19 @@ impl TraceReader {
         let entry = read_entry(&mut file, number)
             .map_err(io_error("cannot read", &index))?
             .ok_or_else(|| damaged("the entry's checksum does not match".into()))?;
-        let path = segment_path(&self.directory, entry.segment);
-        let text = read_frame(&path, entry).map_err(io_error("cannot read", &path))?;
+        let place = (entry.segment, entry.frame);
+        let text = match frame {
+            Some((at, text)) if *at == place => text,
+            _ => {
+                let path = segment_path(&self.directory, entry.segment);
+                let text = read_frame(&path, entry).map_err(io_error("cannot read", &path))?;
+                &mut frame.insert((place, text)).1
+            }
+        };
         let line = text
             .get(entry.line as usize..entry.line as usize + entry.line_len as usize)
             .ok_or_else(|| damaged("the entry points outside its frame".into()))?;
         serde_json::from_slice(line).map_err(|error| damaged(error.to_string()))
-    }
-
-    /// All traces, in order.
-    pub fn iter(&self) -> impl Iterator<Item = Result<Trace, RunDirError>> {
-        (0..self.count).map(|number| self.get(number))
     }
 }
 

@@ -189,8 +189,10 @@ impl Objective {
             let moves = token.log_ratio.abs() < LOG_RATIO_BOUND;
             let weight = batch.weight[at];
             stats.loss += weight * (total.value - self.entropy_bonus * batch.entropy[at]);
-            stats.clipped += u64::from(term.clipped);
+            let live = token.advantage != 0.0;
+            stats.clipped += u64::from(live && term.clipped);
             stats.masked += u64::from(factor == 0.0);
+            stats.trained += u64::from(live && !term.clipped && factor != 0.0);
             scratch.slopes.push(if moves { weight * total.slope } else { 0.0 });
             out[at] = weight * total.direct;
         }

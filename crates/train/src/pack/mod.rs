@@ -18,6 +18,8 @@ use forest::Forest;
 pub struct Sequence {
     /// Which prompt it answers: sequences of one group are siblings.
     pub group: usize,
+    /// Which trace of its group it is.
+    pub trace: usize,
     pub ids: Vec<u32>,
     pub places: Vec<Place>,
 }
@@ -68,7 +70,7 @@ pub enum PackError {
     Greedy { task: String, replica: u32 },
     #[error("trace {task}#{replica} starts with a sampled token: nothing predicts it, its prompt is empty")]
     NoPrompt { task: String, replica: u32 },
-    #[error("trace {task}#{replica} has an advantage of {value}; an advantage must be a finite number")]
+    #[error("trace {task}#{replica} has an advantage of {value}; an advantage must be a finite number of 32 bits")]
     Advantage { task: String, replica: u32, value: f64 },
 }
 
@@ -84,10 +86,10 @@ pub fn sequences(groups: &[Group], advantages: &[Vec<Advantage>]) -> Result<(Vec
         if traces.len() != advantages.len() {
             return Err(PackError::Traces { group: index, traces: traces.len(), advantages: advantages.len() });
         }
-        for (trace, advantage) in traces.iter().zip(advantages) {
+        for (place, (trace, advantage)) in traces.iter().zip(advantages).enumerate() {
             let Some(sequence) = sequence(index, trace, advantage)? else { continue };
             check_temperature(trace, *temperature.get_or_insert(trace.sampling.temperature))?;
-            sequences.push(sequence);
+            sequences.push(Sequence { trace: place, ..sequence });
         }
     }
     Ok((sequences, temperature))
@@ -116,7 +118,8 @@ fn sequence(group: usize, trace: &Trace, advantage: &Advantage) -> Result<Option
     if values.len() != turns {
         return Err(PackError::Turns { task: task(), replica, turns, values: values.len() });
     }
-    if let Some(value) = values.iter().copied().find(|value| !value.is_finite()) {
+    // Learners compute with 32 bits.
+    if let Some(value) = values.iter().copied().find(|value| !(*value as f32).is_finite()) {
         return Err(PackError::Advantage { task: task(), replica, value });
     }
     let mut places = Vec::new();
@@ -138,7 +141,7 @@ fn sequence(group: usize, trace: &Trace, advantage: &Advantage) -> Result<Option
     }
     // What follows the last trained token predicts nothing that is trained.
     let end = places.last().map_or(0, |last| last.position + 1);
-    Ok(Some(Sequence { group, ids: trace.tokens().take(end).collect(), places }))
+    Ok(Some(Sequence { group, trace: 0, ids: trace.tokens().take(end).collect(), places }))
 }
 
 /// Lays the sequences of one optimizer step out as batches, in order.

@@ -5,7 +5,9 @@ use std::path::Path;
 use hone_arena::rewards::TOTAL;
 use hone_trace::rundir::RunReader;
 use hone_train::fresh::fresh_policy;
+use hone_train::ledger::names;
 use hone_train::recipe::Recipe;
+use hone_train::report::RunReport;
 use hone_train::run::{Watch, train};
 use hone_train::setup::Setup;
 use hone_train::sft::sft;
@@ -56,6 +58,9 @@ async fn run(directory: &Path) -> Vec<serde_json::Map<String, serde_json::Value>
     assert!(losses[11] < 0.8 * losses[0], "imitation lowers the loss: {losses:?}");
     let report = train(&setup, &recipe, &directory.join("run"), &mut Silent).await.unwrap();
     assert_eq!((report.before.n, report.after.n, report.before.do_nothing), (8, 8, 0.0));
+    let recounted = RunReport::read(&directory.join("run")).unwrap();
+    assert_eq!(recounted.before.unwrap().result, report.before, "recounted from the traces");
+    assert_eq!(recounted.after.unwrap().result, report.after);
     let metrics = RunReader::open(&directory.join("run")).unwrap().metrics().unwrap().records;
     let timeless = |record: &serde_json::Map<String, serde_json::Value>| {
         record.iter().filter(|(name, _)| !name.starts_with("timing/")).map(|(k, v)| (k.clone(), v.clone())).collect()
@@ -70,7 +75,8 @@ async fn a_run_trains_records_and_repeats_to_the_bit() {
     assert_eq!(metrics.len(), 2);
     let at = |name: &str| metrics[0][name].as_f64().unwrap();
     assert_eq!(at("policy/rollout_train_logprobs_abs_diff_max"), 0.0, "sampler and learner agree to the bit");
-    assert!(at("trainer/trained_tokens") > 0.0 && at("policy/grad_norm") > 0.0);
+    assert!(at("tokens/trained") > 0.0 && at("policy/grad_norm") > 0.0);
+    documented(&metrics);
     assert!(at("trainer/optimizer_steps") >= 1.0);
 
     let reader = RunReader::open(&first.path().join("run")).unwrap();
@@ -83,9 +89,34 @@ async fn a_run_trains_records_and_repeats_to_the_bit() {
     }
     let steps: Vec<u64> = traces.iter().skip(8).take(16).map(|trace| policy_step(&trace.unwrap())).collect();
     assert!(steps.iter().all(|step| *step == 12), "sampled by the policy that imitation left: {steps:?}");
-    assert_eq!(reader.checkpoints().unwrap().len(), 1);
+    assert_eq!(reader.checkpoints().unwrap().last().unwrap().0, 2);
 
     assert_eq!(metrics, run(second.path()).await, "the same seed gives the same numbers");
+}
+
+/// What a policy that runs no call and earns nothing leaves absent.
+const MAY_BE_ABSENT: [&str; 7] = [
+    "environment/tool_error_rate",
+    "environment/{env}/tool_error_rate",
+    "generate/avg_tokens_non_zero_rewards",
+    // Only with a curriculum, and with the KL in the reward.
+    "plan/passed_over_tasks",
+    "loss/avg_kl",
+    "loss/avg_kl_max",
+    "reward/kl_coefficient",
+];
+
+/// Every metric of the run is on the page, and everything on the page is in the run.
+fn documented(metrics: &[serde_json::Map<String, serde_json::Value>]) {
+    let mut seen = std::collections::HashSet::new();
+    for name in metrics.iter().flat_map(serde_json::Map::keys).filter(|name| *name != "step") {
+        let metric = names::find(name).unwrap_or_else(|| panic!("{name} is not in docs/metrics.md"));
+        seen.insert(metric.name);
+    }
+    let all = names::SECTIONS.iter().flat_map(|section| section.metrics).map(|metric| metric.name);
+    let expected = all.filter(|name| !name.starts_with("timing/") && !MAY_BE_ABSENT.contains(name));
+    let missing: Vec<_> = expected.filter(|name| !seen.contains(name)).collect();
+    assert!(missing.is_empty(), "documented and not written: {missing:?}");
 }
 
 fn policy_step(trace: &hone_trace::Trace) -> u64 {

@@ -1,0 +1,154 @@
+//! A training run as it is shown.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use hone_arena::show::Show;
+use hone_trace::{Group, Trace};
+use hone_train::evaluate::Evaluation;
+use hone_train::ledger::Ledger;
+use hone_train::recipe::Recipe;
+use hone_train::run::Watch;
+use hone_train::setup::Setup;
+
+use super::board::number;
+use super::summary::has;
+use super::{Board, Interrupt, Progress};
+
+/// Texts of a sample conversation are cut to this many characters.
+const SAMPLE_CHARS: usize = 600;
+
+/// Shows a run on stderr.
+pub(crate) struct TrainProgress<'a> {
+    progress: Progress,
+    interrupt: Interrupt,
+    setup: &'a Setup,
+    /// Steps between sample conversations; 0: none.
+    samples: u64,
+    evaluations: Vec<(u64, Evaluation)>,
+}
+
+impl<'a> TrainProgress<'a> {
+    /// Must be called on a runtime: it listens for ctrl-c.
+    pub(crate) fn start(recipe: &Recipe, setup: &'a Setup, samples: u64, directory: &Path) -> Self {
+        let progress = Progress::start(Board::new(&recipe.name, "step", recipe.train.steps));
+        let interrupt = Interrupt::default();
+        let resume = format!("`hone train --resume {}` goes on; ", directory.display());
+        let resume = if has("train", Some("resume")) { resume } else { String::new() };
+        let notice = format!("stopping when this step is recorded; {resume}ctrl-c again stops at once");
+        interrupt.listen(progress.handle(), notice);
+        Self { progress, interrupt, setup, samples, evaluations: Vec::new() }
+    }
+
+    fn sample(&self, step: u64, trace: &Trace) {
+        let decode =
+            |ids: &[u32]| self.setup.renderer.tokenizer().decode(ids).unwrap_or_else(|error| error.to_string());
+        let style = self.progress.style();
+        let show = Show { decode: &decode, colour: style.colour, max_chars: Some(SAMPLE_CHARS) };
+        let title = style.bold(&format!("a conversation of step {step}"));
+        self.progress.print(&format!("\n{title}\n{}", show.trace(trace)));
+    }
+
+    fn facts(&self) -> Vec<String> {
+        let Some((_, first)) = self.evaluations.first() else { return Vec::new() };
+        let mut line = format!("held-out success {} at the start", with_interval(first));
+        if let Some((step, last)) = self.evaluations.last().filter(|(step, _)| *step > 0) {
+            line = format!(
+                "held-out success {} at the start, {} at step {step}",
+                number(first.success),
+                with_interval(last)
+            );
+        }
+        vec![format!("{line}; doing nothing {}", number(first.do_nothing))]
+    }
+}
+
+fn with_interval(evaluation: &Evaluation) -> String {
+    let [low, high] = evaluation.ci;
+    format!("{} [{}, {}]", number(evaluation.success), number(low), number(high))
+}
+
+impl Watch for TrainProgress<'_> {
+    fn doing(&mut self, _step: u64, what: &'static str) {
+        self.progress.update(|board| board.doing = what);
+    }
+
+    fn sampled(&mut self, step: u64, groups: &[Group]) {
+        if self.samples == 0 || !step.is_multiple_of(self.samples) {
+            return;
+        }
+        let group = groups.get(step as usize % groups.len().max(1));
+        if let Some(trace) = group.and_then(|group| group.traces().first()) {
+            self.sample(step, trace);
+        }
+    }
+
+    fn evaluated(&mut self, step: u64, evaluation: &Evaluation) {
+        self.evaluations.push((step, evaluation.clone()));
+        let facts = self.facts();
+        self.progress.update(|board| board.facts = facts);
+        if !self.progress.is_live() {
+            self.progress.print(&evaluation_line(step, evaluation));
+        }
+    }
+
+    fn stepped(&mut self, ledger: &Ledger) {
+        if !self.progress.is_live() {
+            self.progress.print(&step_line(ledger));
+        }
+        self.progress.update(|board| {
+            for name in ledger.component_names() {
+                board.note(name, ledger.get(&format!("batch_reward/{name}")));
+            }
+            board.note("groups with signal", ledger.get("reward/signal_ratio"));
+            board.note("parse failures", ledger.get("reward/parse_failure_rate"));
+            board.foot = foot(ledger);
+            board.reach(ledger.step);
+        });
+    }
+
+    fn stop(&self) -> bool {
+        self.interrupt.asked()
+    }
+}
+
+fn foot(ledger: &Ledger) -> String {
+    let shown = [
+        ("timing/sampled_tokens_per_second", "sampled tokens/s"),
+        ("policy/policy_entropy", "entropy"),
+        ("policy/loss_metrics/clip_ratio", "clipped"),
+        ("policy/grad_norm", "gradient"),
+    ];
+    let parts = shown.iter().filter_map(|(name, label)| Some(format!("{} {label}", number(ledger.get(name)?))));
+    parts.collect::<Vec<_>>().join(" · ")
+}
+
+fn evaluation_line(step: u64, evaluation: &Evaluation) -> String {
+    let Evaluation { parse_failure_rate, n, do_nothing, .. } = evaluation;
+    format!(
+        "eval at step {step}: success {} on {n} held-out tasks, parse failures {parse_failure_rate:.3}, doing nothing \
+         {do_nothing:.3}",
+        with_interval(evaluation)
+    )
+}
+
+/// One plain line per step.
+fn step_line(ledger: &Ledger) -> String {
+    let mut line = format!("step {:>4}", ledger.step);
+    let mut add = |label: &str, name: &str| {
+        if let Some(value) = ledger.get(name) {
+            let _ = write!(line, "  {label} {}", number(value));
+        }
+    };
+    for name in ledger.component_names() {
+        add(name, &format!("batch_reward/{name}"));
+    }
+    add("signal", "reward/signal_ratio");
+    add("parse failures", "reward/parse_failure_rate");
+    add("entropy", "policy/policy_entropy");
+    add("clipped", "policy/loss_metrics/clip_ratio");
+    add("gradient", "policy/grad_norm");
+    add("tokens/s", "timing/sampled_tokens_per_second");
+    add("seconds", "timing/step");
+    line
+}

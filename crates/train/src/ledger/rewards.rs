@@ -1,0 +1,151 @@
+//! What the episodes earned: components, signal, and who made the advantages.
+
+use std::collections::BTreeMap;
+
+use hone_arena::rewards::TOTAL;
+use hone_trace::{Advantage, Group, NoSignal, Trace};
+
+use super::{Ledger, Scheme, Spread, by_env, sampled_tokens};
+
+/// The scored components of one trace.
+pub(super) type Values = BTreeMap<String, f64>;
+
+pub(super) fn values(trace: &Trace) -> Values {
+    let scored = trace.rewards.iter().filter_map(|reward| Some((reward.component.clone(), reward.value()?)));
+    scored.collect()
+}
+
+/// Mean and deviation of every component over the traces in which it was scored.
+pub(super) fn component_spreads<'a>(earned: impl Iterator<Item = &'a Values>) -> BTreeMap<&'a str, Spread> {
+    let mut spreads: BTreeMap<&str, Spread> = BTreeMap::new();
+    for (name, value) in earned.flatten() {
+        spreads.entry(name).or_default().add(*value);
+    }
+    spreads
+}
+
+impl Ledger {
+    pub(super) fn components(&mut self, groups: &[Group]) {
+        let kept = || groups.iter().flat_map(Group::traces);
+        let earned: Vec<Values> = kept().map(values).collect();
+        for (name, spread) in component_spreads(earned.iter()) {
+            self.set_some(&format!("batch_reward/{name}"), spread.mean());
+            self.set_some(&format!("batch_reward/{name}/std"), spread.std());
+            self.set(&format!("batch_reward/{name}/scored"), spread.count);
+        }
+        let totals = || kept().filter_map(|trace| Some((trace, trace.reward(TOTAL)?)));
+        let mean = |values: &mut dyn Iterator<Item = f64>| values.collect::<Spread>().mean();
+        self.set_some("reward/avg_raw_reward", mean(&mut totals().map(|(_, total)| total)));
+        self.set_some("reward/mean_positive_reward", mean(&mut totals().map(|(_, total)| total.max(0.0))));
+        let tokens = |positive: bool| {
+            let wanted = totals().filter(|(_, total)| (*total > 0.0) == positive);
+            wanted.map(|(trace, _)| sampled_tokens(trace) as f64).collect::<Spread>().mean()
+        };
+        self.set_some("generate/avg_tokens_non_zero_rewards", tokens(true));
+        self.set_some("generate/avg_tokens_zero_rewards", tokens(false));
+    }
+
+    /// Each component's share of the advantages' variance.
+    ///
+    /// In a group, with x the component's weighted values and T the totals, both less their means over the traces with a
+    /// total, a component's share is Σ xT / ΣT²: its covariance with the total over the total's variance. The shares of a
+    /// plain weighted sum add up to 1; what gates, and weights shared out for unscored components, put between is the
+    /// rest. Groups count by their squared advantages, so that a group without signal counts nothing.
+    pub(super) fn shares(&mut self, groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) {
+        let mut energy = 0.0;
+        let mut parts: BTreeMap<&str, f64> = BTreeMap::new();
+        for (group, advantages) in groups.iter().zip(advantages) {
+            let (push, totals) = (squared(advantages), centred(group, TOTAL));
+            let variance: f64 = totals.iter().flatten().map(|total| total * total).sum();
+            if push <= 0.0 || variance <= 0.0 {
+                continue;
+            }
+            energy += push;
+            for (name, weight) in scheme.weights.iter().filter(|(_, weight)| *weight > 0.0) {
+                // Unscored: at its mean, so it tells nothing apart.
+                let values = centred(group, name);
+                let products =
+                    values.iter().zip(&totals).filter_map(|(value, total)| Some(value.as_ref()? * total.as_ref()?));
+                *parts.entry(name).or_default() += push * weight * products.sum::<f64>() / variance;
+            }
+        }
+        if energy <= 0.0 {
+            return;
+        }
+        let explained: f64 = parts.values().sum();
+        for (name, part) in parts {
+            self.set(&format!("batch_reward/{name}/advantage_share"), part / energy);
+        }
+        self.set("reward/advantage_share_rest", 1.0 - explained / energy);
+    }
+
+    pub(super) fn signal(&mut self, groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) {
+        let all: Vec<usize> = (0..groups.len()).collect();
+        let n = groups.iter().map(|group| group.traces().len() + group.excluded().len()).max().unwrap_or(0);
+        self.signal_of("reward/", &format!("avg_pass_at_{n}"), &all, groups, advantages, scheme);
+        for (env, indices) in by_env(groups) {
+            let prefix = format!("reward/{env}/");
+            self.signal_of(&prefix, &format!("pass_at_{n}"), &indices, groups, advantages, scheme);
+        }
+        let flat = |group: &&Vec<Advantage>| {
+            group.iter().any(|advantage| matches!(advantage, Advantage::None { why: NoSignal::ZeroVariance }))
+        };
+        self.set("reward/num_zero_variance_filtered", advantages.iter().filter(flat).count() as f64);
+        let values = || advantages.iter().flatten().flat_map(numbers);
+        self.set_some("loss/avg_raw_advantages", values().collect::<Spread>().mean());
+        self.set_some("loss/avg_raw_advantages_abs", values().map(f64::abs).collect::<Spread>().mean());
+    }
+
+    fn signal_of(
+        &mut self,
+        prefix: &str,
+        pass: &str,
+        indices: &[usize],
+        groups: &[Group],
+        advantages: &[Vec<Advantage>],
+        scheme: &Scheme,
+    ) {
+        let name = |metric: &str| format!("{prefix}{metric}");
+        let has_signal = |&&index: &&usize| advantages.get(index).is_some_and(|group| squared(group) > 0.0);
+        self.ratio(&name("signal_ratio"), indices.iter().filter(has_signal).count(), indices.len());
+        let solved = |&&index: &&usize| groups[index].traces().iter().any(|t| t.reward(&scheme.success) == Some(1.0));
+        self.ratio(&name(pass), indices.iter().filter(solved).count(), indices.len());
+        let traces = || indices.iter().flat_map(|&index| groups[index].traces());
+        let scored: Spread = traces().filter_map(|trace| trace.reward(&scheme.success)).collect();
+        if scored.count > 0.0 {
+            let good = traces().filter(|trace| trace.reward(&scheme.success) == Some(1.0)).count();
+            self.set(&name("success_rate"), good as f64 / scored.count);
+        }
+        let variance = |&index: &usize| {
+            let totals: Spread = groups[index].traces().iter().filter_map(|trace| trace.reward(TOTAL)).collect();
+            (totals.count >= 2.0).then(|| totals.std().map(|std| std * std)).flatten()
+        };
+        let variances: Spread = indices.iter().filter_map(variance).collect();
+        self.set_some(&name("variance_per_prompt"), variances.mean());
+        if prefix != "reward/" {
+            let positive = traces().filter_map(|trace| trace.reward(TOTAL)).map(|total| total.max(0.0));
+            self.set_some(&name("mean_positive_reward"), positive.collect::<Spread>().mean());
+        }
+    }
+}
+
+/// A component's values less their mean, over the traces that have a total. `None`: not scored.
+fn centred(group: &Group, component: &str) -> Vec<Option<f64>> {
+    let value = |trace: &Trace| trace.reward(TOTAL).and(trace.reward(component));
+    let values: Vec<Option<f64>> = group.traces().iter().map(value).collect();
+    let mean = values.iter().flatten().copied().collect::<Spread>().mean().unwrap_or(0.0);
+    values.into_iter().map(|value| value.map(|value| value - mean)).collect()
+}
+
+fn numbers(advantage: &Advantage) -> Vec<f64> {
+    match advantage {
+        Advantage::Whole { value } => vec![*value],
+        Advantage::PerTurn { values } => values.clone(),
+        Advantage::None { .. } => Vec::new(),
+    }
+}
+
+/// How hard a group pushes.
+fn squared(advantages: &[Advantage]) -> f64 {
+    advantages.iter().flat_map(numbers).map(|value| value * value).sum()
+}

@@ -1,0 +1,250 @@
+//! The end-of-run report: what a run came to, recomputed from its directory and from nothing else.
+//!
+//! Success is recounted from the recorded evaluation traces, confidences and outcomes are read from the recorded rewards,
+//! everything else from metrics.jsonl. Asked again later, it says the same.
+
+mod calibration;
+mod markdown;
+mod windows;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use hone_trace::Trace;
+use hone_trace::rundir::{RunDirError, RunReader, TraceReader};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use calibration::Calibration;
+pub use windows::{Row, Windows};
+
+use crate::evaluate::{self, Evaluation};
+use crate::ledger::Ledger;
+use crate::recipe::{Recipe, RecipeError};
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    #[error(transparent)]
+    Run(#[from] RunDirError),
+    #[error("the recipe in the run directory cannot be read: {0}")]
+    Recipe(#[from] RecipeError),
+    #[error("cannot write {path}: {source}")]
+    Write { path: String, source: std::io::Error },
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunReport {
+    pub name: String,
+    pub seed: u64,
+    /// Steps recorded, and steps the recipe asks for.
+    pub steps: u64,
+    pub planned: u64,
+    /// Seconds of all steps, evaluations aside.
+    pub seconds: f64,
+    /// The first evaluation and the last, where there is one after training.
+    pub before: Option<Evaluated>,
+    pub after: Option<Evaluated>,
+    pub windows: Option<Windows>,
+    /// Reward components, the total last.
+    pub components: Vec<Row>,
+    /// Other metrics worth a look.
+    pub metrics: Vec<Row>,
+    /// Mean share of the advantages' variance over the steps that had signal, by component; `rest` is what no component
+    /// explains.
+    pub advantage_shares: BTreeMap<String, f64>,
+    /// Where all sampled tokens of the run went.
+    pub tokens: BTreeMap<String, f64>,
+    /// By set of episodes; empty where no component is a Brier score.
+    pub calibration: BTreeMap<String, Calibration>,
+}
+
+/// An evaluation, recounted, and the step it was made at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evaluated {
+    pub step: u64,
+    #[serde(flatten)]
+    pub result: Evaluation,
+}
+
+/// What is watched beside the rewards.
+const WATCHED: [&str; 8] = [
+    "reward/success_rate",
+    "reward/signal_ratio",
+    "reward/parse_failure_rate",
+    "environment/avg_turns",
+    "environment/tool_error_rate",
+    "generate/avg_num_tokens",
+    "policy/policy_entropy",
+    "policy/grad_norm",
+];
+
+impl RunReport {
+    /// Reads a run, live or finished.
+    pub fn read(directory: &Path) -> Result<Self, ReportError> {
+        let run = RunReader::open(directory)?;
+        let recipe = Recipe::parse(&run.recipe()?, &[])?;
+        let record = Record::read(&run)?;
+        let windows = Windows::of(&record.steps);
+        let components = record.component_names().into_iter().filter_map(|name| {
+            let row = Row::of(&format!("batch_reward/{name}"), &record.steps, windows?)?;
+            Some(Row { name, ..row })
+        });
+        let metrics = WATCHED.iter().filter_map(|name| Row::of(name, &record.steps, windows?));
+        let (first, last) = record.evaluations(&recipe.eval.success)?;
+        Ok(Self {
+            name: recipe.name,
+            seed: recipe.seed,
+            steps: record.steps.len() as u64,
+            planned: recipe.train.steps,
+            seconds: record.sum("timing/step"),
+            before: first,
+            after: last,
+            windows,
+            components: components.collect(),
+            metrics: metrics.collect(),
+            advantage_shares: record.shares(),
+            tokens: record.tokens(),
+            calibration: record.calibration(windows)?,
+        })
+    }
+
+    /// Writes report.json and report.md into the run's directory.
+    pub fn save(&self, directory: &Path) -> Result<(), ReportError> {
+        let json = serde_json::to_string_pretty(self).unwrap_or_default();
+        for (name, text) in [("report.json", json + "\n"), ("report.md", self.markdown())] {
+            let path = directory.join(name);
+            std::fs::write(&path, text)
+                .map_err(|source| ReportError::Write { path: path.display().to_string(), source })?;
+        }
+        Ok(())
+    }
+
+    /// The gain in held-out success.
+    pub fn gain(&self) -> Option<f64> {
+        Some(self.after.as_ref()?.result.success - self.before.as_ref()?.result.success)
+    }
+}
+
+/// What a run directory holds, read once.
+struct Record {
+    /// Every recorded step, in order. A step recorded twice (before a crash and after it) counts as recorded last.
+    steps: Vec<Ledger>,
+    /// Traces of each step.
+    episodes: BTreeMap<u64, Range<u64>>,
+    /// Traces of each evaluation, with what the run said of it.
+    evaluations: BTreeMap<u64, (Range<u64>, Option<Evaluation>)>,
+    traces: TraceReader,
+}
+
+impl Record {
+    fn read(run: &RunReader) -> Result<Self, ReportError> {
+        let steps: BTreeMap<u64, Ledger> =
+            run.metrics()?.records.iter().filter_map(Ledger::from_map).map(|ledger| (ledger.step, ledger)).collect();
+        let mut record = Self {
+            steps: steps.into_values().collect(),
+            episodes: BTreeMap::new(),
+            evaluations: BTreeMap::new(),
+            traces: run.traces()?,
+        };
+        for event in run.events()?.records {
+            let (Some(step), Some(range)) = (event["step"].as_u64(), range(&event["traces"])) else { continue };
+            match event["event"].as_str() {
+                Some("step") => _ = record.episodes.insert(step, range),
+                Some("eval") => {
+                    let said = serde_json::from_value(event["result"].clone()).ok();
+                    record.evaluations.insert(step, (range, said));
+                }
+                _ => {}
+            }
+        }
+        Ok(record)
+    }
+
+    fn traces(&self, range: Range<u64>) -> Result<Vec<Trace>, RunDirError> {
+        self.traces.range(range).collect()
+    }
+
+    fn component_names(&self) -> Vec<String> {
+        let last = self.steps.iter().max_by_key(|ledger| ledger.component_names().len());
+        last.map(Ledger::component_names).unwrap_or_default().into_iter().map(str::to_owned).collect()
+    }
+
+    fn sum(&self, name: &str) -> f64 {
+        self.steps.iter().filter_map(|step| step.get(name)).sum()
+    }
+
+    fn tokens(&self) -> BTreeMap<String, f64> {
+        let mut tokens = BTreeMap::new();
+        for (name, value) in self.steps.iter().flat_map(Ledger::iter) {
+            if let Some(place) = name.strip_prefix("tokens/") {
+                *tokens.entry(place.to_owned()).or_default() += value;
+            }
+        }
+        tokens
+    }
+
+    fn shares(&self) -> BTreeMap<String, f64> {
+        let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+        let mut steps = 0.0;
+        for step in &self.steps {
+            let Some(rest) = step.get("reward/advantage_share_rest") else { continue };
+            steps += 1.0;
+            *sums.entry("rest".into()).or_default() += rest;
+            for (name, value) in step.iter() {
+                let component =
+                    name.strip_prefix("batch_reward/").and_then(|name| name.strip_suffix("/advantage_share"));
+                if let Some(component) = component {
+                    *sums.entry(component.to_owned()).or_default() += value;
+                }
+            }
+        }
+        sums.into_iter().map(|(name, sum)| (name, sum / steps)).collect()
+    }
+
+    /// The first evaluation and the last one after it.
+    fn evaluations(&self, success: &str) -> Result<(Option<Evaluated>, Option<Evaluated>), ReportError> {
+        let recount = |(step, (range, said)): (&u64, &(Range<u64>, Option<Evaluation>))| {
+            let counted = evaluate::count(&self.traces(range.clone())?, success);
+            // The do-nothing policy's episodes and the settings are not among the traces.
+            let (do_nothing, temperature) =
+                said.as_ref().map_or((0.0, 0.0), |said| (said.do_nothing, said.temperature));
+            Ok::<_, RunDirError>(Evaluated { step: *step, result: Evaluation { do_nothing, temperature, ..counted } })
+        };
+        let first = self.evaluations.first_key_value();
+        let last = self.evaluations.last_key_value().filter(|last| first.is_some_and(|first| first.0 != last.0));
+        Ok((first.map(recount).transpose()?, last.map(recount).transpose()?))
+    }
+
+    fn calibration(&self, windows: Option<Windows>) -> Result<BTreeMap<String, Calibration>, ReportError> {
+        let mut sets: Vec<(String, Vec<Range<u64>>)> = Vec::new();
+        if let Some(windows) = windows {
+            for (name, [from, to]) in
+                [("training, first window", windows.first), ("training, last window", windows.last)]
+            {
+                sets.push((name.into(), self.episodes.range(from..=to).map(|(_, range)| range.clone()).collect()));
+            }
+        }
+        for (step, (range, _)) in &self.evaluations {
+            sets.push((format!("held-out at step {step}"), vec![range.clone()]));
+        }
+        let mut found = BTreeMap::new();
+        for (name, ranges) in sets {
+            let mut forecasts = Vec::new();
+            for trace in ranges.into_iter().flat_map(|range| self.traces.range(range)) {
+                forecasts.extend(calibration::forecasts(&trace?));
+            }
+            if let Some(calibration) = Calibration::of(&forecasts) {
+                found.insert(name, calibration);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// `[from, to)` as events have it.
+fn range(value: &Value) -> Option<Range<u64>> {
+    Some(value.get(0)?.as_u64()?..value.get(1)?.as_u64()?)
+}

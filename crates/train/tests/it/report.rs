@@ -1,0 +1,106 @@
+//! The end-of-run report on a made-up run directory: windows, recounts, Murphy's decomposition, from the record alone.
+
+use std::path::Path;
+
+use hone_arena::rewards::calibration::brier;
+use hone_trace::rundir::RunDir;
+use hone_trace::{Reward, Trace, Verdict};
+use hone_train::report::RunReport;
+use serde_json::{Map, Value, json};
+
+use crate::common::{Turn, trace};
+
+/// An episode that was right or wrong and said how sure it was.
+fn episode(correct: bool, confidence: Option<f64>) -> Trace {
+    let Verdict::Scored { value, why } = brier(confidence, correct) else { panic!("a Brier score is a score") };
+    let success = Reward::scored("tau_state", f64::from(u8::from(correct)), "");
+    let rewards = vec![success, Reward::scored("calibration", value, why)];
+    trace(&[7], &[Turn { sampled: vec![1, 2], answer: vec![] }], rewards)
+}
+
+fn metrics(step: u64, reward: f64) -> Map<String, Value> {
+    let line = json!({
+        "step": step, "batch_reward/total": reward, "batch_reward/a": 1.0, "batch_reward/a/advantage_share": 0.75,
+        "batch_reward/total/std": 0.1, "reward/advantage_share_rest": 0.25, "tokens/sampled": 10.0, "tokens/trained": 4.0,
+        "tokens/clipped": 6.0, "timing/step": 2.0, "reward/parse_failure_rate": 0.5,
+    });
+    line.as_object().cloned().unwrap()
+}
+
+/// Four steps, evaluated before and after; step 2 was recorded twice, as after a crash.
+fn record(directory: &Path) {
+    let mut run = RunDir::create(directory, "name = \"made up\"\nseed = 9\n[train]\nsteps = 6\n").unwrap();
+    let evaluate = |run: &mut RunDir, step: u64, right: usize| {
+        let traces: Vec<_> = (0..4).map(|number| episode(number < right, Some(0.5))).collect();
+        let numbers = run.traces(&traces).unwrap();
+        // What the run says of itself is not what is reported.
+        let said = json!({"success": 0.99, "ci": [0.9, 1.0], "parse_failure_rate": 0.9, "n": 99, "do_nothing": 0.125,
+                          "faults": 0, "temperature": 1.0, "components": {}});
+        let traces = [numbers.start, numbers.end];
+        run.event(&json!({"event": "eval", "step": step, "result": said, "traces": traces})).unwrap();
+    };
+    evaluate(&mut run, 0, 1);
+    for (step, reward) in [(1, 0.0), (2, 9.0), (2, 0.5), (3, 0.5), (4, 1.0)] {
+        let traces = [episode(true, Some(0.75)), episode(false, Some(0.25)), episode(true, None)];
+        let numbers = run.traces(&traces).unwrap();
+        run.event(&json!({"event": "step", "step": step, "traces": [numbers.start, numbers.end]})).unwrap();
+        run.metrics(&metrics(step, reward)).unwrap();
+    }
+    evaluate(&mut run, 4, 3);
+}
+
+#[test]
+fn a_report_is_recomputed_from_the_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run");
+    record(&path);
+    let report = RunReport::read(&path).unwrap();
+    assert_eq!(
+        (report.name.as_str(), report.seed, report.steps, report.planned, report.seconds),
+        ("made up", 9, 4, 6, 8.0)
+    );
+    let (before, after) = (report.before.as_ref().unwrap(), report.after.as_ref().unwrap());
+    assert_eq!((before.step, before.result.success, before.result.n, before.result.do_nothing), (0, 0.25, 4, 0.125));
+    assert_eq!((after.step, after.result.success, after.result.parse_failure_rate), (4, 0.75, 0.0));
+    assert_eq!(report.gain(), Some(0.5));
+
+    let total = report.components.last().unwrap();
+    assert_eq!((total.name.as_str(), total.first, total.last, total.difference), ("total", 0.0, 1.0, 1.0));
+    assert_eq!(report.components.len(), 2, "spreads and shares are no components");
+    assert_eq!(report.advantage_shares, [("a".to_owned(), 0.75), ("rest".to_owned(), 0.25)].into());
+    assert_eq!((report.tokens["sampled"], report.tokens["trained"]), (40.0, 16.0));
+
+    // Held out: everybody says 0.5, so nothing is resolved. In training the confident ones are right.
+    let held_out = report.calibration["held-out at step 4"];
+    assert_eq!((held_out.n, held_out.resolution, held_out.uncertainty, held_out.success), (4, 0.0, 0.1875, 0.75));
+    let trained = report.calibration["training, last window"];
+    assert_eq!((trained.n, trained.reliability, trained.resolution, trained.uncertainty), (2, 0.0625, 0.25, 0.25));
+    for part in report.calibration.values() {
+        assert!((part.brier_loss - (part.reliability - part.resolution + part.uncertainty)).abs() < 1e-12);
+    }
+
+    report.save(&path).unwrap();
+    let saved: RunReport = serde_json::from_str(&std::fs::read_to_string(path.join("report.json")).unwrap()).unwrap();
+    assert_eq!(saved, report);
+    assert_eq!(RunReport::read(&path).unwrap(), report, "asked again, it says the same");
+    let page = std::fs::read_to_string(path.join("report.md")).unwrap();
+    for part in [
+        "4 of 6 steps in 8 s",
+        "| before | 0 | 0.250 |",
+        "steps 1–1 against 4–4",
+        "| total | 0.0000 | 1.0000 | +1.0000 |",
+    ] {
+        assert!(page.contains(part), "{part:?} in\n{page}");
+    }
+}
+
+#[test]
+fn a_run_without_a_step_has_a_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run");
+    drop(RunDir::create(&path, "").unwrap());
+    let report = RunReport::read(&path).unwrap();
+    assert_eq!((report.steps, report.windows, report.before.is_none(), report.gain()), (0, None, true, None));
+    assert!(report.markdown().starts_with("# run\n"));
+    assert!(RunReport::read(directory.path()).is_err());
+}
