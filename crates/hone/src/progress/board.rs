@@ -79,6 +79,7 @@ impl Board {
     pub(super) fn settle(&mut self) {
         self.doing = "";
         self.notice = None;
+        self.times.clear();
     }
 
     pub(super) fn lines(&self, columns: usize, style: Style) -> Vec<String> {
