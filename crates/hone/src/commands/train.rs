@@ -102,6 +102,7 @@ async fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
 
 async fn warm_start(setup: &Setup, recipe: &Recipe) -> Result<()> {
     let mut progress = SftProgress::start("warm start", recipe.sft.steps);
+    progress.doing("imitating");
     sft(setup, recipe, |step| progress.stepped(step)).await?;
     Ok(())
 }

@@ -13,6 +13,14 @@ pub(super) struct Size {
     pub(super) rows: usize,
 }
 
+impl Size {
+    /// Columns a line may use: a line that ends in the last one leaves the cursor on it, and clearing the rest of the line
+    /// would clear that.
+    pub(super) fn room(self) -> usize {
+        self.columns.saturating_sub(1)
+    }
+}
+
 /// The size of the terminal on stderr; 80 by 24 where it does not say.
 pub(super) fn size() -> Size {
     match terminal_size::terminal_size_of(std::io::stderr()) {
@@ -37,7 +45,7 @@ impl Screen {
         // Wrapping is off while the block is written: a character that is wider than it looks to us is cut, not wrapped.
         text.push_str("\x1b[?7l");
         for line in lines.iter().take(size.rows.saturating_sub(1)) {
-            let line = clip(line, size.columns);
+            let line = clip(line, size.room());
             self.drawn.push(columns_of(&line));
             text.push_str(&line);
             text.push_str(CLEAR_REST);
@@ -89,7 +97,7 @@ mod tests {
     #[test]
     fn lines_are_cut_to_the_terminal_in_both_directions() {
         let mut screen = Screen::default();
-        let text = screen.redraw(&lines(&["0123456789"; 9]), Size { columns: 4, rows: 3 });
+        let text = screen.redraw(&lines(&["0123456789"; 9]), Size { columns: 5, rows: 3 });
         assert_eq!(text, "\x1b[?7l0123\x1b[K\n0123\x1b[K\n\x1b[?7h");
     }
 
