@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hone_trace::{Batch, LearnFault, LearnStats, Learner, Loss, OptimizerStep, StepReport, TokenBatch};
+use hone_trace::{Batch, LearnFault, LearnStats, Learner, Loss, OptimizerStep, StepReport, TokenColumns};
 
 use crate::buffer::Buffer;
+use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
 use crate::lora::Adapter;
-use crate::model::{Keep, Model, Net, Pass, Slopes, Trained, Workspace};
+use crate::model::{Keep, Model, Net, Pass, Scored, Slopes, Trained, Workspace};
 use crate::optim::{AdamW, AdamWSettings, clip_factor, global_norm};
 use crate::policy::{Policy, Snapshot};
 use crate::weights::{Storage, Table};
@@ -23,6 +24,15 @@ pub struct LearnerSettings {
     pub recompute: bool,
     /// Bytes of activations a batch may need.
     pub memory_limit: Option<u64>,
+    /// Threads of its own, for a learner that computes while others sample. The numbers are the same.
+    pub cpu: Option<Arc<Cpu>>,
+}
+
+/// Whose logprobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    Policy,
+    Reference,
 }
 
 /// Trains the policy it publishes to: the adapter where the policy has one, else all weights.
@@ -85,6 +95,23 @@ impl NativeLearner {
         Ok(learner)
     }
 
+    /// Publishes the weights as they are under this number: a run that goes on counts on.
+    pub fn renumber(&self, step: u64) {
+        self.policy.update(step, |_| {});
+    }
+
+    /// The logprob of every target and the entropy it was drawn from, without learning anything.
+    pub fn score(&mut self, batch: &Batch, whose: Whose) -> std::result::Result<Scored, LearnFault> {
+        let snapshot = self.snapshot();
+        let forest = forest(&snapshot, batch)?;
+        let targets = targets(&forest, batch)?;
+        let pass = Pass { forest: &forest, targets: &targets, temperature: batch.temperature };
+        match whose {
+            Whose::Policy => snapshot.net().forward(pass, Keep::Nothing, &mut self.workspace).map_err(fault),
+            Whose::Reference => self.reference_scores(&snapshot, pass),
+        }
+    }
+
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
@@ -95,42 +122,27 @@ impl NativeLearner {
     }
 
     fn learn(&mut self, batch: &Batch, loss: &dyn Loss) -> std::result::Result<LearnStats, LearnFault> {
-        batch.check().map_err(LearnFault::BadBatch)?;
-        let snapshot = self.policy.current();
-        let forest = Forest::new(&snapshot.model.config, &batch.nodes).map_err(fault)?;
-        let targets: Option<Vec<Target>> = batch.targets.iter().map(|t| forest.target(t.node, t.offset)).collect();
-        let targets = targets.ok_or_else(|| LearnFault::BadBatch("a target is nobody's next token".into()))?;
+        let snapshot = self.snapshot();
+        let forest = forest(&snapshot, batch)?;
+        let targets = targets(&forest, batch)?;
         let pass = Pass { forest: &forest, targets: &targets, temperature: batch.temperature };
         // Before the pass that is kept: both use the workspace.
-        let reference = if loss.needs_reference() { Some(self.reference_logprobs(&snapshot, pass)?) } else { None };
+        let reference = match loss.needs_reference() {
+            true => Some(self.reference_scores(&snapshot, pass)?.logprobs.into_iter().map(f64::from).collect()),
+            false => None,
+        };
         let keep = if self.settings.recompute { Keep::Inputs } else { Keep::Everything };
         let net = snapshot.net();
         let scored = net.forward(pass, keep, &mut self.workspace).map_err(fault)?;
-        let wide = |v: &[f32]| v.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
-        let per_target = |value: &dyn Fn(&hone_trace::Target) -> f32| {
-            batch.targets.iter().map(|t| f64::from(value(t))).collect::<Vec<_>>()
-        };
-        let (logp, entropy) = (wide(&scored.logprobs), wide(&scored.entropies));
-        let old: Vec<f64> = batch.targets.iter().zip(&logp).map(|(t, &now)| t.old.map_or(now, f64::from)).collect();
-        let weight = per_target(&|t| t.weight);
-        let tokens = TokenBatch {
-            logp: &logp,
-            old: &old,
-            sampler: &per_target(&|t| t.sampler),
-            behaviour: &per_target(&|t| t.behaviour),
-            reference: reference.as_deref(),
-            advantage: &per_target(&|t| t.advantage),
-            weight: &weight,
-            entropy: &entropy,
-            sequences: &batch.sequences,
-        };
+        let columns = TokenColumns::new(batch, &scored.logprobs, &scored.entropies, reference);
+        let tokens = columns.view();
         let mut slopes = vec![0.0; targets.len()];
         let stats = loss.grad(&tokens, &mut slopes);
         let dlogp: Vec<f32> = slopes.iter().map(|&x| x as f32).collect();
         // Entropy is taken off the loss: its slope is minus coefficient times weight.
         let dentropy: Vec<f32> = match loss.entropy_coefficient() {
             0.0 => Vec::new(),
-            coefficient => weight.iter().map(|w| (-coefficient * w) as f32).collect(),
+            coefficient => tokens.weight.iter().map(|w| (-coefficient * w) as f32).collect(),
         };
         let slopes = Slopes { dlogp: &dlogp, dentropy: &dentropy };
         let trained = match snapshot.adapter {
@@ -141,7 +153,16 @@ impl NativeLearner {
         Ok(LearnStats { logprobs: scored.logprobs, entropies: scored.entropies, loss: stats })
     }
 
-    fn reference_logprobs(&mut self, snapshot: &Snapshot, pass: Pass<'_>) -> std::result::Result<Vec<f64>, LearnFault> {
+    /// The current version, to be computed on the learner's own threads.
+    fn snapshot(&self) -> Snapshot {
+        let mut snapshot = self.policy.current();
+        if let Some(cpu) = &self.settings.cpu {
+            snapshot.model.cpu = Arc::clone(cpu);
+        }
+        snapshot
+    }
+
+    fn reference_scores(&mut self, snapshot: &Snapshot, pass: Pass<'_>) -> std::result::Result<Scored, LearnFault> {
         let model = match (&self.reference, &snapshot.adapter) {
             (Some(reference), _) => reference,
             (None, Some(_)) => &snapshot.model,
@@ -150,8 +171,7 @@ impl NativeLearner {
                 return Err(LearnFault::Failed(what.into()));
             }
         };
-        let scored = Net::new(model, None).forward(pass, Keep::Nothing, &mut self.workspace).map_err(fault)?;
-        Ok(scored.logprobs.into_iter().map(f64::from).collect())
+        Net::new(model, None).forward(pass, Keep::Nothing, &mut self.workspace).map_err(fault)
     }
 
     fn apply(&mut self, step: OptimizerStep) -> StepReport {
@@ -186,6 +206,16 @@ impl NativeLearner {
         self.grads.fill(0.0);
         StepReport { version, grad_norm: norm, skipped }
     }
+}
+
+fn forest(snapshot: &Snapshot, batch: &Batch) -> std::result::Result<Forest, LearnFault> {
+    batch.check().map_err(LearnFault::BadBatch)?;
+    Forest::new(&snapshot.model.config, &batch.nodes).map_err(fault)
+}
+
+fn targets(forest: &Forest, batch: &Batch) -> std::result::Result<Vec<Target>, LearnFault> {
+    let targets: Option<_> = batch.targets.iter().map(|t| forest.target(t.node, t.offset)).collect();
+    targets.ok_or_else(|| LearnFault::BadBatch("a target is nobody's next token".into()))
 }
 
 /// The parameters a policy trains.

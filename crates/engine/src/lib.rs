@@ -23,7 +23,7 @@ pub use cpu::Cpu;
 pub use error::{EngineError, Result};
 pub use forest::{Forest, Target};
 pub use generate::{Generator, GeneratorSettings, GeneratorStats, StreamedToken};
-pub use learn::{LearnerSettings, NativeLearner};
+pub use learn::{LearnerSettings, NativeLearner, Whose};
 pub use lora::Adapter;
 pub use model::{Keep, Model, Net, Pass, Scored, Slopes, Trained, Workspace};
 pub use policy::{Policy, Snapshot};

@@ -40,6 +40,11 @@ impl Group {
         &self.traces
     }
 
+    /// For what is learned of a trace after it was sampled, such as a reward.
+    pub fn traces_mut(&mut self) -> &mut [Trace] {
+        &mut self.traces
+    }
+
     pub fn excluded(&self) -> &[(Trace, String)] {
         &self.excluded
     }

@@ -25,7 +25,7 @@ mod world;
 pub use batch::{Batch, BatchNode, LossStats, Target};
 pub use digest::{BadDigest, Digest};
 pub use group::{Advantage, Group, NoSignal};
-pub use loss::{Loss, TokenBatch};
+pub use loss::{Loss, TokenBatch, TokenColumns};
 pub use message::{Content, ImageUrl, Message, Part};
 pub use node::{BadNode, Node, Origin, PolicyVersion, Sampled};
 pub use outcome::{Boundary, Fault, Limit, Outcome, ParseFailure, ParseFailureKind};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::batch::LossStats;
+use crate::batch::{Batch, LossStats, Target};
 
 /// One objective. Pure; one small file each.
 pub trait Loss: Send + Sync {
@@ -41,4 +41,53 @@ pub struct TokenBatch<'a> {
     pub entropy: &'a [f64],
     /// Bounds of each sequence.
     pub sequences: &'a [Range<usize>],
+}
+
+/// What a loss looks at, owned: a batch beside what a learner computed of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TokenColumns {
+    logp: Vec<f64>,
+    old: Vec<f64>,
+    sampler: Vec<f64>,
+    behaviour: Vec<f64>,
+    reference: Option<Vec<f64>>,
+    advantage: Vec<f64>,
+    weight: Vec<f64>,
+    entropy: Vec<f64>,
+    sequences: Vec<Range<usize>>,
+}
+
+impl TokenColumns {
+    /// One logprob, entropy and reference logprob per target, in order. A target without an old logprob is seen for the
+    /// first time: its ratio is 1.
+    pub fn new(batch: &Batch, logprobs: &[f32], entropies: &[f32], reference: Option<Vec<f64>>) -> Self {
+        let wide = |values: &[f32]| values.iter().map(|&value| f64::from(value)).collect::<Vec<_>>();
+        let column = |value: fn(&Target) -> f32| batch.targets.iter().map(|t| f64::from(value(t))).collect::<Vec<_>>();
+        let logp = wide(logprobs);
+        Self {
+            old: batch.targets.iter().zip(&logp).map(|(target, &now)| target.old.map_or(now, f64::from)).collect(),
+            logp,
+            sampler: column(|target| target.sampler),
+            behaviour: column(|target| target.behaviour),
+            reference,
+            advantage: column(|target| target.advantage),
+            weight: column(|target| target.weight),
+            entropy: wide(entropies),
+            sequences: batch.sequences.clone(),
+        }
+    }
+
+    pub fn view(&self) -> TokenBatch<'_> {
+        TokenBatch {
+            logp: &self.logp,
+            old: &self.old,
+            sampler: &self.sampler,
+            behaviour: &self.behaviour,
+            reference: self.reference.as_deref(),
+            advantage: &self.advantage,
+            weight: &self.weight,
+            entropy: &self.entropy,
+            sequences: &self.sequences,
+        }
+    }
 }

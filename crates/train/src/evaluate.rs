@@ -12,7 +12,7 @@ use crate::recipe::Recipe;
 use crate::setup::{Setup, SetupError};
 
 /// One evaluation, recounted from its traces.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Share of the episodes without a fault in which the success component is 1.
     pub success: f64,

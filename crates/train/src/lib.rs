@@ -4,16 +4,24 @@
 //! a learner, [`loss`] turns logprobs into d loss / d logprob: pure functions, no model, no clock, no file. What exists
 //! under which name is in [`catalogue`], and docs/algorithms.md is written from it.
 
+pub mod ahead;
+pub mod budget;
 pub mod catalogue;
+pub mod checkpoint;
 pub mod credit;
 pub mod evaluate;
+mod faults;
 pub mod fresh;
 pub mod ledger;
 pub mod loss;
 mod oracle;
 pub mod pack;
+pub mod penalty;
+pub mod placebo;
+pub mod plan;
 pub mod recipe;
 pub mod report;
 pub mod run;
 pub mod setup;
 pub mod sft;
+mod update;

@@ -13,8 +13,14 @@ use hone_trace::SamplingParams;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::ahead::AsyncRecipe;
+use crate::budget;
 use crate::catalogue::nearest;
+use crate::checkpoint::CheckpointRecipe;
 use crate::loss::LossRecipe;
+use crate::penalty::KlReward;
+use crate::placebo::Placebo;
+use crate::plan::PlanRecipe;
 
 /// Everything a run needs to know. Every key has a default; the resolved recipe is written into the run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,14 +33,26 @@ pub struct Recipe {
     pub credit: String,
     /// The objective, by name or as a table: docs/algorithms.md.
     pub loss: LossRecipe,
+    /// Train no episode that a length limit cut short.
+    pub overlong_filter: bool,
+    /// Advantages that know nothing of the rewards: the control of a run, see `hone train --placebo`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placebo: Option<Placebo>,
     pub policy: PolicyRecipe,
     pub env: EnvRecipe,
     pub sampling: SamplingParams,
     pub rollout: RolloutSettings,
     pub rubric: RubricSpec,
+    /// KL to the reference policy, paid out of the reward.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kl_reward: Option<KlReward>,
+    pub plan: PlanRecipe,
     pub train: TrainRecipe,
     pub sft: SftRecipe,
     pub eval: EvalRecipe,
+    pub checkpoint: CheckpointRecipe,
+    #[serde(rename = "async")]
+    pub overlap: AsyncRecipe,
 }
 
 /// `[policy]`
@@ -44,6 +62,9 @@ pub struct PolicyRecipe {
     /// A model directory in Hugging Face's layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<PathBuf>,
+    /// What a KL compares with: a model directory. Absent: the policy as it was at the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<PathBuf>,
     /// Threads of the engine; 0: all cores.
     pub threads: usize,
 }
@@ -81,6 +102,13 @@ pub struct TrainRecipe {
     pub max_grad_norm: f64,
     /// Tokens the learner computes at once.
     pub batch_tokens: usize,
+    /// Recompute activations in the backward pass: less memory, a third more work, the same numbers.
+    pub recompute: bool,
+    /// Megabytes of activations; 0: what the machine has free when the run starts.
+    pub activation_mb: u64,
+    /// Steps in a row from which nothing could be learned (every episode broke, no episode was scored, every gradient was
+    /// not finite) after which the run stops.
+    pub patience: u32,
     pub adamw: AdamWSettings,
 }
 
@@ -121,14 +149,20 @@ impl Default for Recipe {
             seed: 0,
             credit: "grpo".into(),
             loss: LossRecipe::named("dapo"),
+            overlong_filter: false,
+            placebo: None,
             policy: PolicyRecipe::default(),
             env: EnvRecipe::default(),
             sampling: SamplingParams::default(),
             rollout: RolloutSettings::default(),
             rubric: RubricSpec::single("tau_state", serde_json::Map::new()),
+            kl_reward: None,
+            plan: PlanRecipe::default(),
             train: TrainRecipe::default(),
             sft: SftRecipe::default(),
             eval: EvalRecipe::default(),
+            checkpoint: CheckpointRecipe::default(),
+            overlap: AsyncRecipe::default(),
         }
     }
 }
@@ -152,6 +186,9 @@ impl Default for TrainRecipe {
             decay: Decay::Constant,
             max_grad_norm: 1.0,
             batch_tokens: 8192,
+            recompute: false,
+            activation_mb: 0,
+            patience: 3,
             adamw: AdamWSettings::default(),
         }
     }
@@ -177,10 +214,26 @@ impl Default for EvalRecipe {
     }
 }
 
+impl TrainRecipe {
+    /// Bytes of activations a batch may take.
+    pub fn activation_limit(&self) -> Option<u64> {
+        match self.activation_mb {
+            0 => budget::available(),
+            megabytes => Some(megabytes << 20),
+        }
+    }
+}
+
 /// What is wrong with a recipe, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RecipeError(String);
+
+impl RecipeError {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
 
 impl Recipe {
     /// A recipe from TOML and `key=value` settings over it. Dots reach into tables; values are TOML, or text where they
@@ -223,6 +276,8 @@ impl Recipe {
                 self.env.tasks, self.train.groups
             ));
         }
+        self.plan.check().map_err(RecipeError)?;
+        self.kl_reward.as_ref().map_or(Ok(()), KlReward::check).map_err(RecipeError)?;
         if self.eval.tasks > self.env.held_out {
             return bad(format!("eval.tasks ({}) is more than env.held_out ({})", self.eval.tasks, self.env.held_out));
         }

@@ -3,13 +3,20 @@
 //! Copying ids out of context is what small models learn last, so repeated random sequences are mixed in at first
 //! (`copying`), and fade out.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use hone_engine::optim::Schedule;
 use hone_engine::{LearnerSettings, NativeLearner};
+use hone_trace::rundir::RunDir;
 use hone_trace::{Learner as _, LossStats, OptimizerStep, Rng, Seed, Trace};
+use serde_json::{Value, json};
 
-use crate::loss::{LossRecipe, Reduction};
+use crate::checkpoint::{self, Keeper, State};
+use crate::loss::{LossRecipe, Objective, Reduction};
 use crate::oracle;
 use crate::pack::{Packing, Place, Sequence, pack};
+use crate::plan::{Plan, PlanRecipe};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
 use crate::setup::Setup;
@@ -27,50 +34,149 @@ pub struct SftStep {
 /// Imitates the oracle for `recipe.sft.steps` steps; `watch` is told of each. Returns the learner, whose policy is the
 /// setup's.
 pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep)) -> Result<NativeLearner, TrainError> {
-    let sft = &recipe.sft;
-    let settings = LearnerSettings { adamw: recipe.train.adamw, ..LearnerSettings::default() };
-    let mut learner = NativeLearner::new(std::sync::Arc::clone(&setup.policy), None, settings);
-    let loss = LossRecipe::named("cross_entropy").build()?;
-    let schedule =
-        Schedule { peak: sft.learning_rate, warmup: sft.warmup, total: sft.steps, decay: sft.decay, floor: 0.0 };
-    let rollouts = setup.rollouts(recipe, std::sync::Arc::clone(&setup.sampler), 1.0);
-    let vocab = setup.policy.current().model.config.vocab as u32;
-    let mut order: Vec<usize> = Vec::new();
-    let mut epoch = 0;
-    for step in 1..=sft.steps {
-        let mut rng = Seed::root(recipe.seed).with("sft").at(step).rng();
+    let learner = NativeLearner::new(Arc::clone(&setup.policy), None, settings(recipe));
+    let plan = PlanRecipe::default();
+    let mut imitation = Imitation::new(setup, recipe, &plan, learner, State::default())?;
+    for step in 1..=recipe.sft.steps {
+        watch(imitation.step(step).await?);
+    }
+    Ok(imitation.learner)
+}
+
+/// As [`sft`], recorded in `directory` with checkpoints. Goes on with the run that is there, if one is.
+pub async fn sft_recorded(
+    setup: &Setup,
+    recipe: &Recipe,
+    directory: &Path,
+    mut watch: impl FnMut(SftStep),
+) -> Result<NativeLearner, TrainError> {
+    let policy = Arc::clone(&setup.policy);
+    let (mut run, found) = if directory.join("recipe.toml").exists() {
+        let (mut run, _) = RunDir::resume(directory)?;
+        let found = checkpoint::newest(directory)?;
+        let superseded = run.rewind(found.as_ref().map(|(_, state)| state.position).unwrap_or_default())?;
+        let step = found.as_ref().map(|(_, state)| state.step);
+        run.event(&json!({"event": "resumed", "step": step, "superseded": superseded}))?;
+        (run, found)
+    } else {
+        (RunDir::create(directory, &recipe.to_toml()?)?, None)
+    };
+    let (learner, state) = match found {
+        None => (NativeLearner::new(policy, None, settings(recipe)), State::default()),
+        Some((dir, state)) => (NativeLearner::resume(policy, None, settings(recipe), &dir)?, state),
+    };
+    let mut keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, None);
+    let plan = PlanRecipe::default();
+    let mut imitation = Imitation::new(setup, recipe, &plan, learner, state)?;
+    for step in imitation.state.step + 1..=recipe.sft.steps {
+        let seen = imitation.step(step).await?;
+        run.metrics(&record(&seen))?;
+        imitation.state.step = step;
+        imitation.state.plan = imitation.plan.state.clone();
+        if keeper.is_due(&imitation.state, recipe.sft.steps) {
+            keeper.write(&mut run, &imitation.learner, &mut imitation.state)?;
+        }
+        watch(seen);
+    }
+    Ok(imitation.learner)
+}
+
+fn settings(recipe: &Recipe) -> LearnerSettings {
+    LearnerSettings {
+        adamw: recipe.train.adamw,
+        recompute: recipe.train.recompute,
+        memory_limit: recipe.train.activation_limit(),
+        cpu: None,
+    }
+}
+
+fn record(seen: &SftStep) -> serde_json::Map<String, Value> {
+    let metrics = [
+        ("step", Value::from(seen.step)),
+        ("sft/loss", seen.loss.into()),
+        ("policy/grad_norm", seen.grad_norm.into()),
+        ("trainer/trained_tokens", seen.tokens.into()),
+    ];
+    metrics.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Imitation in progress.
+struct Imitation<'a> {
+    setup: &'a Setup,
+    recipe: &'a Recipe,
+    learner: NativeLearner,
+    loss: Objective,
+    schedule: Schedule,
+    plan: Plan<'a>,
+    rollouts: hone_arena::rollout::Rollouts,
+    state: State,
+}
+
+impl<'a> Imitation<'a> {
+    fn new(
+        setup: &'a Setup,
+        recipe: &'a Recipe,
+        plan: &'a PlanRecipe,
+        learner: NativeLearner,
+        state: State,
+    ) -> Result<Self, TrainError> {
+        let sft = &recipe.sft;
+        Ok(Self {
+            setup,
+            recipe,
+            learner,
+            loss: LossRecipe::named("cross_entropy").build()?,
+            schedule: Schedule {
+                peak: sft.learning_rate,
+                warmup: sft.warmup,
+                total: sft.steps,
+                decay: sft.decay,
+                floor: 0.0,
+            },
+            plan: Plan::new(plan, Seed::root(recipe.seed).with("sft order").value(), &setup.tasks, state.plan.clone()),
+            rollouts: setup.rollouts(recipe, Arc::clone(&setup.sampler), 1.0),
+            state,
+        })
+    }
+
+    async fn step(&mut self, step: u64) -> Result<SftStep, TrainError> {
+        let sequences = self.sequences(step).await?;
+        let packing = Packing {
+            reduction: Reduction::TokenMean,
+            temperature: 1.0,
+            budget: self.recipe.train.batch_tokens,
+            share: true,
+        };
+        let mut stats = LossStats::default();
+        for batch in pack(&sequences, &packing) {
+            stats += self.learner.accumulate(&batch, &self.loss).await?.loss;
+        }
+        let max_grad_norm = Some(self.recipe.train.max_grad_norm);
+        let rate = OptimizerStep { learning_rate: self.schedule.at(step), max_grad_norm };
+        let report = self.learner.step(rate).await?;
+        let tokens = sequences.iter().map(|sequence| sequence.ids.len()).sum();
+        Ok(SftStep { step, loss: stats.loss, grad_norm: report.grad_norm, tokens })
+    }
+
+    /// What a step imitates: oracle episodes, and copying where it is still mixed in.
+    async fn sequences(&mut self, step: u64) -> Result<Vec<Sequence>, TrainError> {
+        let sft = &self.recipe.sft;
+        let mut rng = Seed::root(self.recipe.seed).with("sft").at(step).rng();
         let copying = sft.copying * (1.0 - step as f64 / (sft.steps as f64 * COPYING_UNTIL)).max(0.0);
+        let vocab = self.setup.policy.current().model.config.vocab as u32;
         let mut sequences = Vec::with_capacity(sft.batch);
         for group in 0..sft.batch {
             if rng.unit() < copying {
                 sequences.push(repeated(group, vocab, &mut rng));
                 continue;
             }
-            if order.is_empty() {
-                order = (0..setup.tasks.len()).collect();
-                Seed::root(recipe.seed).with("sft order").at(epoch).rng().shuffle(&mut order);
-                epoch += 1;
+            for draw in self.plan.draw(1) {
+                let trace = oracle::oracle(self.setup, &self.rollouts, self.plan.task(draw)).await?;
+                sequences.push(imitated(group, &trace, sft.context_weight as f32));
             }
-            let Some(task) = order.pop() else { break };
-            let trace = oracle::oracle(setup, &rollouts, &setup.tasks[task]).await?;
-            sequences.push(imitated(group, &trace, sft.context_weight as f32));
         }
-        let packing = Packing {
-            reduction: Reduction::TokenMean,
-            temperature: 1.0,
-            budget: recipe.train.batch_tokens,
-            share: true,
-        };
-        let mut stats = LossStats::default();
-        for batch in pack(&sequences, &packing) {
-            stats += learner.accumulate(&batch, &loss).await?.loss;
-        }
-        let rate = OptimizerStep { learning_rate: schedule.at(step), max_grad_norm: Some(recipe.train.max_grad_norm) };
-        let report = learner.step(rate).await?;
-        let tokens = sequences.iter().map(|sequence| sequence.ids.len()).sum();
-        watch(SftStep { step, loss: stats.loss, grad_norm: report.grad_norm, tokens });
+        Ok(sequences)
     }
-    Ok(learner)
 }
 
 /// The share of the steps after which no copying sequences are mixed in.

@@ -134,7 +134,7 @@ impl<'a> Play<'a> {
         step
     }
 
-    async fn sample(&self, turn: u32, room: usize) -> Result<Sample, Fault> {
+    async fn sample(&mut self, turn: u32, room: usize) -> Result<Sample, Fault> {
         let mut params = self.sampling.clone();
         params.max_new_tokens = params.max_new_tokens.min(u32::try_from(room).unwrap_or(u32::MAX));
         let seed = self.seed.at(u64::from(turn)).value();

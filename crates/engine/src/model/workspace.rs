@@ -87,6 +87,11 @@ impl Workspace {
         Self { limit: Some(bytes), ..Self::default() }
     }
 
+    /// Bytes that a pass over so many tokens needs, all of them scored.
+    pub fn bytes(c: &Config, rows: usize, keep: Keep) -> u64 {
+        4 * Self::floats(c, rows, rows, keep) as u64
+    }
+
     /// Makes room for a forward pass.
     pub(crate) fn prepare(&mut self, c: &Config, rows: usize, scored: usize, keep: Keep) -> Result<()> {
         self.keep = keep;

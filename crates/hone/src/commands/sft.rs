@@ -6,10 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use hone_engine::weights::Storage;
+use hone_train::checkpoint::copy_texts;
 use hone_train::evaluate::evaluate;
 use hone_train::recipe::Recipe;
+use hone_train::run::recorded_recipe;
 use hone_train::setup::Setup;
-use hone_train::sft::sft;
+use hone_train::sft::sft_recorded;
 use serde_json::json;
 
 use crate::progress::sft::SftProgress;
@@ -28,13 +30,14 @@ pub(crate) struct Args {
     /// Where the model goes. Must not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Go on from the newest checkpoint of an imitation that was stopped. Checkpoints are kept in OUT.run until the model
+    /// is written; the recipe must be the same.
+    #[arg(long)]
+    resume: bool,
     /// Print the result as one JSON object on stdout.
     #[arg(long)]
     json: bool,
 }
-
-/// The text files of a model directory, which go where its weights go.
-const TEXTS: [&str; 4] = ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"];
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let text =
@@ -42,6 +45,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let recipe = Recipe::parse(&text, &args.set).with_context(|| format!("in {}", args.recipe.display()))?;
     if args.out.exists() {
         bail!("{} exists; name a new directory for the model", args.out.display());
+    }
+    let run = run_directory(&args.out);
+    if run.exists() && !args.resume {
+        bail!("{} holds an imitation that was stopped; go on with --resume, or remove it", run.display());
+    }
+    if args.resume && run.exists() {
+        same_recipe(&recipe, &run)?;
     }
     let setup = Setup::open(&recipe)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
@@ -51,12 +61,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         progress.doing("evaluating");
         let (before, _) = evaluate(&setup, &recipe).await?;
         progress.doing("imitating");
-        sft(&setup, &recipe, |step| progress.stepped(step)).await?;
+        sft_recorded(&setup, &recipe, &run, |step| progress.stepped(step)).await?;
         progress.doing("evaluating");
         let (after, _) = evaluate(&setup, &recipe).await?;
         anyhow::Ok((before, after))
     })?;
     save(&setup, &args.out)?;
+    std::fs::remove_dir_all(&run).with_context(|| format!("cannot remove {}", run.display()))?;
     if args.json {
         let result = json!({"model": args.out, "eval": {"before": before, "after": after}, "seconds": clock.elapsed().as_secs_f64()});
         writeln!(std::io::stdout().lock(), "{result}")?;
@@ -73,14 +84,27 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Where the checkpoints are while the model is not there yet.
+fn run_directory(out: &Path) -> PathBuf {
+    let mut name = out.as_os_str().to_owned();
+    name.push(".run");
+    name.into()
+}
+
+fn same_recipe(recipe: &Recipe, run: &Path) -> Result<()> {
+    let recorded = recorded_recipe(run)?.to_toml()?;
+    if recorded != recipe.to_toml()? {
+        bail!(
+            "{} was begun by another recipe: {} is it. Go on with that one, or remove it",
+            run.display(),
+            run.join("recipe.toml").display()
+        );
+    }
+    Ok(())
+}
+
 fn save(setup: &Setup, out: &Path) -> Result<()> {
     std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     setup.policy.current().model.save(out, Storage::Bf16)?;
-    for name in TEXTS {
-        let from = setup.model_dir.join(name);
-        if from.is_file() {
-            std::fs::copy(&from, out.join(name)).with_context(|| format!("cannot copy {}", from.display()))?;
-        }
-    }
-    Ok(())
+    copy_texts(&setup.model_dir, out).with_context(|| format!("cannot copy the tokenizer to {}", out.display()))
 }

@@ -1,14 +1,18 @@
 //! `hone train`: the main job.
 
+mod dry_run;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use hone_engine::weights::Storage;
 use hone_train::fresh::fresh_policy;
+use hone_train::placebo::{Gain, Placebo, gain};
 use hone_train::recipe::Recipe;
 use hone_train::report::{Row, RunReport};
-use hone_train::run::{Report, train};
+use hone_train::run::{Report, recorded_recipe, resume, train};
 use hone_train::setup::Setup;
 use hone_train::sft::sft;
 use serde_json::{Value, json};
@@ -33,10 +37,18 @@ pub(crate) struct Args {
     /// Where the run is recorded. Default: runs/NAME-N, the first N that is free.
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
+    /// Go on with a run from its newest checkpoint, by the recipe it recorded. The numbers are those of a run that was
+    /// never stopped.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["recipe", "set", "run"])]
+    resume: Option<PathBuf>,
+    /// Also run the recipe with advantages that know nothing of the rewards, with the same seeds and budget, and report
+    /// the gain over it: what the reward taught, not the procedure. Recorded in RUN/placebo.
+    #[arg(long, value_name = "KIND", value_parser = placebo_kind)]
+    placebo: Option<Placebo>,
     /// Show a conversation every N steps; 0 shows none.
     #[arg(long, value_name = "N", default_value_t = 10)]
     samples: u64,
-    /// Print the resolved recipe and stop.
+    /// Print the resolved recipe, what the run may need of memory and tokens, and how long it may take; then stop.
     #[arg(long)]
     dry_run: bool,
     /// Print the result as one JSON object on stdout.
@@ -44,33 +56,69 @@ pub(crate) struct Args {
     json: bool,
 }
 
+fn placebo_kind(text: &str) -> Result<Placebo, String> {
+    match text {
+        "shuffle" => Ok(Placebo::Shuffle),
+        "constant" => Ok(Placebo::Constant),
+        other => Err(format!("{other:?} is not \"shuffle\" or \"constant\"")),
+    }
+}
+
 const QUICKSTART: &str = include_str!("../../../../recipes/quickstart.toml");
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let recipe = read_recipe(&args)?;
-    let given = recipe.policy.model.clone();
-    if args.dry_run {
-        write!(std::io::stdout().lock(), "{}", recipe.to_toml()?)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let directory = args.run.clone().unwrap_or_else(|| free_directory(&recipe.name));
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    let report = runtime.block_on(async {
-        let recipe = with_policy(recipe.clone(), &directory).await?;
-        let setup = Setup::open(&recipe)?;
-        if recipe.policy.model != given {
-            warm_start(&setup, &recipe).await?;
-        }
-        let mut watch = TrainProgress::start(&recipe, &setup, args.samples, &directory);
-        anyhow::Ok(train(&setup, &recipe, &directory, &mut watch).await?)
-    })?;
-    let recounted = RunReport::read(&directory)?;
-    recounted.save(&directory)?;
-    anstream::eprint!("{}", summary(&recounted, &directory, Style::for_stderr()));
+    let recipe = match &args.resume {
+        Some(run) => recorded_recipe(run)?,
+        None => read_recipe(&args)?,
+    };
+    if args.dry_run {
+        return runtime.block_on(dry_run::dry_run(recipe, args.json));
+    }
+    let fresh = || args.run.clone().unwrap_or_else(|| free_directory(&recipe.name));
+    let directory = args.resume.clone().unwrap_or_else(fresh);
+    let (report, recounted) = runtime.block_on(one_run(recipe, &directory, args.resume.is_some(), args.samples))?;
+    let mut result = as_json(&report, &recounted, &directory);
+    // A run that was stopped is not compared with one that was not.
+    if let Some(placebo) = args.placebo.filter(|_| recounted.steps >= recounted.planned) {
+        let recipe = Recipe { placebo: Some(placebo), ..recorded_recipe(&directory)? };
+        let aside = directory.join("placebo");
+        let resume = aside.join("recipe.toml").exists();
+        let (control, recounted) = runtime.block_on(one_run(recipe, &aside, resume, args.samples))?;
+        let gain = gain(&report.after, &control.after);
+        let Gain { difference, ci: [low, high] } = gain;
+        anstream::eprintln!(
+            "gain over the placebo: {difference:+.3} [{low:+.3}, {high:+.3}]; the placebo went {:.3} -> {:.3}",
+            control.before.success,
+            control.after.success
+        );
+        result["placebo"] = as_json(&control, &recounted, &aside);
+        result["gain_over_placebo"] = json!(gain);
+    }
     if args.json {
-        writeln!(std::io::stdout().lock(), "{}", as_json(&report, &recounted, &directory))?;
+        writeln!(std::io::stdout().lock(), "{result}")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Trains or goes on training, and shows what came of it.
+async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(Report, RunReport)> {
+    let is_fresh = recipe.policy.model.is_none();
+    let recipe = with_policy(recipe, directory).await?;
+    let setup = Setup::open(&recipe)?;
+    if is_fresh {
+        warm_start(&setup, &recipe).await?;
+    }
+    let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
+    let report = match resumes {
+        true => resume(&setup, &recipe, directory, &mut watch).await?,
+        false => train(&setup, &recipe, directory, &mut watch).await?,
+    };
+    drop(watch);
+    let recounted = RunReport::read(directory)?;
+    recounted.save(directory)?;
+    anstream::eprint!("{}", summary(&recounted, directory, Style::for_stderr()));
+    Ok((report, recounted))
 }
 
 fn read_recipe(args: &Args) -> Result<Recipe> {
@@ -84,7 +132,7 @@ fn read_recipe(args: &Args) -> Result<Recipe> {
 }
 
 /// The recipe with a policy: its own, or one made on the spot beside the run.
-async fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
+pub(super) async fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
     if recipe.policy.model.is_none() {
         let path = directory.join("policy");
         anstream::eprintln!(
@@ -97,6 +145,10 @@ async fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
         fresh_policy(&recipe, &path).await?;
         recipe.policy.model = Some(path);
     }
+    // As the run records it: it may be resumed from another directory.
+    for path in [&mut recipe.policy.model, &mut recipe.policy.reference].into_iter().flatten() {
+        *path = std::path::absolute(&*path).with_context(|| format!("cannot find {}", path.display()))?;
+    }
     Ok(recipe)
 }
 
@@ -104,6 +156,8 @@ async fn warm_start(setup: &Setup, recipe: &Recipe) -> Result<()> {
     let mut progress = SftProgress::start("warm start", recipe.sft.steps);
     progress.doing("imitating");
     sft(setup, recipe, |step| progress.stepped(step)).await?;
+    // What the run starts from: a resumed one finds it there.
+    setup.policy.current().model.save(&setup.model_dir, Storage::F32)?;
     Ok(())
 }
 

@@ -32,8 +32,16 @@ impl LineLog {
         self.0.append(&line)
     }
 
-    pub(super) fn sync(&mut self) -> Result<(), RunDirError> {
-        self.0.sync()
+    pub(super) fn len(&self) -> u64 {
+        self.0.len
+    }
+
+    pub(super) fn rewind(&mut self, len: u64, aside: &Path) -> Result<(), RunDirError> {
+        self.0.rewind(len, aside)
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.0.file
     }
 }
 

@@ -7,13 +7,17 @@
 //! traces/00000.jsonl.zst, …   zstd frames of JSON lines; `zstd -dc` reads them
 //! traces/index          32 bytes per trace, so that trace n is found without scanning
 //! checkpoints/step-…    complete directories, renamed into place
+//! superseded/…          what was recorded after the checkpoint a resumed run went back to
 //! ```
 //!
 //! Killed at any byte, it reads back to the last complete record, and [`RunDir::resume`] says how many bytes it
-//! dropped. Readers never take a lock and never see a torn record. docs/run-directory.md tells users of other tools
+//! dropped. A resumed run goes on from a checkpoint: [`RunDir::rewind`] sets aside what was recorded after it, so that
+//! every step counts once. Readers never take a lock and never see a torn record. docs/run-directory.md tells users of other tools
 //! how to read it.
 
+mod checkpoints;
 mod lines;
+mod rewind;
 mod traces;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -25,6 +29,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub use lines::{Lines, read_lines};
+pub use rewind::{Position, Superseded};
 pub use traces::TraceReader;
 
 use crate::trace::Trace;
@@ -34,7 +39,7 @@ use traces::TraceLog;
 /// What cannot be done with a run directory, and what to do instead.
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
-    #[error("{what} {}: {source}", path.display())]
+    #[error("{what} {}: {source}{}", path.display(), hint(source))]
     Io { what: &'static str, path: PathBuf, source: io::Error },
     #[error("{} already holds a run; resume it with `--resume {}` or choose another directory", .0.display(), .0.display())]
     Exists(PathBuf),
@@ -88,7 +93,7 @@ impl RunDir {
         let metrics = LineLog::open(&path.join("metrics.jsonl"), &mut recovered)?;
         let events = LineLog::open(&path.join("events.jsonl"), &mut recovered)?;
         let traces = TraceLog::open(&path.join("traces"), &mut recovered)?;
-        clear_unfinished_checkpoints(&path.join("checkpoints"))?;
+        checkpoints::clear_unfinished(&path.join("checkpoints"))?;
         Ok((Self { path: path.into(), _lock: lock, metrics, events, traces }, recovered))
     }
 
@@ -111,28 +116,11 @@ impl RunDir {
         self.traces.append(traces)
     }
 
-    /// Writes a checkpoint directory whole or not at all: `write` fills a temporary one, which is then renamed.
-    pub fn checkpoint(
-        &mut self,
-        step: u64,
-        write: impl FnOnce(&Path) -> io::Result<()>,
-    ) -> Result<PathBuf, RunDirError> {
-        let path = self.path.join("checkpoints").join(format!("step-{step:08}"));
-        let unfinished = path.with_extension(UNFINISHED);
-        remove_if_there(&unfinished)?;
-        fs::create_dir_all(&unfinished).map_err(io_error("cannot create", &unfinished))?;
-        write(&unfinished).map_err(io_error("cannot write the checkpoint", &unfinished))?;
-        sync_tree(&unfinished).map_err(io_error("cannot sync", &unfinished))?;
-        remove_if_there(&path)?;
-        fs::rename(&unfinished, &path).map_err(io_error("cannot rename into place", &path))?;
-        Ok(path)
-    }
-
     /// Asks the disk to keep what was appended. A killed process loses nothing without this; a power cut may.
     pub fn sync(&mut self) -> Result<(), RunDirError> {
-        self.metrics.sync()?;
-        self.events.sync()?;
-        self.traces.sync()
+        let [segment, index] = self.traces.files();
+        let files = [self.metrics.file(), self.events.file(), segment, index];
+        checkpoints::sync_files(&files).map_err(io_error("cannot sync", &self.path))
     }
 }
 
@@ -166,20 +154,6 @@ impl RunReader {
     pub fn traces(&self) -> Result<TraceReader, RunDirError> {
         TraceReader::open(&self.path.join("traces"))
     }
-
-    /// Complete checkpoints, oldest first, with their steps.
-    pub fn checkpoints(&self) -> Result<Vec<(u64, PathBuf)>, RunDirError> {
-        let directory = self.path.join("checkpoints");
-        let mut found = Vec::new();
-        for path in children(&directory)? {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if let Some(step) = name.strip_prefix("step-").and_then(|step| step.parse().ok()) {
-                found.push((step, path));
-            }
-        }
-        found.sort();
-        Ok(found)
-    }
 }
 
 const UNFINISHED: &str = "unfinished";
@@ -197,16 +171,6 @@ fn lock(path: &Path) -> Result<File, RunDirError> {
     }
 }
 
-fn clear_unfinished_checkpoints(directory: &Path) -> Result<(), RunDirError> {
-    fs::create_dir_all(directory).map_err(io_error("cannot create", directory))?;
-    for path in children(directory)? {
-        if path.extension().is_some_and(|extension| extension == UNFINISHED) {
-            remove_if_there(&path)?;
-        }
-    }
-    Ok(())
-}
-
 fn children(directory: &Path) -> Result<Vec<PathBuf>, RunDirError> {
     match fs::read_dir(directory) {
         Ok(entries) => Ok(entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect()),
@@ -222,18 +186,23 @@ fn remove_if_there(directory: &Path) -> Result<(), RunDirError> {
     }
 }
 
-fn sync_tree(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() { sync_tree(&path)? } else { File::open(&path)?.sync_all()? }
-    }
-    File::open(directory)?.sync_all()
-}
-
 fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RunDirError> {
     let unfinished = path.with_extension(UNFINISHED);
     fs::write(&unfinished, bytes).map_err(io_error("cannot write", &unfinished))?;
     fs::rename(&unfinished, path).map_err(io_error("cannot rename into place", path))
+}
+
+/// What to do about an error of the file system, where that is known.
+fn hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            ". Everything recorded so far is whole: free some space and go on with `--resume`"
+        }
+        io::ErrorKind::FileTooLarge => {
+            ". Everything recorded so far is whole: raise the limit on file sizes (`ulimit -f`) and go on with `--resume`"
+        }
+        _ => "",
+    }
 }
 
 fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RunDirError {
@@ -273,9 +242,5 @@ impl AppendFile {
         }
         self.len += bytes.len() as u64;
         Ok(())
-    }
-
-    fn sync(&mut self) -> Result<(), RunDirError> {
-        self.file.sync_data().map_err(io_error("cannot sync", &self.path))
     }
 }

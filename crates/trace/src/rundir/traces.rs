@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use zstd::zstd_safe;
 
+use super::rewind::copy_end;
 use super::{AppendFile, Recovered, RunDirError, children, io_error};
 use crate::trace::Trace;
 
@@ -151,9 +152,51 @@ impl TraceLog {
         Ok(())
     }
 
-    pub(super) fn sync(&mut self) -> Result<(), RunDirError> {
-        self.segment.sync()?;
-        self.index.sync()
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Goes back to `count` traces. The entries are cut before their frames, so that no entry ever points at nothing;
+    /// frames without entries, if that is interrupted, are found again and cut by the next attempt.
+    pub(super) fn rewind(&mut self, count: u64, aside: &Path) -> Result<(), RunDirError> {
+        if count == self.count {
+            return Ok(());
+        }
+        let last = match count.checked_sub(1) {
+            None => None,
+            Some(last) => self.entry(last)?,
+        };
+        let (first, end) = last.map_or((0, 0), |entry| (entry.segment, entry.frame_end()));
+        for number in first..=self.number {
+            let path = segment_path(&self.directory, number);
+            let start = if number == first { end } else { 0 };
+            copy_end(&path, start, &segment_path(aside, number))
+                .map_err(io_error("cannot set aside the end of", &path))?;
+        }
+        self.index.rewind(count * ENTRY as u64, &aside.join("index"))?;
+        for number in first + 1..=self.number {
+            let path = segment_path(&self.directory, number);
+            fs::remove_file(&path).map_err(io_error("cannot remove", &path))?;
+        }
+        (self.segment, _) = AppendFile::open(&segment_path(&self.directory, first), end)?;
+        (self.number, self.count) = (first, count);
+        Ok(())
+    }
+
+    fn entry(&self, number: u64) -> Result<Option<Entry>, RunDirError> {
+        let path = &self.index.path;
+        let mut file = File::open(path).map_err(io_error("cannot open", path))?;
+        let entry = read_entry(&mut file, number).map_err(io_error("cannot read", path))?;
+        let damaged = || RunDirError::Damaged {
+            path: path.clone(),
+            record: number,
+            what: "the entry's checksum does not match".into(),
+        };
+        entry.ok_or_else(damaged).map(Some)
+    }
+
+    pub(super) fn files(&self) -> [&File; 2] {
+        [&self.segment.file, &self.index.file]
     }
 }
 

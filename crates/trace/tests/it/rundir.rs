@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::trace;
 use hone_trace::Trace;
-use hone_trace::rundir::{RunDir, RunDirError, RunReader};
+use hone_trace::rundir::{Position, RunDir, RunDirError, RunReader};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -86,6 +86,59 @@ fn a_checkpoint_is_whole_or_absent() {
     let found = RunReader::open(run.path()).unwrap().checkpoints().unwrap();
     assert_eq!(found, vec![(3, path.join("checkpoints/step-00000003"))]);
     assert!(!path.join("checkpoints/step-00000004.unfinished").exists());
+}
+
+#[test]
+fn old_checkpoints_go_and_the_best_is_found_by_its_link() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run");
+    let mut run = RunDir::create(&path, "").unwrap();
+    for step in 1..=4 {
+        run.checkpoint(step, |dir| fs::write(dir.join("weights"), [step as u8])).unwrap();
+        run.mark_best(step.min(2)).unwrap();
+    }
+    assert_eq!(run.prune(|step| step == 2 || step > 3).unwrap(), [1, 3]);
+    let kept: Vec<u64> = RunReader::open(&path).unwrap().checkpoints().unwrap().iter().map(|(step, _)| *step).collect();
+    assert_eq!(kept, [2, 4]);
+    assert_eq!(fs::read(path.join("checkpoints/best/weights")).unwrap(), [2]);
+}
+
+/// Going back sets what follows aside, whole and readable, and what comes next takes its place.
+#[test]
+fn going_back_keeps_what_is_superseded() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = written(directory.path());
+    let (mut run, _) = RunDir::resume(&path).unwrap();
+    let position = run.position();
+    run.metrics(&metric(10)).unwrap();
+    run.event(&json!({"event": "step", "step": 10})).unwrap();
+    run.traces(&[sample(900), sample(901)]).unwrap();
+    drop(run);
+
+    let (mut run, _) = RunDir::resume(&path).unwrap();
+    let superseded = run.rewind(position).unwrap();
+    assert_eq!((superseded.traces, superseded.directory.as_deref()), (2, Some("superseded/000")));
+    assert_eq!(run.position(), position);
+    assert_eq!(run.rewind(position).unwrap().directory, None, "nothing is left to set aside");
+    assert_eq!(run.traces(&[sample(30)]).unwrap(), 30..31);
+    run.metrics(&metric(10)).unwrap();
+
+    let reader = RunReader::open(&path).unwrap();
+    assert_eq!(reader.metrics().unwrap().records.len(), 11);
+    let traces: Vec<_> = reader.traces().unwrap().iter().map(Result::unwrap).collect();
+    assert_eq!(traces, (0..31).map(sample).collect::<Vec<_>>());
+    let aside = path.join("superseded/000");
+    assert_eq!(fs::read_to_string(aside.join("events.jsonl")).unwrap(), "{\"event\":\"step\",\"step\":10}\n");
+    let text = zstd::decode_all(fs::File::open(aside.join("00000.jsonl.zst")).unwrap()).unwrap();
+    assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 2);
+
+    // To the very beginning, and not to a place that was never reached.
+    run.rewind(Position::default()).unwrap();
+    assert_eq!(run.traces(&[sample(7)]).unwrap(), 0..1);
+    assert!(matches!(run.rewind(position), Err(RunDirError::Damaged { .. })));
+    drop(run);
+    let (run, recovered) = RunDir::resume(&path).unwrap();
+    assert_eq!((run.position().traces, recovered.reindexed), (1, 0));
 }
 
 #[test]

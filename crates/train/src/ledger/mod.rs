@@ -106,7 +106,7 @@ impl Ledger {
         Some(Self { step, metrics, ..Self::default() })
     }
 
-    fn set(&mut self, name: &str, value: f64) {
+    pub fn set(&mut self, name: &str, value: f64) {
         self.metrics.insert(name.to_owned(), value);
     }
 

@@ -108,6 +108,23 @@ pub static SECTIONS: &[Section] = &[
         },
     },
     Section {
+        title: "Sampling",
+        lead: "What the plan drew and left out, and how old the policy was that sampled. Passed-over tasks are written where the \
+               recipe has a curriculum, the KL where it is in the reward.",
+        metrics: metrics! {
+            "plan/rounds": "how often the step sampled: more than once where groups without signal are replaced",
+            "plan/left_out_groups": "groups sampled and left out of the batch because all their traces earned the same",
+            "plan/unfilled_groups": "places of the batch that stayed empty",
+            "plan/passed_over_tasks": "tasks the curriculum has passed over since the run began",
+            "generate/stale_tokens": "sampled tokens whose policy was older than the one that learned from them; 0 in a synchronous run",
+            "async/staleness_mean": "steps between the policy that sampled a token and the one that learned from it: mean",
+            "async/staleness_max": "most; never over `async.staleness`",
+            "loss/avg_kl": "mean KL per sampled token to the reference policy, paid for out of the reward",
+            "loss/avg_kl_max": "the episode with the most per token",
+            "reward/kl_coefficient": "what an episode pays for a KL of 1",
+        },
+    },
+    Section {
         title: "Learning",
         lead: "Means over the optimizer steps of one step of the run; absent where nothing had signal.",
         metrics: metrics! {

@@ -12,4 +12,6 @@ mod loss_recipe;
 mod metrics_page;
 mod pack_laws;
 mod report;
+mod resume;
+mod tiny;
 mod whole_run;

@@ -1,0 +1,69 @@
+//! `hone train --dry-run`: the resolved recipe on stdout, what it will take on stderr.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use hone_train::budget::{Budget, Estimate, estimate, gigabytes};
+use hone_train::recipe::Recipe;
+use hone_train::setup::Setup;
+use serde_json::json;
+
+/// Exit code 1 when the machine has less memory than the run may need.
+pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
+    // A recipe without a policy gets one of the size it would train.
+    let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
+    let opened = super::with_policy(recipe.clone(), scratch.path()).await?;
+    let setup = Setup::open(&opened)?;
+    let budget = Budget::of(&setup, &recipe);
+    let estimate = estimate(&setup, &opened).await;
+    let mut stdout = std::io::stdout().lock();
+    if as_json {
+        let estimate = estimate.as_ref().map_or_else(|error| json!({"error": error.to_string()}), |e| json!(e));
+        writeln!(stdout, "{}", json!({"recipe": recipe, "budget": budget, "estimate": estimate}))?;
+    } else {
+        write!(stdout, "{}", recipe.to_toml()?)?;
+        show(&budget, &recipe);
+        match &estimate {
+            Ok(estimate) => show_time(estimate),
+            Err(error) => anstream::eprintln!("time     not measured: {error}"),
+        }
+    }
+    let Some(shortage) = budget.shortage() else { return Ok(ExitCode::SUCCESS) };
+    anstream::eprintln!("{shortage}");
+    Ok(ExitCode::FAILURE)
+}
+
+fn show(budget: &Budget, recipe: &Recipe) {
+    let bytes = gigabytes;
+    anstream::eprintln!(
+        "memory   {} at most: weights {}, gradients and optimizer {}, second set of weights {}, activations {}, keys and \
+         values {}; free {}",
+        bytes(budget.total_bytes),
+        bytes(budget.weights_bytes),
+        bytes(budget.optimizer_bytes),
+        bytes(budget.reference_bytes),
+        bytes(budget.activation_bytes),
+        bytes(budget.cache_bytes),
+        budget.available_bytes.map_or_else(|| "unknown".to_owned(), bytes),
+    );
+    anstream::eprintln!(
+        "tokens   {} episodes a step, at most {} tokens a step and {} in {} steps (every episode as long as the window)",
+        budget.episodes_per_step,
+        budget.tokens_per_step,
+        budget.tokens,
+        recipe.train.steps
+    );
+}
+
+fn show_time(estimate: &Estimate) {
+    anstream::eprintln!(
+        "time     about {:.0} s a step and {:.0} s in all, without evaluations: measured on one group of {} episodes of {:.0} \
+         sampled tokens in {:.1} s, and scaled up; larger batches are cheaper per episode",
+        estimate.step_s,
+        estimate.run_s,
+        estimate.episodes_measured,
+        estimate.sampled_per_episode,
+        estimate.measured_s
+    );
+}

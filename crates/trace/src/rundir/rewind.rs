@@ -1,0 +1,93 @@
+//! Going back to a checkpoint: what was recorded after it is set aside, so that every step counts once.
+//!
+//! A checkpoint remembers how long the run's files were. Going on from it, the records of the steps that will be done
+//! again are copied to `superseded/` and cut off. Nothing recorded is lost, nothing is counted twice.
+
+use std::fs::{self, File};
+use std::io::{self, Seek as _, SeekFrom};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{AppendFile, RunDir, RunDirError, io_error};
+
+/// How far a run was recorded, between two appends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Position {
+    /// Bytes of metrics.jsonl.
+    pub metrics: u64,
+    /// Bytes of events.jsonl.
+    pub events: u64,
+    /// Traces.
+    pub traces: u64,
+}
+
+/// What was set aside.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Superseded {
+    pub metrics_bytes: u64,
+    pub events_bytes: u64,
+    pub traces: u64,
+    /// Where it is, inside the run. `None` where there was nothing.
+    pub directory: Option<String>,
+}
+
+impl RunDir {
+    pub fn position(&self) -> Position {
+        Position { metrics: self.metrics.len(), events: self.events.len(), traces: self.traces.count() }
+    }
+
+    /// Goes back to a position: what was recorded after it moves to a directory of its own under `superseded/`.
+    pub fn rewind(&mut self, to: Position) -> Result<Superseded, RunDirError> {
+        let from = self.position();
+        if from.metrics < to.metrics || from.events < to.events || from.traces < to.traces {
+            return Err(RunDirError::Damaged {
+                path: self.path.clone(),
+                record: 0,
+                what: format!(
+                    "the run's files end before its checkpoint: {from:?}, and the checkpoint was written at {to:?}. Restore \
+                     the files, or delete the newest directory under checkpoints/ to go on from the one before it"
+                ),
+            });
+        }
+        if from == to {
+            return Ok(Superseded::default());
+        }
+        let parent = self.path.join("superseded");
+        let (name, aside) = (0u32..)
+            .map(|number| format!("{number:03}"))
+            .map(|name| (name.clone(), parent.join(name)))
+            .find(|(_, path)| !path.exists())
+            .unwrap_or_else(|| ("last".into(), parent.join("last")));
+        fs::create_dir_all(&aside).map_err(io_error("cannot create", &aside))?;
+        self.metrics.rewind(to.metrics, &aside.join("metrics.jsonl"))?;
+        self.events.rewind(to.events, &aside.join("events.jsonl"))?;
+        self.traces.rewind(to.traces, &aside)?;
+        Ok(Superseded {
+            metrics_bytes: from.metrics - to.metrics,
+            events_bytes: from.events - to.events,
+            traces: from.traces - to.traces,
+            directory: Some(format!("superseded/{name}")),
+        })
+    }
+}
+
+impl AppendFile {
+    /// Copies what follows `len` to `aside`, then cuts it off. Interrupted in between, it is still in its place.
+    pub(super) fn rewind(&mut self, len: u64, aside: &Path) -> Result<(), RunDirError> {
+        if self.len > len {
+            copy_end(&self.path, len, aside).map_err(io_error("cannot set aside the end of", &self.path))?;
+            self.file.set_len(len).map_err(io_error("cannot cut the superseded end of", &self.path))?;
+            self.len = len;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn copy_end(path: &Path, start: u64, to: &Path) -> io::Result<()> {
+    let mut from = File::open(path)?;
+    from.seek(SeekFrom::Start(start))?;
+    let mut out = File::create(to)?;
+    io::copy(&mut from, &mut out)?;
+    out.sync_all()
+}

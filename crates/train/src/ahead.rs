@@ -1,0 +1,191 @@
+//! Where groups come from: played when a step asks for them, or ahead of it, while the step before is learned from.
+//!
+//! Ahead, no group is started that could be trained on more than `staleness` steps after the policy that began it: at
+//! the start of a step at most (staleness + 1) steps' worth of groups are under way, and they are trained on in the
+//! order they were drawn. An episode may cross a weight update; every token has its version. What was under way when
+//! a run was killed had trained nothing: its draws are in the checkpoint, and are played again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use hone_arena::rollout::{Rollouts, Slot};
+use hone_trace::{Group, Seed, Task, Trace};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use crate::ledger::Ledger;
+use crate::plan::{Draw, Plan, PlanRecipe, ZeroVariance};
+
+/// `[async]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AsyncRecipe {
+    /// Steps an episode's policy may be behind the one that is trained. 0: every step samples, then learns; the numbers
+    /// are then the same in every run.
+    pub staleness: u64,
+    /// Threads of the learner alone; the sampler has the others. 0: they take turns on all of them.
+    pub learner_threads: usize,
+}
+
+/// The groups of one step.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// Those to learn from, then those left out.
+    pub groups: Vec<Group>,
+    /// How many of them are to learn from.
+    pub kept: usize,
+    /// How often was sampled.
+    pub rounds: u32,
+    /// Places that stayed empty.
+    pub unfilled: usize,
+}
+
+/// Plays groups.
+#[derive(Debug)]
+pub struct Source {
+    rollouts: Rollouts,
+    group_size: u32,
+    /// Under way, in the order they were drawn.
+    queue: VecDeque<(Draw, JoinHandle<Group>)>,
+    /// Episodes in play at once.
+    room: Arc<Semaphore>,
+}
+
+impl Source {
+    pub fn new(rollouts: Rollouts, group_size: u32) -> Self {
+        let room = Arc::new(Semaphore::new(rollouts.settings.concurrency.max(1)));
+        Self { rollouts, group_size, queue: VecDeque::new(), room }
+    }
+
+    /// The draws under way.
+    pub fn ahead(&self) -> Vec<Draw> {
+        self.queue.iter().map(|(draw, _)| *draw).collect()
+    }
+
+    /// Starts groups that were under way when the run was stopped.
+    pub fn restart(&mut self, plan: &Plan<'_>, draws: &[Draw]) {
+        for draw in draws {
+            self.start(plan, *draw);
+        }
+    }
+
+    /// Draws and starts groups until `count` are under way.
+    pub fn fill(&mut self, plan: &mut Plan<'_>, count: usize) {
+        for draw in plan.draw(count.saturating_sub(self.queue.len())) {
+            self.start(plan, draw);
+        }
+    }
+
+    /// The `count` groups of a step. What has no signal (`tells` says so) leaves the batch as the plan says.
+    pub async fn gather(
+        &mut self,
+        plan: &mut Plan<'_>,
+        recipe: &PlanRecipe,
+        count: usize,
+        success: &str,
+        tells: impl Fn(&Group) -> bool,
+    ) -> Gathered {
+        let (mut kept, mut left_out, mut rounds) = (Vec::new(), Vec::new(), 0);
+        let most = if recipe.zero_variance == ZeroVariance::Replace { recipe.rounds } else { 0 };
+        while kept.len() < count && rounds <= most {
+            rounds += 1;
+            for (draw, group) in self.take(plan, count - kept.len()).await {
+                plan.observe(draw, &group, success);
+                let stays = recipe.zero_variance == ZeroVariance::Keep || tells(&group);
+                if stays { kept.push(group) } else { left_out.push(group) }
+            }
+        }
+        let (unfilled, trained) = (count - kept.len(), kept.len());
+        kept.append(&mut left_out);
+        Gathered { groups: kept, kept: trained, rounds, unfilled }
+    }
+
+    /// Those under way first; the rest is drawn and played now.
+    async fn take(&mut self, plan: &mut Plan<'_>, count: usize) -> Vec<(Draw, Group)> {
+        let mut taken = Vec::with_capacity(count);
+        while taken.len() < count
+            && let Some((draw, group)) = self.queue.pop_front()
+        {
+            match group.await {
+                Ok(group) => taken.push((draw, group)),
+                // Our own code panicked in there: it goes on here, as it would without a task of its own.
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            }
+        }
+        let draws = plan.draw(count - taken.len());
+        let slots = draws.iter().flat_map(|draw| slots(plan.task(*draw), plan.seed(*draw), self.group_size));
+        let mut traces = self.rollouts.play_all(slots.collect()).await.into_iter();
+        let group = |draw| (draw, Group::new(traces.by_ref().take(self.group_size as usize).collect()));
+        taken.extend(draws.into_iter().map(group));
+        taken
+    }
+
+    fn start(&mut self, plan: &Plan<'_>, draw: Draw) {
+        let (task, seed) = (Arc::new(plan.task(draw).clone()), plan.seed(draw));
+        let episodes: Vec<_> = (0..self.group_size)
+            .map(|replica| {
+                let seed = seed.at(u64::from(replica)).value();
+                episode(self.rollouts.clone(), Arc::clone(&self.room), Arc::clone(&task), replica, seed)
+            })
+            .collect();
+        let group = tokio::spawn(async move { Group::new(join_all(episodes).await) });
+        self.queue.push_back((draw, group));
+    }
+}
+
+async fn episode(rollouts: Rollouts, room: Arc<Semaphore>, task: Arc<Task>, replica: u32, seed: u64) -> Trace {
+    // Never closed; were it, playing at once would be right.
+    let _permit = room.acquire().await;
+    rollouts.play(Slot { task: &task, replica, seed }).await
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        for (_, group) in &self.queue {
+            group.abort();
+        }
+    }
+}
+
+fn slots(task: &Task, seed: Seed, size: u32) -> impl Iterator<Item = Slot<'_>> {
+    (0..size).map(move |replica| Slot { task, replica, seed: seed.at(u64::from(replica)).value() })
+}
+
+/// When which version was published, to tell how old a token is.
+#[derive(Debug, Default)]
+pub struct Ages {
+    /// The policy's version after each of the last steps, and before the first.
+    marks: VecDeque<u64>,
+}
+
+/// Steps whose marks are kept: more than any sensible bound.
+const MARKS: usize = 256;
+
+impl Ages {
+    pub fn mark(&mut self, version: u64) {
+        self.marks.push_back(version);
+        if self.marks.len() > MARKS {
+            self.marks.pop_front();
+        }
+    }
+
+    /// Counts the tokens that older policies than the current one sampled.
+    pub fn count(&self, groups: &[Group], ledger: &mut Ledger) {
+        let age = |version: u64| self.marks.iter().filter(|mark| **mark > version).count() as f64;
+        let spans = groups.iter().flat_map(Group::traces).flat_map(|trace| trace.sampled());
+        let spans = spans.filter_map(|(_, node)| node.as_sampled()).flat_map(|sampled| &sampled.versions);
+        let (mut tokens, mut stale, mut sum, mut most) = (0.0, 0.0, 0.0, 0.0f64);
+        for (version, count) in spans {
+            let (age, count) = (age(version.step), f64::from(*count));
+            tokens += count;
+            stale += if age > 0.0 { count } else { 0.0 };
+            sum += age * count;
+            most = most.max(age);
+        }
+        ledger.set("generate/stale_tokens", stale);
+        ledger.set("async/staleness_mean", if tokens > 0.0 { sum / tokens } else { 0.0 });
+        ledger.set("async/staleness_max", most);
+    }
+}

@@ -1,0 +1,187 @@
+//! Checkpoints: everything that decides what a run does next, whole or absent.
+//!
+//! A checkpoint is a model directory (or a PEFT adapter) with the tokenizer beside it, `optimizer.safetensors`, and
+//! `state.json`. Learning rates, seeds and orders are functions of the step, so the step is all there is to remember of
+//! them. Going on from a checkpoint gives the numbers of a run that was never interrupted.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hone_engine::NativeLearner;
+use hone_trace::rundir::{Position, RunDir, RunReader};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::evaluate::Evaluation;
+use crate::plan::{Draw, PlanState};
+use crate::run::TrainError;
+
+/// `[checkpoint]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckpointRecipe {
+    /// Steps between checkpoints. 0: after every step while a checkpoint is small (256 MiB), and of larger ones as often
+    /// as keeps their writing under a twentieth of the time.
+    pub every: u64,
+    /// Checkpoints kept, besides the best.
+    pub keep_last: usize,
+    /// What the best checkpoint has most of, by evaluation: `success` or a reward component. Empty: none is kept.
+    pub best: String,
+}
+
+impl Default for CheckpointRecipe {
+    fn default() -> Self {
+        Self { every: 0, keep_last: 2, best: "success".into() }
+    }
+}
+
+/// What a checkpoint remembers besides weights and optimizer.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct State {
+    /// Steps done.
+    pub step: u64,
+    /// The policy's version: optimizer steps since its run began.
+    pub version: u64,
+    pub plan: PlanState,
+    /// Groups that were being sampled ahead: drawn and not trained on yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ahead: Vec<Draw>,
+    /// Coefficient of the KL in the reward, where it adapts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kl_coefficient: Option<f64>,
+    /// Steps in a row that were not to be learned from.
+    #[serde(default)]
+    pub idle: u32,
+    pub before: Option<Evaluation>,
+    pub after: Option<Evaluation>,
+    pub best: Option<Best>,
+    pub seconds: f64,
+    /// How far the run was recorded.
+    pub position: Position,
+}
+
+/// The best evaluation so far.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    pub step: u64,
+    pub value: f64,
+}
+
+/// A checkpoint that is small enough to be written after every step.
+const SMALL: u64 = 256 << 20;
+/// The share of the time that writing larger ones may take.
+const WRITING: f64 = 0.05;
+
+/// The text files of a model directory, which go where its weights go.
+pub const TEXTS: [&str; 5] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "generation_config.json",
+    "chat_template.jinja",
+];
+
+/// Writes checkpoints when they are due and removes old ones.
+#[derive(Debug)]
+pub struct Keeper {
+    recipe: CheckpointRecipe,
+    /// Where the texts of the model are.
+    model_dir: PathBuf,
+    /// The step of the newest one.
+    newest: Option<u64>,
+    /// When it was written, how long that took and how large it was.
+    last: Instant,
+    cost: Duration,
+    bytes: u64,
+}
+
+impl Keeper {
+    /// `newest` is the step of the run's newest checkpoint, where it has one.
+    pub fn new(recipe: &CheckpointRecipe, model_dir: &Path, newest: Option<u64>) -> Self {
+        let (recipe, model_dir, last) = (recipe.clone(), model_dir.into(), Instant::now());
+        Self { recipe, model_dir, newest, last, cost: Duration::ZERO, bytes: 0 }
+    }
+
+    /// Whether the newest checkpoint is that of a step.
+    pub fn has(&self, step: u64) -> bool {
+        self.newest == Some(step)
+    }
+
+    /// Whether this step ends with a checkpoint. When one is written changes nothing of what is trained.
+    pub fn is_due(&self, state: &State, steps: u64) -> bool {
+        let step = state.step;
+        match self.recipe.every {
+            _ if step == steps || state.best.is_some_and(|best| best.step == step) => true,
+            0 if self.bytes <= SMALL => true,
+            0 => self.cost.as_secs_f64() <= WRITING * self.last.elapsed().as_secs_f64(),
+            every => step.is_multiple_of(every),
+        }
+    }
+
+    /// Remembers the evaluation of a step if it is the best so far.
+    pub fn judge(&self, state: &mut State, step: u64, evaluation: &Evaluation) {
+        let value = match self.recipe.best.as_str() {
+            "" => None,
+            "success" => Some(evaluation.success),
+            component => evaluation.components.get(component).copied(),
+        };
+        if let Some(value) = value.filter(|value| state.best.is_none_or(|best| *value > best.value)) {
+            state.best = Some(Best { step, value });
+        }
+    }
+
+    /// Writes the checkpoint of `state.step`; `state.position` becomes the place it goes back to.
+    pub fn write(&mut self, run: &mut RunDir, learner: &NativeLearner, state: &mut State) -> Result<(), TrainError> {
+        let clock = Instant::now();
+        let step = state.step;
+        // Before the position is taken: an event of a checkpoint that did not come about is cut with what followed it.
+        run.event(&json!({"event": "checkpoint", "step": step, "best": state.best}))?;
+        state.version = learner.policy().current().version.step;
+        state.position = run.position();
+        let model_dir = &self.model_dir;
+        let path = run.checkpoint(step, |dir| {
+            learner.save(dir).map_err(io::Error::other)?;
+            copy_texts(model_dir, dir)?;
+            std::fs::write(dir.join(STATE), serde_json::to_vec_pretty(state)?)
+        })?;
+        if let Some(best) = state.best.filter(|best| best.step == step) {
+            run.mark_best(best.step)?;
+        }
+        let kept: Vec<u64> = RunReader::open(run.path())?.checkpoints()?.iter().map(|(step, _)| *step).collect();
+        let oldest = kept.iter().rev().nth(self.recipe.keep_last.max(1) - 1).copied().unwrap_or(0);
+        run.prune(|other| other >= oldest || state.best.is_some_and(|best| best.step == other))?;
+        self.newest = Some(step);
+        self.bytes = size(&path);
+        self.cost = clock.elapsed();
+        self.last = Instant::now();
+        Ok(())
+    }
+}
+
+const STATE: &str = "state.json";
+
+/// The newest checkpoint of a run. `None` where it was stopped before the first.
+pub fn newest(run: &Path) -> Result<Option<(PathBuf, State)>, TrainError> {
+    let Some((_, path)) = RunReader::open(run)?.checkpoints()?.pop() else { return Ok(None) };
+    let file = path.join(STATE);
+    let bad = |what: String| TrainError::Checkpoint { path: path.clone(), what };
+    let text = std::fs::read(&file).map_err(|error| bad(format!("cannot read {STATE}: {error}")))?;
+    let state = serde_json::from_slice(&text).map_err(|error| bad(format!("{STATE}: {error}")))?;
+    Ok(Some((path, state)))
+}
+
+/// Copies the texts of a model directory beside its new weights.
+pub fn copy_texts(from: &Path, to: &Path) -> io::Result<()> {
+    for name in TEXTS {
+        if from.join(name).is_file() && !to.join(name).exists() {
+            std::fs::copy(from.join(name), to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn size(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+}

@@ -1,0 +1,108 @@
+//! KL to the reference policy, in the reward: an episode pays for how far the policy has moved on its tokens.
+//!
+//! The payment is a reward component of its own, `kl`, beside those of the rubric: it is recorded, it is in the group's
+//! statistics, and the rubric's total stays what the world paid.
+
+use hone_engine::{NativeLearner, Whose};
+use hone_trace::{Advantage, Group, Reward, Trace};
+use serde::{Deserialize, Serialize};
+
+use crate::loss::{Estimator, Reduction};
+use crate::pack::{self, Packing};
+use crate::run::TrainError;
+
+/// The component's name.
+pub const KL: &str = "kl";
+
+/// `[kl_reward]`
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KlReward {
+    /// What an episode pays for a KL of 1, summed over its tokens. Where it adapts: at the start.
+    pub coefficient: f64,
+    #[serde(default)]
+    pub estimator: Estimator,
+    /// The mean KL per token to aim at. The coefficient follows it: absent, it stays as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<f64>,
+    /// Episodes over which an adapting coefficient moves by its own size.
+    #[serde(default = "horizon")]
+    pub horizon: f64,
+}
+
+fn horizon() -> f64 {
+    10_000.0
+}
+
+/// How far off the KL may be taken to be: bounds the coefficient's speed.
+const MOST: f64 = 0.2;
+
+impl KlReward {
+    pub fn check(&self) -> Result<(), String> {
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        if !(self.coefficient.is_finite() && self.coefficient >= 0.0) {
+            return Err(format!("kl_reward.coefficient is {}; it must be at least 0", self.coefficient));
+        }
+        if !self.target.is_none_or(positive) || !positive(self.horizon) {
+            return Err("kl_reward.target and kl_reward.horizon must be over 0".into());
+        }
+        Ok(())
+    }
+
+    /// The next coefficient, after a step of so many episodes with this mean KL per token.
+    pub fn adapted(&self, coefficient: f64, kl: f64, episodes: usize) -> f64 {
+        let Some(target) = self.target else { return coefficient };
+        let error = (kl / target - 1.0).clamp(-MOST, MOST);
+        coefficient * (1.0 + error * episodes as f64 / self.horizon)
+    }
+}
+
+/// What the episodes of a step paid for.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Paid {
+    pub mean_kl: f64,
+    pub max_kl: f64,
+    pub episodes: usize,
+}
+
+/// Lets every scored episode pay `coefficient` x its KL.
+pub fn charge(
+    learner: &mut NativeLearner,
+    groups: &mut [Group],
+    settings: &KlReward,
+    coefficient: f64,
+    budget: usize,
+) -> Result<Paid, TrainError> {
+    let everyone: Vec<Vec<_>> =
+        groups.iter().map(|group| vec![Advantage::Whole { value: 0.0 }; group.traces().len()]).collect();
+    let (sequences, temperature) = pack::sequences(groups, &everyone)?;
+    let Some(temperature) = temperature else { return Ok(Paid::default()) };
+    let packing = Packing { reduction: Reduction::TokenMean, temperature, budget, share: true };
+    let mut reference = Vec::new();
+    for batch in pack::pack(&sequences, &packing) {
+        reference.extend(learner.score(&batch, Whose::Reference)?.logprobs);
+    }
+    let mut reference = reference.into_iter();
+    let (mut paid, mut sum, mut tokens) = (Paid::default(), 0.0, 0usize);
+    let played = groups.iter_mut().flat_map(Group::traces_mut).filter(|trace| has_samples(trace));
+    for (trace, sequence) in played.zip(&sequences) {
+        let gaps = sequence.places.iter().zip(reference.by_ref());
+        let kl: f64 =
+            gaps.map(|(place, theirs)| settings.estimator.at(f64::from(place.sampler) - f64::from(theirs)).0).sum();
+        paid.max_kl = paid.max_kl.max(kl / sequence.places.len() as f64);
+        paid.episodes += 1;
+        sum += kl;
+        tokens += sequence.places.len();
+        // An episode nobody scored has nothing to pay from.
+        if trace.reward(hone_arena::rewards::TOTAL).is_some() {
+            let why = format!("kl: {coefficient} x {kl:.4} over {} tokens", sequence.places.len());
+            trace.rewards.push(Reward::scored(KL, -coefficient * kl, why));
+        }
+    }
+    paid.mean_kl = sum / tokens.max(1) as f64;
+    Ok(paid)
+}
+
+fn has_samples(trace: &Trace) -> bool {
+    trace.sampled().any(|(_, node)| !node.tokens().is_empty())
+}

@@ -1,0 +1,106 @@
+//! Learning from one rollout batch: one or several optimizer steps.
+
+use hone_engine::optim::Schedule;
+use hone_engine::{NativeLearner, Whose};
+use hone_trace::{Batch, Learner as _, OptimizerStep, Seed, TokenColumns};
+
+use crate::ledger::{Ledger, Pass};
+use crate::loss::{Objective, Survey};
+use crate::pack::{self, Packing, Sequence};
+use crate::recipe::Recipe;
+use crate::run::TrainError;
+
+/// Optimizer steps of one step, and why some of them were skipped.
+#[derive(Debug, Default)]
+pub struct Learned {
+    pub optimizer_steps: u32,
+    pub skipped: Vec<String>,
+}
+
+/// Goes through the sequences `train.epochs_per_batch` times, `train.mini_batch` at a time.
+pub async fn learn(
+    learner: &mut NativeLearner,
+    objective: &mut Objective,
+    recipe: &Recipe,
+    step: u64,
+    mut sequences: Vec<Sequence>,
+    temperature: f32,
+    ledger: &mut Ledger,
+) -> Result<Learned, TrainError> {
+    let train = &recipe.train;
+    let schedule = Schedule {
+        peak: train.learning_rate,
+        warmup: train.warmup,
+        total: train.steps,
+        decay: train.decay,
+        floor: 0.0,
+    };
+    let learning_rate = schedule.at(step);
+    let packing = Packing { reduction: objective.reduction, temperature, budget: train.batch_tokens, share: true };
+    first_seen(learner, objective, recipe, &mut sequences, &packing)?;
+    let size = if train.mini_batch == 0 { sequences.len() } else { train.mini_batch };
+    let mut learned = Learned::default();
+    for epoch in 0..train.epochs_per_batch {
+        Seed::root(recipe.seed).with("mini batches").at(step).at(u64::from(epoch)).rng().shuffle(&mut sequences);
+        for part in sequences.chunks(size.max(1)) {
+            let batches = pack::pack(part, &packing);
+            objective.survey = surveyed(learner, objective, &batches)?;
+            let mut pass = Pass::of(part);
+            for batch in &batches {
+                let stats = learner.accumulate(batch, &*objective).await?;
+                pass.add(batch, &stats);
+            }
+            let rate = OptimizerStep { learning_rate, max_grad_norm: Some(train.max_grad_norm) };
+            let report = learner.step(rate).await?;
+            ledger.learned(&pass, &report, learning_rate);
+            learned.optimizer_steps += 1;
+            learned.skipped.extend(report.skipped);
+        }
+    }
+    objective.survey = None;
+    Ok(learned)
+}
+
+/// Settles what the learner thought of every token when it first saw it.
+///
+/// The engine's sampler and learner agree bit for bit, so in a synchronous run that is the sampler's logprob, and no
+/// pass is needed to know it. Sampled ahead, the ratio is against the sampler too, which bounds how far the policy moves
+/// from what sampled; only a correction, which weighs the learner against the sampler, needs the learner's own word.
+fn first_seen(
+    learner: &mut NativeLearner,
+    objective: &Objective,
+    recipe: &Recipe,
+    sequences: &mut [Sequence],
+    packing: &Packing,
+) -> Result<(), TrainError> {
+    let mut old = Vec::new();
+    if recipe.overlap.staleness > 0 && objective.correction.is_some() {
+        for batch in pack::pack(sequences, packing) {
+            old.extend(learner.score(&batch, Whose::Policy)?.logprobs);
+        }
+    }
+    let mut old = old.into_iter();
+    for place in sequences.iter_mut().flat_map(|sequence| &mut sequence.places) {
+        place.old = Some(old.next().unwrap_or(place.sampler));
+    }
+    Ok(())
+}
+
+/// The survey of an optimizer step, where the objective needs one and the step is more than one batch: a forward pass
+/// over all of it comes first.
+fn surveyed(
+    learner: &mut NativeLearner,
+    objective: &Objective,
+    batches: &[Batch],
+) -> Result<Option<Survey>, TrainError> {
+    if !objective.needs_survey() || batches.len() < 2 {
+        return Ok(None);
+    }
+    let mut columns = Vec::with_capacity(batches.len());
+    for batch in batches {
+        let scored = learner.score(batch, Whose::Policy)?;
+        columns.push(TokenColumns::new(batch, &scored.logprobs, &scored.entropies, None));
+    }
+    let parts: Vec<_> = columns.iter().map(TokenColumns::view).collect();
+    Ok(Some(objective.survey(&parts)))
+}

@@ -1,0 +1,93 @@
+//! Stopped anywhere and resumed, a run gives the numbers of one that was never stopped.
+
+use std::path::Path;
+
+use hone_trace::Digest;
+use hone_trace::rundir::RunReader;
+use hone_train::run::{Report, recorded_recipe, resume, train};
+use hone_train::sft::sft_recorded;
+
+use crate::tiny::{Copies, Silent, copy, recipe, setup, timeless, traces};
+
+async fn resumed(run: &Path) -> Report {
+    let recipe = recorded_recipe(run).unwrap();
+    resume(&setup(&recipe), &recipe, run, &mut Silent).await.unwrap()
+}
+
+fn checkpoints(run: &Path) -> Vec<u64> {
+    RunReader::open(run).unwrap().checkpoints().unwrap().iter().map(|(step, _)| *step).collect()
+}
+
+/// Digests of what a run leaves: its weights and its optimizer, to the byte, headers apart (their keys have no order).
+fn policy(run: &Path) -> [String; 2] {
+    let (_, path) = RunReader::open(run).unwrap().checkpoints().unwrap().pop().unwrap();
+    ["model.safetensors", "optimizer.safetensors"].map(|name| {
+        let bytes = std::fs::read(path.join(name)).unwrap();
+        let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        Digest::of(&bytes[8 + header..]).to_string()
+    })
+}
+
+/// Kills right after the first evaluation, inside every step and around the later evaluations. With checkpoints at
+/// every step at most the step in flight is done again; with rare ones, several.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resumed_run_gives_the_same_numbers() {
+    let settings: [&[&str]; 2] = [&[], &["checkpoint.every=2", "plan.zero_variance=replace", "train.steps=4"]];
+    for settings in settings {
+        let directory = tempfile::tempdir().unwrap();
+        let run = directory.path().join("run");
+        let recipe = recipe(settings);
+        let mut copies = Copies::new(&run, directory.path());
+        let whole = train(&setup(&recipe), &recipe, &run, &mut copies).await.unwrap();
+        assert!(whole.steps.iter().any(|step| step.get("policy/grad_norm").is_some_and(|norm| norm > 0.0)));
+        assert_eq!(copies.taken.len() as u64, 1 + recipe.train.steps + 2);
+        for copy in &copies.taken {
+            let report = resumed(copy).await;
+            assert_eq!(timeless(copy), timeless(&run), "{}", copy.display());
+            assert_eq!(traces(copy), traces(&run), "{}", copy.display());
+            assert_eq!(policy(copy), policy(&run), "{}", copy.display());
+            assert_eq!((&report.before, &report.after), (&whole.before, &whole.after));
+            assert_eq!(report.steps.len(), whole.steps.len());
+        }
+        let last = copies.taken.last().unwrap();
+        let events = RunReader::open(last).unwrap().events().unwrap().records;
+        assert!(events.iter().any(|event| event["event"] == "resumed"));
+        assert!(last.join("superseded").is_dir(), "what was done again is kept aside");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finished_run_resumes_to_its_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["checkpoint.keep_last=1", "eval.every=1", "checkpoint.best=even"]);
+    let whole = train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
+    let before = timeless(&run);
+    let report = resumed(&run).await;
+    assert_eq!((report.after, report.seconds), (whole.after, whole.seconds));
+    assert_eq!(timeless(&run), before);
+    // The last checkpoint, and the best one if that is another.
+    let best = std::fs::read_link(run.join("checkpoints/best")).unwrap();
+    let best: u64 = best.to_str().unwrap().strip_prefix("step-").unwrap().parse().unwrap();
+    let kept = checkpoints(&run);
+    assert!(kept.contains(&3) && kept.contains(&best) && kept.len() <= 2, "{kept:?}, best {best}");
+    assert!(run.join("checkpoints/best/tokenizer.json").is_file(), "a checkpoint is a model directory");
+}
+
+/// Weights and optimizer are published under the number they had, so that traces of a resumed run name the same versions.
+#[tokio::test(flavor = "multi_thread")]
+async fn imitation_is_resumed_to_the_bit() {
+    let directory = tempfile::tempdir().unwrap();
+    let recipe = recipe(&["sft.steps=4", "checkpoint.every=2"]);
+    let (run, stopped) = (directory.path().join("whole"), directory.path().join("stopped"));
+    let watch = |step: hone_train::sft::SftStep| {
+        if step.step == 3 {
+            copy(&run, &stopped);
+        }
+    };
+    sft_recorded(&setup(&recipe), &recipe, &run, watch).await.unwrap();
+    assert_eq!((timeless(&stopped).len(), checkpoints(&stopped).pop()), (3, Some(2)), "a kill after step 3");
+    sft_recorded(&setup(&recipe), &recipe, &stopped, |_| {}).await.unwrap();
+    assert_eq!(timeless(&stopped), timeless(&run));
+    assert_eq!(policy(&stopped), policy(&run));
+}

@@ -1,0 +1,184 @@
+//! A policy small enough to train in a test, and a reward that even random tokens earn some of.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use hone_arena::rewards::{Case, Measure, Rubric, Term};
+use hone_engine::weights::Storage;
+use hone_engine::{Config, Cpu, Model};
+use hone_trace::rundir::RunReader;
+use hone_trace::{Trace, Verdict};
+use hone_train::evaluate::Evaluation;
+use hone_train::fresh::fresh_policy;
+use hone_train::ledger::Ledger;
+use hone_train::recipe::Recipe;
+use hone_train::run::Watch;
+use hone_train::setup::Setup;
+use serde_json::{Map, Value, json};
+
+pub(crate) const RECIPE: &str = r#"
+name = "tiny"
+seed = 3
+[policy]
+threads = 1
+[env]
+tasks = 12
+held_out = 4
+[sampling]
+max_new_tokens = 8
+[rollout]
+window = 1024
+max_turns = 2
+backoff_s = 0.0
+[[rubric.component]]
+kind = "tau_state"
+[train]
+steps = 3
+groups = 3
+group_size = 3
+mini_batch = 4
+learning_rate = 3e-3
+[sft]
+steps = 3
+batch = 2
+warmup = 1
+[eval]
+tasks = 2
+every = 2
+"#;
+
+pub(crate) struct Silent;
+impl Watch for Silent {}
+
+/// The recipe with settings over it, and a policy of some tens of thousands of parameters.
+pub(crate) fn recipe(settings: &[&str]) -> Recipe {
+    let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+    let mut recipe = Recipe::parse(RECIPE, &settings).unwrap();
+    recipe.policy.model = Some(policy().to_owned());
+    recipe
+}
+
+/// Its directory, made once.
+fn policy() -> &'static Path {
+    static POLICY: OnceLock<tempfile::TempDir> = OnceLock::new();
+    POLICY
+        .get_or_init(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let recipe = Recipe::parse(RECIPE, &[]).unwrap();
+            // Tests run on runtimes of their own; this one is made outside of them.
+            let path = dir.path().to_owned();
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Runtime::new().unwrap();
+                runtime.block_on(fresh_policy(&recipe, &path)).unwrap();
+            })
+            .join()
+            .unwrap();
+            shrink(dir.path());
+            dir
+        })
+        .path()
+}
+
+/// The same tokenizer under a much smaller model.
+fn shrink(dir: &Path) {
+    let text = std::fs::read_to_string(dir.join("config.json")).unwrap();
+    let mut config: Map<String, Value> = serde_json::from_str(&text).unwrap();
+    for (key, value) in [
+        ("hidden_size", 32),
+        ("intermediate_size", 64),
+        ("num_hidden_layers", 2),
+        ("num_attention_heads", 2),
+        ("num_key_value_heads", 1),
+        ("head_dim", 16),
+    ] {
+        config.insert(key.into(), json!(value));
+    }
+    let config = Config::parse(&Value::Object(config).to_string()).unwrap();
+    Model::random(config, Arc::new(Cpu::new(1).unwrap()), 5).save(dir, Storage::F32).unwrap();
+}
+
+/// The share of even ids among the sampled ones: every policy earns some, and can learn to earn more.
+pub(crate) struct Even;
+
+impl Measure for Even {
+    fn measure(&self, case: &Case) -> Verdict {
+        let tokens = case.tokens.as_deref().unwrap_or_default();
+        let even = tokens.iter().filter(|token| token.is_multiple_of(2)).count();
+        Verdict::Scored { value: even as f64 / tokens.len().max(1) as f64, why: "even ids".into() }
+    }
+}
+
+/// The recipe's setup, paid for even ids.
+pub(crate) fn setup(recipe: &Recipe) -> Setup {
+    paid_for(recipe, Even)
+}
+
+pub(crate) fn paid_for(recipe: &Recipe, component: impl hone_arena::rewards::Component + 'static) -> Setup {
+    let mut setup = Setup::open(recipe).unwrap();
+    setup.rubric = Arc::new(Rubric::new(vec![Term::new("even", 1.0, component)], vec![]).unwrap());
+    setup
+}
+
+/// The metrics of a run without the wall clock's.
+pub(crate) fn timeless(run: &Path) -> Vec<Map<String, Value>> {
+    let metrics = RunReader::open(run).unwrap().metrics().unwrap().records;
+    let timeless = |record: &Map<String, Value>| {
+        record.iter().filter(|(name, _)| !name.starts_with("timing/")).map(|(k, v)| (k.clone(), v.clone())).collect()
+    };
+    metrics.iter().map(timeless).collect()
+}
+
+/// The traces of a run without the wall clock's.
+pub(crate) fn traces(run: &Path) -> Vec<Trace> {
+    let clockless = |trace: Result<Trace, _>| {
+        let mut trace = trace.unwrap();
+        trace.turns.iter_mut().for_each(|turn| turn.timings = hone_trace::Timings::default());
+        trace
+    };
+    RunReader::open(run).unwrap().traces().unwrap().iter().map(clockless).collect()
+}
+
+/// Copies the run's directory whenever it is told of something: what a kill at that moment would leave.
+pub(crate) struct Copies {
+    pub run: PathBuf,
+    pub into: PathBuf,
+    pub taken: Vec<PathBuf>,
+}
+
+impl Copies {
+    pub(crate) fn new(run: &Path, into: &Path) -> Self {
+        Self { run: run.into(), into: into.into(), taken: Vec::new() }
+    }
+
+    fn take(&mut self) {
+        let to = self.into.join(format!("copy-{}", self.taken.len()));
+        copy(&self.run, &to);
+        self.taken.push(to);
+    }
+}
+
+impl Watch for Copies {
+    fn evaluated(&mut self, _step: u64, _evaluation: &Evaluation) {
+        self.take();
+    }
+
+    fn stepped(&mut self, _ledger: &Ledger) {
+        self.take();
+    }
+}
+
+/// What a kill at this moment would leave.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_symlink() {
+            std::os::unix::fs::symlink(std::fs::read_link(&path).unwrap(), &target).unwrap();
+        } else if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).unwrap();
+        }
+    }
+}
