@@ -129,8 +129,11 @@ fn ctrl_c_ends_after_the_step_with_everything_recorded() {
 #[test]
 fn bench_learn_counts_again_and_says_which_bars_are_missed() {
     let dir = TempDir::new().unwrap();
-    let output =
-        hone(&dir).args(["bench", "learn", "tiny.toml", "--seeds", "1", "--out", "bench", "--json"]).output().unwrap();
+    let output = hone(&dir)
+        .args(["bench", "learn", "tiny.toml", "--seeds", "1", "--out", "bench", "--json"])
+        .args(["--placebo", "shuffle"])
+        .output()
+        .unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{told}");
     let result = last_line(&output);
@@ -140,6 +143,7 @@ fn bench_learn_counts_again_and_says_which_bars_are_missed() {
         (Some(1), Some(4), Some(4))
     );
     assert_eq!((seed["leaked"].as_u64(), seed["do_nothing"].as_f64()), (Some(0), Some(0.0)));
+    assert_eq!(seed["placebo"]["before"], seed["before"], "the control starts from the same policy");
     let missed = seed["missed"].to_string();
     assert!(missed.contains("the end") && missed.contains("fewer than 256"), "{missed}");
     assert!(Path::new(&dir.path().join("bench/seed-1/report.md")).is_file());
