@@ -7,8 +7,12 @@
 
 #![expect(unsafe_code, reason = "the register tile reads through pointers; bounds are asserted at the entrance")]
 
+mod gradient;
+
+pub use gradient::{natural_len, outer, pack_natural, rows_natural};
+
 use crate::buffer::Buffer;
-use crate::cpu::{Cpu, Shared, with_scratch};
+use crate::cpu::{Cpu, Shared};
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
 
 /// Columns of a panel.
@@ -226,9 +230,11 @@ impl Block<'_> {
             return;
         }
         let valid = (NV * LANES).min(self.n - column);
+        // Tiles of about the same height: a last one of a row or two would leave most of the unit idle.
+        let tiles = self.m.div_ceil(S::TILE.rows);
         let mut row = 0;
-        while row < self.m {
-            let rows = S::TILE.rows.min(self.m - row);
+        for tile in 0..tiles {
+            let rows = (self.m - row).div_ceil(tiles - tile);
             // SAFETY: `block_ptr` checked both operands, its caller the result. A tile that would reach past column n
             // goes through `edge`, which has room for all of it.
             unsafe {
@@ -357,103 +363,6 @@ pub fn columns(cpu: &Cpu, m: usize, x: Left<'_>, w: &Packed, y: &mut [f32], y_st
             block_ptr(cpu.isa(), m, n, w.inputs, x, w.operand(first), y.ptr().add(first * PANEL), y_stride, mode);
         }
     });
-}
-
-/// Rows of t that [`outer`] packs at a time: a panel of x and a strip of dy then fit L1 together.
-const DEPTH: usize = 160;
-
-/// Height of the packed left operand of [`outer`]: a whole number of every instruction set's tiles.
-const TALL: usize = 12;
-
-/// `C[n,k] += dY[t,n]^T X[t,k]`: the gradient of a weight matrix from that of its outputs and its inputs, on all
-/// threads. Rows of `dy` and `x` are `dy_stride` and `x_stride` apart.
-pub fn outer(
-    cpu: &Cpu,
-    t: usize,
-    n: usize,
-    k: usize,
-    dy: &[f32],
-    dy_stride: usize,
-    x: &[f32],
-    x_stride: usize,
-    c: &mut [f32],
-) {
-    assert!(c.len() >= n * k);
-    let rows_per_task = n.div_ceil(cpu.threads() * 2).next_multiple_of(TALL).clamp(TALL, 528);
-    let c = Shared::new(c);
-    cpu.parallel(n.div_ceil(rows_per_task), |task| {
-        let first = task * rows_per_task;
-        let rows = rows_per_task.min(n - first);
-        // SAFETY: each task writes its own rows of C.
-        let out = unsafe { c.slice(first * k, rows * k) };
-        let panels = k.next_multiple_of(PANEL);
-        with_scratch(DEPTH * (panels + rows_per_task), |scratch| {
-            let (px, pdy) = scratch.split_at_mut(DEPTH * panels);
-            for t0 in (0..t).step_by(DEPTH) {
-                let depth = DEPTH.min(t - t0);
-                pack_rows::<TALL>(&dy[t0 * dy_stride + first..], dy_stride, depth, rows, pdy);
-                pack_rows::<PANEL>(&x[t0 * x_stride..], x_stride, depth, k, px);
-                for column in (0..k).step_by(PANEL) {
-                    let b = Panels { data: &px[column * depth..], panel_stride: 0, k_stride: PANEL };
-                    for row in (0..rows).step_by(TALL) {
-                        let a = Left { data: &pdy[row * depth..], row_stride: 1, k_stride: TALL };
-                        let (height, width) = (TALL.min(rows - row), PANEL.min(k - column));
-                        block(cpu.isa(), height, width, depth, a, b, &mut out[row * k + column..], k, Into::Add);
-                    }
-                }
-            }
-        });
-    });
-}
-
-/// Copies columns `0..columns` of `depth` rows into groups of `W` columns, each group's rows contiguous.
-fn pack_rows<const W: usize>(source: &[f32], stride: usize, depth: usize, columns: usize, out: &mut [f32]) {
-    let out = out.as_chunks_mut::<W>().0;
-    for row in 0..depth {
-        let from = &source[row * stride..][..columns];
-        let (whole, tail) = from.as_chunks::<W>();
-        // Whole groups are the rule, and as arrays they are a few vector moves instead of a call.
-        for (group, values) in whole.iter().enumerate() {
-            out[group * depth + row] = *values;
-        }
-        if !tail.is_empty() {
-            let line = &mut out[whole.len() * depth + row];
-            line[..tail.len()].copy_from_slice(tail);
-            line[tail.len()..].fill(0.0);
-        }
-    }
-}
-
-/// Lays `W[n,k]` out as the right operand of `dY[m,n] W[n,k]`: panels of 32 inputs, n rows each.
-pub fn pack_natural(cpu: &Cpu, w: &[f32], n: usize, k: usize, out: &mut [f32]) {
-    assert!(w.len() >= n * k && out.len() >= natural_len(n, k));
-    let out = Shared::new(out);
-    cpu.parallel(k.div_ceil(PANEL), |panel| {
-        // SAFETY: each task writes its own panel.
-        let to = unsafe { out.slice(panel * PANEL * n, PANEL * n) };
-        let width = PANEL.min(k - panel * PANEL);
-        pack_rows::<PANEL>(&w[panel * PANEL..], k, n, width, to);
-    });
-}
-
-/// Floats that [`pack_natural`] writes.
-pub fn natural_len(n: usize, k: usize) -> usize {
-    k.next_multiple_of(PANEL) * n
-}
-
-/// `dX[m,k]` (=|+=) `dY[m,n] W[n,k]` on this thread, with `w` from [`pack_natural`].
-pub fn rows_natural(
-    isa: Isa,
-    m: usize,
-    n: usize,
-    k: usize,
-    dy: Left<'_>,
-    w: &[f32],
-    dx: &mut [f32],
-    dx_stride: usize,
-    mode: Into,
-) {
-    block(isa, m, k, n, dy, Panels { data: w, panel_stride: PANEL * n, k_stride: PANEL }, dx, dx_stride, mode);
 }
 
 #[cfg(test)]

@@ -123,6 +123,8 @@ pub trait Simd: Copy + Send + Sync {
     /// `value`, but 0 in the lanes where `a <= b`.
     fn zero_below(self, a: Self::F, b: Self::F, value: Self::F) -> Self::F;
     fn lanes(self, a: Self::F) -> [f32; LANES];
+    /// Asks for the cache lines of `x` to be brought into L2.
+    fn prefetch(self, x: &[f32]);
 
     #[inline(always)]
     fn load(self, x: &[f32]) -> Self::F {
@@ -298,6 +300,8 @@ impl Simd for Portable {
     fn lanes(self, a: Self::F) -> [f32; LANES] {
         a
     }
+    #[inline(always)]
+    fn prefetch(self, _: &[f32]) {}
 }
 
 #[cfg(test)]
