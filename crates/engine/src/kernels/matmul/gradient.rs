@@ -141,7 +141,8 @@ impl Kernel for Strips<'_> {
                 let c = &mut c[row * k + column..][..(m - 1) * k + n];
                 let a = Left { data: a, row_stride: 1, k_stride: TALL };
                 let b = Panels { data: b, panel_stride: 0, k_stride: PANEL };
-                Block { m, n, k: depth, a, b, c: c.as_mut_ptr(), c_stride: k, mode: Into::Add }.run(simd);
+                Block { m, n, k: depth, a, b, c: c.as_mut_ptr(), c_stride: k, mode: Into::Add, ahead: PANEL * depth }
+                    .run(simd);
             }
         }
     }

@@ -13,7 +13,7 @@ pub use gradient::{natural_len, outer, pack_natural, rows_natural};
 
 use crate::buffer::Buffer;
 use crate::cpu::{Cpu, Shared};
-use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
+use crate::kernels::simd::{Isa, Kernel, LANES, Simd, prefetch};
 
 /// Columns of a panel.
 pub const PANEL: usize = 32;
@@ -159,18 +159,40 @@ unsafe fn block_ptr(
         let last_b = (n.div_ceil(PANEL) - 1) * b.panel_stride + (k - 1) * b.k_stride + PANEL;
         assert!(b.data.len() >= last_b, "right operand {} for {k}x{n}", b.data.len());
     }
-    isa.run(Block { m, n, k, a, b, c, c_stride, mode });
+    isa.run(Block { m, n, k, a, b, c, c_stride, mode, ahead: b.panel_stride });
 }
 
-struct Block<'a> {
-    m: usize,
-    n: usize,
-    k: usize,
-    a: Left<'a>,
-    b: Panels<'a>,
-    c: *mut f32,
-    c_stride: usize,
+/// `C[m,n]` (=|+=) `A[m,k] B[k,n]` inside a kernel, with rows of A and C as long as they are wide. `next` is where the
+/// operand of the next product lies, which is fetched meanwhile.
+#[inline(always)]
+pub(super) fn multiply<S: Simd>(
+    simd: S,
+    [m, n, k]: [usize; 3],
+    a: &[f32],
+    b: Panels<'_>,
+    next: *const f32,
+    c: &mut [f32],
     mode: Into,
+) {
+    assert!(m > 0 && n > 0 && k > 0 && a.len() >= m * k && c.len() >= m * n && n.is_multiple_of(PANEL));
+    assert!(b.data.len() >= (n / PANEL - 1) * b.panel_stride + (k - 1) * b.k_stride + PANEL);
+    let ahead = (next as usize).wrapping_sub(b.data.as_ptr() as usize) / size_of::<f32>();
+    Block { m, n, k, a: Left::rows(a, k), b, c: c.as_mut_ptr(), c_stride: n, mode, ahead }.run(simd);
+}
+
+/// A checked product.
+pub(super) struct Block<'a> {
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
+    pub(super) a: Left<'a>,
+    pub(super) b: Panels<'a>,
+    pub(super) c: *mut f32,
+    pub(super) c_stride: usize,
+    pub(super) mode: Into,
+    /// How far after an element of `b` lies what is read next in its place, in floats: it is asked for meanwhile. It
+    /// need not exist.
+    pub(super) ahead: usize,
 }
 
 impl Kernel for Block<'_> {
@@ -212,12 +234,12 @@ impl Block<'_> {
         unsafe {
             let c = self.c.add(panel * PANEL);
             match self.m {
-                1 => self.tile::<S, 1, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                2 => self.tile::<S, 2, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                3 => self.tile::<S, 3, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                4 => self.tile::<S, 4, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                5 => self.tile::<S, 5, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                _ => self.tile::<S, 6, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                1 => self.tile::<S, 1, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                2 => self.tile::<S, 2, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                3 => self.tile::<S, 3, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                4 => self.tile::<S, 4, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                5 => self.tile::<S, 5, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                _ => self.tile::<S, 6, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
             }
         }
     }
@@ -240,10 +262,15 @@ impl Block<'_> {
             unsafe {
                 let c = self.c.add(row * self.c_stride + column);
                 if valid == NV * LANES {
-                    self.rows_tile::<S, NV>(simd, rows, row, panel, offset, c, self.c_stride, self.mode);
+                    if tile == 0 {
+                        self.rows_tile::<S, NV, true>(simd, rows, row, panel, offset, c, self.c_stride, self.mode);
+                    } else {
+                        self.rows_tile::<S, NV, false>(simd, rows, row, panel, offset, c, self.c_stride, self.mode);
+                    }
                 } else {
                     let mut edge = [0.0f32; 12 * PANEL];
-                    self.rows_tile::<S, NV>(simd, rows, row, panel, offset, edge.as_mut_ptr(), PANEL, Into::Store);
+                    let to = edge.as_mut_ptr();
+                    self.rows_tile::<S, NV, false>(simd, rows, row, panel, offset, to, PANEL, Into::Store);
                     for (i, line) in edge.chunks_exact(PANEL).take(rows).enumerate() {
                         let out = std::slice::from_raw_parts_mut(c.add(i * self.c_stride), valid);
                         match self.mode {
@@ -258,7 +285,7 @@ impl Block<'_> {
     }
 
     #[inline(always)]
-    unsafe fn rows_tile<S: Simd, const NV: usize>(
+    unsafe fn rows_tile<S: Simd, const NV: usize, const AHEAD: bool>(
         &self,
         simd: S,
         rows: usize,
@@ -274,7 +301,7 @@ impl Block<'_> {
                 match rows {
                     // Arms above the tile's height are never taken; the constant condition lets them compile away.
                     // SAFETY: the caller's promise.
-                    $($n if $n <= S::TILE.rows => unsafe { self.tile::<S, $n, NV>(simd, row, panel, offset, c, c_stride, mode) },)*
+                    $($n if $n <= S::TILE.rows => unsafe { self.tile::<S, $n, NV, AHEAD>(simd, row, panel, offset, c, c_stride, mode) },)*
                     _ => {}
                 }
             };
@@ -282,9 +309,10 @@ impl Block<'_> {
         pick!(12 11 10 9 8 7 6 5 4 3 2 1);
     }
 
-    /// The register tile: `MR` rows from `row`, `NV` vectors from column `offset` of `panel`.
+    /// The register tile: `MR` rows from `row`, `NV` vectors from column `offset` of `panel`; `AHEAD` asks for what
+    /// comes next.
     #[inline(always)]
-    unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
+    unsafe fn tile<S: Simd, const MR: usize, const NV: usize, const AHEAD: bool>(
         &self,
         simd: S,
         row: usize,
@@ -303,7 +331,11 @@ impl Block<'_> {
             for _ in 0..self.k {
                 let mut bv = [simd.splat(0.0); NV];
                 for (j, v) in bv.iter_mut().enumerate() {
-                    *v = simd.load_ptr(b.add((j / 2) * self.b.panel_stride + (j % 2) * LANES));
+                    let at = (j / 2) * self.b.panel_stride + (j % 2) * LANES;
+                    *v = simd.load_ptr(b.add(at));
+                    if AHEAD {
+                        prefetch(b.wrapping_add(at.wrapping_add(self.ahead)));
+                    }
                 }
                 for (i, sums) in acc.iter_mut().enumerate() {
                     let x = simd.splat(*a.add(i * rs));

@@ -44,11 +44,9 @@ unsafe fn max8(a: arch::__m256) -> f32 {
 }
 
 #[inline(always)]
-fn prefetch(x: &[f32]) {
-    for line in x.chunks(LANES) {
-        // SAFETY: SSE is part of x86-64, and a prefetch reads nothing.
-        unsafe { arch::_mm_prefetch::<{ arch::_MM_HINT_T1 }>(line.as_ptr().cast()) };
-    }
+pub(super) fn prefetch(p: *const f32) {
+    // SAFETY: SSE is part of x86-64, and a prefetch reads nothing.
+    unsafe { arch::_mm_prefetch::<{ arch::_MM_HINT_T1 }>(p.cast()) };
 }
 
 /// Proof of AVX-512: made by `run_avx512` only.
@@ -121,10 +119,6 @@ impl Simd for Avx512 {
         let mut out = [0.0; LANES];
         unsafe { arch::_mm512_storeu_ps(out.as_mut_ptr(), a) };
         out
-    }
-    #[inline(always)]
-    fn prefetch(self, x: &[f32]) {
-        prefetch(x);
     }
     #[inline(always)]
     fn sum(self, a: Self::F) -> f32 {
@@ -216,10 +210,6 @@ impl Simd for Avx2 {
             arch::_mm256_storeu_ps(out.as_mut_ptr().add(8), a[1]);
         }
         out
-    }
-    #[inline(always)]
-    fn prefetch(self, x: &[f32]) {
-        prefetch(x);
     }
     #[inline(always)]
     fn sum(self, a: Self::F) -> f32 {
