@@ -18,6 +18,7 @@ use crate::ahead::AsyncRecipe;
 use crate::budget;
 use crate::catalogue::nearest;
 use crate::checkpoint::CheckpointRecipe;
+use crate::credit::CreditRecipe;
 use crate::loss::LossRecipe;
 use crate::penalty::KlReward;
 use crate::placebo::Placebo;
@@ -31,7 +32,7 @@ pub struct Recipe {
     /// The root of all randomness.
     pub seed: u64,
     /// The advantage estimator, by name: docs/algorithms.md.
-    pub credit: String,
+    pub credit: CreditRecipe,
     /// The objective, by name or as a table: docs/algorithms.md.
     pub loss: LossRecipe,
     /// Train no episode that a length limit cut short.
@@ -141,7 +142,7 @@ impl Default for Recipe {
         Self {
             name: "run".into(),
             seed: 0,
-            credit: "grpo".into(),
+            credit: CreditRecipe::named("grpo"),
             loss: LossRecipe::named("dapo"),
             overlong_filter: false,
             placebo: None,

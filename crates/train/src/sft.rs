@@ -169,7 +169,9 @@ impl<'a> Imitation<'a> {
     /// Whether the held-out tasks say that imitation has done its part.
     async fn is_enough(&self, step: u64) -> Result<bool, TrainError> {
         let sft = &self.recipe.sft;
-        let Some(enough) = sft.stop_at.filter(|_| step.is_multiple_of(sft.check_every.max(1))) else { return Ok(false) };
+        let Some(enough) = sft.stop_at.filter(|_| step.is_multiple_of(sft.check_every.max(1))) else {
+            return Ok(false);
+        };
         let (evaluation, _) = evaluate(self.setup, self.recipe).await?;
         Ok(evaluation.success >= enough)
     }
