@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hone_engine::{GeneratorSettings, Keep, LearnerSettings, NativeLearner, Workspace};
-use hone_trace::{Advantage, Group, LearnFault, Learner as _};
+use hone_trace::{Advantage, Group, LearnFault, Learner as _, Trace};
 use serde::Serialize;
 
 use crate::loss::Reduction;
@@ -128,12 +128,8 @@ pub async fn estimate(setup: &Setup, recipe: &Recipe) -> Result<Estimate, TrainE
     let size = recipe.train.group_size;
     let groups = rollouts.groups(&[task], size, hone_trace::Seed::root(recipe.seed).with("estimate")).await;
     let sampled_s = started.elapsed().as_secs_f64();
-    let tokens: usize = groups
-        .iter()
-        .flat_map(Group::traces)
-        .flat_map(|trace| trace.sampled())
-        .map(|(_, node)| node.tokens().len())
-        .sum();
+    let tokens: usize =
+        groups.iter().flat_map(Group::traces).flat_map(Trace::sampled).map(|(_, node)| node.tokens().len()).sum();
     let credit: Vec<Vec<_>> =
         groups.iter().map(|group| vec![Advantage::Whole { value: 1.0 }; group.traces().len()]).collect();
     let (sequences, temperature) = pack::sequences(&groups, &credit)?;
