@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use hone_arena::shop::{self, Shop};
+use hone_arena::registry::World;
+use hone_arena::solution::{Move, solution};
 use hone_chat::{ModelDir, train_tokenizer};
 use hone_engine::weights::Storage;
 use hone_engine::{Config, Cpu, Model};
-use hone_trace::{Action, Arena as _, Content, Message};
-use serde_json::{Value, json};
+use hone_trace::{Action, Message};
+use serde_json::json;
 
 use crate::recipe::Recipe;
 use crate::setup::SetupError;
@@ -52,19 +53,40 @@ pub async fn fresh_policy(recipe: &Recipe, dir: &Path) -> Result<(), SetupError>
 
 /// What is said in the world: instructions, schemas, calls and answers.
 async fn texts(recipe: &Recipe) -> Result<Vec<String>, SetupError> {
+    let world = World::open(&recipe.env)?;
     let mut texts = Vec::new();
-    for task in shop::tasks("train", recipe.env.seed, TEXTS, recipe.env.difficulty) {
-        let mut episode = Shop.open(&task, 0).await?;
-        let mut text = format!("{}\n{}\n", episode.system, task.prompt);
+    // Spread over all tasks, so that every environment of the recipe has its say.
+    for task in world.tasks.iter().step_by(world.tasks.len().div_ceil(TEXTS).max(1)) {
+        let mut episode = world.arena.open(task, 0).await?;
+        let mut text = format!("{}\n", episode.system);
+        said(&mut text, &episode.first);
         for tool in episode.tools.iter() {
             let _ = writeln!(text, "{}", tool.to_openai());
         }
-        for call in task.reference.into_iter().flatten() {
-            let _ = writeln!(text, "{}", json!({"name": call.name, "arguments": Value::from(call.arguments.clone())}));
-            let turn = episode.env.step(Action::Calls(vec![call])).await?;
-            text.extend(turn.messages.iter().filter_map(Message::content).map(Content::text));
+        for step in solution(task).unwrap_or_default() {
+            let action = match step {
+                Move::Call(call) => {
+                    let _ = writeln!(text, "{}", json!({"name": call.name, "arguments": call.arguments}));
+                    Action::Calls(vec![call])
+                }
+                Move::Say(reply) => {
+                    let _ = writeln!(text, "{reply}");
+                    Action::Reply(reply)
+                }
+            };
+            let turn = episode.env.step(action).await?;
+            said(&mut text, &turn.messages);
+            if turn.done {
+                break;
+            }
         }
         texts.push(text);
     }
     Ok(texts)
+}
+
+fn said(text: &mut String, messages: &[Message]) {
+    for content in messages.iter().filter_map(Message::content) {
+        let _ = writeln!(text, "{}", content.text());
+    }
 }

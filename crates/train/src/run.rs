@@ -164,7 +164,7 @@ impl<'a> Trainer<'a> {
     async fn run(mut self, watch: &mut dyn Watch) -> Result<Report, TrainError> {
         let (recipe, started) = (self.recipe, Instant::now());
         let seconds = self.state.seconds;
-        let scheme = Scheme::of(&self.setup.rubric, &recipe.eval.success);
+        let scheme = Scheme::of(&self.setup.rubric, recipe);
         if self.state.before.is_none() {
             // The beginning is a checkpoint too: what the run starts from need not stay anywhere else.
             self.checkpoint()?;

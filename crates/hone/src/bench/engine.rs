@@ -3,7 +3,7 @@
 //! The two engines take turns in one run; of several rounds the best counts, because other work on the machine can only
 //! slow a round down. Each engine's training step runs in a process of its own, so that its resident set is its own.
 
-mod peer;
+pub(super) mod peer;
 
 use std::io::Write;
 use std::process::{Command, ExitCode};

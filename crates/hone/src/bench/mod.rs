@@ -2,7 +2,10 @@
 
 mod engine;
 mod env;
+mod learn;
+mod losses;
 mod parse;
+mod step;
 
 use std::process::ExitCode;
 
@@ -23,6 +26,9 @@ enum Bench {
     Engine(engine::Args),
     Parse(parse::Args),
     Env(env::Args),
+    Step(step::Args),
+    Losses(losses::Args),
+    Learn(learn::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -30,5 +36,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Bench::Engine(args) => engine::run(args),
         Bench::Parse(args) => parse::run(args),
         Bench::Env(args) => env::run(args),
+        Bench::Step(args) => step::run(args),
+        Bench::Losses(args) => losses::run(args),
+        Bench::Learn(args) => learn::run(args),
     }
 }

@@ -57,10 +57,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let clock = std::time::Instant::now();
     let (before, after) = runtime.block_on(async {
-        let (before, _) = evaluate(&setup, &recipe).await?;
         let mut progress = SftProgress::start(&recipe.name, recipe.sft.steps);
+        progress.doing("evaluating");
+        let (before, _) = evaluate(&setup, &recipe).await?;
+        progress.doing("imitating");
         sft_recorded(&setup, &recipe, &run, |step| progress.stepped(step)).await?;
-        drop(progress);
+        progress.doing("evaluating");
         let (after, _) = evaluate(&setup, &recipe).await?;
         anyhow::Ok((before, after))
     })?;

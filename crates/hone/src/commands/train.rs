@@ -79,7 +79,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let directory = args.resume.clone().unwrap_or_else(fresh);
     let (report, recounted) = runtime.block_on(one_run(recipe, &directory, args.resume.is_some(), args.samples))?;
     let mut result = as_json(&report, &recounted, &directory);
-    if let Some(placebo) = args.placebo {
+    // A run that was stopped is not compared with one that was not.
+    if let Some(placebo) = args.placebo.filter(|_| recounted.steps >= recounted.planned) {
         let recipe = Recipe { placebo: Some(placebo), ..recorded_recipe(&directory)? };
         let aside = directory.join("placebo");
         let resume = aside.join("recipe.toml").exists();
@@ -154,6 +155,7 @@ pub(super) async fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<
 
 async fn warm_start(setup: &Setup, recipe: &Recipe) -> Result<()> {
     let mut progress = SftProgress::start("warm start", recipe.sft.steps);
+    progress.doing("imitating");
     sft(setup, recipe, |step| progress.stepped(step)).await?;
     // What the run starts from: a resumed one finds it there.
     setup.policy.current().model.save(&setup.model_dir, Storage::F32)?;

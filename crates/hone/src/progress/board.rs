@@ -66,6 +66,12 @@ impl Board {
         self.times.drain(..old);
     }
 
+    /// This many units were done before: they say nothing of how long one takes.
+    pub(crate) fn start_at(&mut self, done: u64) {
+        self.done = done;
+        self.times = vec![Instant::now()];
+    }
+
     /// The next value of a number. Numbers are shown in the order they first came.
     pub(crate) fn note(&mut self, name: &str, value: Option<f64>) {
         let Some(value) = value else { return };
@@ -79,6 +85,7 @@ impl Board {
     pub(super) fn settle(&mut self) {
         self.doing = "";
         self.notice = None;
+        self.times.clear();
     }
 
     pub(super) fn lines(&self, columns: usize, style: Style) -> Vec<String> {

@@ -25,6 +25,7 @@ impl Interrupt {
             handle.notice(&notice);
             if tokio::signal::ctrl_c().await.is_ok() {
                 // What is recorded can be read after a kill at any byte, and no terminal mode is left to undo.
+                let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\nstopped at once\n");
                 std::process::exit(130);
             }
         });

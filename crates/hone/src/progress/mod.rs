@@ -146,7 +146,7 @@ impl State {
             return;
         }
         let size = screen::size();
-        let lines = self.board.lines(size.columns, self.style);
+        let lines = self.board.lines(size.room(), self.style);
         write(&screen.redraw(&lines, size));
     }
 
@@ -154,7 +154,7 @@ impl State {
         match &mut self.screen {
             Some(screen) => {
                 let size = screen::size();
-                let lines = self.board.lines(size.columns, self.style);
+                let lines = self.board.lines(size.room(), self.style);
                 let above = screen.erase(size) + text.trim_end_matches('\n') + "\n";
                 write(&(above + &screen.redraw(&lines, size)));
             }

@@ -13,6 +13,14 @@ pub(super) struct Size {
     pub(super) rows: usize,
 }
 
+impl Size {
+    /// Columns a line may use: a line that ends in the last one leaves the cursor on it, and clearing the rest of the line
+    /// would clear that.
+    pub(super) fn room(self) -> usize {
+        self.columns.saturating_sub(1)
+    }
+}
+
 /// The size of the terminal on stderr; 80 by 24 where it does not say.
 pub(super) fn size() -> Size {
     match terminal_size::terminal_size_of(std::io::stderr()) {
@@ -29,25 +37,41 @@ pub(super) struct Screen {
 
 impl Screen {
     /// The text that replaces the block by these lines, as many as the terminal has room for.
+    ///
+    /// Line over line: clearing the screen first would flicker, and some terminals keep what is cleared in their history.
     pub(super) fn redraw(&mut self, lines: &[String], size: Size) -> String {
-        let mut text = self.erase(size);
+        let old = self.rows(size);
+        let mut text = up(old);
         // Wrapping is off while the block is written: a character that is wider than it looks to us is cut, not wrapped.
         text.push_str("\x1b[?7l");
         for line in lines.iter().take(size.rows.saturating_sub(1)) {
-            let line = clip(line, size.columns);
+            let line = clip(line, size.room());
             self.drawn.push(columns_of(&line));
             text.push_str(&line);
-            text.push('\n');
+            text.push_str(CLEAR_REST);
         }
         text.push_str("\x1b[?7h");
-        text
+        let left = old.saturating_sub(self.drawn.len());
+        text + &CLEAR_REST.repeat(left) + &up(left)
     }
 
     /// The text that takes the block away and leaves the cursor where it began.
     pub(super) fn erase(&mut self, size: Size) -> String {
-        let rows: usize = self.drawn.drain(..).map(|columns| columns.div_ceil(size.columns).max(1)).sum();
-        if rows == 0 { String::new() } else { format!("\r\x1b[{rows}A\x1b[J") }
+        let rows = self.rows(size);
+        up(rows) + &CLEAR_REST.repeat(rows) + &up(rows)
     }
+
+    /// Rows the block takes up at this width. It is forgotten.
+    fn rows(&mut self, size: Size) -> usize {
+        self.drawn.drain(..).map(|columns| columns.div_ceil(size.columns).max(1)).sum()
+    }
+}
+
+/// Clears what is left of the line and goes to the next.
+const CLEAR_REST: &str = "\x1b[K\n";
+
+fn up(rows: usize) -> String {
+    if rows == 0 { String::new() } else { format!("\r\x1b[{rows}A") }
 }
 
 #[cfg(test)]
@@ -63,17 +87,18 @@ mod tests {
     #[test]
     fn a_redraw_goes_up_by_the_rows_that_were_drawn() {
         let mut screen = Screen::default();
-        assert_eq!(screen.redraw(&lines(&["one", "two"]), WIDE), "\x1b[?7lone\ntwo\n\x1b[?7h");
-        assert_eq!(screen.redraw(&lines(&["three"]), WIDE), "\r\x1b[2A\x1b[J\x1b[?7lthree\n\x1b[?7h");
-        assert_eq!(screen.erase(WIDE), "\r\x1b[1A\x1b[J");
+        assert_eq!(screen.redraw(&lines(&["one", "two"]), WIDE), "\x1b[?7lone\x1b[K\ntwo\x1b[K\n\x1b[?7h");
+        let text = screen.redraw(&lines(&["three"]), WIDE);
+        assert_eq!(text, "\r\x1b[2A\x1b[?7lthree\x1b[K\n\x1b[?7h\x1b[K\n\r\x1b[1A", "the second line is cleared");
+        assert_eq!(screen.erase(WIDE), "\r\x1b[1A\x1b[K\n\r\x1b[1A");
         assert_eq!(screen.erase(WIDE), "", "nothing is left to erase");
     }
 
     #[test]
     fn lines_are_cut_to_the_terminal_in_both_directions() {
         let mut screen = Screen::default();
-        let text = screen.redraw(&lines(&["0123456789"; 9]), Size { columns: 4, rows: 3 });
-        assert_eq!(text, "\x1b[?7l0123\n0123\n\x1b[?7h");
+        let text = screen.redraw(&lines(&["0123456789"; 9]), Size { columns: 5, rows: 3 });
+        assert_eq!(text, "\x1b[?7l0123\x1b[K\n0123\x1b[K\n\x1b[?7h");
     }
 
     #[test]

@@ -20,8 +20,12 @@ const LINES: u64 = 20;
 impl SftProgress {
     pub(crate) fn start(name: &str, total: u64) -> Self {
         let progress = Progress::start(Board::new(name, "step", total));
-        progress.update(|board| board.doing = "imitating");
         Self { progress, total, tokens: 0, clock: std::time::Instant::now() }
+    }
+
+    /// What it turns to: "imitating", "evaluating".
+    pub(crate) fn doing(&self, what: &'static str) {
+        self.progress.update(|board| board.doing = what);
     }
 
     pub(crate) fn stepped(&mut self, step: SftStep) {

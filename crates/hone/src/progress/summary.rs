@@ -11,6 +11,10 @@ use super::Style;
 /// The table, ready to print.
 pub(crate) fn summary(report: &RunReport, directory: &Path, style: Style) -> String {
     let mut out = String::new();
+    if report.steps < report.planned {
+        let stopped = format!("stopped after step {} of {}; everything is recorded", report.steps, report.planned);
+        let _ = writeln!(out, "\n{}", style.bold(&stopped));
+    }
     training(&mut out, report, style);
     held_out(&mut out, report, style);
     let _ = writeln!(out, "\n{}  {}  (report.md says more)", style.bold("run "), directory.display());

@@ -68,7 +68,27 @@ fn with_interval(evaluation: &Evaluation) -> String {
     format!("{} [{}, {}]", number(evaluation.success), number(low), number(high))
 }
 
+/// The numbers of a step on the board.
+fn note(board: &mut Board, ledger: &Ledger) {
+    for name in ledger.component_names() {
+        board.note(name, ledger.get(&format!("batch_reward/{name}")));
+    }
+    board.note("groups with signal", ledger.get("reward/signal_ratio"));
+    board.note("parse failures", ledger.get("reward/parse_failure_rate"));
+}
+
 impl Watch for TrainProgress<'_> {
+    fn resumed(&mut self, steps: &[Ledger]) {
+        let done = steps.last().map_or(0, |ledger| ledger.step);
+        self.progress.print(&format!("going on after step {done}"));
+        self.progress.update(|board| {
+            for ledger in steps {
+                note(board, ledger);
+            }
+            board.start_at(done);
+        });
+    }
+
     fn doing(&mut self, _step: u64, what: &'static str) {
         self.progress.update(|board| board.doing = what);
     }
@@ -97,11 +117,7 @@ impl Watch for TrainProgress<'_> {
             self.progress.print(&step_line(ledger));
         }
         self.progress.update(|board| {
-            for name in ledger.component_names() {
-                board.note(name, ledger.get(&format!("batch_reward/{name}")));
-            }
-            board.note("groups with signal", ledger.get("reward/signal_ratio"));
-            board.note("parse failures", ledger.get("reward/parse_failure_rate"));
+            note(board, ledger);
             board.foot = foot(ledger);
             board.reach(ledger.step);
         });

@@ -17,6 +17,8 @@ use hone_arena::rewards::Rubric;
 use hone_trace::{Advantage, Group, Trace};
 use serde_json::{Map, Value};
 
+use crate::recipe::Recipe;
+
 use learning::Learning;
 pub use learning::Pass;
 use spread::Spread;
@@ -30,12 +32,14 @@ pub struct Scheme {
     pub weights: Vec<(String, f64)>,
     /// The component whose value of 1 is success.
     pub success: String,
+    /// Whether credit normalises each component by itself (GDPO) instead of comparing totals.
+    pub normalised: bool,
 }
 
 impl Scheme {
-    pub fn of(rubric: &Rubric, success: &str) -> Self {
+    pub fn of(rubric: &Rubric, recipe: &Recipe) -> Self {
         let weights = rubric.weights().map(|(name, weight)| (name.to_owned(), weight)).collect();
-        Self { weights, success: success.to_owned() }
+        Self { weights, success: recipe.eval.success.clone(), normalised: recipe.credit == "gdpo" }
     }
 }
 

@@ -48,7 +48,7 @@ pub static SECTIONS: &[Section] = &[
             "batch_reward/{component}": "mean of the component, `total` included, over the traces in which it was scored; events.jsonl has it per optimizer batch",
             "batch_reward/{component}/std": "its standard deviation (population)",
             "batch_reward/{component}/scored": "traces in which it was scored",
-            "batch_reward/{component}/advantage_share": "its share of the advantages' variance: Σ xT / ΣT² within a group, x the weighted component and T the total, both centred on the group; groups averaged by their squared advantages. The shares and the rest add up to 1; a component below 0 pulls against the total",
+            "batch_reward/{component}/advantage_share": "its share of the advantages' variance: Σ xT / ΣT² within a group, x the weighted component and T the total (with gdpo: x over its deviation, T their sum), both centred on the group; groups averaged by their squared advantages. The shares and the rest add up to 1; a component below 0 pulls against the others",
             "reward/advantage_share_rest": "what no component explains: gates, and weights shared out for unscored components",
             "reward/avg_raw_reward": "mean total",
             "reward/mean_positive_reward": "mean of the total, values below 0 taken as 0",

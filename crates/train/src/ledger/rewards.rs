@@ -6,6 +6,7 @@ use hone_arena::rewards::TOTAL;
 use hone_trace::{Advantage, Group, NoSignal, Trace};
 
 use super::{Ledger, Scheme, Spread, by_env, sampled_tokens};
+use crate::penalty::KL;
 
 /// The scored components of one trace.
 pub(super) type Values = BTreeMap<String, f64>;
@@ -47,34 +48,32 @@ impl Ledger {
 
     /// Each component's share of the advantages' variance.
     ///
-    /// In a group, with x the component's weighted values and T the totals, both less their means over the traces with a
-    /// total, a component's share is Σ xT / ΣT²: its covariance with the total over the total's variance. The shares of a
-    /// plain weighted sum add up to 1; what gates, and weights shared out for unscored components, put between is the
-    /// rest. Groups count by their squared advantages, so that a group without signal counts nothing.
+    /// In a group, with x the component's weighted values and T what was paid, both less their means over the traces with a
+    /// total, a component's share is Σ xT / ΣT²: its covariance with T over T's variance. The shares of a plain weighted
+    /// sum add up to 1; what gates, and weights shared out for unscored components, put between is the rest. Groups count
+    /// by their squared advantages, so that a group without signal counts nothing.
     pub(super) fn shares(&mut self, groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) {
         let mut energy = 0.0;
-        let mut parts: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
         for (group, advantages) in groups.iter().zip(advantages) {
-            let (push, totals) = (squared(advantages), centred(group, TOTAL));
-            let variance: f64 = totals.iter().flatten().map(|total| total * total).sum();
+            let parts = parts(group, scheme);
+            let paid = if scheme.normalised { sum(&parts) } else { centred(group, paid) };
+            let (push, variance) = (squared(advantages), paid.iter().map(|paid| paid * paid).sum::<f64>());
             if push <= 0.0 || variance <= 0.0 {
                 continue;
             }
             energy += push;
-            for (name, weight) in scheme.weights.iter().filter(|(_, weight)| *weight > 0.0) {
-                // Unscored: at its mean, so it tells nothing apart.
-                let values = centred(group, name);
-                let products =
-                    values.iter().zip(&totals).filter_map(|(value, total)| Some(value.as_ref()? * total.as_ref()?));
-                *parts.entry(name).or_default() += push * weight * products.sum::<f64>() / variance;
+            for (name, values) in parts {
+                let products = values.iter().zip(&paid).map(|(value, paid)| value * paid);
+                *shares.entry(name).or_default() += push * products.sum::<f64>() / variance;
             }
         }
         if energy <= 0.0 {
             return;
         }
-        let explained: f64 = parts.values().sum();
-        for (name, part) in parts {
-            self.set(&format!("batch_reward/{name}/advantage_share"), part / energy);
+        let explained: f64 = shares.values().sum();
+        for (name, share) in shares {
+            self.set(&format!("batch_reward/{name}/advantage_share"), share / energy);
         }
         self.set("reward/advantage_share_rest", 1.0 - explained / energy);
     }
@@ -129,12 +128,38 @@ impl Ledger {
     }
 }
 
-/// A component's values less their mean, over the traces that have a total. `None`: not scored.
-fn centred(group: &Group, component: &str) -> Vec<Option<f64>> {
-    let value = |trace: &Trace| trace.reward(TOTAL).and(trace.reward(component));
+/// What a trace was paid: the total, and what it paid for its KL.
+fn paid(trace: &Trace) -> Option<f64> {
+    Some(trace.reward(TOTAL)? + trace.reward(KL).unwrap_or(0.0))
+}
+
+/// The weighted components of a group's traces, less their means; where credit normalises them one by one, over their
+/// deviations.
+fn parts<'a>(group: &Group, scheme: &'a Scheme) -> Vec<(&'a str, Vec<f64>)> {
+    let rubric = scheme.weights.iter().map(|(name, weight)| (name.as_str(), *weight));
+    let weights = rubric.filter(|(_, weight)| *weight > 0.0).chain([(KL, 1.0)]);
+    let part = |(name, weight): (&'a str, f64)| {
+        let value = |trace: &Trace| trace.reward(TOTAL).and(trace.reward(name));
+        group.traces().iter().find_map(value)?;
+        let values = centred(group, value);
+        let spread: Spread = group.traces().iter().filter_map(value).collect();
+        let divisor = if scheme.normalised { spread.sample_std().unwrap_or(0.0) + 1e-4 } else { 1.0 };
+        Some((name, values.into_iter().map(|value| weight * value / divisor).collect()))
+    };
+    weights.filter_map(part).collect()
+}
+
+/// The parts of every trace, added up.
+fn sum(parts: &[(&str, Vec<f64>)]) -> Vec<f64> {
+    let traces = parts.first().map_or(0, |(_, values)| values.len());
+    (0..traces).map(|trace| parts.iter().map(|(_, values)| values[trace]).sum()).collect()
+}
+
+/// Values less their mean. A trace without one is at the mean: it tells nothing apart.
+fn centred(group: &Group, value: impl Fn(&Trace) -> Option<f64>) -> Vec<f64> {
     let values: Vec<Option<f64>> = group.traces().iter().map(value).collect();
     let mean = values.iter().flatten().copied().collect::<Spread>().mean().unwrap_or(0.0);
-    values.into_iter().map(|value| value.map(|value| value - mean)).collect()
+    values.into_iter().map(|value| value.map_or(0.0, |value| value - mean)).collect()
 }
 
 fn numbers(advantage: &Advantage) -> Vec<f64> {

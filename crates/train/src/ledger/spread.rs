@@ -28,6 +28,11 @@ impl Spread {
         Some((self.squares / self.count - mean * mean).max(0.0).sqrt())
     }
 
+    /// Sample deviation. `None` for fewer than two values.
+    pub(super) fn sample_std(&self) -> Option<f64> {
+        (self.count > 1.0).then(|| self.std().map(|std| std * (self.count / (self.count - 1.0)).sqrt())).flatten()
+    }
+
     pub(super) fn min(&self) -> Option<f64> {
         self.range.map(|(low, _)| low)
     }

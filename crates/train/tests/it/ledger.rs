@@ -135,7 +135,7 @@ fn a_component_that_does_not_vary_has_no_share() {
     ])];
     let advantages = named("grpo", Weights::only("total")).unwrap().credit(&groups);
     let weights = [("a", 1.0), ("b", 0.5), ("penalty", 1.0)].map(|(name, weight)| (name.to_owned(), weight)).to_vec();
-    let ledger = Ledger::of(1, &groups, &advantages, &Scheme { weights, success: "a".into() });
+    let ledger = Ledger::of(1, &groups, &advantages, &Scheme { weights, success: "a".into(), normalised: false });
     let share = |name: &str| ledger.get(&format!("batch_reward/{name}/advantage_share")).unwrap();
     assert_eq!(share("b"), 0.0);
     // Totals centred: 0.125, -0.375, 0.625, -0.375, squares 0.6875; a centred ±0.5, penalty -0.375, 0.125 three times.
@@ -149,20 +149,26 @@ proptest! {
     fn shares_of_a_weighted_sum_add_up_to_one(
         table in prop::collection::vec(prop::collection::vec((-1.0..1.0f64, -1.0..1.0f64), 2..6), 1..5),
         weights in (0.1..2.0f64, 0.1..2.0f64),
-        credit in prop::sample::select(vec!["grpo", "dr_grpo", "rloo", "grpo_batch"]),
+        credit in prop::sample::select(vec!["grpo", "dr_grpo", "rloo", "grpo_batch", "gdpo"]),
+        kl in prop::sample::select(vec![0.0, 0.3]),
     ) {
         let earn = |&(a, b): &(f64, f64)| {
             let total = weights.0 * a + weights.1 * b;
-            [("a", a), ("b", b), ("total", total)].map(|(name, value)| Reward::scored(name, value, "")).to_vec()
+            let rewards = [("a", a), ("b", b), ("total", total), ("kl", -kl * a * a)];
+            rewards.map(|(name, value)| Reward::scored(name, value, "")).to_vec()
         };
         let group = |rows: &Vec<(f64, f64)>| Group::new(rows.iter().map(|row| episode(2, earn(row))).collect());
         let groups: Vec<Group> = table.iter().map(group).collect();
-        let advantages = named(credit, Weights::only("total")).unwrap().credit(&groups);
-        let scheme = Scheme { weights: vec![("a".into(), weights.0), ("b".into(), weights.1)], success: "a".into() };
+        let apart = [("a", weights.0), ("b", weights.1), ("kl", 1.0)];
+        let together = [("total", 1.0), ("kl", 1.0)];
+        let counted = if credit == "gdpo" { Weights::new(apart) } else { Weights::new(together) };
+        let advantages = named(credit, counted).unwrap().credit(&groups);
+        let rubric = vec![("a".into(), weights.0), ("b".into(), weights.1)];
+        let scheme = Scheme { weights: rubric, success: "a".into(), normalised: credit == "gdpo" };
         let ledger = Ledger::of(1, &groups, &advantages, &scheme);
         let share = |name: &str| ledger.get(&format!("batch_reward/{name}/advantage_share"));
-        if let (Some(a), Some(b)) = (share("a"), share("b")) {
-            prop_assert!((a + b - 1.0).abs() < 1e-6, "{a} + {b}");
+        if let (Some(a), Some(b), Some(kl)) = (share("a"), share("b"), share("kl")) {
+            prop_assert!((a + b + kl - 1.0).abs() < 1e-6, "{a} + {b} + {kl}");
             prop_assert!(ledger.get("reward/advantage_share_rest").unwrap().abs() < 1e-6);
         }
         let places: f64 = PLACES.iter().map(|name| ledger.get(name).unwrap()).sum();

@@ -10,8 +10,8 @@ use hone_engine::generate::bench::Workload;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
-/// The longest task takes seconds; loading torch on a busy machine a minute.
-const PATIENCE: Duration = Duration::from_mins(10);
+/// The longest task takes minutes; loading torch on a busy machine one.
+const PATIENCE: Duration = Duration::from_mins(30);
 
 /// The peer's side. Written to a file first: a program given with -c cannot read its own name in a traceback.
 const SCRIPT: &str = include_str!("../../../../../scripts/bench_engine_torch.py");
@@ -33,7 +33,7 @@ pub(super) struct PeerTrained {
 
 impl Peer {
     pub(super) fn start(python: &str, threads: usize) -> Result<Self> {
-        let mut process = Process::start(python, threads)?;
+        let mut process = Process::start(SCRIPT, python, threads)?;
         let ready = process.ask("ready")?;
         let version = |name: &str| ready[name].as_str().unwrap_or("unknown").to_owned();
         let name = format!(
@@ -47,7 +47,7 @@ impl Peer {
 
     /// The best of some training steps, in a process that has done nothing else: its resident set is the training's.
     pub(super) fn train(&self, steps: usize) -> Result<PeerTrained> {
-        let answer = Process::start(&self.python, self.threads)?.ask(&format!("train {steps}"))?;
+        let answer = Process::start(SCRIPT, &self.python, self.threads)?.ask(&format!("train {steps}"))?;
         let peak_bytes = answer["peak_rss_bytes"].as_f64().context("the peer named no peak_rss_bytes")?;
         Ok(PeerTrained { seconds: least(&answer)?, peak_bytes })
     }
@@ -70,8 +70,9 @@ fn least(answer: &Value) -> Result<f64> {
     Ok(seconds.iter().filter_map(Value::as_f64).fold(f64::MAX, f64::min))
 }
 
+/// A Python program that is asked one line at a time.
 #[derive(Debug)]
-struct Process {
+pub(in crate::bench) struct Process {
     child: Child,
     tasks: ChildStdin,
     answers: Receiver<String>,
@@ -80,9 +81,9 @@ struct Process {
 }
 
 impl Process {
-    fn start(python: &str, threads: usize) -> Result<Self> {
+    pub(in crate::bench) fn start(program: &str, python: &str, threads: usize) -> Result<Self> {
         let mut script = tempfile::Builder::new().suffix(".py").tempfile().context("cannot make a temporary file")?;
-        script.write_all(SCRIPT.as_bytes())?;
+        script.write_all(program.as_bytes())?;
         // To a file: nobody reads a pipe while a task runs, and a full one would stop it.
         let errors = NamedTempFile::new().context("cannot make a temporary file")?;
         let mut child = Command::new(python)
@@ -103,7 +104,7 @@ impl Process {
         Ok(Self { child, tasks, answers, errors, _script: script })
     }
 
-    fn ask(&mut self, task: &str) -> Result<Value> {
+    pub(in crate::bench) fn ask(&mut self, task: &str) -> Result<Value> {
         // A process that has ended says why on stderr, not by the broken pipe.
         let _ = writeln!(self.tasks, "{task}").and_then(|()| self.tasks.flush());
         match self.answers.recv_timeout(PATIENCE) {

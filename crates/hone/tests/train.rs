@@ -1,0 +1,150 @@
+//! `hone train`, `hone report` and `hone bench learn` from outside: JSON on stdout, plain lines on stderr, ctrl-c.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A policy that knows nothing, two short episodes a step: this is about what is said, not what is learned.
+const RECIPE: &str = r#"
+name = "tiny"
+seed = 5
+[env]
+tasks = 8
+held_out = 4
+[sampling]
+max_new_tokens = 8
+[rollout]
+window = 1024
+max_turns = 2
+[[rubric.component]]
+kind = "tau_state"
+[[rubric.component]]
+kind = "parse_penalty"
+weight = 0.3
+[train]
+steps = 2
+groups = 2
+group_size = 2
+[sft]
+steps = 1
+batch = 1
+[eval]
+tasks = 4
+"#;
+
+fn hone(dir: &TempDir) -> Command {
+    std::fs::write(dir.path().join("tiny.toml"), RECIPE).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hone"));
+    command.current_dir(dir.path()).env("NO_COLOR", "1");
+    command
+}
+
+fn last_line(output: &Output) -> Value {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
+}
+
+fn check_result(result: &Value) {
+    for evaluation in [&result["eval"]["before"], &result["eval"]["after"]] {
+        assert_eq!((evaluation["n"].as_u64(), evaluation["do_nothing"].as_f64()), (Some(4), Some(0.0)));
+        assert!(evaluation["success"].is_f64() && evaluation["parse_failure_rate"].is_f64());
+        assert_eq!(evaluation["ci"].as_array().unwrap().len(), 2);
+    }
+    for component in ["tau_state", "parse_penalty", "total"] {
+        let row = &result["components"][component];
+        assert!(row["first"].is_f64() && row["last"].is_f64(), "{component}: {row}");
+    }
+    let (sampled, trained) = (&result["tokens"]["sampled"], &result["tokens"]["trained"]);
+    assert!(sampled.as_u64().unwrap() >= trained.as_u64().unwrap() && sampled.as_u64().unwrap() > 0);
+    assert!(result["seconds"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_run_says_what_it_came_to_and_the_report_says_it_again() {
+    let dir = TempDir::new().unwrap();
+    let output = hone(&dir).args(["train", "tiny.toml", "--json", "--samples", "2"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    let result = last_line(&output);
+    assert_eq!(
+        (result["run"].as_str(), result["steps"].as_u64(), result["seed"].as_u64()),
+        (Some("runs/tiny-1"), Some(2), Some(5))
+    );
+    check_result(&result);
+
+    assert!(!told.contains('\x1b'), "no escapes where stderr is no terminal: {told:?}");
+    for part in [
+        "step    1  ",
+        "step    2  ",
+        "eval at step 0",
+        "a conversation of step 2",
+        "held-out tasks, 4 episodes",
+        "doing nothing",
+    ] {
+        assert!(told.contains(part), "{part:?} in {told}");
+    }
+    assert!(!told.contains("a conversation of step 1"), "{told}");
+
+    let run = dir.path().join("runs/tiny-1");
+    let page = hone(&dir).args(["report", "runs/tiny-1"]).output().unwrap().stdout;
+    assert_eq!(page, std::fs::read(run.join("report.md")).unwrap());
+    let again: Value = last_line(&hone(&dir).args(["report", "runs/tiny-1", "--json"]).output().unwrap());
+    let saved: Value = serde_json::from_str(&std::fs::read_to_string(run.join("report.json")).unwrap()).unwrap();
+    assert_eq!(again, saved);
+    assert_eq!(again["before"]["success"], result["eval"]["before"]["success"]);
+}
+
+#[test]
+fn ctrl_c_ends_after_the_step_with_everything_recorded() {
+    let dir = TempDir::new().unwrap();
+    let mut child = hone(&dir)
+        .args(["train", "tiny.toml", "--json", "--samples", "0", "--set", "train.steps=10000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("step    1 ")));
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let told: Vec<String> = lines.map_while(Result::ok).collect();
+    let mut stdout = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    assert!(child.wait().unwrap().success(), "{told:?}");
+    assert!(told.iter().any(|line| line.contains("ctrl-c again stops at once")), "{told:?}");
+    let result: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    let steps = result["steps"].as_u64().unwrap();
+    assert!(
+        (1..10_000).contains(&steps)
+            && told.iter().any(|line| line.contains(&format!("stopped after step {steps} of 10000")))
+    );
+    assert!(dir.path().join(format!("runs/tiny-1/checkpoints/step-{steps:08}")).is_dir());
+}
+
+#[test]
+fn bench_learn_counts_again_and_says_which_bars_are_missed() {
+    let dir = TempDir::new().unwrap();
+    let output = hone(&dir)
+        .args(["bench", "learn", "tiny.toml", "--seeds", "1", "--out", "bench", "--json"])
+        .args(["--placebo", "shuffle"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let result = last_line(&output);
+    let seed = &result["seeds"][0];
+    assert_eq!(
+        (seed["seed"].as_u64(), seed["before"]["n"].as_u64(), seed["after"]["n"].as_u64()),
+        (Some(1), Some(4), Some(4))
+    );
+    assert_eq!((seed["leaked"].as_u64(), seed["do_nothing"].as_f64()), (Some(0), Some(0.0)));
+    assert_eq!(seed["placebo"]["before"], seed["before"], "the control starts from the same policy");
+    let missed = seed["missed"].to_string();
+    assert!(missed.contains("the end") && missed.contains("fewer than 256"), "{missed}");
+    assert!(Path::new(&dir.path().join("bench/seed-1/report.md")).is_file());
+}
