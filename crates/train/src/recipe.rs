@@ -259,19 +259,14 @@ impl Recipe {
                 self.train.groups
             ));
         }
-<<<<<<< HEAD
+        self.plan.check().map_err(RecipeError)?;
+        self.kl_reward.as_ref().map_or(Ok(()), KlReward::check).map_err(RecipeError)?;
         if self.eval.tasks > self.env.held_out() {
             return bad(format!(
                 "eval.tasks ({}) is more than env.held_out ({})",
                 self.eval.tasks,
                 self.env.held_out()
             ));
-=======
-        self.plan.check().map_err(RecipeError)?;
-        self.kl_reward.as_ref().map_or(Ok(()), KlReward::check).map_err(RecipeError)?;
-        if self.eval.tasks > self.env.held_out {
-            return bad(format!("eval.tasks ({}) is more than env.held_out ({})", self.eval.tasks, self.env.held_out));
->>>>>>> core
         }
         Ok(())
     }
