@@ -114,6 +114,8 @@ pub struct SftRecipe {
     pub context_weight: f64,
     /// Share of repeated random sequences at the start, fading out: they teach copying.
     pub copying: f64,
+    /// The share of the steps after which none are mixed in.
+    pub copying_until: f64,
 }
 
 /// `[eval]`
@@ -185,7 +187,8 @@ impl Default for SftRecipe {
             warmup: 50,
             decay: Decay::Cosine,
             context_weight: 0.1,
-            copying: 0.6,
+            copying: 0.95,
+            copying_until: 0.7,
         }
     }
 }
