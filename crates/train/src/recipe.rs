@@ -120,6 +120,10 @@ pub struct SftRecipe {
     pub copying: f64,
     /// The share of the steps after which none are mixed in.
     pub copying_until: f64,
+    /// Stop as soon as success on the held-out tasks is at least this: a warm start needs no mastery.
+    pub stop_at: Option<f64>,
+    /// Steps between two looks at the held-out tasks, where `stop_at` is set.
+    pub check_every: u64,
 }
 
 /// `[eval]`
@@ -193,6 +197,8 @@ impl Default for SftRecipe {
             context_weight: 0.1,
             copying: 0.95,
             copying_until: 0.7,
+            stop_at: None,
+            check_every: 20,
         }
     }
 }
