@@ -15,6 +15,7 @@ mod faults;
 pub mod fresh;
 pub mod ledger;
 pub mod loss;
+mod material;
 mod oracle;
 pub mod pack;
 pub mod penalty;

@@ -19,6 +19,7 @@ use crate::ahead::AsyncRecipe;
 use crate::budget;
 use crate::catalogue::nearest;
 use crate::checkpoint::CheckpointRecipe;
+use crate::credit::TurnCredit;
 use crate::loss::LossRecipe;
 use crate::penalty::KlReward;
 use crate::placebo::Placebo;
@@ -33,6 +34,9 @@ pub struct Recipe {
     pub seed: u64,
     /// The advantage estimator, by name: docs/algorithms.md.
     pub credit: String,
+    /// Rewards and discount of turns, for the estimators that look at turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn_credit: Option<TurnCredit>,
     /// The objective, by name or as a table: docs/algorithms.md.
     pub loss: LossRecipe,
     /// Train no episode that a length limit cut short.
@@ -109,7 +113,12 @@ pub struct TrainRecipe {
 #[serde(deny_unknown_fields, default)]
 pub struct SftRecipe {
     pub steps: u64,
-    /// Oracle episodes a step.
+    /// Imitates traces of this run directory. Absent: the oracle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traces: Option<PathBuf>,
+    /// Of those, the ones whose `eval.success` component is at least this.
+    pub at_least: f64,
+    /// Episodes a step.
     pub batch: usize,
     pub learning_rate: f64,
     pub warmup: u64,
@@ -146,6 +155,7 @@ impl Default for Recipe {
             name: "run".into(),
             seed: 0,
             credit: "grpo".into(),
+            turn_credit: None,
             loss: LossRecipe::named("dapo"),
             overlong_filter: false,
             placebo: None,
@@ -190,6 +200,8 @@ impl Default for SftRecipe {
     fn default() -> Self {
         Self {
             steps: 600,
+            traces: None,
+            at_least: 1.0,
             batch: 48,
             learning_rate: 2e-3,
             warmup: 50,

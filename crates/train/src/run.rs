@@ -140,7 +140,7 @@ impl<'a> Trainer<'a> {
         let objective = recipe.loss.build()?;
         Budget::of(setup, recipe).check()?;
         let learner = learner(setup, recipe, &objective, found.as_ref())?;
-        let credit = credit::named(&recipe.credit, weights(setup, recipe))?;
+        let credit = estimator(setup, recipe)?;
         let at = found.as_ref().map(|(_, state)| state.step);
         let state = found.map(|(_, state)| state).unwrap_or_default();
         if let Some(best) = state.best {
@@ -359,6 +359,14 @@ fn learner(
     let learner = NativeLearner::resume(policy, reference, settings, dir)?;
     learner.renumber(state.version);
     Ok(learner)
+}
+
+fn estimator(setup: &Setup, recipe: &Recipe) -> Result<Box<dyn Credit>, TrainError> {
+    let weights = weights(setup, recipe);
+    match &recipe.turn_credit {
+        None => Ok(credit::named(&recipe.credit, weights)?),
+        Some(turns) => Ok(credit::per_turn(&recipe.credit, weights, turns).map_err(RecipeError::new)?),
+    }
 }
 
 /// What credit is given for: the rubric's total with its gates and products, or every component by itself where the

@@ -20,7 +20,7 @@ pub use gdpo::Gdpo;
 pub use grpo::{Grpo, Scale};
 pub use maxrl::MaxRl;
 pub use overlong::mask_overlong;
-pub use recipe::{CREDITS, named};
+pub use recipe::{CREDITS, TurnCredit, named, per_turn};
 pub use reinforce_pp::ReinforcePlusPlus;
 pub use rloo::Rloo;
 pub use total::Weights;

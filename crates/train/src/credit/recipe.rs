@@ -1,6 +1,7 @@
 //! Estimators by name: `credit = "grpo"`.
 
 use hone_trace::Credit;
+use serde::{Deserialize, Serialize};
 
 use super::{Gdpo, Grpo, MaxRl, ReinforcePlusPlus, Rloo, Scale, TurnReturns, TurnRewards, TurnRloo, Weights};
 use crate::catalogue::{Entry, UnknownName, catalogue, find};
@@ -49,4 +50,34 @@ pub static CREDITS: &[Entry<Make>] = catalogue! {
 /// The estimator of this name, or the nearest name in the error.
 pub fn named(name: &str, weights: Weights) -> Result<Box<dyn Credit>, UnknownName> {
     Ok((find("credit", CREDITS, name)?.make)(weights))
+}
+
+/// `[turn_credit]`: what the per-turn estimators count besides the episode's reward.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TurnCredit {
+    /// What a reward is worth one turn earlier. Absent: the estimator's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discount: Option<f64>,
+    /// For a reply that could not be read.
+    pub parse_failure: f64,
+    /// For every call the environment answered with an error.
+    pub failed_call: f64,
+}
+
+/// As [`named`], with what a recipe says of turns. `Err` with the reason where the estimator looks at no turns.
+pub fn per_turn(name: &str, weights: Weights, turns: &TurnCredit) -> Result<Box<dyn Credit>, String> {
+    let entry = find("credit", CREDITS, name).map_err(|error| error.to_string())?;
+    if !turns.discount.is_none_or(|discount| (0.0..=1.0).contains(&discount)) {
+        return Err("turn_credit.discount must lie between 0 and 1".into());
+    }
+    let turn_rewards = TurnRewards { parse_failure: turns.parse_failure, failed_call: turns.failed_call };
+    let discount = |own: f64| turns.discount.unwrap_or(own);
+    match entry.name {
+        "turn_rloo" => Ok(Box::new(TurnRloo { weights, discount: discount(1.0), turn_rewards })),
+        "turn_returns" => Ok(Box::new(TurnReturns { weights, discount: discount(0.95), turn_rewards })),
+        other => Err(format!(
+            "credit {other:?} looks at no turns: take turn_credit out, or set credit to turn_rloo or turn_returns"
+        )),
+    }
 }
