@@ -14,6 +14,7 @@ use hone_trace::SamplingParams;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::adapter::LoraRecipe;
 use crate::ahead::AsyncRecipe;
 use crate::budget;
 use crate::catalogue::nearest;
@@ -65,6 +66,9 @@ pub struct PolicyRecipe {
     /// A model directory in Hugging Face's layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<PathBuf>,
+    /// Trains an adapter on the model instead of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraRecipe>,
     /// What a KL compares with: a model directory. Absent: the policy as it was at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<PathBuf>,
@@ -106,7 +110,12 @@ pub struct TrainRecipe {
 #[serde(deny_unknown_fields, default)]
 pub struct SftRecipe {
     pub steps: u64,
-    /// Oracle episodes a step.
+    /// Imitates traces of this run directory. Absent: the oracle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traces: Option<PathBuf>,
+    /// Of those, the ones whose `eval.success` component is at least this.
+    pub at_least: f64,
+    /// Episodes a step.
     pub batch: usize,
     pub learning_rate: f64,
     pub warmup: u64,
@@ -187,6 +196,8 @@ impl Default for SftRecipe {
     fn default() -> Self {
         Self {
             steps: 600,
+            traces: None,
+            at_least: 1.0,
             batch: 48,
             learning_rate: 2e-3,
             warmup: 50,
@@ -203,6 +214,17 @@ impl Default for SftRecipe {
 impl Default for EvalRecipe {
     fn default() -> Self {
         Self { every: 0, tasks: 256, temperature: 1.0, success: "tau_state".into() }
+    }
+}
+
+impl PolicyRecipe {
+    /// Threads of the sampler, and of everything else where the learner has none of its own; 0: all cores.
+    pub fn sampler_threads(&self, overlap: &AsyncRecipe) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, usize::from);
+        match (self.threads, overlap.staleness, overlap.learner_threads) {
+            (0, 1.., taken @ 1..) => all().saturating_sub(taken).max(1),
+            (threads, ..) => threads,
+        }
     }
 }
 

@@ -1,9 +1,9 @@
-//! The warm start: imitation of the oracle, with the learner and the packing of reinforcement learning.
+//! The warm start: imitation of the oracle or of recorded traces, with the learner and the packing of reinforcement learning.
 //!
 //! Copying ids out of context is what small models learn last, so repeated random sequences are mixed in at first
 //! (`copying`), and fade out.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hone_engine::optim::Schedule;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::checkpoint::{self, Keeper, State};
 use crate::evaluate::evaluate;
 use crate::loss::{LossRecipe, Objective, Reduction};
-use crate::oracle;
+use crate::material::Material;
 use crate::pack::{Packing, Place, Sequence, pack};
 use crate::plan::{Plan, PlanRecipe};
 use crate::recipe::Recipe;
@@ -32,17 +32,14 @@ pub struct SftStep {
     pub tokens: usize,
 }
 
-/// Imitates the oracle for `recipe.sft.steps` steps; `watch` is told of each. Returns the learner, whose policy is the
-/// setup's.
+/// Imitates for `recipe.sft.steps` steps, or until that is enough; `watch` is told of each. Returns the learner, whose
+/// policy is the setup's.
 pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep)) -> Result<NativeLearner, TrainError> {
     let learner = NativeLearner::new(Arc::clone(&setup.policy), None, settings(recipe));
-    let plan = PlanRecipe::default();
-    let mut imitation = Imitation::new(setup, recipe, &plan, learner, State::default())?;
-    for step in 1..=recipe.sft.steps {
-        watch(imitation.step(step).await?);
-        if imitation.is_enough(step).await? {
-            break;
-        }
+    let (material, plan) = (Material::open(setup, recipe)?, PlanRecipe::default());
+    let mut imitation = Imitation::new(setup, recipe, &material, &plan, learner, State::default())?;
+    while imitation.goes_on().await? {
+        watch(imitation.step().await?);
     }
     Ok(imitation.learner)
 }
@@ -54,39 +51,37 @@ pub async fn sft_recorded(
     directory: &Path,
     mut watch: impl FnMut(SftStep),
 ) -> Result<NativeLearner, TrainError> {
+    let (mut run, found) = open_run(recipe, directory)?;
     let policy = Arc::clone(&setup.policy);
-    let (mut run, found) = if directory.join("recipe.toml").exists() {
-        let (mut run, _) = RunDir::resume(directory)?;
-        let found = checkpoint::newest(directory)?;
-        let superseded = run.rewind(found.as_ref().map(|(_, state)| state.position).unwrap_or_default())?;
-        let step = found.as_ref().map(|(_, state)| state.step);
-        run.event(&json!({"event": "resumed", "step": step, "superseded": superseded}))?;
-        (run, found)
-    } else {
-        (RunDir::create(directory, &recipe.to_toml()?)?, None)
-    };
     let (learner, state) = match found {
         None => (NativeLearner::new(policy, None, settings(recipe)), State::default()),
         Some((dir, state)) => (NativeLearner::resume(policy, None, settings(recipe), &dir)?, state),
     };
     let mut keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, None);
-    let plan = PlanRecipe::default();
-    let mut imitation = Imitation::new(setup, recipe, &plan, learner, state)?;
-    for step in imitation.state.step + 1..=recipe.sft.steps {
-        let seen = imitation.step(step).await?;
+    let (material, plan) = (Material::open(setup, recipe)?, PlanRecipe::default());
+    let mut imitation = Imitation::new(setup, recipe, &material, &plan, learner, state)?;
+    while imitation.goes_on().await? {
+        let seen = imitation.step().await?;
         run.metrics(&record(&seen))?;
-        imitation.state.step = step;
-        imitation.state.plan = imitation.plan.state.clone();
         if keeper.is_due(&imitation.state, recipe.sft.steps) {
             keeper.write(&mut run, &imitation.learner, &mut imitation.state)?;
         }
         watch(seen);
-        if imitation.is_enough(step).await? {
-            run.event(&json!({"event": "enough", "step": step}))?;
-            break;
-        }
     }
     Ok(imitation.learner)
+}
+
+/// The run in the directory at its newest checkpoint, or a new one.
+fn open_run(recipe: &Recipe, directory: &Path) -> Result<(RunDir, Option<(PathBuf, State)>), TrainError> {
+    if !directory.join("recipe.toml").exists() {
+        return Ok((RunDir::create(directory, &recipe.to_toml()?)?, None));
+    }
+    let (mut run, _) = RunDir::resume(directory)?;
+    let found = checkpoint::newest(directory)?;
+    let superseded = run.rewind(found.as_ref().map(|(_, state)| state.position).unwrap_or_default())?;
+    let step = found.as_ref().map(|(_, state)| state.step);
+    run.event(&json!({"event": "resumed", "step": step, "superseded": superseded}))?;
+    Ok((run, found))
 }
 
 fn settings(recipe: &Recipe) -> LearnerSettings {
@@ -112,6 +107,7 @@ fn record(seen: &SftStep) -> serde_json::Map<String, Value> {
 struct Imitation<'a> {
     setup: &'a Setup,
     recipe: &'a Recipe,
+    material: &'a Material<'a>,
     learner: NativeLearner,
     loss: Objective,
     schedule: Schedule,
@@ -124,6 +120,7 @@ impl<'a> Imitation<'a> {
     fn new(
         setup: &'a Setup,
         recipe: &'a Recipe,
+        material: &'a Material<'a>,
         plan: &'a PlanRecipe,
         learner: NativeLearner,
         state: State,
@@ -132,6 +129,7 @@ impl<'a> Imitation<'a> {
         Ok(Self {
             setup,
             recipe,
+            material,
             learner,
             loss: LossRecipe::named("cross_entropy").build()?,
             schedule: Schedule {
@@ -141,13 +139,32 @@ impl<'a> Imitation<'a> {
                 decay: sft.decay,
                 floor: 0.0,
             },
-            plan: Plan::new(plan, Seed::root(recipe.seed).with("sft order").value(), &setup.tasks, state.plan.clone()),
+            plan: Plan::new(
+                plan,
+                Seed::root(recipe.seed).with("sft order").value(),
+                &material.tasks,
+                state.plan.clone(),
+            ),
             rollouts: setup.rollouts(recipe, Arc::clone(&setup.sampler), 1.0),
             state,
         })
     }
 
-    async fn step(&mut self, step: u64) -> Result<SftStep, TrainError> {
+    /// Whether there is a step to do: not all are done, and the held-out tasks do not say that it is enough. Asked again
+    /// after a resume it says the same.
+    async fn goes_on(&self) -> Result<bool, TrainError> {
+        let (sft, step) = (&self.recipe.sft, self.state.step);
+        if step >= sft.steps {
+            return Ok(false);
+        }
+        let asked = step > 0 && step.is_multiple_of(sft.check_every.max(1));
+        let Some(enough) = sft.stop_at.filter(|_| asked) else { return Ok(true) };
+        let (evaluation, _) = evaluate(self.setup, self.recipe).await?;
+        Ok(evaluation.success < enough)
+    }
+
+    async fn step(&mut self) -> Result<SftStep, TrainError> {
+        let step = self.state.step + 1;
         let sequences = self.sequences(step).await?;
         let packing = Packing {
             reduction: Reduction::TokenMean,
@@ -162,21 +179,12 @@ impl<'a> Imitation<'a> {
         let max_grad_norm = Some(self.recipe.train.max_grad_norm);
         let rate = OptimizerStep { learning_rate: self.schedule.at(step), max_grad_norm };
         let report = self.learner.step(rate).await?;
+        (self.state.step, self.state.plan) = (step, self.plan.state.clone());
         let tokens = sequences.iter().map(|sequence| sequence.ids.len()).sum();
         Ok(SftStep { step, loss: stats.loss, grad_norm: report.grad_norm, tokens })
     }
 
-    /// Whether the held-out tasks say that imitation has done its part.
-    async fn is_enough(&self, step: u64) -> Result<bool, TrainError> {
-        let sft = &self.recipe.sft;
-        let Some(enough) = sft.stop_at.filter(|_| step.is_multiple_of(sft.check_every.max(1))) else {
-            return Ok(false);
-        };
-        let (evaluation, _) = evaluate(self.setup, self.recipe).await?;
-        Ok(evaluation.success >= enough)
-    }
-
-    /// What a step imitates: oracle episodes, and copying where it is still mixed in.
+    /// What a step imitates: whole episodes, and copying where it is still mixed in.
     async fn sequences(&mut self, step: u64) -> Result<Vec<Sequence>, TrainError> {
         let sft = &self.recipe.sft;
         let mut rng = Seed::root(self.recipe.seed).with("sft").at(step).rng();
@@ -189,7 +197,7 @@ impl<'a> Imitation<'a> {
                 continue;
             }
             for draw in self.plan.draw(1) {
-                let trace = oracle::oracle(self.setup, &self.rollouts, self.plan.task(draw)).await?;
+                let trace = self.material.episode(self.setup, &self.rollouts, &self.plan, draw).await?;
                 sequences.push(imitated(group, &trace, sft.context_weight as f32));
             }
         }

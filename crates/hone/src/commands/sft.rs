@@ -126,6 +126,10 @@ fn same_recipe(recipe: &Recipe, run: &Path) -> Result<()> {
 
 fn save(setup: &Setup, out: &Path) -> Result<()> {
     std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
-    setup.policy.current().model.save(out, Storage::Bf16)?;
+    let snapshot = setup.policy.current();
+    match &snapshot.adapter {
+        Some(adapter) => adapter.save(out)?,
+        None => snapshot.model.save(out, Storage::Bf16)?,
+    }
     copy_texts(&setup.model_dir, out).with_context(|| format!("cannot copy the tokenizer to {}", out.display()))
 }

@@ -103,9 +103,10 @@ async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) 
     let recipe = with_policy(recipe, directory)?;
     let setup = Setup::open(&recipe)?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
-    let report = match resumes {
-        true => resume(&setup, &recipe, directory, &mut watch).await?,
-        false => train(&setup, &recipe, directory, &mut watch).await?,
+    let report = if resumes {
+        resume(&setup, &recipe, directory, &mut watch).await?
+    } else {
+        train(&setup, &recipe, directory, &mut watch).await?
     };
     drop(watch);
     let recounted = RunReport::read(directory)?;

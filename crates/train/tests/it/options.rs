@@ -122,3 +122,19 @@ async fn gdpo_credits_the_rubrics_components() {
     }
     assert!(norms.iter().all(|norm| *norm > 0.0) && (norms[0] - norms[1]).abs() > 1e-6, "{norms:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn turns_are_credited_as_the_recipe_says() {
+    let mut norms = Vec::new();
+    for more in
+        ["name=a", "credit.discount=0.5", "credit={ name = \"turn_rloo\", parse_failure = -1.0, failed_call = -0.5 }"]
+    {
+        let recipe = recipe(&["train.steps=1", "eval.every=0", "credit=turn_returns", more]);
+        norms.push(at(&metrics_of(&setup(&recipe), &recipe).await.0[0], "policy/grad_norm"));
+    }
+    assert!(norms.iter().all(|norm| *norm > 0.0), "{norms:?}");
+    let wrong = recipe(&["credit=grpo", "credit.discount=0.5"]);
+    let directory = tempfile::tempdir().unwrap();
+    let error = train(&setup(&wrong), &wrong, &directory.path().join("run"), &mut Silent).await.unwrap_err();
+    assert!(error.to_string().contains("turn_returns"), "{error}");
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 use hone_trace::Digest;
 use hone_trace::rundir::RunReader;
 use hone_train::run::{Report, recorded_recipe, resume, train};
-use hone_train::sft::sft_recorded;
+use hone_train::sft::{sft, sft_recorded};
 
 use crate::tiny::{Copies, Silent, copy, recipe, setup, timeless, traces};
 
@@ -90,4 +90,49 @@ async fn imitation_is_resumed_to_the_bit() {
     sft_recorded(&setup(&recipe), &recipe, &stopped, |_| {}).await.unwrap();
     assert_eq!(timeless(&stopped), timeless(&run));
     assert_eq!(policy(&stopped), policy(&run));
+}
+
+/// A run that trains an adapter: checkpoints hold the adapter in PEFT's form, the base stays what it was and is the
+/// reference.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_adapter_is_trained_checkpointed_and_resumed() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let lora = "policy.lora={ rank = 4, target_modules = [\"q_proj\", \"down_proj\"] }";
+    let recipe = recipe(&[lora, "kl_reward={ coefficient = 0.01 }", "train.steps=2", "eval.every=0"]);
+    let mut copies = Copies::new(&run, directory.path());
+    let setup_whole = setup(&recipe);
+    let base = setup_whole.policy.current().model.weights.digest(&setup_whole.policy.current().model.cpu);
+    train(&setup_whole, &recipe, &run, &mut copies).await.unwrap();
+    let after = setup_whole.policy.current();
+    assert_eq!(after.model.weights.digest(&after.model.cpu), base);
+    let (_, checkpoint) = RunReader::open(&run).unwrap().checkpoints().unwrap().pop().unwrap();
+    assert!(checkpoint.join("adapter_config.json").is_file() && !checkpoint.join("model.safetensors").exists());
+    assert!(timeless(&run)[1]["loss/avg_kl"].as_f64().unwrap() > 0.0, "the adapter has moved");
+    for copy in &copies.taken {
+        resumed(copy).await;
+        assert_eq!(timeless(copy), timeless(&run));
+    }
+    let wrong = crate::tiny::recipe(&["policy.lora={ rank = 4, target_modules = [\"q_prj\"] }"]);
+    let error = hone_train::setup::Setup::open(&wrong).unwrap_err().to_string();
+    assert!(error.contains("did you mean \"q_proj\""), "{error}");
+}
+
+/// Traces of a run that earned enough are imitated; where none did, that is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn recorded_traces_can_be_imitated() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recorded = recipe(&["train.steps=1", "eval.every=0", "eval.success=even"]);
+    train(&setup(&recorded), &recorded, &run, &mut Silent).await.unwrap();
+    let from = format!("sft.traces={:?}", run.display().to_string());
+    let good =
+        ["eval.success=even", "sft.at_least=0.5", "sft.copying=0", "sft.learning_rate=0.01", "sft.steps=6", &from];
+    let recipe = recipe(&good);
+    let mut losses = Vec::new();
+    sft(&setup(&recipe), &recipe, |step| losses.push(step.loss)).await.unwrap();
+    assert!(losses.len() == 6 && losses[5] < losses[0], "{losses:?}");
+    let none = crate::tiny::recipe(&["eval.success=even", "sft.at_least=2.0", &from]);
+    let error = sft(&setup(&none), &none, |_| {}).await.unwrap_err().to_string();
+    assert!(error.contains("sft.at_least"), "{error}");
 }

@@ -58,8 +58,8 @@ fn show(budget: &Budget, recipe: &Recipe) {
 
 fn show_time(estimate: &Estimate) {
     anstream::eprintln!(
-        "time     about {:.0} s a step and {:.0} s in all, without evaluations: measured on one group of {} episodes of {:.0} \
-         sampled tokens in {:.1} s, and scaled up; larger batches are cheaper per episode",
+        "time     about {:.0} s a step and {:.0} s in all, without evaluations: measured on {} episodes of {:.0} sampled \
+         tokens in {:.1} s, and scaled up; larger batches are cheaper per episode",
         estimate.step_s,
         estimate.run_s,
         estimate.episodes_measured,
