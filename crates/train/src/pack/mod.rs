@@ -70,7 +70,7 @@ pub enum PackError {
     Greedy { task: String, replica: u32 },
     #[error("trace {task}#{replica} starts with a sampled token: nothing predicts it, its prompt is empty")]
     NoPrompt { task: String, replica: u32 },
-    #[error("trace {task}#{replica} has an advantage of {value}; an advantage must be a finite number")]
+    #[error("trace {task}#{replica} has an advantage of {value}; an advantage must be a finite number of 32 bits")]
     Advantage { task: String, replica: u32, value: f64 },
 }
 
@@ -118,7 +118,8 @@ fn sequence(group: usize, trace: &Trace, advantage: &Advantage) -> Result<Option
     if values.len() != turns {
         return Err(PackError::Turns { task: task(), replica, turns, values: values.len() });
     }
-    if let Some(value) = values.iter().copied().find(|value| !value.is_finite()) {
+    // Learners compute with 32 bits.
+    if let Some(value) = values.iter().copied().find(|value| !(*value as f32).is_finite()) {
         return Err(PackError::Advantage { task: task(), replica, value });
     }
     let mut places = Vec::new();

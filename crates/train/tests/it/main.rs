@@ -2,15 +2,20 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 mod algorithms_page;
+mod asynchronous;
 mod common;
 mod credit_golden;
 mod credit_laws;
+mod faults;
 mod ledger;
 mod loss_golden;
 mod loss_laws;
 mod loss_recipe;
 mod metrics_page;
+mod options;
 mod pack_laws;
+mod placebo;
+mod plan;
 mod report;
 mod resume;
 mod tiny;

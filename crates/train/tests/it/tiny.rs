@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 pub(crate) const RECIPE: &str = r#"
 name = "tiny"
 seed = 3
+loss = "dapo"
 [policy]
 threads = 1
 [env]

@@ -1,0 +1,88 @@
+//! Killed for real: `hone train` is killed as it reports its steps and goes on with `--resume`.
+//! scripts/crash_resume.py does it at random moments, fifty times.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Map, Value};
+
+const RECIPE: &str = r#"
+name = "crash"
+seed = 7
+[policy]
+threads = 1
+[env]
+tasks = 12
+held_out = 2
+[sampling]
+max_new_tokens = 32
+[rollout]
+window = 2048
+max_turns = 2
+[[rubric.component]]
+kind = "length_cost"
+max = 64
+[train]
+steps = 4
+groups = 3
+group_size = 4
+learning_rate = 1e-3
+[eval]
+tasks = 2
+success = "length_cost"
+"#;
+
+fn hone() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hone"));
+    command.env("NO_COLOR", "1").stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+fn timeless(run: &Path) -> Vec<Map<String, Value>> {
+    let text = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let mut lines: Vec<Map<String, Value>> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter_mut().for_each(|line| line.retain(|name, _| !name.starts_with("timing/")));
+    lines
+}
+
+/// Starts the run, or goes on with it where there is one.
+fn start(recipe: &Path, run: &Path) -> std::process::Child {
+    let mut command = hone();
+    if run.join("recipe.toml").exists() {
+        command.args(["train", "--resume"]).arg(run);
+    } else {
+        command.arg("train").arg(recipe).arg("--run").arg(run);
+    }
+    command.spawn().unwrap()
+}
+
+#[test]
+fn killed_and_resumed_a_run_ends_as_if_it_had_not_been() {
+    let directory = tempfile::tempdir().unwrap();
+    let (model, recipe) = (directory.path().join("model"), directory.path().join("recipe.toml"));
+    let shape = "--hidden 32 --layers 2 --heads 2 --kv-heads 1 --head-dim 16 --mlp 64 --vocab 512 --tied";
+    assert!(hone().args(["model", "new"]).arg(&model).args(shape.split(' ')).status().unwrap().success());
+    std::fs::write(&recipe, RECIPE.replace("[policy]", &format!("[policy]\nmodel = {model:?}"))).unwrap();
+
+    let (whole, stopped) = (directory.path().join("whole"), directory.path().join("stopped"));
+    let output = start(&recipe, &whole).wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = output.stderr.split(|byte| *byte == b'\n').count();
+    assert_eq!(timeless(&whole).len(), 4);
+
+    // A step is reported when it is recorded and before its checkpoint is: the most that can be lost. The lines of a
+    // resumed run are fewer, so it is killed at its first one, then a little later.
+    let mut kills = 0;
+    for line in [1, 2, 3, 2].into_iter().filter(|line| *line < lines) {
+        let mut process = start(&recipe, &stopped);
+        let reports = BufReader::new(process.stderr.take().unwrap()).lines();
+        let read = reports.take(line).filter_map(Result::ok).count();
+        process.kill().unwrap();
+        kills += usize::from(read == line && !process.wait().unwrap().success());
+    }
+    assert!(kills >= 2, "killed {kills} times");
+    assert!(start(&recipe, &stopped).wait_with_output().unwrap().status.success());
+    assert_eq!(timeless(&stopped), timeless(&whole));
+}

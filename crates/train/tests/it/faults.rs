@@ -1,0 +1,166 @@
+//! What breaks during training: the run goes on without the broken part or stops and says why. Nothing recorded is lost.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use hone_arena::rewards::{Case, Component, Measure, Rubric, Term};
+use hone_trace::rundir::RunReader;
+use hone_trace::{Arena, Boundary, Episode, Fault, Task, Verdict};
+use hone_train::run::{TrainError, recorded_recipe, resume, train};
+use serde_json::Value;
+
+use crate::tiny::{Even, Silent, paid_for, recipe, setup, timeless, traces};
+
+fn events(run: &Path, kind: &str) -> Vec<Value> {
+    let events = RunReader::open(run).unwrap().events().unwrap().records;
+    events.into_iter().filter(|event| event["event"] == kind).collect()
+}
+
+/// Not a number for every episode, or only for some.
+struct Nan {
+    always: bool,
+}
+
+impl Measure for Nan {
+    fn measure(&self, case: &Case) -> Verdict {
+        let odd = case.tokens.as_deref().and_then(<[u32]>::first).is_some_and(|id| id % 2 == 1);
+        let value = if self.always || odd { f64::NAN } else { case.tokens.as_ref().map_or(0, Vec::len) as f64 };
+        Verdict::Scored { value, why: "a broken scorer".into() }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reward_that_is_not_a_number_leaves_the_statistics() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["train.steps=2", "train.groups=5", "eval.every=0"]);
+    let mut setup = setup(&recipe);
+    let terms = vec![Term::new("even", 1.0, Even), Term::new("broken", 1.0, Nan { always: true })];
+    setup.rubric = Arc::new(Rubric::new(terms, vec![]).unwrap());
+    train(&setup, &recipe, &run, &mut Silent).await.unwrap();
+    let metrics = &timeless(&run)[0];
+    assert!(metrics["tokens/trained"].as_f64().unwrap() > 0.0, "the other component teaches on");
+    assert!(!metrics.contains_key("batch_reward/broken"), "absent, not zero");
+    let event = &events(&run, "faults")[0];
+    assert_eq!(event["unscored"]["broken"]["episodes"], 15);
+    assert!(event["unscored"]["broken"]["first"].as_str().unwrap().contains("NaN"));
+
+    let some = directory.path().join("some");
+    let setup = paid_for(&recipe, Nan { always: false });
+    train(&setup, &recipe, &some, &mut Silent).await.unwrap();
+    assert!(timeless(&some).iter().any(|step| step["tokens/unscored"].as_f64().unwrap() > 0.0));
+}
+
+/// A judge that is down from its second step on: every episode is unscored, the run waits, stops, and goes on when the
+/// judge is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_judge_that_stays_down_stops_the_run_which_then_resumes() {
+    struct Judge {
+        asked: AtomicU64,
+        until: u64,
+    }
+    #[async_trait]
+    impl Component for Judge {
+        async fn verdict(&self, case: &Case) -> Verdict {
+            if self.asked.fetch_add(1, Ordering::Relaxed) < self.until {
+                return Even.measure(case);
+            }
+            Verdict::Unscored { unscored: "connection refused".into() }
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["train.steps=4", "train.patience=2", "eval.every=0"]);
+    // The first evaluation and its idle baseline, and the first step's nine episodes.
+    let down = paid_for(&recipe, Judge { asked: AtomicU64::new(0), until: 2 + 2 + 9 });
+    let error = train(&down, &recipe, &run, &mut Silent).await.unwrap_err();
+    assert!(matches!(error, TrainError::Stuck { steps: 2, .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("connection refused") && text.contains("--resume"), "{text}");
+    assert_eq!(timeless(&run).len(), 3, "the steps that taught nothing are recorded too");
+
+    let recipe = recorded_recipe(&run).unwrap();
+    let report = resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
+    assert_eq!(report.steps.len(), 4);
+}
+
+/// An arena that opens nothing, or only some tasks.
+struct Dying {
+    world: Arc<dyn Arena>,
+    dies: fn(&Task) -> bool,
+}
+
+#[async_trait]
+impl Arena for Dying {
+    async fn open(&self, task: &Task, seed: u64) -> Result<Episode, Fault> {
+        if (self.dies)(task) {
+            return Err(Fault::new(Boundary::Environment, "the tool server is gone"));
+        }
+        self.world.open(task, seed).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_environment_is_left_out_or_stops_the_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["train.steps=2", "train.groups=4", "train.patience=2", "rollout.attempts=1"]);
+    let mut some = setup(&recipe);
+    // Whose key's number is odd; the held-out tasks are spared.
+    let dies = |task: &Task| task.key.starts_with("train") && task.key.len() % 2 == 1;
+    assert!(some.tasks.iter().any(dies) && !some.tasks.iter().all(dies), "some of the tasks die");
+    some.arena = Arc::new(Dying { world: Arc::clone(&some.arena), dies });
+    train(&some, &recipe, &run, &mut Silent).await.unwrap();
+    let event = &events(&run, "faults")[0];
+    assert!(event["faults"]["environment"]["episodes"].as_u64().unwrap() > 0);
+    for step in timeless(&run) {
+        assert_eq!(step["rollouts/total"].as_f64().unwrap(), 12.0);
+        assert_eq!(step["rollouts/faulted"], step["rollouts/invalid"], "they are in no statistics");
+    }
+
+    let dead = directory.path().join("dead");
+    let mut all = setup(&recipe);
+    let dies = |task: &Task| task.key.starts_with("train");
+    all.arena = Arc::new(Dying { world: Arc::clone(&all.arena), dies });
+    let error = train(&all, &recipe, &dead, &mut Silent).await.unwrap_err().to_string();
+    assert!(error.contains("every episode broke") && error.contains("the tool server is gone"), "{error}");
+    assert_eq!(traces(&dead).len(), 2 + 2 * 12, "an evaluation, and every episode that broke");
+}
+
+/// Rewards so large that gradients overflow: no step is taken with them, and the weights stay what they were.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gradient_that_is_not_finite_is_never_applied() {
+    struct Huge;
+    impl Measure for Huge {
+        fn measure(&self, case: &Case) -> Verdict {
+            let first = case.tokens.as_deref().and_then(<[u32]>::first).copied().unwrap_or(0);
+            Verdict::Scored { value: 3e37 * f64::from(first % 3), why: String::new() }
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let settings =
+        ["credit=dr_grpo", "loss=reinforce", "loss.reduction=sequence_sum", "train.steps=3", "train.patience=2"];
+    let recipe = recipe(&settings);
+    let setup = paid_for(&recipe, Huge);
+    let before = setup.policy.current().version.weights;
+    let error = train(&setup, &recipe, &run, &mut Silent).await.unwrap_err();
+    assert!(error.to_string().contains("not finite"), "{error}");
+    assert_eq!(setup.policy.current().version.weights, before);
+    let metrics = timeless(&run);
+    assert!(metrics.iter().all(|step| step["policy/skipped_steps"].as_f64().unwrap() > 0.0));
+    assert!(metrics.iter().all(|step| step["tokens/trained"].as_f64() == Some(0.0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_memory_than_there_is_is_refused_with_the_fix() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["train.activation_mb=1"]);
+    let error = train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap_err().to_string();
+    assert!(error.contains("bytes") && error.contains("pack fewer tokens"), "{error}");
+    assert_eq!(traces(&run).len(), 2, "the evaluation before it is recorded");
+    assert_eq!(RunReader::open(&run).unwrap().checkpoints().unwrap().len(), 1, "and so is the beginning");
+}

@@ -1,0 +1,124 @@
+//! Options of the loop: the KL in the reward and in the loss, surveys, overlong filtering, component-wise credit.
+
+use hone_arena::rewards::{Rubric, Term};
+use hone_engine::weights::Storage;
+use hone_engine::{Cpu, Model};
+use hone_train::penalty::{KL, KlReward};
+use hone_train::run::train;
+use hone_train::setup::Setup;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+use crate::tiny::{Even, Silent, recipe, setup, timeless, traces};
+
+async fn metrics_of(
+    setup: &Setup,
+    recipe: &hone_train::recipe::Recipe,
+) -> (Vec<Map<String, Value>>, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    train(setup, recipe, &directory.path().join("run"), &mut Silent).await.unwrap();
+    (timeless(&directory.path().join("run")), directory)
+}
+
+fn at(metrics: &Map<String, Value>, name: &str) -> f64 {
+    metrics[name].as_f64().unwrap()
+}
+
+#[test]
+fn an_adaptive_coefficient_follows_its_target() {
+    let settings: KlReward = toml::from_str("coefficient = 0.5\ntarget = 0.1\nhorizon = 100").unwrap();
+    assert_eq!(settings.adapted(0.5, 0.1, 50), 0.5, "on target it stays");
+    // 20 % too far at most, times 50 episodes of a horizon of 100.
+    assert!((settings.adapted(0.5, 10.0, 50) - 0.5 * 1.1).abs() < 1e-12);
+    assert!((settings.adapted(0.5, 0.0, 50) - 0.5 * 0.9).abs() < 1e-12);
+    assert!((settings.adapted(0.5, 0.11, 50) - 0.5 * 1.05).abs() < 1e-12);
+    let fixed: KlReward = toml::from_str("coefficient = 0.5").unwrap();
+    assert_eq!(fixed.adapted(0.5, 10.0, 50), 0.5);
+    assert!(toml::from_str::<KlReward>("coefficient = -1.0").unwrap().check().is_err());
+}
+
+/// Against its own start the policy pays nothing until it has moved.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_kl_in_the_reward_is_paid_by_every_episode() {
+    for estimator in ["k1", "k2", "k3", "abs"] {
+        let recipe = recipe(&[
+            "train.steps=2",
+            "eval.every=0",
+            &format!("kl_reward={{ coefficient = 0.1, estimator = \"{estimator}\", target = 0.01, horizon = 100 }}"),
+        ]);
+        let (metrics, directory) = metrics_of(&setup(&recipe), &recipe).await;
+        assert_eq!((at(&metrics[0], "loss/avg_kl"), at(&metrics[0], "batch_reward/kl")), (0.0, 0.0), "{estimator}");
+        assert_ne!(at(&metrics[1], "loss/avg_kl"), 0.0, "{estimator}");
+        assert!(estimator == "k1" || at(&metrics[1], "loss/avg_kl") > 0.0, "{estimator}");
+        assert!(at(&metrics[0], "reward/kl_coefficient") < 0.1, "below the target it falls");
+        let traces = traces(&directory.path().join("run"));
+        let paid = traces[2..11].iter().filter(|trace| trace.reward(KL).is_some()).count();
+        assert_eq!(paid, 9, "every episode of the first step");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reference_may_be_another_model() {
+    let directory = tempfile::tempdir().unwrap();
+    let base = recipe(&[]);
+    let config = Model::load(base.policy.model.as_ref().unwrap(), Arc::new(Cpu::new(1).unwrap())).unwrap().config;
+    let other = Model::random((*config).clone(), Arc::new(Cpu::new(1).unwrap()), 99);
+    other.save(directory.path(), Storage::F32).unwrap();
+    let reference = format!("policy.reference={:?}", directory.path());
+    let settings =
+        ["train.steps=1", "eval.every=0", "kl_reward={ coefficient = 0.1 }", "loss.kl={ coefficient = 0.1 }"];
+    let mut with = settings.to_vec();
+    with.push(&reference);
+    let recipe = recipe(&with);
+    let (metrics, _directory) = metrics_of(&setup(&recipe), &recipe).await;
+    assert!(at(&metrics[0], "loss/avg_kl") > 0.0 && at(&metrics[0], "batch_reward/kl") < 0.0);
+    assert!(at(&metrics[0], "policy/policy_kl") > 0.0, "the loss compares with it too");
+}
+
+/// A loss that looks at the whole optimizer step first sees the same, however the step is split into batches.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_surveyed_loss_does_not_depend_on_how_a_step_is_split() {
+    for loss in ["loss.top_entropy=0.5", "loss=kl_cov", "loss=clip_cov"] {
+        let mut seen = Vec::new();
+        for budget in ["train.batch_tokens=1", "train.batch_tokens=1000000"] {
+            let recipe = recipe(&["train.steps=1", "eval.every=0", "train.mini_batch=0", loss, budget]);
+            seen.push(metrics_of(&setup(&recipe), &recipe).await.0.remove(0));
+        }
+        for name in ["policy/policy_loss", "policy/grad_norm", "tokens/trained", "tokens/masked"] {
+            let (split, whole) = (at(&seen[0], name), at(&seen[1], name));
+            assert!((split - whole).abs() <= 1e-4 * (1.0 + whole.abs()), "{loss} {name}: {split} {whole}");
+        }
+        assert!(at(&seen[0], "policy/grad_norm") > 0.0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overlong_episodes_are_not_trained() {
+    let recipe = recipe(&["train.steps=1", "eval.every=0", "overlong_filter=true", "sampling.max_new_tokens=3"]);
+    let (metrics, _directory) = metrics_of(&setup(&recipe), &recipe).await;
+    assert!(at(&metrics[0], "tokens/truncated") > 0.0);
+    let places = ["trained", "truncated", "zero_advantage", "clipped", "masked", "unscored", "skipped"];
+    let counted: f64 = places.iter().map(|place| at(&metrics[0], &format!("tokens/{place}"))).sum();
+    assert_eq!(counted, at(&metrics[0], "tokens/sampled"));
+}
+
+/// Normalised one by one, a component on a scale of a millionth teaches as much as its neighbour.
+#[tokio::test(flavor = "multi_thread")]
+async fn gdpo_credits_the_rubrics_components() {
+    struct Small;
+    impl hone_arena::rewards::Measure for Small {
+        fn measure(&self, case: &hone_arena::rewards::Case) -> hone_trace::Verdict {
+            let first = case.tokens.as_deref().and_then(<[u32]>::first).copied().unwrap_or(0);
+            hone_trace::Verdict::Scored { value: 1e-3 * f64::from(first % 7), why: String::new() }
+        }
+    }
+    let mut norms = Vec::new();
+    for credit in ["credit=grpo", "credit=gdpo"] {
+        let recipe = recipe(&["train.steps=1", "eval.every=0", credit]);
+        let mut setup = setup(&recipe);
+        let terms = vec![Term::new("even", 1.0, Even), Term::new("small", 1.0, Small)];
+        setup.rubric = Arc::new(Rubric::new(terms, vec![]).unwrap());
+        norms.push(at(&metrics_of(&setup, &recipe).await.0[0], "policy/grad_norm"));
+    }
+    assert!(norms.iter().all(|norm| *norm > 0.0) && (norms[0] - norms[1]).abs() > 1e-6, "{norms:?}");
+}
