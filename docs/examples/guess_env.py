@@ -9,7 +9,7 @@ for line in sys.stdin:
     ask = json.loads(line)
     answer, episode = {"id": ask.get("id")}, ask.get("episode")
     if ask["op"] == "open":
-        episodes[episode] = random.Random(ask["seed"]).randint(1, 100)
+        episodes[episode] = random.Random(ask["task"]["key"]).randint(1, 100)
         answer |= {"system": "Guess the number.", "tools": [TOOL], "messages": [{"role": "user", "content": ask["task"]["prompt"]}]}
     elif ask["op"] == "step" and ask["action"]["kind"] == "calls":
         n, secret = ask["action"]["calls"][0]["arguments"].get("n"), episodes[episode]

@@ -8,18 +8,18 @@ use std::fmt;
 use std::time::Duration;
 
 use reqwest::{Client, StatusCode, redirect};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// How to reach a model.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChatSpec {
     /// The base, version included: `https://api.openai.com/v1`.
     pub url: String,
     pub model: String,
     /// Name of the environment variable that holds the key; no key is sent without it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
     /// For one reply, retries included.
     #[serde(default = "deadline")]
@@ -29,7 +29,7 @@ pub struct ChatSpec {
     #[serde(default = "max_tokens")]
     pub max_tokens: u32,
     /// Absent: the server's default.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
 }
 

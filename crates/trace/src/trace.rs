@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::node::{Node, Origin};
 use crate::outcome::{Outcome, ParseFailure};
@@ -28,6 +29,9 @@ pub struct Trace {
     pub turns: Vec<TurnRecord>,
     pub outcome: Outcome,
     pub rewards: Vec<Reward>,
+    /// What the environment left for the scorers, so that a changed reward can be computed again.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub facts: Map<String, Value>,
 }
 
 /// The readable side of one agent turn.
@@ -52,7 +56,7 @@ pub struct TurnRecord {
     pub timings: Timings,
 }
 
-/// Seconds one turn spent waiting for each party. `None`: it was not asked.
+/// Seconds one turn spent waiting for each party. `None`: it was not asked. The verifier is asked after the last turn.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Timings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,6 +161,7 @@ impl TraceBuilder {
             turns: Vec::new(),
             outcome: Outcome::Finished,
             rewards: Vec::new(),
+            facts: Map::new(),
         };
         Self { trace }
     }
@@ -197,14 +202,17 @@ struct TraceForm {
     turns: Vec<TurnRecord>,
     outcome: Outcome,
     rewards: Vec<Reward>,
+    /// Older recordings have none.
+    #[serde(default)]
+    facts: Map<String, Value>,
 }
 
 impl TryFrom<TraceForm> for Trace {
     type Error = BadTrace;
 
     fn try_from(form: TraceForm) -> Result<Self, BadTrace> {
-        let TraceForm { task, env, replica, seed, tools, sampling, nodes, turns, outcome, rewards } = form;
-        let trace = Self { task, env, replica, seed, tools, sampling, nodes, turns, outcome, rewards };
+        let TraceForm { task, env, replica, seed, tools, sampling, nodes, turns, outcome, rewards, facts } = form;
+        let trace = Self { task, env, replica, seed, tools, sampling, nodes, turns, outcome, rewards, facts };
         trace.check()?;
         Ok(trace)
     }

@@ -40,6 +40,11 @@ pub trait Env: Send {
     fn end(&mut self) -> EndState {
         EndState::default()
     }
+
+    /// Seconds of the last step that went to a simulated user. `None`: nobody was asked.
+    fn user_seconds(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// What the agent did, as `chat` read it. A malformed reply is never forwarded as a reply to the user.

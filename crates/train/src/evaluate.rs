@@ -34,7 +34,7 @@ pub struct Evaluation {
 /// Plays the held-out tasks once each, with the same seeds whenever it is asked.
 pub async fn evaluate(setup: &Setup, recipe: &Recipe) -> Result<(Evaluation, Vec<Trace>), SetupError> {
     let rollouts = setup.rollouts(recipe, Arc::clone(&setup.sampler), recipe.eval.temperature);
-    let seed = Seed::root(recipe.env.seed).with("eval");
+    let seed = Seed::root(recipe.env.seed()).with("eval");
     let tasks = &setup.held_out[..recipe.eval.tasks];
     let slots = tasks.iter().map(|task| Slot { task, replica: 0, seed: seed.with(&task.key).value() }).collect();
     let traces = rollouts.play_all(slots).await;

@@ -2,15 +2,16 @@
 //!
 //! It knows nothing. `sft.steps` of imitation come before reinforcement learning.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use hone_arena::shop::{self, Shop};
-use hone_chat::{ModelDir, train_tokenizer};
+use hone_arena::registry::World;
+use hone_arena::solution::{Move, solution};
+use hone_chat::template::{ChatTemplate, Clock, TemplateInput};
+use hone_chat::{CHATML, ModelDir, RenderError, to_template, train_tokenizer};
 use hone_engine::weights::Storage;
 use hone_engine::{Config, Cpu, Model};
-use hone_trace::{Action, Arena as _, Content, Message};
+use hone_trace::{Action, Message, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::recipe::Recipe;
@@ -31,12 +32,12 @@ pub async fn fresh_policy(recipe: &Recipe, dir: &Path) -> Result<(), SetupError>
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",
         "vocab_size": VOCAB,
-        "hidden_size": 192,
-        "intermediate_size": 512,
-        "num_hidden_layers": 6,
-        "num_attention_heads": 3,
-        "num_key_value_heads": 1,
-        "head_dim": 64,
+        "hidden_size": 128,
+        "intermediate_size": 384,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
         "max_position_embeddings": recipe.rollout.window,
         "rms_norm_eps": 1e-6,
         "rope_theta": 10000.0,
@@ -50,21 +51,43 @@ pub async fn fresh_policy(recipe: &Recipe, dir: &Path) -> Result<(), SetupError>
     Ok(model.save(dir, Storage::F32)?)
 }
 
-/// What is said in the world: instructions, schemas, calls and answers.
+/// Solved episodes as the template shows them: what the policy will read and write.
 async fn texts(recipe: &Recipe) -> Result<Vec<String>, SetupError> {
+    let world = World::open(&recipe.env)?;
+    let template = ChatTemplate::new(CHATML).map_err(RenderError::from)?;
     let mut texts = Vec::new();
-    for task in shop::tasks("train", recipe.env.seed, TEXTS, recipe.env.difficulty) {
-        let mut episode = Shop.open(&task, 0).await?;
-        let mut text = format!("{}\n{}\n", episode.system, task.prompt);
-        for tool in episode.tools.iter() {
-            let _ = writeln!(text, "{}", tool.to_openai());
+    // Spread over all tasks, so that every environment of the recipe has its say.
+    for task in world.tasks.iter().step_by(world.tasks.len().div_ceil(TEXTS).max(1)) {
+        let mut episode = world.arena.open(task, 0).await?;
+        let mut said = vec![Message::system(&*episode.system)];
+        said.append(&mut episode.first);
+        for step in solution(task).unwrap_or_default() {
+            let action = match step {
+                Move::Call(call) => {
+                    said.push(Message::calls(vec![call.clone()]));
+                    Action::Calls(vec![call])
+                }
+                Move::Say(reply) => {
+                    said.push(Message::assistant(&reply));
+                    Action::Reply(reply)
+                }
+            };
+            let turn = episode.env.step(action).await?;
+            said.extend(turn.messages);
+            if turn.done {
+                break;
+            }
         }
-        for call in task.reference.into_iter().flatten() {
-            let _ = writeln!(text, "{}", json!({"name": call.name, "arguments": Value::from(call.arguments.clone())}));
-            let turn = episode.env.step(Action::Calls(vec![call])).await?;
-            text.extend(turn.messages.iter().filter_map(Message::content).map(Content::text));
-        }
-        texts.push(text);
+        let tools: Vec<Value> = episode.tools.iter().map(ToolSpec::to_openai).collect();
+        let input = TemplateInput {
+            messages: &said.iter().map(to_template).collect::<Vec<_>>(),
+            tools: Some(&tools),
+            documents: None,
+            add_generation_prompt: false,
+            variables: &serde_json::Map::new(),
+            clock: Clock::host(),
+        };
+        texts.push(template.render(&input).map_err(RenderError::from)?);
     }
     Ok(texts)
 }

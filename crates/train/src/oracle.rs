@@ -5,29 +5,30 @@
 use std::sync::Arc;
 
 use hone_arena::rollout::{Rollouts, Slot};
+use hone_arena::solution::{DONE, Move, solution};
 use hone_trace::scripted::ScriptedSampler;
 use hone_trace::{Digest, PolicyVersion, Seed, Task, Trace};
 
 use crate::setup::{Setup, SetupError};
 
-/// What they say when they are done.
-const DONE: &str = "Done.";
-
-/// Plays a task's reference calls, one a turn, in the model's own call format.
+/// Plays a task's solution, one call or reply a turn, in the model's own call format.
 pub async fn oracle(setup: &Setup, rollouts: &Rollouts, task: &Task) -> Result<Trace, SetupError> {
+    let moves = solution(task).ok_or_else(|| SetupError::NoSolution(task.key.clone()))?;
     let episode = setup.arena.open(task, 0).await?;
     let tools = rollouts.toolbox(&episode.tools)?;
     let mut replies = Vec::new();
-    for call in task.reference.iter().flatten() {
-        replies.push(setup.format.render_calls(std::slice::from_ref(call), &tools)?);
+    for step in &moves {
+        replies.push(match step {
+            Move::Call(call) => setup.format.render_calls(std::slice::from_ref(call), &tools)?,
+            Move::Say(text) => text.clone(),
+        });
     }
-    replies.push(DONE.into());
     play(setup, rollouts, task, &replies).await
 }
 
-/// Says it is done and does nothing.
+/// Says that it is done, as often as it is asked, and does nothing.
 pub async fn idle(setup: &Setup, rollouts: &Rollouts, task: &Task) -> Result<Trace, SetupError> {
-    play(setup, rollouts, task, &[DONE.into()]).await
+    play(setup, rollouts, task, &vec![DONE.into(); rollouts.settings.max_turns as usize]).await
 }
 
 async fn play(setup: &Setup, rollouts: &Rollouts, task: &Task, replies: &[String]) -> Result<Trace, SetupError> {

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use hone_arena::registry::EnvSpecs;
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::rollout::RolloutSettings;
 use hone_engine::optim::{AdamWSettings, Decay};
@@ -39,7 +40,8 @@ pub struct Recipe {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placebo: Option<Placebo>,
     pub policy: PolicyRecipe,
-    pub env: EnvRecipe,
+    /// `[env]`, or several `[[env]]`: docs/environments.md.
+    pub env: EnvSpecs,
     pub sampling: SamplingParams,
     pub rollout: RolloutSettings,
     pub rubric: RubricSpec,
@@ -67,20 +69,6 @@ pub struct PolicyRecipe {
     pub reference: Option<PathBuf>,
     /// Threads of the engine; 0: all cores.
     pub threads: usize,
-}
-
-/// `[env]`
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct EnvRecipe {
-    pub name: String,
-    pub difficulty: u8,
-    /// Generated training tasks.
-    pub tasks: usize,
-    /// Generated tasks that are evaluated on and never trained on.
-    pub held_out: usize,
-    /// Seed of the tasks. Apart from the run's, so that runs of different seeds are measured on the same tasks.
-    pub seed: u64,
 }
 
 /// `[train]`
@@ -126,6 +114,8 @@ pub struct SftRecipe {
     pub context_weight: f64,
     /// Share of repeated random sequences at the start, fading out: they teach copying.
     pub copying: f64,
+    /// The share of the steps after which none are mixed in.
+    pub copying_until: f64,
 }
 
 /// `[eval]`
@@ -152,7 +142,7 @@ impl Default for Recipe {
             overlong_filter: false,
             placebo: None,
             policy: PolicyRecipe::default(),
-            env: EnvRecipe::default(),
+            env: EnvSpecs::default(),
             sampling: SamplingParams::default(),
             rollout: RolloutSettings::default(),
             rubric: RubricSpec::single("tau_state", serde_json::Map::new()),
@@ -164,12 +154,6 @@ impl Default for Recipe {
             checkpoint: CheckpointRecipe::default(),
             overlap: AsyncRecipe::default(),
         }
-    }
-}
-
-impl Default for EnvRecipe {
-    fn default() -> Self {
-        Self { name: "shop".into(), difficulty: 1, tasks: 2048, held_out: 256, seed: 1 }
     }
 }
 
@@ -203,7 +187,8 @@ impl Default for SftRecipe {
             warmup: 50,
             decay: Decay::Cosine,
             context_weight: 0.1,
-            copying: 0.6,
+            copying: 0.95,
+            copying_until: 0.7,
         }
     }
 }
@@ -270,16 +255,21 @@ impl Recipe {
         if self.train.group_size < 2 {
             return bad("train.group_size must be at least 2: an episode is judged against its siblings".into());
         }
-        if self.train.groups == 0 || self.env.tasks < self.train.groups {
+        if self.train.groups == 0 || self.env.tasks() < self.train.groups {
             return bad(format!(
                 "env.tasks ({}) must be at least train.groups ({}), and both over 0",
-                self.env.tasks, self.train.groups
+                self.env.tasks(),
+                self.train.groups
             ));
         }
         self.plan.check().map_err(RecipeError)?;
         self.kl_reward.as_ref().map_or(Ok(()), KlReward::check).map_err(RecipeError)?;
-        if self.eval.tasks > self.env.held_out {
-            return bad(format!("eval.tasks ({}) is more than env.held_out ({})", self.eval.tasks, self.env.held_out));
+        if self.eval.tasks > self.env.held_out() {
+            return bad(format!(
+                "eval.tasks ({}) is more than env.held_out ({})",
+                self.eval.tasks,
+                self.env.held_out()
+            ));
         }
         Ok(())
     }

@@ -3,16 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hone_arena::registry::{RegistryError, World};
 use hone_arena::rewards::Rubric;
 use hone_arena::rewards::spec::SpecError;
 use hone_arena::rollout::Rollouts;
-use hone_arena::shop::{self, Shop};
 use hone_chat::parse::{CannotRender, Format};
 use hone_chat::{ModelDir, ModelDirError, RenderError, RenderSettings, Renderer, TokenizerError, call_format};
 use hone_engine::{Cpu, EngineError, Generator, GeneratorSettings, Model, Policy, Snapshot};
 use hone_trace::{Arena, Fault, Sampler, SamplingParams, Task};
 
-use crate::catalogue::nearest;
 use crate::recipe::Recipe;
 
 /// Why a recipe cannot be opened.
@@ -22,8 +21,13 @@ pub enum SetupError {
         "the recipe names no model; set policy.model to a model directory (`hone model new DIR` makes a small one)"
     )]
     NoModel,
-    #[error("there is no environment {name:?} to train in yet; did you mean {nearest:?}?")]
-    UnknownEnv { name: String, nearest: String },
+    #[error("{setting} is {asked}, and its environments have {found} {what} tasks")]
+    TooFewTasks { setting: &'static str, asked: usize, found: usize, what: &'static str },
+    #[error(
+        "task {0} has no reference calls to imitate; give the tasks a `reference`, or train without a warm start (sft.steps \
+         = 0) from a policy that can already act"
+    )]
+    NoSolution(String),
     #[error("{0} does not show how its model writes a tool call; give it a chat template with tools")]
     NoCallFormat(PathBuf),
     #[error(transparent)]
@@ -38,6 +42,8 @@ pub enum SetupError {
     Tokenizer(#[from] TokenizerError),
     #[error(transparent)]
     Oracle(#[from] CannotRender),
+    #[error(transparent)]
+    Env(#[from] RegistryError),
     #[error(transparent)]
     World(#[from] Fault),
     #[error("no policy could be made: {0}")]
@@ -83,17 +89,7 @@ impl Setup {
         let model = Model::load(&model_dir, cpu)?;
         let policy = Policy::new(Snapshot::new(model, None, &recipe.name));
         let sampler = Arc::new(Generator::new(Arc::clone(&policy), GeneratorSettings::default())?);
-        let env = &recipe.env;
-        let (arena, tasks, held_out) = match env.name.as_str() {
-            shop::NAME => {
-                let tasks = |split, count| shop::tasks(split, env.seed, count, env.difficulty);
-                (Arc::new(Shop) as Arc<dyn Arena>, tasks("train", env.tasks), tasks("held-out", env.held_out))
-            }
-            other => {
-                let nearest = nearest(other, [shop::NAME]).unwrap_or_default().to_owned();
-                return Err(SetupError::UnknownEnv { name: other.into(), nearest });
-            }
-        };
+        let World { arena, tasks, held_out } = open_world(recipe)?;
         let rubric = Arc::new(recipe.rubric.build()?);
         Ok(Self { policy, sampler, renderer, format, end_of_turn, model_dir, arena, tasks, held_out, rubric })
     }
@@ -111,4 +107,16 @@ impl Setup {
             settings,
         )
     }
+}
+
+/// The world of a recipe, with at least the tasks that a step and an evaluation take.
+fn open_world(recipe: &Recipe) -> Result<World, SetupError> {
+    let world = World::open(&recipe.env)?;
+    let enough = |setting, asked, found, what| {
+        if asked > found { Err(SetupError::TooFewTasks { setting, asked, found, what }) } else { Ok(()) }
+    };
+    // A data directory may hold fewer tasks than the recipe asks for.
+    enough("train.groups", recipe.train.groups, world.tasks.len(), "training")?;
+    enough("eval.tasks", recipe.eval.tasks, world.held_out.len(), "held-out")?;
+    Ok(world)
 }

@@ -162,7 +162,7 @@ impl<'a> Imitation<'a> {
     async fn sequences(&mut self, step: u64) -> Result<Vec<Sequence>, TrainError> {
         let sft = &self.recipe.sft;
         let mut rng = Seed::root(self.recipe.seed).with("sft").at(step).rng();
-        let copying = sft.copying * (1.0 - step as f64 / (sft.steps as f64 * COPYING_UNTIL)).max(0.0);
+        let copying = sft.copying * (1.0 - step as f64 / (sft.steps as f64 * sft.copying_until)).max(0.0);
         let vocab = self.setup.policy.current().model.config.vocab as u32;
         let mut sequences = Vec::with_capacity(sft.batch);
         for group in 0..sft.batch {
@@ -178,9 +178,6 @@ impl<'a> Imitation<'a> {
         Ok(sequences)
     }
 }
-
-/// The share of the steps after which no copying sequences are mixed in.
-const COPYING_UNTIL: f64 = 5.0 / 6.0;
 
 /// A trace to imitate: the agent's tokens at weight 1, the others at `context_weight`.
 fn imitated(group: usize, trace: &Trace, context_weight: f32) -> Sequence {

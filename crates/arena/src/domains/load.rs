@@ -9,9 +9,9 @@ use super::py::{Dict, Value, json};
 /// Why a domain could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("{path}: {source}; give the domain's own directory, which holds {wanted}, or db.json")]
+    #[error("cannot read {path}; give the domain's own directory, which holds {wanted}, or db.json")]
     Read { path: String, source: std::io::Error, wanted: String },
-    #[error("{path}: {source}")]
+    #[error("{path} is not JSON")]
     Json { path: String, source: json::BadJson },
     #[error("{path}: expected {expected}")]
     Shape { path: String, expected: String },

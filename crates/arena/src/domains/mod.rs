@@ -26,13 +26,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hone_trace::{Digest, DuplicateTool, ToolCall, ToolSet};
+use serde::{Deserialize, Serialize};
 
 use canon::Form;
 use py::Dict;
 use schema::Spec;
 use tool::{Answer, Failure, Rules, Tool};
 
-use world::{Base, World};
+use world::{Base, TableId, World};
 
 pub use load::LoadError;
 
@@ -58,6 +59,14 @@ impl Kind {
         }
     }
 
+    /// The table of the customers.
+    fn users(self) -> TableId {
+        match self {
+            Self::Retail => retail::USERS,
+            Self::Airline => airline::USERS,
+        }
+    }
+
     fn specs(self) -> &'static [Spec] {
         match self {
             Self::Retail => &retail::SPECS,
@@ -74,7 +83,8 @@ impl Kind {
 }
 
 /// Whose behaviour a domain shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Profile {
     /// tau-bench v1, byte for byte.
     Compat,

@@ -9,11 +9,11 @@ use super::{Desk, Domain};
 /// Why a replay stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    #[error("reading the calls: {0}")]
-    Read(std::io::Error),
-    #[error("writing the answers: {0}")]
+    #[error("cannot read the calls")]
+    Read(#[source] std::io::Error),
+    #[error("cannot write the answers")]
     Write(#[from] std::io::Error),
-    #[error("line {line}: {source}")]
+    #[error("line {line} is not JSON")]
     Json { line: usize, source: json::BadJson },
     #[error("line {line}: {what}; a line is {{\"name\": …, \"kwargs\": {{…}}}} or {{\"reset\": true}}")]
     Shape { line: usize, what: &'static str },

@@ -9,6 +9,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use hone_trace::{Action, Arena, Boundary, EndState, Env, Episode, Fault, Message, Task, ToolCall, ToolSet, Turn};
@@ -82,7 +83,8 @@ impl Arena for Service {
     async fn open(&self, task: &Task, seed: u64) -> Result<Episode, Fault> {
         let mut user = (self.new_user)(task, seed)?;
         let opening = user.reply(GREETING).await?;
-        let env = ServiceEnv { desk: self.domain.open(), user, task: task.clone(), replies: Vec::new() };
+        let env =
+            ServiceEnv { desk: self.domain.open(), user, task: task.clone(), replies: Vec::new(), user_seconds: None };
         Ok(Episode {
             tools: self.tools.clone(),
             system: self.policy.clone(),
@@ -99,6 +101,8 @@ struct ServiceEnv {
     task: Task,
     /// What the agent said to the user.
     replies: Vec<String>,
+    /// What the user took for its last answer; `None` where the last step did not ask it.
+    user_seconds: Option<f64>,
 }
 
 impl ServiceEnv {
@@ -122,7 +126,9 @@ impl ServiceEnv {
     }
 
     async fn say(&mut self, text: String) -> Result<Turn, Fault> {
+        let clock = Instant::now();
         let answer = self.user.reply(&text).await?;
+        self.user_seconds = Some(clock.elapsed().as_secs_f64());
         self.replies.push(text);
         let messages = if answer.text.is_empty() { Vec::new() } else { vec![Message::user(answer.text)] };
         Ok(Turn { messages, done: answer.end.is_some(), ..Turn::default() })
@@ -132,6 +138,7 @@ impl ServiceEnv {
 #[async_trait]
 impl Env for ServiceEnv {
     async fn step(&mut self, action: Action) -> Result<Turn, Fault> {
+        self.user_seconds = None;
         match action {
             Action::Calls(calls) => self.run(&calls),
             Action::Reply(text) => self.say(text).await,
@@ -141,6 +148,10 @@ impl Env for ServiceEnv {
                 Ok(Turn { messages: vec![Message::tool("parser", text)], failed: 1, done: false })
             }
         }
+    }
+
+    fn user_seconds(&self) -> Option<f64> {
+        self.user_seconds
     }
 
     fn end(&mut self) -> EndState {

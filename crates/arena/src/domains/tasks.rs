@@ -10,9 +10,9 @@ use super::Kind;
 /// Why tasks could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TasksError {
-    #[error("{path}: {source}")]
+    #[error("cannot read {path}; a split is a file tasks_SPLIT.json, or listed in split_tasks.json")]
     Read { path: String, source: std::io::Error },
-    #[error("{path}: {source}")]
+    #[error("{path} is not JSON")]
     Json { path: String, source: serde_json::Error },
     #[error("{path}: task {at}: {what}")]
     Shape { path: String, at: usize, what: String },

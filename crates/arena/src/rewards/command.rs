@@ -12,9 +12,10 @@ use async_trait::async_trait;
 use hone_trace::Verdict;
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 use super::{Case, Component, excerpt, unscored};
+use crate::process_group::{Group, KillOnDrop};
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,7 +53,7 @@ async fn run(command: &[String], case: &Case) -> Result<Vec<u8>, String> {
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.process_group(0).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| format!("verifier_spawn: cannot start {program:?}: {error}"))?;
-    let group = KillGroup::of(&child);
+    let group = KillOnDrop(Group::of(&child));
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     // Together: a program that writes before it reads must not meet a full pipe. It need not read its input, so a
     // broken pipe is no error.
@@ -111,23 +112,5 @@ pub fn read_verdict(output: &[u8]) -> Verdict {
             "verifier_form: expected {{\"value\": …, \"why\": …}} or {{\"unscored\": …}}, found {:?}",
             excerpt(&String::from_utf8_lossy(output), 120)
         )),
-    }
-}
-
-/// Kills the program and everything it started when dropped.
-struct KillGroup(Option<rustix::process::Pid>);
-
-impl KillGroup {
-    fn of(child: &Child) -> Self {
-        Self(child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())))
-    }
-}
-
-impl Drop for KillGroup {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // Already gone is what we want.
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
     }
 }

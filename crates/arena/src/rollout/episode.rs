@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hone_chat::budget::clip_output;
+use hone_chat::parse::Toolbox;
 use hone_chat::{Conversation, Suffix};
 use hone_trace::{
     Action, Boundary, Content, EndState, Env, Episode, Fault, Limit, Message, Node, Outcome, Sample, SampleRequest,
@@ -41,7 +42,7 @@ pub(super) struct Play<'a> {
     slot: Slot<'a>,
     seed: Seed,
     env: Box<dyn Env>,
-    opening: Opening,
+    toolbox: Arc<Toolbox>,
     conversation: Conversation,
     trace: TraceBuilder,
     sampling: SamplingParams,
@@ -55,14 +56,14 @@ pub(super) struct Play<'a> {
 
 impl<'a> Play<'a> {
     pub(super) fn new(rollouts: &'a Rollouts, slot: Slot<'a>, episode: Episode, opening: Opening) -> Self {
-        let conversation = opening.conversation.clone();
+        let Opening { conversation, kit } = opening;
         let mut sampling = rollouts.sampling.clone();
         for id in conversation.stop_ids() {
             if !sampling.stop_ids.contains(&id) {
                 sampling.stop_ids.push(id);
             }
         }
-        let head = head(slot, Arc::new(episode.tools), sampling.clone());
+        let head = head(slot, kit.tools, sampling.clone());
         let trace = TraceBuilder::new(head, conversation.prompt().to_vec());
         let messages = std::iter::once(Message::system(episode.system)).chain(episode.first).collect();
         Self {
@@ -70,7 +71,7 @@ impl<'a> Play<'a> {
             slot,
             seed: Seed::root(slot.seed).with("sample"),
             env: episode.env,
-            opening,
+            toolbox: kit.toolbox,
             conversation,
             trace,
             sampling,
@@ -120,7 +121,7 @@ impl<'a> Play<'a> {
         };
         timings.sampler = Some(clock.elapsed().as_secs_f64());
         let stop = sample.stop;
-        let reading = read(&sample.tokens, self.rollouts.renderer.tokenizer(), &self.opening.toolbox, settings);
+        let reading = read(&sample.tokens, self.rollouts.renderer.tokenizer(), &self.toolbox, settings);
         let sampled = match self.append(sample, reading.keep) {
             Ok(sampled) => sampled,
             Err(fault) => return Step::Breaks(fault),
@@ -129,7 +130,8 @@ impl<'a> Play<'a> {
         let clock = Instant::now();
         let mut record = record(&reading);
         let step = self.answer(reading, stop, room, &sampled, &mut record).await;
-        timings.environment = Some(clock.elapsed().as_secs_f64());
+        timings.user = record.timings.user;
+        timings.environment = Some((clock.elapsed().as_secs_f64() - timings.user.unwrap_or(0.0)).max(0.0));
         self.trace.record(TurnRecord { timings, ..record });
         step
     }
@@ -207,6 +209,9 @@ impl<'a> Play<'a> {
         for action in actions {
             let calls = if let Action::Calls(calls) = &action { calls.len() as u32 } else { 0 };
             let turn = self.step(action).await?;
+            if let Some(seconds) = self.env.user_seconds() {
+                record.timings.user = Some(record.timings.user.unwrap_or(0.0) + seconds);
+            }
             record.executed += calls;
             record.failed += turn.failed;
             answer.messages.extend(turn.messages);

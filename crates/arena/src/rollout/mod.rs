@@ -11,6 +11,7 @@ mod settings;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use futures::StreamExt as _;
 use hone_chat::parse::Toolbox;
@@ -42,7 +43,14 @@ pub struct Rollouts {
 #[derive(Default)]
 struct Prepared {
     openings: Mutex<HashMap<Digest, Opening>>,
-    toolboxes: Mutex<HashMap<Digest, Arc<Toolbox>>>,
+    kits: Mutex<HashMap<Digest, Kit>>,
+}
+
+/// Tools and their compiled schemas. All episodes with the same tools share one.
+#[derive(Clone)]
+struct Kit {
+    tools: Arc<ToolSet>,
+    toolbox: Arc<Toolbox>,
 }
 
 impl std::fmt::Debug for Rollouts {
@@ -54,11 +62,11 @@ impl std::fmt::Debug for Rollouts {
     }
 }
 
-/// A rendered first prompt and its compiled tools. The episodes of a group share one.
+/// A rendered first prompt and its tools. The episodes of a group share one.
 #[derive(Clone)]
 struct Opening {
     conversation: Conversation,
-    toolbox: Arc<Toolbox>,
+    kit: Kit,
 }
 
 /// Openings kept at once: a few groups' worth.
@@ -124,17 +132,22 @@ impl Rollouts {
                     if let Some(fault) = fault {
                         trace.outcome = Outcome::Fault { fault };
                     }
-                    self.score(&mut trace, &end).await;
+                    self.score(&mut trace, end).await;
                     return trace;
                 }
             }
         }
     }
 
-    async fn score(&self, trace: &mut Trace, end: &EndState) {
-        let scorecard = self.rubric.score(trace, end).await;
+    async fn score(&self, trace: &mut Trace, end: EndState) {
+        let clock = Instant::now();
+        let scorecard = self.rubric.score(trace, &end).await;
+        if let Some(last) = trace.turns.last_mut() {
+            last.timings.verifier = Some(clock.elapsed().as_secs_f64());
+        }
         trace.rewards = scorecard.components;
         trace.rewards.push(scorecard.total);
+        trace.facts = end.facts;
     }
 
     async fn attempt(&self, slot: Slot<'_>) -> Played {
@@ -176,7 +189,7 @@ impl Rollouts {
             sections: &[],
         };
         let conversation = self.renderer.open(&prompt).map_err(|error| ours(&error))?;
-        let opening = Opening { conversation, toolbox: self.toolbox(&episode.tools)? };
+        let opening = Opening { conversation, kit: self.kit(&episode.tools)? };
         if let Ok(mut openings) = self.prepared.openings.lock() {
             if openings.len() >= OPENINGS {
                 openings.clear();
@@ -190,16 +203,20 @@ impl Rollouts {
 impl Rollouts {
     /// The compiled schemas of a set of tools.
     pub fn toolbox(&self, tools: &ToolSet) -> Result<Arc<Toolbox>, Fault> {
+        Ok(self.kit(tools)?.toolbox)
+    }
+
+    fn kit(&self, tools: &ToolSet) -> Result<Kit, Fault> {
         let key = tools.digest();
-        if let Some(toolbox) = self.prepared.toolboxes.lock().ok().and_then(|boxes| boxes.get(&key).cloned()) {
-            return Ok(toolbox);
+        if let Some(kit) = self.prepared.kits.lock().ok().and_then(|kits| kits.get(&key).cloned()) {
+            return Ok(kit);
         }
         let toolbox = Toolbox::new(tools).map_err(|error| Fault::new(Boundary::Environment, error.to_string()))?;
-        let toolbox = Arc::new(toolbox);
-        if let Ok(mut toolboxes) = self.prepared.toolboxes.lock() {
-            toolboxes.insert(key, Arc::clone(&toolbox));
+        let kit = Kit { tools: Arc::new(tools.clone()), toolbox: Arc::new(toolbox) };
+        if let Ok(mut kits) = self.prepared.kits.lock() {
+            kits.insert(key, kit.clone());
         }
-        Ok(toolbox)
+        Ok(kit)
     }
 }
 

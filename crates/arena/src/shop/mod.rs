@@ -1,7 +1,8 @@
 //! The shop: a small retail desk for small models.
 //!
-//! Seven tools, worlds of a few customers, ids of two and three digits, and tasks that take three to five calls of
-//! which each needs the answer of the one before; the last is a write. It has the shape of the retail domain at a tenth
+//! Eight tools, worlds of a few customers, ids of two and three digits, and tasks that take three or four calls of
+//! which each needs the answer of the one before; the last is a write. Customers quote names and things as the shop
+//! spells them: what a small policy must copy is the same tokens wherever it stands. It has the shape of the retail domain at a tenth
 //! of its length: what a policy of a few million parameters can learn in minutes on a CPU.
 //!
 //! A task's world comes from its own seed, so a held-out task is also a world that was never seen.

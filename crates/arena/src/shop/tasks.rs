@@ -13,34 +13,39 @@ pub enum Goal {
     Cancel,
     ChangeCity,
     Return,
+    /// To be rid of an item: whether that is a cancellation or a return is for the desk to find out.
+    GiveUp,
     Exchange,
 }
 
 impl Goal {
-    pub const ALL: [Self; 4] = [Self::Cancel, Self::ChangeCity, Self::Return, Self::Exchange];
+    pub const ALL: [Self; 5] = [Self::Cancel, Self::ChangeCity, Self::Return, Self::GiveUp, Self::Exchange];
 
     fn name(self) -> &'static str {
         match self {
             Self::Cancel => "cancel",
             Self::ChangeCity => "city",
             Self::Return => "return",
+            Self::GiveUp => "give-up",
             Self::Exchange => "exchange",
         }
     }
 
-    /// Goals with at most this many calls in their solution: 3 for difficulty 1, 4 for 2, 5 for 3.
+    /// Difficulty 1 says what to do and takes three calls; 2 leaves a choice to the desk; 3 takes up to four calls.
     fn of_difficulty(difficulty: u8) -> &'static [Self] {
         match difficulty {
-            1 => &[Self::Cancel, Self::ChangeCity],
-            2 => &[Self::Cancel, Self::ChangeCity, Self::Return],
+            1 => &[Self::Cancel, Self::ChangeCity, Self::Return],
+            2 => &[Self::Cancel, Self::ChangeCity, Self::Return, Self::GiveUp],
             _ => &Self::ALL,
         }
     }
 
-    fn needs(self) -> Status {
+    /// The status an order must have; `None` where any will do.
+    fn needs(self) -> Option<Status> {
         match self {
-            Self::Cancel | Self::ChangeCity => Status::Pending,
-            Self::Return | Self::Exchange => Status::Delivered,
+            Self::Cancel | Self::ChangeCity => Some(Status::Pending),
+            Self::Return | Self::Exchange => Some(Status::Delivered),
+            Self::GiveUp => None,
         }
     }
 }
@@ -67,38 +72,43 @@ fn task(key: String, goal: Goal, world_seed: u64, rng: &mut Rng) -> Option<Task>
         .customers
         .iter()
         .flat_map(|(id, customer)| customer.orders.iter().map(move |order| (id, customer.name.as_str(), order)))
-        .filter(|(_, _, order)| world.orders[*order].status == goal.needs())
+        .filter(|(_, _, order)| goal.needs().is_none_or(|status| world.orders[*order].status == status))
         .collect();
     let &(customer, name, order) = rng.pick(&fitting)?;
     let items: Vec<_> = world.orders[order].items.iter().collect();
     let &(item, what) = rng.pick(&items)?;
-    let mut calls = vec![call("find_customer", &[("name", name)]), call("list_orders", &[("customer", customer)])];
+    let cancel = || call("cancel_order", &[("order", order)]);
+    let give_back = || call("return_item", &[("order", order), ("item", item)]);
+    let mut calls =
+        vec![call("find_customer", &[("name", name)]), call("find_order", &[("customer", customer), ("item", item)])];
     let wish = match goal {
         Goal::Cancel => {
-            calls.push(call("cancel_order", &[("order", order)]));
-            format!("cancel the order with the {}", what.product)
+            calls.push(cancel());
+            format!("Please cancel the order with \"{item}\"")
         }
         Goal::ChangeCity => {
             let city = other_city(rng, &world.orders[order].city);
             calls.push(call("change_city", &[("order", order), ("city", &city)]));
-            format!("send the order with the {} to {city}", what.product)
+            format!("Please send the order with \"{item}\" to \"{city}\"")
         }
         Goal::Return => {
-            calls.push(call("get_order", &[("order", order)]));
-            calls.push(call("return_item", &[("order", order), ("item", item)]));
-            format!("return the {}", what.product)
+            calls.push(give_back());
+            format!("Please return \"{item}\"")
+        }
+        Goal::GiveUp => {
+            calls.push(if world.orders[order].status == Status::Pending { cancel() } else { give_back() });
+            format!("I do not want \"{item}\" any more")
         }
         Goal::Exchange => {
             let colours: Vec<_> =
-                world.products[&what.product].colours.iter().filter(|(colour, _)| **colour != what.colour).collect();
+                world.products[item].colours.iter().filter(|(colour, _)| **colour != what.colour).collect();
             let &(colour, variant) = rng.pick(&colours)?;
-            calls.push(call("get_order", &[("order", order)]));
-            calls.push(call("find_product", &[("name", &what.product)]));
+            calls.push(call("find_colours", &[("item", item)]));
             calls.push(call("exchange_item", &[("order", order), ("item", item), ("variant", variant)]));
-            format!("exchange the {} for a {colour} one", what.product)
+            format!("Please exchange \"{item}\" for \"{colour}\"")
         }
     };
-    let mut task = Task::new(key, NAME, format!("I am {name}. Please {wish}."));
+    let mut task = Task::new(key, NAME, format!("I am \"{name}\". {wish}."));
     solved(&world, &calls)?;
     task.reference = Some(calls);
     task.provenance = Some("generated".into());

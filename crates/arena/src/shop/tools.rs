@@ -11,9 +11,9 @@ pub(super) const WRITES: [&str; 4] = ["cancel_order", "return_item", "exchange_i
 /// Name, description, parameters.
 const TOOLS: [(&str, &str, &[&str]); 8] = [
     ("find_customer", "Find a customer by name", &["name"]),
-    ("list_orders", "List the orders of a customer", &["customer"]),
-    ("get_order", "Show the items of an order", &["order"]),
-    ("find_product", "Show the colours of a product", &["name"]),
+    ("find_order", "Find a customer's order with an item", &["customer", "item"]),
+    ("get_order", "Show city and items of an order", &["order"]),
+    ("find_colours", "Show the colours of an item", &["item"]),
     ("cancel_order", "Cancel a pending order", &["order"]),
     ("return_item", "Return an item of a delivered order", &["order", "item"]),
     ("exchange_item", "Exchange an item for another variant", &["order", "item", "variant"]),
@@ -39,9 +39,9 @@ pub(super) fn run(world: &mut World, call: &ToolCall) -> Result<Value, String> {
     };
     match call.name.as_str() {
         "find_customer" => find_customer(world, argument("name")?),
-        "list_orders" => list_orders(world, argument("customer")?),
+        "find_order" => find_order(world, argument("customer")?, argument("item")?),
         "get_order" => get_order(world, argument("order")?),
-        "find_product" => find_product(world, argument("name")?),
+        "find_colours" => find_colours(world, argument("item")?),
         "cancel_order" => {
             let order = pending(world, argument("order")?)?;
             order.status = Status::Cancelled;
@@ -66,33 +66,28 @@ fn find_customer(world: &World, name: &str) -> Result<Value, String> {
     found.map(|(id, _)| json!({"customer": id})).ok_or_else(|| "no such customer".into())
 }
 
-fn list_orders(world: &World, customer: &str) -> Result<Value, String> {
+fn find_order(world: &World, customer: &str, item: &str) -> Result<Value, String> {
     let customer = world.customers.get(customer).ok_or("no such customer")?;
-    let orders = customer.orders.iter().filter_map(|id| {
-        let order = world.orders.get(id)?;
-        let items: Vec<&str> = order.items.values().map(|item| item.product.as_str()).collect();
-        Some(json!({"order": id, "status": order.status, "items": items}))
-    });
-    Ok(orders.collect())
+    let orders = customer.orders.iter().filter_map(|id| Some((id, world.orders.get(id)?)));
+    let found = orders.into_iter().find(|(_, order)| order.items.contains_key(item));
+    found.map(|(id, order)| json!({"order": id, "status": order.status})).ok_or_else(|| "no such order".into())
 }
 
 fn get_order(world: &World, id: &str) -> Result<Value, String> {
     let order = world.orders.get(id).ok_or("no such order")?;
-    let items =
-        order.items.iter().map(|(id, item)| json!({"item": id, "product": item.product, "colour": item.colour}));
+    let items = order.items.iter().map(|(name, item)| json!({"item": name, "colour": item.colour}));
     Ok(json!({"city": order.city, "items": items.collect::<Vec<_>>()}))
 }
 
-fn find_product(world: &World, name: &str) -> Result<Value, String> {
-    world.products.get(name).map(|product| json!(product.colours)).ok_or_else(|| "no such product".into())
+fn find_colours(world: &World, item: &str) -> Result<Value, String> {
+    world.products.get(item).map(|product| json!(product.colours)).ok_or_else(|| "no such item".into())
 }
 
-fn exchange_item(world: &mut World, order: &str, item_id: &str, variant: &str) -> Result<Value, String> {
-    let products = world.products.clone();
-    let item = item(world, order, item_id, Status::Delivered)?;
-    let colours = products.get(&item.product).map(|product| &product.colours);
+fn exchange_item(world: &mut World, order: &str, name: &str, variant: &str) -> Result<Value, String> {
+    let colours = world.products.get(name).map(|product| &product.colours);
     let colour = colours.and_then(|colours| colours.iter().find(|(_, id)| *id == variant)).map(|(colour, _)| colour);
-    item.colour = colour.ok_or("no such variant of this product")?.clone();
+    let colour = colour.ok_or("no such variant of this item")?.clone();
+    item(world, order, name, Status::Delivered)?.colour = colour;
     Ok(json!("exchanged"))
 }
 

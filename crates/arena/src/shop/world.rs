@@ -38,13 +38,12 @@ pub struct Customer {
 pub struct Order {
     pub status: Status,
     pub city: String,
-    /// Item id to what it is.
+    /// By the product's name.
     pub items: BTreeMap<String, Item>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Item {
-    pub product: String,
     pub colour: String,
     pub returned: bool,
 }
@@ -79,12 +78,11 @@ impl World {
             let mut orders = Vec::new();
             for _ in 0..2 {
                 let items = (0..2).filter_map(|_| goods.pop()).map(|product| {
-                    let item = Item { product: product.into(), colour: one_of(&mut rng, &COLOURS), returned: false };
-                    (ids.two(), item)
+                    (product.to_owned(), Item { colour: one_of(&mut rng, &COLOURS), returned: false })
                 });
                 let items = items.collect();
                 let status = if rng.below(2) == 0 { Status::Pending } else { Status::Delivered };
-                let order = ids.three();
+                let order = ids.two();
                 world.orders.insert(order.clone(), Order { status, city: one_of(&mut rng, &CITIES), items });
                 orders.push(order);
             }
@@ -93,7 +91,7 @@ impl World {
         let ordered: Vec<(String, String)> = world
             .orders
             .values()
-            .flat_map(|order| order.items.values().map(|item| (item.product.clone(), item.colour.clone())))
+            .flat_map(|order| order.items.iter().map(|(product, item)| (product.clone(), item.colour.clone())))
             .collect();
         for (product, owned) in ordered {
             let mut colours = COLOURS.map(str::to_owned).to_vec();
@@ -110,7 +108,7 @@ fn one_of(rng: &mut Rng, items: &[&str]) -> String {
     rng.pick(items).copied().unwrap_or_default().to_owned()
 }
 
-/// Ids that occur once in a world: two digits for customers and items, three for orders and variants.
+/// Ids that occur once in a world: two digits for customers and orders, three for variants.
 struct Ids {
     two: Vec<u32>,
     three: Vec<u32>,

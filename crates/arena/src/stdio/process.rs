@@ -18,6 +18,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::CommandSpec;
 use super::lines::{self, Line, MAX_LINE, Tail};
 use super::wire::{self, Answer};
+use crate::process_group::Group;
 
 /// Requests that may wait for a slow reader before senders wait too.
 const QUEUE: usize = 64;
@@ -269,7 +270,8 @@ async fn keep(mut child: Child, name: String, reader: tokio::task::JoinHandle<()
         tokio::select! {
             status = child.wait() => status,
             () = shared.kill.notified() => {
-                kill_group(&child);
+                // It has not been waited for, so its number is still its own.
+                Group::of(&child).kill();
                 child.wait().await
             }
         }
@@ -297,13 +299,5 @@ fn ended(status: std::io::Result<ExitStatus>) -> String {
     match status {
         Ok(status) => format!("ended ({status})"),
         Err(error) => format!("was lost ({error})"),
-    }
-}
-
-/// Kills the process and what it started. It has not been waited for, so its number is still its own.
-fn kill_group(child: &Child) {
-    if let Some(group) = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
-        // Already gone is what we want.
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
 }

@@ -27,7 +27,7 @@ mod world;
 pub use arena::TriageArena;
 pub use bm25::Bm25;
 pub use facts::{Gold, Submitted};
-pub use rubric::{Correct, rubric};
+pub use rubric::rubric;
 pub use tasks::{GenerateError, Mode, Split, Splits, TaskSpec};
 pub use tools::{reader_tools, searcher_tools};
 pub use world::{Document, Scope, Shelf, Size, World, WorldSpec};

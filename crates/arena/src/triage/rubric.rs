@@ -15,29 +15,9 @@
 //! | escalates always, confidence 1 | 0.27 |
 //! | escalates always, at the share of tickets without an answer (0.2) | 0.34 |
 
-use hone_trace::Verdict;
-use serde::Deserialize;
-
 use crate::rewards::{
-    Case, Measure, Product, Rubric, RubricError, Term, calibration, format, grounding, parsimony, rouge, support,
+    Product, Rubric, RubricError, Term, calibration, correct, format, grounding, parsimony, rouge, support,
 };
-
-/// Whether the environment found the answer right.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Correct {}
-
-impl Measure for Correct {
-    fn measure(&self, case: &Case) -> Verdict {
-        match case.correct {
-            Some(true) => Verdict::Scored { value: 1.0, why: "right: the environment's own test".into() },
-            Some(false) => Verdict::Scored { value: 0.0, why: "wrong: the environment's own test".into() },
-            None => {
-                Verdict::Unscored { unscored: "not_applicable: nothing says whether the answer is `correct`".into() }
-            }
-        }
-    }
-}
 
 /// The rubric of both triage environments.
 pub fn rubric() -> Result<Rubric, RubricError> {
@@ -45,7 +25,7 @@ pub fn rubric() -> Result<Rubric, RubricError> {
     // Both look at the same text, the resolution.
     let quality = rouge::RougeL { on: parsimony.on, ..rouge::RougeL::default() };
     let terms = vec![
-        Term::new("correct", 0.45, Correct::default()),
+        Term::new("correct", 0.45, correct::Correct::default()),
         Term::new("quality", 0.0, quality),
         Term::new("parsimony", 0.0, parsimony),
         Term::new("grounding", 0.2, grounding::Grounding::default()),

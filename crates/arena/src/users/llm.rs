@@ -10,14 +10,14 @@
 
 use async_trait::async_trait;
 use hone_trace::{Fault, Seed};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Prompts, User, UserTurn, broken};
 use crate::chat_client::{ChatClient, ChatFault};
 
 /// How a message is made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
     /// One sample.

@@ -148,6 +148,7 @@ const RESULTS: &[&str] = &[
     "has been",
     "have been",
     "successfully",
+    "done.",
     "is done",
     "all set",
     "completed",

@@ -13,7 +13,7 @@ const NOTHING: &[&str] = &[];
 const PROFILES: [Profile; 3] = [Profile::Compat, Profile::Strict, Profile::Tau2];
 
 fn made(kind: Kind, profile: Profile, seed: u64) -> Generated {
-    generate(&Recipe { kind, profile, seed, users: 40, tasks: 60, difficulty: None }).unwrap()
+    generate(&Recipe { kind, profile, seed, users: 40, tasks: 60, held_out: 0, difficulty: None }).unwrap()
 }
 
 #[test]
@@ -44,6 +44,20 @@ fn one_seed_makes_one_world() {
         assert_eq!(a.domain.open().state_hash(), b.domain.open().state_hash());
         assert_ne!(a.domain.open().state_hash(), c.domain.open().state_hash());
         assert_ne!(a.tasks, c.tasks);
+    }
+}
+
+#[test]
+fn more_tasks_move_none_and_held_out_customers_are_never_trained_on() {
+    for kind in [Kind::Retail, Kind::Airline] {
+        let recipe =
+            Recipe { kind, profile: Profile::Strict, seed: 6, users: 40, tasks: 30, held_out: 10, difficulty: None };
+        let (few, many) =
+            (generate(&recipe).unwrap(), generate(&Recipe { tasks: 60, held_out: 20, ..recipe }).unwrap());
+        assert_eq!((&few.tasks[..], &few.held_out[..]), (&many.tasks[..30], &many.held_out[..10]));
+        let customers =
+            |tasks: &[Task]| tasks.iter().map(|task| task.extra["user_id"].to_string()).collect::<BTreeSet<_>>();
+        assert!(customers(&many.tasks).is_disjoint(&customers(&many.held_out)));
     }
 }
 
@@ -105,8 +119,15 @@ fn the_oracle_wins_every_episode() {
 
 #[test]
 fn a_world_too_small_says_so() {
-    let recipe =
-        Recipe { kind: Kind::Airline, profile: Profile::Strict, seed: 1, users: 0, tasks: 400, difficulty: Some(1) };
+    let recipe = Recipe {
+        kind: Kind::Airline,
+        profile: Profile::Strict,
+        seed: 1,
+        users: 0,
+        tasks: 400,
+        held_out: 0,
+        difficulty: Some(1),
+    };
     let Err(error) = generate(&recipe) else { panic!("one customer wanted 400 different things") };
     assert!(error.to_string().contains("make the world larger"), "{error}");
 }

@@ -219,7 +219,7 @@ fn odd_arguments_never_break_a_desk() {
     ];
     for kind in [Kind::Retail, Kind::Airline] {
         for profile in [Profile::Compat, Profile::Strict, Profile::Tau2] {
-            let recipe = Recipe { kind, profile, seed: 3, users: 5, tasks: 3, difficulty: None };
+            let recipe = Recipe { kind, profile, seed: 3, users: 5, tasks: 3, held_out: 0, difficulty: None };
             let made = generate(&recipe).unwrap();
             let tools = made.domain.tools().unwrap();
             for call in made.tasks.iter().flat_map(|task| task.reference.clone().unwrap()) {

@@ -5,6 +5,8 @@
 //! that rewrites them (strips reasoning, moves the tools) cannot change what the policy has already seen; that it would
 //! is told through [`Conversation::rewrites`].
 
+use std::sync::Arc;
+
 use hone_trace::Message;
 use serde_json::{Value as Json, json};
 
@@ -54,8 +56,9 @@ impl std::fmt::Display for Rewrite {
 #[derive(Debug, Clone)]
 pub struct Conversation {
     renderer: Renderer,
-    scene: Scene,
-    base: Vec<Json>,
+    // Shared: the episodes of a group start from clones of one conversation.
+    scene: Arc<Scene>,
+    base: Arc<[Json]>,
     ids: Vec<u32>,
     prompt_len: usize,
     /// Ids that end a turn, with their text.
@@ -85,6 +88,7 @@ impl Conversation {
         });
         let ends = ends.collect();
         let prompt_len = ids.len();
+        let (scene, base) = (Arc::new(scene), Arc::from(base));
         let mut conversation =
             Self { renderer, scene, base, ids, prompt_len, ends, results_as_user: false, rewrites: Vec::new() };
         conversation.find_end_of_turn()?;
@@ -121,7 +125,7 @@ impl Conversation {
     /// Where the tokens of the first prompt go.
     pub fn cost(&self) -> Result<PromptCost, RenderError> {
         let tokenizer = self.renderer.tokenizer();
-        let without_tools = Scene { tools: None, ..self.scene.clone() };
+        let without_tools = Scene { tools: None, ..Scene::clone(&self.scene) };
         let bare = match self.renderer.render(&without_tools, &self.base, true) {
             Ok(text) => tokenizer.count(&text)?,
             // A template that insists on tools cannot be asked what it costs without them.
@@ -172,7 +176,7 @@ impl Conversation {
     fn continuation(&self, observation: &[Json]) -> Result<Continuation, RenderError> {
         let mut failure = None;
         for stand_in in stand_ins(observation) {
-            let mut messages = self.base.clone();
+            let mut messages = self.base.to_vec();
             messages.push(stand_in);
             messages.extend_from_slice(observation);
             match self.renderer.render(&self.scene, &messages, true) {
@@ -199,7 +203,7 @@ impl Conversation {
 
     /// The template dropped or moved the reply once an observation followed it.
     fn reply_lost(&self, observation: &[Json]) -> RenderError {
-        let mut reply = self.base.clone();
+        let mut reply = self.base.to_vec();
         reply.push(json!({ "role": "assistant", "content": STAND_IN }));
         let mut answered = reply.clone();
         answered.extend_from_slice(observation);
@@ -214,7 +218,7 @@ impl Conversation {
 
     /// The token the template ends a reply with joins the stop ids: generation configs of base models often lack it.
     fn find_end_of_turn(&mut self) -> Result<(), RenderError> {
-        let mut messages = self.base.clone();
+        let mut messages = self.base.to_vec();
         messages.push(json!({ "role": "assistant", "content": STAND_IN }));
         messages.push(json!({ "role": "user", "content": PROBE }));
         let text = self.renderer.render(&self.scene, &messages, true)?;
@@ -268,7 +272,7 @@ impl Conversation {
     fn find_rewrites(&mut self) {
         const THOUGHT: &str = "HoneStandInThought";
         let reply = json!({ "role": "assistant", "content": STAND_IN, "reasoning_content": THOUGHT });
-        let mut replied = self.base.clone();
+        let mut replied = self.base.to_vec();
         replied.push(reply);
         let mut answered = replied.clone();
         answered.push(json!({ "role": "user", "content": PROBE }));

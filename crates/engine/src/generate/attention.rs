@@ -12,7 +12,7 @@ use crate::cpu::{Cpu, Shared, with_scratch};
 use crate::generate::cache::NodeId;
 use crate::generate::pages::Pages;
 use crate::generate::pages_of;
-use crate::kernels::attention::{Heads, KEYS, Tile, put_rows, put_transposed};
+use crate::kernels::attention::{Block, Heads, KEYS, Seen, Tile, put_rows, put_transposed};
 use crate::kernels::simd::Isa;
 
 /// Who attends to what in a step, and how that is cut into tasks.
@@ -198,10 +198,10 @@ impl Layer<'_> {
         let (path, place, group) = (self.path(place), &self.places[place], self.heads.group());
         let (row, start) = (place.row + from, place.start + from);
         self.with_tile(row, len, head, out, |tile| {
-            for (page, from) in path.iter().zip((0..start + len).step_by(KEYS)) {
-                let (keys, values) = self.read(*page, head);
-                let first = from.saturating_sub(start) * group;
-                tile.absorb(keys, values, first, |i| (start + i / group + 1 - from).min(KEYS));
+            for (i, from) in (0..start + len).step_by(KEYS).enumerate() {
+                let block = self.read(path[i], path.get(i + 1), head);
+                let (first, seen) = (from.saturating_sub(start), start.saturating_sub(from) + 1);
+                tile.absorb(block, first * group, Seen { from: seen, group });
             }
         });
     }
@@ -211,24 +211,31 @@ impl Layer<'_> {
         let group = self.heads.group();
         places.clone().for_each(|place| self.store(place, head));
         self.with_tile(self.places[places.start].row, places.len(), head, out, |tile| {
-            for page in &self.path(places.start)[..shared] {
-                let (keys, values) = self.read(*page, head);
-                tile.absorb(keys, values, 0, |_| KEYS);
+            let first = self.path(places.start);
+            for (i, page) in first[..shared].iter().enumerate() {
+                tile.absorb(self.read(*page, first.get(i + 1), head), 0, Seen::ALL);
             }
             for (i, place) in places.clone().enumerate() {
                 let mut own = tile.part(i * group..(i + 1) * group);
-                let seen = self.places[place].start + 1;
-                for (page, from) in self.path(place).iter().zip((0..seen).step_by(KEYS)).skip(shared) {
-                    let (keys, values) = self.read(*page, head);
-                    own.absorb(keys, values, 0, |_| (seen - from).min(KEYS));
+                let (path, seen) = (self.path(place), self.places[place].start + 1);
+                let after = places.contains(&(place + 1)).then(|| self.path(place + 1)[shared..].first()).flatten();
+                for (i, from) in (0..seen).step_by(KEYS).enumerate().skip(shared) {
+                    let block = self.read(path[i], path.get(i + 1).or(after), head);
+                    own.absorb(block, 0, Seen::first((seen - from).min(KEYS)));
                 }
             }
         });
     }
 
-    fn read(&self, page: NodeId, head: usize) -> (&[f32], &[f32]) {
+    /// A page's keys and values, and where those of the next one lie.
+    fn read(&self, page: NodeId, next: Option<&NodeId>, head: usize) -> Block<'_> {
         // SAFETY: what is written in this step was written before: by this task, or in an earlier region.
-        unsafe { self.pages.read(page, self.index, head) }
+        let (keys, values) = unsafe { self.pages.read(page, self.index, head) };
+        let mut block = Block::new(keys, values);
+        if let Some(next) = next {
+            block.next = self.pages.address(*next, self.index, head);
+        }
+        block
     }
 
     /// A tile of the queries of some rows, and its results written.

@@ -117,6 +117,12 @@ impl Pages {
             .split_at_mut(self.shape.keys())
     }
 
+    /// Where keys and values of one layer and key head lie.
+    pub(super) fn address(&self, page: usize, layer: usize, head: usize) -> [*const f32; 2] {
+        let keys = self.place(page, layer, head).cast_const();
+        [keys, keys.wrapping_add(self.shape.keys())]
+    }
+
     fn place(&self, page: usize, layer: usize, head: usize) -> *mut f32 {
         assert!(layer < self.shape.layers && head < self.shape.heads.keys);
         // SAFETY: the assertion keeps the offset inside the page.

@@ -9,7 +9,7 @@ use crate::model::forward::Keep;
 
 /// Rows that one task computes together. Part of the arithmetic of norm gradients, which are summed per piece: not a
 /// function of the number of threads.
-pub(crate) const ROWS: usize = 96;
+pub(crate) const ROWS: usize = 64;
 
 /// Columns of the vocabulary whose logits exist together in the backward pass, for all scored rows.
 pub(crate) const VOCAB_STEP: usize = 512;

@@ -1,22 +1,24 @@
-//! `hone bench env`: what an episode of retail or airline costs, and the ratio to tau-bench's own tools in Python.
+//! `hone bench env`: what an episode of retail or airline costs, the ratio to tau-bench's own tools in Python, and ten
+//! thousand episodes in play at once.
+
+mod crowd;
+mod peer;
 
 use std::hint::black_box;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, ensure};
 use hone_arena::domains::generate::{Recipe, generate};
 use hone_arena::domains::verdict::judge;
 use hone_arena::domains::{Desk, Domain, Kind, Profile, tasks};
 use hone_trace::Task;
 use serde_json::{Value, json};
 
-/// The Python side: tau-bench's tools, data loader and hash.
-const REFERENCE: &str = include_str!("../../../../scripts/bench_env.py");
+use peer::{Peer, Python};
 
 /// Rounds in which the two sides take turns; the best of each counts, as others share the machine.
 const ROUNDS: usize = 5;
@@ -24,16 +26,20 @@ const ROUNDS: usize = 5;
 /// Episodes held open at the same time for the memory figure.
 const OPEN: usize = 10_000;
 
-/// Time the retail and airline environments: reset, reference calls and reward, and the ratio to tau-bench in Python.
+/// Time the retail and airline environments: reset, reference calls and reward, the ratio to tau-bench in Python, and the
+/// memory of many episodes at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory with tau-bench's retail and airline data [default: data/tau/tau-bench under $HONE_SHARED or ../shared; else worlds of our own]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
-    /// A Python in which tau_bench can be imported
-    #[arg(long, default_value = "python3")]
-    python: String,
+    #[command(flatten)]
+    python: Python,
+
+    /// Episodes in play at once for the peak of memory; 0 leaves that part out
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    crowd: usize,
 
     /// Print one JSON object
     #[arg(long)]
@@ -77,6 +83,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             print(&mut out, kind, &subject, &figures)?;
         }
     }
+    if args.crowd > 0 {
+        let crowd = crowd::play(args.crowd)?;
+        report.insert("crowd".into(), crowd.to_json());
+        if !args.json {
+            crowd.print(&mut out)?;
+        }
+    }
     if args.json {
         writeln!(out, "{}", Value::Object(report))?;
     }
@@ -109,7 +122,15 @@ impl Subject {
         let root = data.map_or_else(|| shared.join("data/tau/tau-bench"), Path::to_path_buf);
         let directory = root.join(kind.name());
         if data.is_none() && !directory.exists() {
-            let recipe = Recipe { kind, profile: Profile::Compat, seed: 1, users: 200, tasks: 100, difficulty: None };
+            let recipe = Recipe {
+                kind,
+                profile: Profile::Compat,
+                seed: 1,
+                users: 200,
+                tasks: 100,
+                held_out: 0,
+                difficulty: None,
+            };
             let made = generate(&recipe)?;
             return Ok(Self { domain: made.domain, tasks: made.tasks, source: "a generated world".into() });
         }
@@ -133,13 +154,13 @@ impl Subject {
 }
 
 /// Ours and Python's in turn, so that a busy machine slows both.
-fn measure(subject: &Subject, python: &str) -> Result<Figures> {
+fn measure(subject: &Subject, python: &Python) -> Result<Figures> {
     ensure!(!subject.tasks.is_empty(), "{} holds no tasks", subject.source);
     let kib_per_open_episode = memory(subject);
     let mut peer = if subject.source.starts_with("a generated") {
         Err(anyhow::anyhow!("tau-bench's tools read their own data; give it with --data"))
     } else {
-        Peer::start(python, subject)
+        Peer::start(python, subject.domain.kind, &subject.tasks)
     };
     let (mut ours, mut theirs) = (0f64, Ok(0f64));
     for _ in 0..ROUNDS {
@@ -182,66 +203,4 @@ fn resident() -> Option<usize> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: usize = statm.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * 4096)
-}
-
-/// A Python process that plays episodes on request.
-struct Peer {
-    process: Child,
-    input: ChildStdin,
-    lines: Receiver<String>,
-}
-
-/// How long the Python side may take for a few episodes of about a second each.
-const PATIENCE: Duration = Duration::from_mins(1);
-
-impl Peer {
-    fn start(python: &str, subject: &Subject) -> Result<Self> {
-        let mut process = Command::new(python)
-            .args(["-c", REFERENCE])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .with_context(|| format!("starting {python}"))?;
-        let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
-            bail!("{python} has no pipes");
-        };
-        // Read by a thread, so that a Python that hangs costs a minute and not the benchmark.
-        let (sender, lines) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            let read = BufReader::new(output).lines().map_while(Result::ok);
-            read.map(|line| sender.send(line)).take_while(Result::is_ok).for_each(drop);
-        });
-        let mut peer = Self { process, input, lines };
-        let calls = |task: &Task| -> Vec<Value> {
-            let calls = task.reference.iter().flatten();
-            calls.map(|call| json!({ "name": call.name, "kwargs": call.arguments })).collect()
-        };
-        let tasks: Vec<_> = subject.tasks.iter().map(calls).collect();
-        let job = json!({ "domain": subject.domain.kind.name(), "tasks": tasks });
-        let hello = writeln!(peer.input, "{job}").map_err(anyhow::Error::from).and_then(|()| peer.line());
-        match hello {
-            Ok(line) if line == "ready" => Ok(peer),
-            _ => bail!("{python} cannot import tau_bench; install it there, or name another with --python"),
-        }
-    }
-
-    fn line(&mut self) -> Result<String> {
-        self.lines.recv_timeout(PATIENCE).context("the Python side stopped or hangs")
-    }
-
-    fn episodes_per_s(&mut self, episodes: u32) -> Result<f64> {
-        writeln!(self.input, "{episodes}")?;
-        let line = self.line()?;
-        let seconds: f64 = line.trim().parse().with_context(|| format!("the Python side said {line:?}"))?;
-        Ok(f64::from(episodes) / seconds)
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // It may be in the middle of an episode; nothing of it is needed any more.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Subcommand, ValueEnum};
-use hone_arena::domains::Profile;
-use hone_arena::registry::{self, BUILTINS, Builtin, Environment, Setup};
+use hone_arena::domains::service::NewUser;
+use hone_arena::registry::{self, BUILTINS, Builtin, EnvSpec, Environment};
 use hone_arena::rewards::Case;
+use hone_arena::solution::{Move, solution};
 use hone_arena::users::{HumanUser, User};
 use hone_trace::{Action, Content, Episode, Message, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord};
 use serde_json::{Map, Value, json};
@@ -53,22 +54,23 @@ enum Role {
 
 #[derive(Debug, clap::Args)]
 struct Choice {
+    /// One of `hone env list`; any other name with --set command=[…] for a program of your own
     name: String,
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// train, dev or test, as the environment has them
+    #[arg(long)]
+    seed: Option<u64>,
+    /// train and held-out for generated worlds; train, dev or test as a data directory and triage have them
     #[arg(long, default_value = "train")]
     split: String,
     /// Which task of the split: its number or its key
     #[arg(long, default_value = "0")]
     task: String,
-    /// For retail and airline: the domain's directory of tau-bench or tau2-bench data
+    /// For retail and airline: the domain's directory of tau-bench or tau2-bench data. Without: a generated world
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// For retail and airline: compat is tau-bench v1 to the byte, strict checks arguments, tau2 is tau2-bench
-    #[arg(long, value_name = "NAME", default_value = "strict")]
-    profile: ProfileName,
-    /// The environment's own options, such as size=full or level=2
+    #[arg(long, value_name = "NAME")]
+    profile: Option<ProfileName>,
+    /// A key of the environment's recipe table (docs/environments.md), such as size=full or difficulty=2
     #[arg(long = "set", value_name = "KEY=VALUE")]
     options: Vec<String>,
 }
@@ -95,24 +97,26 @@ fn list(as_json: bool) -> Result<()> {
         return Ok(writeln!(out, "{}", Value::from_iter(BUILTINS.map(about)))?);
     }
     for builtin in BUILTINS {
-        let data = if builtin.needs_data { " (with --data DIR)" } else { "" };
-        writeln!(out, "{:<16} {}{data}", builtin.name, builtin.about)?;
+        writeln!(out, "{:<16} {}", builtin.name, builtin.about)?;
     }
     Ok(())
 }
 
 fn about(builtin: Builtin) -> Value {
-    let Builtin { name, about, user, needs_data } = builtin;
-    json!({"name": name, "about": about, "user": user, "needs_data": needs_data})
+    let Builtin { name, about, user } = builtin;
+    json!({"name": name, "about": about, "user": user})
 }
 
 fn show(choice: &Choice, as_json: bool) -> Result<()> {
-    let environment = choice.build(Setup::default())?;
+    let environment = choice.open(None)?;
     let task = choice.task(&environment)?;
-    let episode = runtime()?.block_on(environment.arena.open(task, choice.seed))?;
+    let described = registry::find(&environment.name).map_or("a program of your own", |builtin| builtin.about);
+    // Kept until the episode is played: a program's process lives in its runtime.
+    let runtime = runtime()?;
+    let episode = runtime.block_on(environment.arena.open(task, choice.seed.unwrap_or_default()))?;
     let mut out = io::stdout().lock();
     if as_json {
-        let mut shown = about(environment.builtin);
+        let mut shown = json!({"name": environment.name, "about": described});
         let sets = environment.splits.iter();
         shown["splits"] =
             sets.map(|(name, set)| (name.clone(), json!({"tasks": set.len(), "digest": set.digest()}))).collect();
@@ -124,7 +128,7 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
         shown["messages"] = json!(episode.first);
         return Ok(writeln!(out, "{shown}")?);
     }
-    writeln!(out, "{}: {}\n", environment.builtin.name, environment.builtin.about)?;
+    writeln!(out, "{}: {described}\n", environment.name)?;
     for (name, set) in &environment.splits {
         writeln!(out, "{name:<8} {} tasks, {}", set.len(), set.digest().short())?;
     }
@@ -142,14 +146,20 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
 }
 
 impl Choice {
-    fn build(&self, setup: Setup) -> Result<Environment> {
-        let profile = match self.profile {
-            ProfileName::Compat => Profile::Compat,
-            ProfileName::Strict => Profile::Strict,
-            ProfileName::Tau2 => Profile::Tau2,
-        };
-        let options = self.options.iter().map(|option| read_option(option)).collect::<Result<Map<_, _>>>()?;
-        Ok(registry::build(&self.name, &Setup { seed: self.seed, data: self.data.clone(), profile, options, ..setup })?)
+    /// The recipe table these flags stand for, opened.
+    fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment> {
+        let mut table = self.options.iter().map(|option| read_option(option)).collect::<Result<Map<_, _>>>()?;
+        table.entry("name").or_insert_with(|| self.name.clone().into());
+        if let Some(seed) = self.seed {
+            table.insert("seed".into(), seed.into());
+        }
+        if let Some(data) = &self.data {
+            table.insert("data".into(), data.display().to_string().into());
+        }
+        if let Some(profile) = self.profile.and_then(|profile| profile.to_possible_value()) {
+            table.insert("profile".into(), profile.get_name().into());
+        }
+        Ok(EnvSpec::read(table)?.open_with(user)?)
     }
 
     fn task<'a>(&self, environment: &'a Environment) -> Result<&'a Task> {
@@ -200,22 +210,23 @@ fn clean(text: &str) -> String {
 }
 
 fn play(choice: &Choice, role: Role) -> Result<()> {
-    let mut setup = Setup::default();
+    let mut human: Option<Arc<NewUser>> = None;
     if role == Role::User {
         let builtin = registry::find(&choice.name)?;
         if !builtin.user {
             bail!("the agent of {} talks to nobody; play as the agent", builtin.name);
         }
-        setup.new_user =
-            Arc::new(|_, _| Ok(Box::new(HumanUser::new(BufReader::new(io::stdin()), io::stdout())) as Box<dyn User>));
+        human = Some(Arc::new(|_, _| {
+            Ok(Box::new(HumanUser::new(BufReader::new(io::stdin()), io::stdout())) as Box<dyn User>)
+        }));
     }
-    let environment = choice.build(setup)?;
+    let environment = choice.open(human)?;
     let task = choice.task(&environment)?;
     runtime()?.block_on(async {
         if role == Role::User {
             anstream::println!("You are the user. Your instruction:\n{}\n", clean(&task.prompt));
         }
-        let mut episode = environment.arena.open(task, choice.seed).await?;
+        let mut episode = environment.arena.open(task, choice.seed.unwrap_or_default()).await?;
         let mut turns = Vec::new();
         match role {
             Role::Agent => as_agent(&mut episode, &mut turns).await?,
@@ -250,17 +261,22 @@ async fn as_agent(episode: &mut Episode, turns: &mut Vec<TurnRecord>) -> Result<
     }
 }
 
-/// The agent makes the calls of the solution, then asks what else there is until the user ends it.
+/// The agent plays the solution, then asks what else there is until the user ends it.
 async fn as_user(episode: &mut Episode, task: &Task, turns: &mut Vec<TurnRecord>) -> Result<()> {
-    let solution = task.reference.clone().ok_or_else(|| anyhow!("task {} has no solution to play", task.key))?;
-    for call in solution {
-        anstream::println!("agent calls {} {}", call.name, Value::Object(call.arguments.clone()));
-        if step(episode, Action::Calls(vec![call]), turns).await?.done {
+    let solution = solution(task).ok_or_else(|| anyhow!("task {} has no solution to play", task.key))?;
+    for step_of in solution {
+        let action = match step_of {
+            Move::Call(call) => {
+                anstream::println!("agent calls {} {}", call.name, Value::Object(call.arguments.clone()));
+                Action::Calls(vec![call])
+            }
+            Move::Say(text) => Action::Reply(text),
+        };
+        if step(episode, action, turns).await?.done {
             return Ok(());
         }
     }
-    let said = task.outputs.join(" ");
-    while !step(episode, Action::Reply(format!("It is done. {said} Anything else?")), turns).await?.done {}
+    while !step(episode, Action::Reply("Is there anything else?".into()), turns).await?.done {}
     Ok(())
 }
 

@@ -40,14 +40,15 @@ Input, one JSON object per line; all keys are optional, and a component that mis
   db_match, outputs_said, outputs   parts of the tau reward
   changes {made, wanted}, states {initial, final, reference}   for partial credit
   reference_calls, writes the calls of a perfect episode; the names of the tools that change state
-A line with \"nodes\" is a trace; what its environment left behind stands beside it under \"facts\".
+A line with \"nodes\" is a trace; what its environment left for the scorers is under \"facts\". A run directory is
+re-scored trace by trace; runs recorded before traces had facts score what needs none.
 
 Output, one JSON object per input line:
   {\"id\", \"components\": {NAME: {\"value\", \"why\"} or {\"value\": null, \"unscored\"}}, \"total\": x or null, \"total_why\"}
   {\"line\", \"id\"?, \"error\"}   where the line could not be read
 
 A rubric file has [[component]] tables (kind, name, weight, gate, required, and the component's own options) and
-[[product]] tables (name, of, weight), at its top or under `reward`.
+[[product]] tables (name, of, weight), at its top, or under `rubric` as in a recipe.
 
 Exit code: 0, or 2 when a line could not be read.";
 
@@ -79,13 +80,14 @@ fn rubric(spec: &str) -> Result<Rubric> {
 fn from_file(path: &Path) -> Result<RubricSpec> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the rubric {}", path.display()))?;
     let wrong = || format!("{} is not a rubric; `hone score --help` shows one", path.display());
-    let mut table: Value = if path.extension().is_some_and(|end| end == "json") {
+    let table: Value = if path.extension().is_some_and(|end| end == "json") {
         serde_json::from_str(&text).with_context(wrong)?
     } else {
         toml::from_str(&text).with_context(wrong)?
     };
-    let rubric = table.get_mut("reward").map_or(Value::Null, Value::take);
-    serde_json::from_value(if rubric.is_null() { table } else { rubric }).with_context(wrong)
+    // A rubric of its own, or the one of a recipe.
+    let rubric = ["reward", "rubric"].iter().find_map(|key| table.get(*key).cloned());
+    serde_json::from_value(rubric.unwrap_or(table)).with_context(wrong)
 }
 
 /// `kind` or `kind:key=value,…`; a value is JSON where it reads as JSON, else a text.
@@ -126,8 +128,7 @@ impl<W: Write> Scoring<'_, W> {
     async fn all(&mut self, input: &Path) -> Result<()> {
         if input.is_dir() {
             for (at, trace) in RunReader::open(input)?.traces()?.iter().enumerate() {
-                let read =
-                    trace.map_or_else(|error| Read::Bad(error.to_string()), |trace| of_trace(&trace, Map::new()));
+                let read = trace.map_or_else(|error| Read::Bad(error.to_string()), |trace| of_trace(&trace));
                 self.push(Entry::new(at + 1, Value::Null, read)).await?;
             }
         } else if input == Path::new("-") {
@@ -208,21 +209,16 @@ impl Entry {
     }
 }
 
-/// A trace with its facts beside it.
-fn read_trace(mut form: Value) -> Read {
-    let facts = match form.get_mut("facts").map(Value::take) {
-        None | Some(Value::Null) => Map::new(),
-        Some(Value::Object(facts)) => facts,
-        Some(_) => return Read::Bad("\"facts\" must be an object".into()),
-    };
+fn read_trace(form: Value) -> Read {
     match serde_json::from_value::<Trace>(form) {
-        Ok(trace) => of_trace(&trace, facts),
+        Ok(trace) => of_trace(&trace),
         Err(error) => Read::Bad(format!("not a trace: {error}")),
     }
 }
 
-fn of_trace(trace: &Trace, facts: Map<String, Value>) -> Read {
-    match (&trace.outcome, Case::of(trace, &EndState { facts })) {
+/// A trace carries the facts its environment left behind.
+fn of_trace(trace: &Trace) -> Read {
+    match (&trace.outcome, Case::of(trace, &EndState { facts: trace.facts.clone() })) {
         (_, Ok(case)) => Read::Case(Box::new(case)),
         (Outcome::Fault { .. }, Err(why)) => Read::Faulted(why),
         (_, Err(why)) => Read::Bad(why),

@@ -16,6 +16,7 @@ mod options;
 mod pack_laws;
 mod placebo;
 mod plan;
+mod recipes;
 mod report;
 mod resume;
 mod tiny;

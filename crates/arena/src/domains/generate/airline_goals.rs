@@ -45,9 +45,8 @@ impl TripBy {
     }
 }
 
-pub(super) fn draft(world: &World, rng: &mut Rng, difficulty: u8) -> Option<Draft> {
-    let people: Vec<_> = world.records(USERS).collect();
-    let (id, record) = *pick(rng, &people);
+pub(super) fn draft(world: &World, id: &str, rng: &mut Rng, difficulty: u8) -> Option<Draft> {
+    let record = world.get(USERS, id)?;
     let reservations =
         items(record, "reservations").iter().filter_map(|id| world.get(RESERVATIONS, id.as_str()?)).collect();
     let customer = Customer { world, id, record, reservations };
@@ -71,6 +70,7 @@ pub(super) fn draft(world: &World, rng: &mut Rng, difficulty: u8) -> Option<Draf
     Some(Draft {
         user_id: customer.id.to_owned(),
         identity: format!("You are {first} {last}. Your user id is {}.", customer.id),
+        asks: "May I have your user id?",
         finds: vec![call("get_user_details", &[("user_id", customer.id.into())])],
         goals,
         question,

@@ -25,6 +25,7 @@ use serde_json::json;
 use super::verdict::{changes, judge};
 use super::world::World;
 use super::{Desk, Domain, Kind, LoadError, Profile};
+use crate::solution::{SAYS, Say};
 use crate::users::{Script, Topic};
 
 /// Drafts in a row that may fail before the world is called too small.
@@ -36,9 +37,11 @@ pub struct Recipe {
     pub kind: Kind,
     pub profile: Profile,
     pub seed: u64,
-    /// Customers in the world, at least one.
+    /// Customers in the world, at least one. Every fifth is held out.
     pub users: usize,
     pub tasks: usize,
+    /// Tasks of the customers that are held out.
+    pub held_out: usize,
     /// 1 to 3, or all in turn.
     pub difficulty: Option<u8>,
 }
@@ -48,6 +51,8 @@ pub struct Recipe {
 pub struct Generated {
     pub domain: Arc<Domain>,
     pub tasks: Vec<Task>,
+    /// In the same world, of customers none of `tasks` is about.
+    pub held_out: Vec<Task>,
     /// Drafts that a check refused, or that came up before.
     pub refused: usize,
 }
@@ -55,13 +60,13 @@ pub struct Generated {
 /// Why nothing was made.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
-    #[error("the generated world: {0}")]
+    #[error("the generated world does not fit its own models")]
     World(#[from] LoadError),
     #[error("only {made} of {wanted} tasks after {tried} drafts; make the world larger than {users} users")]
     TooSmall { made: usize, wanted: usize, tried: usize, users: usize },
 }
 
-/// Makes a world and its tasks. The same recipe makes the same world and tasks.
+/// Makes a world and its tasks. The same recipe makes the same world and tasks; asking for more tasks moves none.
 pub fn generate(recipe: &Recipe) -> Result<Generated, GenerateError> {
     let seed = Seed::root(recipe.seed).with(recipe.kind.name());
     let tables = match recipe.kind {
@@ -69,29 +74,76 @@ pub fn generate(recipe: &Recipe) -> Result<Generated, GenerateError> {
         Kind::Airline => airline::tables(&mut seed.with("world").rng(), recipe.users.max(1)),
     };
     let domain = Arc::new(Domain::from_tables(recipe.kind, recipe.profile, tables)?);
-    let mut tasks: Vec<Task> = Vec::new();
+    let (tasks, refused) = tasks(recipe, &domain, seed.with("task"), Customers::Seen, recipe.tasks)?;
+    let (held_out, also) = tasks_held_out(recipe, &domain, seed)?;
+    Ok(Generated { refused: refused + also, domain, tasks, held_out })
+}
+
+fn tasks_held_out(recipe: &Recipe, domain: &Arc<Domain>, seed: Seed) -> Result<(Vec<Task>, usize), GenerateError> {
+    if recipe.held_out == 0 {
+        return Ok((Vec::new(), 0));
+    }
+    tasks(recipe, domain, seed.with("held-out task"), Customers::HeldOut, recipe.held_out)
+}
+
+/// Whose tasks are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Customers {
+    Seen,
+    HeldOut,
+}
+
+/// The first customer held out, and the distance to the next.
+const EVERY: usize = 5;
+
+impl Customers {
+    fn has(self, number: usize) -> bool {
+        (self == Self::HeldOut) == (number % EVERY == EVERY - 1)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Seen => "generated",
+            Self::HeldOut => "held-out",
+        }
+    }
+}
+
+/// `wanted` tasks of some of the customers, and how many drafts were refused.
+fn tasks(
+    recipe: &Recipe,
+    domain: &Arc<Domain>,
+    seed: Seed,
+    customers: Customers,
+    wanted: usize,
+) -> Result<(Vec<Task>, usize), GenerateError> {
+    let desk = domain.open();
+    let people = desk.world().records(domain.kind.users()).enumerate();
+    let people: Vec<&str> = people.filter(|(number, _)| customers.has(*number)).map(|(_, (id, _))| &**id).collect();
+    let mut tasks: Vec<Task> = Vec::with_capacity(wanted);
     let mut known = HashSet::new();
     let (mut tried, mut fruitless) = (0, 0);
-    while tasks.len() < recipe.tasks {
-        if fruitless == PATIENCE {
-            let (made, wanted) = (tasks.len(), recipe.tasks);
-            return Err(GenerateError::TooSmall { made, wanted, tried, users: recipe.users });
+    while tasks.len() < wanted {
+        if fruitless == PATIENCE || people.is_empty() {
+            return Err(GenerateError::TooSmall { made: tasks.len(), wanted, tried, users: recipe.users });
         }
         let difficulty = recipe.difficulty.unwrap_or((tasks.len() % 3) as u8 + 1).clamp(1, 3);
-        let mut rng = seed.with("task").at(tried as u64).rng();
+        let mut rng = seed.at(tried as u64).rng();
         (tried, fruitless) = (tried + 1, fruitless + 1);
+        let person = *pick(&mut rng, &people);
         let draft = match recipe.kind {
-            Kind::Retail => retail_goals::draft(domain.open().world(), &mut rng, difficulty),
-            Kind::Airline => airline_goals::draft(domain.open().world(), &mut rng, difficulty),
+            Kind::Retail => retail_goals::draft(desk.world(), person, &mut rng, difficulty),
+            Kind::Airline => airline_goals::draft(desk.world(), person, &mut rng, difficulty),
         };
-        let key = format!("{}/generated/{}/{}", recipe.kind.name(), recipe.seed, tasks.len());
-        let task = draft.and_then(|draft| finish(&domain, draft, key, difficulty, recipe.seed));
+        let key = format!("{}/{}/{}/{}", recipe.kind.name(), customers.name(), recipe.seed, tasks.len());
+        let task = draft.and_then(|draft| finish(domain, draft, key, difficulty, recipe.seed));
         if let Some(task) = task.filter(|task| known.insert(task.prompt.clone())) {
             tasks.push(task);
             fruitless = 0;
         }
     }
-    Ok(Generated { refused: tried - tasks.len(), domain, tasks })
+    let refused = tried - tasks.len();
+    Ok((tasks, refused))
 }
 
 /// Something the user wants done.
@@ -109,6 +161,8 @@ struct Draft {
     user_id: String,
     /// Who the user is, in the third person of an instruction: "You are …".
     identity: String,
+    /// How an agent asks for what finds the user.
+    asks: &'static str,
     /// Calls that find the user.
     finds: Vec<ToolCall>,
     goals: Vec<Goal>,
@@ -124,9 +178,16 @@ fn finish(domain: &Arc<Domain>, draft: Draft, key: String, difficulty: u8, seed:
         return None;
     }
     let mut reference = draft.finds;
+    let mut says = vec![Say { before: 0, text: draft.asks.into() }];
     for (goal, write) in draft.goals.iter().zip(&writes) {
         reference.extend(goal.reads.iter().filter(|read| !reference.contains(read)).cloned().collect::<Vec<_>>());
+        let text = format!("You said: \"{}\" Do you want me to do exactly this (yes/no)?", goal.says);
+        says.push(Say { before: reference.len(), text });
         reference.push(write.clone());
+        says.push(Say { before: reference.len(), text: "This is done. Is there anything else?".into() });
+    }
+    if let Some((_, answer)) = &draft.question {
+        says.push(Say { before: reference.len(), text: format!("It is {answer}. Is there anything else?") });
     }
     let mut wishes: Vec<String> = draft.goals.iter().map(|goal| goal.says.clone()).collect();
     let outputs = draft.question.as_ref().map(|(_, answer)| answer.clone()).into_iter().collect();
@@ -141,6 +202,7 @@ fn finish(domain: &Arc<Domain>, draft: Draft, key: String, difficulty: u8, seed:
     task.provenance = Some(format!("hone generator, seed {seed}"));
     task.extra.insert("user_id".into(), draft.user_id.into());
     task.extra.insert("user".into(), json!(script));
+    task.extra.insert(SAYS.into(), json!(says));
     holds(domain, &task).then_some(task)
 }
 

@@ -47,9 +47,8 @@ impl OrderBy {
     }
 }
 
-pub(super) fn draft(world: &World, rng: &mut Rng, difficulty: u8) -> Option<Draft> {
-    let people: Vec<_> = world.records(USERS).collect();
-    let (id, record) = *pick(rng, &people);
+pub(super) fn draft(world: &World, id: &str, rng: &mut Rng, difficulty: u8) -> Option<Draft> {
+    let record = world.get(USERS, id)?;
     let orders = items(record, "orders").iter().filter_map(|id| world.get(ORDERS, id.as_str()?)).collect();
     let customer = Customer { world, id, record, orders };
     let by_email = chance(rng, 50);
@@ -69,6 +68,7 @@ pub(super) fn draft(world: &World, rng: &mut Rng, difficulty: u8) -> Option<Draf
     Some(Draft {
         user_id: customer.id.to_owned(),
         identity: customer.identity(by_email),
+        asks: "May I have your email, or your name and zip code?",
         finds: customer.finds(by_email),
         goals,
         question,

@@ -49,6 +49,7 @@ pub(super) fn new_tool(kind: Kind) -> &'static Spec {
 
 /// Runs a call as tau2's environment does.
 pub(super) fn run(kind: Kind, world: &mut World, name: &str, arguments: &Dict) -> Answer {
+    check_own_names(arguments)?;
     let Some(tool) = tools(kind).iter().find(|tool| tool.name == name) else {
         return refuse(format!("Tool '{name}' not found."));
     };
@@ -56,11 +57,18 @@ pub(super) fn run(kind: Kind, world: &mut World, name: &str, arguments: &Dict) -
         Kind::Retail => "RetailTools",
         Kind::Airline => "AirlineTools",
     };
-    if arguments.contains_key("self") {
-        return refuse(format!("{toolkit}.{name}() got multiple values for argument 'self'"));
-    }
     bind(&format!("{toolkit}.{name}"), tool.parameters, arguments)?;
     (tool.run)(world, arguments, super::tool::Rules::Compat)
+}
+
+/// The agent's arguments share a Python call with the environment's own, which must not come twice.
+fn check_own_names(arguments: &Dict) -> Result<(), Failure> {
+    const CALL: &str = "Environment.make_tool_call() got multiple values for";
+    if arguments.contains_key("requestor") {
+        return refuse(format!("tau2.environment.environment.{CALL} keyword argument 'requestor'"));
+    }
+    let own = arguments.keys().find(|name| ["self", "tool_name"].contains(&&***name));
+    own.map_or(Ok(()), |name| refuse(format!("{CALL} argument '{name}'")))
 }
 
 /// A table's records in the shape of their model. Users of v1 data have no id in them; it is their key.

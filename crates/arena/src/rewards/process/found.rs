@@ -1,9 +1,10 @@
-//! Found first: the records the reference writes to were seen in a tool's answer before they were written to.
+//! Found first: the records the reference writes to were looked at before they were written to.
 //!
-//! The share of the ids in the reference's writes that some tool showed before the agent's first write that names
-//! them (or at all, where the agent never wrote to them). Unscored where the reference writes nothing.
+//! The share of the ids in the reference's writes that some tool showed, or answered for without an error, before the
+//! agent's first write that names them (or at all, where the agent never wrote to them). Unscored where the reference
+//! writes nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use hone_trace::{Message, Verdict};
 use serde::Deserialize;
@@ -35,13 +36,21 @@ impl Measure for FoundFirst {
 }
 
 fn seen_first(messages: &[Message], writes: &[String], id: &str) -> bool {
+    // Calls that wait for their answers, which come in order: whether each of them asks about the id.
+    let mut asked: VecDeque<bool> = VecDeque::new();
     for message in messages {
         match message {
-            Message::Tool { content, .. } if mentions(&content.text(), id) => return true,
-            Message::Assistant { tool_calls, .. }
-                if tool_calls.iter().any(|call| writes.contains(&call.name) && ids(call).contains(&id)) =>
-            {
-                return false;
+            Message::Tool { content, .. } => {
+                let (text, about) = (content.text(), asked.pop_front().unwrap_or(false));
+                if mentions(&text, id) || (about && !text.starts_with("Error")) {
+                    return true;
+                }
+            }
+            Message::Assistant { tool_calls, .. } => {
+                if tool_calls.iter().any(|call| writes.contains(&call.name) && ids(call).contains(&id)) {
+                    return false;
+                }
+                asked = tool_calls.iter().map(|call| ids(call).contains(&id)).collect();
             }
             _ => {}
         }

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "tasks write disjoint rows and heads of the output")]
 
 use crate::cpu::{Cpu, Shared, with_scratch};
-use crate::kernels::attention::{Heads, KEYS, Span, Tile, pieces, put_rows, put_transposed};
+use crate::kernels::attention::{Block, Heads, KEYS, Seen, Span, Tile, pieces, put_rows, put_transposed};
 
 /// `out[row][head]` and the log denominators `lse[row][head]` from `qkv[row]`.
 pub fn forward(cpu: &Cpu, heads: Heads, spans: &[Span], qkv: &[f32], out: &mut [f32], lse: &mut [f32]) {
@@ -28,7 +28,7 @@ pub fn forward(cpu: &Cpu, heads: Heads, spans: &[Span], qkv: &[f32], out: &mut [
             for from in (0..start + piece.len).step_by(KEYS) {
                 gather(heads, span, piece.head, qkv, from, start + piece.len, keys, values);
                 let first = from.saturating_sub(start) * group;
-                tile.absorb(keys, values, first, |row| (start + row / group + 1 - from).min(KEYS));
+                tile.absorb(Block::new(keys, values), first, Seen { from: (start + 1).max(from + 1) - from, group });
             }
             for row in 0..rows {
                 let (token, head) = (piece.row + row / group, piece.head * group + row % group);

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 pub use backward::{Gradients, backward};
 pub use forward::forward;
-pub use tile::Tile;
+pub use tile::{Block, Seen, Tile};
 
 use crate::kernels::matmul::PANEL;
 

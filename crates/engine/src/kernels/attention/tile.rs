@@ -1,7 +1,7 @@
 //! A few query rows on their way along the keys: the running softmax.
 
 use crate::kernels::attention::{Heads, KEYS};
-use crate::kernels::matmul::{Into, Left, PANEL, Panels, block};
+use crate::kernels::matmul::{Into, PANEL, Panels, multiply};
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
 
 /// Query rows of one key head. Feed key blocks in order, then [`Tile::finish`] each row.
@@ -48,24 +48,21 @@ impl<'s> Tile<'s> {
         }
     }
 
-    /// Takes in one block of keys (`[dim][KEYS]`) and values (`[KEYS][padded]`) for the rows from `first` on;
-    /// `visible(row)` says how many of the block's keys the row may see, at least 1. Keys that no row sees may hold
-    /// anything finite.
-    pub fn absorb(&mut self, keys: &[f32], values: &[f32], first: usize, visible: impl Fn(usize) -> usize) {
-        let (dim, wide, rows) = (self.heads.dim, self.heads.padded(), self.rows - first);
-        let scores = &mut self.scores[first * KEYS..self.rows * KEYS];
-        let keys = Panels { data: keys, panel_stride: 0, k_stride: KEYS };
-        block(self.isa, rows, KEYS, dim, Left::rows(&self.q[first * dim..], dim), keys, scores, KEYS, Into::Store);
-        for (row, line) in scores.chunks_exact_mut(KEYS).enumerate() {
-            let seen = visible(first + row);
-            if seen < KEYS {
-                line[seen..].fill(f32::NEG_INFINITY);
-            }
-        }
-        let out = &mut self.out[first * wide..self.rows * wide];
-        self.isa.run(Softmax { scores, max: &mut self.max[first..], sum: &mut self.sum[first..], out, wide });
-        let values = Panels { data: values, panel_stride: PANEL, k_stride: wide };
-        block(self.isa, rows, wide, KEYS, Left::rows(scores, KEYS), values, out, wide, Into::Add);
+    /// Takes in a block for the rows from `first` on. Keys that no row sees may hold anything finite.
+    pub fn absorb(&mut self, block: Block<'_>, first: usize, seen: Seen) {
+        let (dim, wide) = (self.heads.dim, self.heads.padded());
+        assert!(block.keys.len() >= dim * KEYS && block.values.len() >= KEYS * wide && first < self.rows);
+        self.isa.run(Absorb {
+            q: &self.q[first * dim..self.rows * dim],
+            scores: &mut self.scores[first * KEYS..self.rows * KEYS],
+            out: &mut self.out[first * wide..self.rows * wide],
+            max: &mut self.max[first..self.rows],
+            sum: &mut self.sum[first..self.rows],
+            block,
+            seen,
+            dim,
+            wide,
+        });
     }
 
     /// Writes the row's result and returns the logarithm of its softmax denominator.
@@ -76,6 +73,73 @@ impl<'s> Tile<'s> {
             *to = from * inverse;
         }
         self.max[row] + self.sum[row].ln()
+    }
+}
+
+/// A block of keys (`[dim][KEYS]`) and values (`[KEYS][padded]`).
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    pub keys: &'a [f32],
+    pub values: &'a [f32],
+    /// Keys and values of the block that comes next: they are fetched while this one is computed with.
+    pub next: [*const f32; 2],
+}
+
+impl<'a> Block<'a> {
+    /// A block that is followed by none, or by one that lies in the same place.
+    pub fn new(keys: &'a [f32], values: &'a [f32]) -> Self {
+        Self { keys, values, next: [keys.as_ptr(), values.as_ptr()] }
+    }
+}
+
+/// How many keys of a block the rows may see: `from + row / group` of them, at least 1, counted from the first row that
+/// takes the block in.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    pub from: usize,
+    pub group: usize,
+}
+
+impl Seen {
+    /// All keys.
+    pub const ALL: Self = Self { from: KEYS, group: 1 };
+
+    /// The same number of keys for every row.
+    pub fn first(keys: usize) -> Self {
+        Self { from: keys, group: usize::MAX }
+    }
+}
+
+/// Scores, their softmax and the weighted values, for all rows of a tile.
+struct Absorb<'a> {
+    q: &'a [f32],
+    scores: &'a mut [f32],
+    out: &'a mut [f32],
+    max: &'a mut [f32],
+    sum: &'a mut [f32],
+    block: Block<'a>,
+    seen: Seen,
+    dim: usize,
+    wide: usize,
+}
+
+impl Kernel for Absorb<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Self { q, scores, out, max, sum, block, seen, dim, wide } = self;
+        let rows = max.len();
+        let keys = Panels { data: block.keys, panel_stride: 0, k_stride: KEYS };
+        multiply(s, [rows, KEYS, dim], q, keys, block.next[0], scores, Into::Store);
+        if seen.from < KEYS {
+            for (row, line) in scores.chunks_exact_mut(KEYS).enumerate() {
+                line[(seen.from + row / seen.group).min(KEYS)..].fill(f32::NEG_INFINITY);
+            }
+        }
+        Softmax { scores: &mut *scores, max, sum, out: &mut *out, wide }.run(s);
+        let values = Panels { data: block.values, panel_stride: PANEL, k_stride: wide };
+        multiply(s, [rows, wide, KEYS], scores, values, block.next[1], out, Into::Add);
     }
 }
 

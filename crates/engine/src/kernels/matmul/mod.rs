@@ -7,9 +7,13 @@
 
 #![expect(unsafe_code, reason = "the register tile reads through pointers; bounds are asserted at the entrance")]
 
+mod gradient;
+
+pub use gradient::{natural_len, outer, pack_natural, rows_natural};
+
 use crate::buffer::Buffer;
-use crate::cpu::{Cpu, Shared, with_scratch};
-use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
+use crate::cpu::{Cpu, Shared};
+use crate::kernels::simd::{Isa, Kernel, LANES, Simd, prefetch};
 
 /// Columns of a panel.
 pub const PANEL: usize = 32;
@@ -155,18 +159,40 @@ unsafe fn block_ptr(
         let last_b = (n.div_ceil(PANEL) - 1) * b.panel_stride + (k - 1) * b.k_stride + PANEL;
         assert!(b.data.len() >= last_b, "right operand {} for {k}x{n}", b.data.len());
     }
-    isa.run(Block { m, n, k, a, b, c, c_stride, mode });
+    isa.run(Block { m, n, k, a, b, c, c_stride, mode, ahead: b.panel_stride });
 }
 
-struct Block<'a> {
-    m: usize,
-    n: usize,
-    k: usize,
-    a: Left<'a>,
-    b: Panels<'a>,
-    c: *mut f32,
-    c_stride: usize,
+/// `C[m,n]` (=|+=) `A[m,k] B[k,n]` inside a kernel, with rows of A and C as long as they are wide. `next` is where the
+/// operand of the next product lies, which is fetched meanwhile.
+#[inline(always)]
+pub(super) fn multiply<S: Simd>(
+    simd: S,
+    [m, n, k]: [usize; 3],
+    a: &[f32],
+    b: Panels<'_>,
+    next: *const f32,
+    c: &mut [f32],
     mode: Into,
+) {
+    assert!(m > 0 && n > 0 && k > 0 && a.len() >= m * k && c.len() >= m * n && n.is_multiple_of(PANEL));
+    assert!(b.data.len() >= (n / PANEL - 1) * b.panel_stride + (k - 1) * b.k_stride + PANEL);
+    let ahead = (next as usize).wrapping_sub(b.data.as_ptr() as usize) / size_of::<f32>();
+    Block { m, n, k, a: Left::rows(a, k), b, c: c.as_mut_ptr(), c_stride: n, mode, ahead }.run(simd);
+}
+
+/// A checked product.
+pub(super) struct Block<'a> {
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
+    pub(super) a: Left<'a>,
+    pub(super) b: Panels<'a>,
+    pub(super) c: *mut f32,
+    pub(super) c_stride: usize,
+    pub(super) mode: Into,
+    /// How far after an element of `b` lies what is read next in its place, in floats: it is asked for meanwhile. It
+    /// need not exist.
+    pub(super) ahead: usize,
 }
 
 impl Kernel for Block<'_> {
@@ -208,12 +234,12 @@ impl Block<'_> {
         unsafe {
             let c = self.c.add(panel * PANEL);
             match self.m {
-                1 => self.tile::<S, 1, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                2 => self.tile::<S, 2, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                3 => self.tile::<S, 3, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                4 => self.tile::<S, 4, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                5 => self.tile::<S, 5, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                _ => self.tile::<S, 6, NV>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                1 => self.tile::<S, 1, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                2 => self.tile::<S, 2, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                3 => self.tile::<S, 3, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                4 => self.tile::<S, 4, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                5 => self.tile::<S, 5, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+                _ => self.tile::<S, 6, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
             }
         }
     }
@@ -226,18 +252,25 @@ impl Block<'_> {
             return;
         }
         let valid = (NV * LANES).min(self.n - column);
+        // Tiles of about the same height: a last one of a row or two would leave most of the unit idle.
+        let tiles = self.m.div_ceil(S::TILE.rows);
         let mut row = 0;
-        while row < self.m {
-            let rows = S::TILE.rows.min(self.m - row);
+        for tile in 0..tiles {
+            let rows = (self.m - row).div_ceil(tiles - tile);
             // SAFETY: `block_ptr` checked both operands, its caller the result. A tile that would reach past column n
             // goes through `edge`, which has room for all of it.
             unsafe {
                 let c = self.c.add(row * self.c_stride + column);
                 if valid == NV * LANES {
-                    self.rows_tile::<S, NV>(simd, rows, row, panel, offset, c, self.c_stride, self.mode);
+                    if tile == 0 {
+                        self.rows_tile::<S, NV, true>(simd, rows, row, panel, offset, c, self.c_stride, self.mode);
+                    } else {
+                        self.rows_tile::<S, NV, false>(simd, rows, row, panel, offset, c, self.c_stride, self.mode);
+                    }
                 } else {
                     let mut edge = [0.0f32; 12 * PANEL];
-                    self.rows_tile::<S, NV>(simd, rows, row, panel, offset, edge.as_mut_ptr(), PANEL, Into::Store);
+                    let to = edge.as_mut_ptr();
+                    self.rows_tile::<S, NV, false>(simd, rows, row, panel, offset, to, PANEL, Into::Store);
                     for (i, line) in edge.chunks_exact(PANEL).take(rows).enumerate() {
                         let out = std::slice::from_raw_parts_mut(c.add(i * self.c_stride), valid);
                         match self.mode {
@@ -252,7 +285,7 @@ impl Block<'_> {
     }
 
     #[inline(always)]
-    unsafe fn rows_tile<S: Simd, const NV: usize>(
+    unsafe fn rows_tile<S: Simd, const NV: usize, const AHEAD: bool>(
         &self,
         simd: S,
         rows: usize,
@@ -268,7 +301,7 @@ impl Block<'_> {
                 match rows {
                     // Arms above the tile's height are never taken; the constant condition lets them compile away.
                     // SAFETY: the caller's promise.
-                    $($n if $n <= S::TILE.rows => unsafe { self.tile::<S, $n, NV>(simd, row, panel, offset, c, c_stride, mode) },)*
+                    $($n if $n <= S::TILE.rows => unsafe { self.tile::<S, $n, NV, AHEAD>(simd, row, panel, offset, c, c_stride, mode) },)*
                     _ => {}
                 }
             };
@@ -276,9 +309,10 @@ impl Block<'_> {
         pick!(12 11 10 9 8 7 6 5 4 3 2 1);
     }
 
-    /// The register tile: `MR` rows from `row`, `NV` vectors from column `offset` of `panel`.
+    /// The register tile: `MR` rows from `row`, `NV` vectors from column `offset` of `panel`; `AHEAD` asks for what
+    /// comes next.
     #[inline(always)]
-    unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
+    unsafe fn tile<S: Simd, const MR: usize, const NV: usize, const AHEAD: bool>(
         &self,
         simd: S,
         row: usize,
@@ -297,7 +331,11 @@ impl Block<'_> {
             for _ in 0..self.k {
                 let mut bv = [simd.splat(0.0); NV];
                 for (j, v) in bv.iter_mut().enumerate() {
-                    *v = simd.load_ptr(b.add((j / 2) * self.b.panel_stride + (j % 2) * LANES));
+                    let at = (j / 2) * self.b.panel_stride + (j % 2) * LANES;
+                    *v = simd.load_ptr(b.add(at));
+                    if AHEAD {
+                        prefetch(b.wrapping_add(at.wrapping_add(self.ahead)));
+                    }
                 }
                 for (i, sums) in acc.iter_mut().enumerate() {
                     let x = simd.splat(*a.add(i * rs));
@@ -357,103 +395,6 @@ pub fn columns(cpu: &Cpu, m: usize, x: Left<'_>, w: &Packed, y: &mut [f32], y_st
             block_ptr(cpu.isa(), m, n, w.inputs, x, w.operand(first), y.ptr().add(first * PANEL), y_stride, mode);
         }
     });
-}
-
-/// Rows of t that [`outer`] packs at a time: a panel of x and a strip of dy then fit L1 together.
-const DEPTH: usize = 160;
-
-/// Height of the packed left operand of [`outer`]: a whole number of every instruction set's tiles.
-const TALL: usize = 12;
-
-/// `C[n,k] += dY[t,n]^T X[t,k]`: the gradient of a weight matrix from that of its outputs and its inputs, on all
-/// threads. Rows of `dy` and `x` are `dy_stride` and `x_stride` apart.
-pub fn outer(
-    cpu: &Cpu,
-    t: usize,
-    n: usize,
-    k: usize,
-    dy: &[f32],
-    dy_stride: usize,
-    x: &[f32],
-    x_stride: usize,
-    c: &mut [f32],
-) {
-    assert!(c.len() >= n * k);
-    let rows_per_task = n.div_ceil(cpu.threads() * 2).next_multiple_of(TALL).clamp(TALL, 528);
-    let c = Shared::new(c);
-    cpu.parallel(n.div_ceil(rows_per_task), |task| {
-        let first = task * rows_per_task;
-        let rows = rows_per_task.min(n - first);
-        // SAFETY: each task writes its own rows of C.
-        let out = unsafe { c.slice(first * k, rows * k) };
-        let panels = k.next_multiple_of(PANEL);
-        with_scratch(DEPTH * (panels + rows_per_task), |scratch| {
-            let (px, pdy) = scratch.split_at_mut(DEPTH * panels);
-            for t0 in (0..t).step_by(DEPTH) {
-                let depth = DEPTH.min(t - t0);
-                pack_rows::<TALL>(&dy[t0 * dy_stride + first..], dy_stride, depth, rows, pdy);
-                pack_rows::<PANEL>(&x[t0 * x_stride..], x_stride, depth, k, px);
-                for column in (0..k).step_by(PANEL) {
-                    let b = Panels { data: &px[column * depth..], panel_stride: 0, k_stride: PANEL };
-                    for row in (0..rows).step_by(TALL) {
-                        let a = Left { data: &pdy[row * depth..], row_stride: 1, k_stride: TALL };
-                        let (height, width) = (TALL.min(rows - row), PANEL.min(k - column));
-                        block(cpu.isa(), height, width, depth, a, b, &mut out[row * k + column..], k, Into::Add);
-                    }
-                }
-            }
-        });
-    });
-}
-
-/// Copies columns `0..columns` of `depth` rows into groups of `W` columns, each group's rows contiguous.
-fn pack_rows<const W: usize>(source: &[f32], stride: usize, depth: usize, columns: usize, out: &mut [f32]) {
-    let out = out.as_chunks_mut::<W>().0;
-    for row in 0..depth {
-        let from = &source[row * stride..][..columns];
-        let (whole, tail) = from.as_chunks::<W>();
-        // Whole groups are the rule, and as arrays they are a few vector moves instead of a call.
-        for (group, values) in whole.iter().enumerate() {
-            out[group * depth + row] = *values;
-        }
-        if !tail.is_empty() {
-            let line = &mut out[whole.len() * depth + row];
-            line[..tail.len()].copy_from_slice(tail);
-            line[tail.len()..].fill(0.0);
-        }
-    }
-}
-
-/// Lays `W[n,k]` out as the right operand of `dY[m,n] W[n,k]`: panels of 32 inputs, n rows each.
-pub fn pack_natural(cpu: &Cpu, w: &[f32], n: usize, k: usize, out: &mut [f32]) {
-    assert!(w.len() >= n * k && out.len() >= natural_len(n, k));
-    let out = Shared::new(out);
-    cpu.parallel(k.div_ceil(PANEL), |panel| {
-        // SAFETY: each task writes its own panel.
-        let to = unsafe { out.slice(panel * PANEL * n, PANEL * n) };
-        let width = PANEL.min(k - panel * PANEL);
-        pack_rows::<PANEL>(&w[panel * PANEL..], k, n, width, to);
-    });
-}
-
-/// Floats that [`pack_natural`] writes.
-pub fn natural_len(n: usize, k: usize) -> usize {
-    k.next_multiple_of(PANEL) * n
-}
-
-/// `dX[m,k]` (=|+=) `dY[m,n] W[n,k]` on this thread, with `w` from [`pack_natural`].
-pub fn rows_natural(
-    isa: Isa,
-    m: usize,
-    n: usize,
-    k: usize,
-    dy: Left<'_>,
-    w: &[f32],
-    dx: &mut [f32],
-    dx_stride: usize,
-    mode: Into,
-) {
-    block(isa, m, k, n, dy, Panels { data: w, panel_stride: PANEL * n, k_stride: PANEL }, dx, dx_stride, mode);
 }
 
 #[cfg(test)]

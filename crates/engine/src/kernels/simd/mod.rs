@@ -87,6 +87,15 @@ fn has_avx2() -> bool {
     false
 }
 
+/// Asks for the cache line at `p` to be brought into L2, and does not wait for it. Any address will do.
+#[inline(always)]
+pub fn prefetch(p: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    x86::prefetch(p);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = p;
+}
+
 /// A computation that is compiled once per instruction set. Implementations mark `run` `#[inline(always)]`: the body
 /// must be inlined into the function that carries the target features.
 pub trait Kernel {
@@ -123,7 +132,6 @@ pub trait Simd: Copy + Send + Sync {
     /// `value`, but 0 in the lanes where `a <= b`.
     fn zero_below(self, a: Self::F, b: Self::F, value: Self::F) -> Self::F;
     fn lanes(self, a: Self::F) -> [f32; LANES];
-
     #[inline(always)]
     fn load(self, x: &[f32]) -> Self::F {
         let x = &x[..LANES];

@@ -43,6 +43,12 @@ unsafe fn max8(a: arch::__m256) -> f32 {
     }
 }
 
+#[inline(always)]
+pub(super) fn prefetch(p: *const f32) {
+    // SAFETY: SSE is part of x86-64, and a prefetch reads nothing.
+    unsafe { arch::_mm_prefetch::<{ arch::_MM_HINT_T1 }>(p.cast()) };
+}
+
 /// Proof of AVX-512: made by `run_avx512` only.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Avx512(());

@@ -1,0 +1,99 @@
+//! `name = "triage-reader"` and `name = "triage-searcher"`.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Environment, RegistryError};
+use crate::triage::{self, Mode, Size, TaskSpec, TriageArena};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TriageSpec {
+    /// It says the mode.
+    pub name: String,
+    /// 1 to 3; absent mixes them.
+    #[serde(alias = "level", skip_serializing_if = "Option::is_none")]
+    pub difficulty: Option<u8>,
+    pub tasks: usize,
+    /// Tasks of each of the two splits that are never trained on.
+    pub held_out: usize,
+    /// Which of the two is evaluated on.
+    pub held_out_from: HeldOut,
+    /// Another seed is another knowledge base with other answers.
+    pub seed: u64,
+    pub size: Size,
+    /// Documents in a reader's prompt; absent: twice the difficulty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub documents: Option<usize>,
+    pub products: usize,
+    pub unknown_percent: usize,
+    pub incident_percent: usize,
+}
+
+/// What held-out tickets are about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldOut {
+    /// Held-out symptoms of products that training sees.
+    Dev,
+    /// Products and failure modes that training never sees.
+    #[default]
+    Test,
+}
+
+impl HeldOut {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Dev => "dev",
+            Self::Test => "test",
+        }
+    }
+}
+
+impl Default for TriageSpec {
+    fn default() -> Self {
+        let TaskSpec { mode, seed, size, products, train, dev, unknown_percent, incident_percent, .. } =
+            TaskSpec::default();
+        Self {
+            name: mode.env().into(),
+            difficulty: None,
+            tasks: train,
+            held_out: dev,
+            held_out_from: HeldOut::default(),
+            seed,
+            size,
+            documents: None,
+            products,
+            unknown_percent,
+            incident_percent,
+        }
+    }
+}
+
+impl TriageSpec {
+    pub(super) fn open(&self) -> Result<Environment, RegistryError> {
+        let mode = if self.name == Mode::Searcher.env() { Mode::Searcher } else { Mode::Reader };
+        let spec = TaskSpec {
+            mode,
+            seed: self.seed,
+            size: self.size,
+            products: self.products,
+            train: self.tasks,
+            dev: self.held_out,
+            test: self.held_out,
+            level: self.difficulty,
+            documents: self.documents,
+            unknown_percent: self.unknown_percent,
+            incident_percent: self.incident_percent,
+        };
+        let made = spec.generate()?;
+        let splits = [("train", made.train), ("dev", made.dev), ("test", made.test)];
+        Ok(Environment {
+            name: self.name.clone(),
+            arena: Arc::new(TriageArena::default()),
+            splits: splits.into_iter().map(|(name, tasks)| (name.to_owned(), tasks)).collect(),
+            rubric: triage::rubric()?,
+        })
+    }
+}

@@ -1,0 +1,55 @@
+//! What somebody does who knows a task's solution: its reference calls, and what is said between them.
+//!
+//! A task says when to speak under `says`: `[{"before": 2, "text": "…"}]` is said before the third call; `before` the
+//! number of calls, after the last. A task without it is closed by its outputs, or by "Done.". Oracles and imitation
+//! use this; an agent that knows its calls but says nothing would ask for what nobody told it.
+
+use hone_trace::{Task, ToolCall};
+use serde::{Deserialize, Serialize};
+
+/// One thing the agent does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Move {
+    Call(ToolCall),
+    Say(String),
+}
+
+/// Something said, and the reference call it comes before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Say {
+    pub before: usize,
+    pub text: String,
+}
+
+/// The key of a task's [`Say`]s.
+pub const SAYS: &str = "says";
+
+/// What an agent says that has nothing to tell.
+pub const DONE: &str = "Done.";
+
+/// The moves of a perfect episode; `None` where the task has no reference, or its `says` cannot be read.
+pub fn solution(task: &Task) -> Option<Vec<Move>> {
+    let calls = task.reference.as_ref()?;
+    let says = match task.extra.get(SAYS) {
+        Some(says) => serde_json::from_value(says.clone()).ok()?,
+        None => vec![Say { before: calls.len(), text: closing(task) }],
+    };
+    let said = |at: usize| {
+        says.iter()
+            .filter(move |say: &&Say| say.before == at)
+            .map(|say| Move::Say(say.text.clone()))
+            .collect::<Vec<_>>()
+    };
+    let mut moves = Vec::with_capacity(calls.len() + says.len());
+    for (at, call) in calls.iter().enumerate() {
+        moves.extend(said(at));
+        moves.push(Move::Call(call.clone()));
+    }
+    moves.extend(said(calls.len()));
+    Some(moves)
+}
+
+fn closing(task: &Task) -> String {
+    if task.outputs.is_empty() { DONE.into() } else { format!("{DONE} {}", task.outputs.join(", ")) }
+}

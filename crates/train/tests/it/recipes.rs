@@ -1,0 +1,103 @@
+//! The recipes that come with Hone: each loads, prints back, opens its world, and can be imitated where it has solutions.
+
+use std::path::{Path, PathBuf};
+
+use hone_arena::registry::World;
+use hone_train::fresh::fresh_policy;
+use hone_train::recipe::Recipe;
+use hone_train::setup::{Setup, SetupError};
+use hone_train::sft::sft;
+
+fn recipes() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes")
+}
+
+fn read(name: &str, settings: &[&str]) -> Recipe {
+    let text = std::fs::read_to_string(recipes().join(name)).unwrap();
+    let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+    Recipe::parse(&text, &settings).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[test]
+fn every_recipe_loads_and_opens_its_world() {
+    for file in std::fs::read_dir(recipes()).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let recipe = read(&name, &[]);
+        let printed = recipe.to_toml().unwrap();
+        assert_eq!(Recipe::parse(&printed, &[]).unwrap().to_toml().unwrap(), printed, "{name}");
+        recipe.rubric.build().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let world = World::open(&recipe.env).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!((world.tasks.len(), world.held_out.len()), (recipe.env.tasks(), recipe.env.held_out()), "{name}");
+        assert!(recipe.train.groups <= world.tasks.len() && recipe.eval.tasks <= world.held_out.len(), "{name}");
+    }
+}
+
+/// One step of imitation in the recipe's world, with a policy made for it.
+async fn imitate(mut recipe: Recipe) -> Result<f64, SetupError> {
+    let directory = tempfile::tempdir().unwrap();
+    fresh_policy(&recipe, directory.path()).await?;
+    recipe.policy.model = Some(directory.path().to_owned());
+    let setup = Setup::open(&recipe)?;
+    let mut loss = f64::NAN;
+    match sft(&setup, &recipe, |step| loss = step.loss).await {
+        Ok(_) => Ok(loss),
+        Err(hone_train::run::TrainError::Setup(error)) => Err(error),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+const SMALL: [&str; 9] = [
+    "env.tasks=16",
+    "env.held_out=8",
+    "train.groups=4",
+    "eval.tasks=8",
+    "sft.steps=1",
+    "sft.batch=2",
+    "sft.copying=0.0",
+    "sft.warmup=0",
+    "policy.threads=2",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oracle_can_be_imitated_in_every_built_in_environment() {
+    let worlds = [("retail.toml", None), ("airline.toml", None), ("triage.toml", None)];
+    let searcher = ("triage.toml", Some(["env.name=triage-searcher", "rollout.max_turns=12"]));
+    for (name, more) in worlds.into_iter().chain([searcher]) {
+        let mut settings = SMALL.to_vec();
+        settings.extend(more.into_iter().flatten());
+        let loss = imitate(read(name, &settings)).await.unwrap();
+        assert!(loss.is_finite() && loss > 0.0, "{name}: {loss}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_is_trained_in_as_well() {
+    if !std::process::Command::new("python3").arg("--version").output().is_ok_and(|out| out.status.success()) {
+        eprintln!("skipped: no python3 on this machine");
+        return;
+    }
+    let script = recipes().join("../docs/examples/guess_env.py").canonicalize().unwrap();
+    let command = format!("env.command=[\"python3\", {script:?}]");
+    let mut settings = SMALL.to_vec();
+    settings.push(&command);
+    let recipe = read("stdio.toml", &settings);
+    let world = World::open(&recipe.env).unwrap();
+    let episode = world.arena.open(&world.tasks[0], 0).await.unwrap();
+    assert!(episode.tools.get("guess").is_some());
+    // Its tasks have no solutions: said so rather than imitating nothing.
+    let error = imitate(recipe).await.unwrap_err();
+    assert!(matches!(error, SetupError::NoSolution(_)), "{error}");
+
+    // With solutions in a task file, they are played.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let lines: Vec<String> = (0..24)
+        .map(|n| {
+            let guess = serde_json::json!([{"name": "guess", "arguments": {"n": n}}]);
+            serde_json::json!({"key": format!("t{n}"), "prompt": "Guess.", "reference": guess}).to_string()
+        })
+        .collect();
+    std::fs::write(file.path(), lines.join("\n")).unwrap();
+    let tasks = format!("env.task_file={}", file.path().display());
+    settings.push(&tasks);
+    assert!(imitate(read("stdio.toml", &settings)).await.unwrap().is_finite());
+}
