@@ -127,9 +127,10 @@ impl NativeLearner {
         let targets = targets(&forest, batch)?;
         let pass = Pass { forest: &forest, targets: &targets, temperature: batch.temperature };
         // Before the pass that is kept: both use the workspace.
-        let reference = match loss.needs_reference() {
-            true => Some(self.reference_scores(&snapshot, pass)?.logprobs.into_iter().map(f64::from).collect()),
-            false => None,
+        let reference = if loss.needs_reference() {
+            Some(self.reference_scores(&snapshot, pass)?.logprobs.into_iter().map(f64::from).collect())
+        } else {
+            None
         };
         let keep = if self.settings.recompute { Keep::Inputs } else { Keep::Everything };
         let net = snapshot.net();

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value};
@@ -43,7 +43,9 @@ fn hone() -> Command {
 fn timeless(run: &Path) -> Vec<Map<String, Value>> {
     let text = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
     let mut lines: Vec<Map<String, Value>> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    lines.iter_mut().for_each(|line| line.retain(|name, _| !name.starts_with("timing/")));
+    for line in &mut lines {
+        line.retain(|name, _| !name.starts_with("timing/"));
+    }
     lines
 }
 
@@ -58,13 +60,20 @@ fn start(recipe: &Path, run: &Path) -> std::process::Child {
     command.spawn().unwrap()
 }
 
+/// A model and a recipe in `directory`; the recipe's path.
+fn prepare(directory: &Path, shape: &str, steps: u32) -> PathBuf {
+    let (model, recipe) = (directory.join("model"), directory.join("recipe.toml"));
+    assert!(hone().args(["model", "new"]).arg(&model).args(shape.split(' ')).status().unwrap().success());
+    let text = RECIPE.replace("[policy]", &format!("[policy]\nmodel = '{}'", model.display()));
+    std::fs::write(&recipe, text.replace("steps = 4", &format!("steps = {steps}"))).unwrap();
+    recipe
+}
+
 #[test]
 fn killed_and_resumed_a_run_ends_as_if_it_had_not_been() {
     let directory = tempfile::tempdir().unwrap();
-    let (model, recipe) = (directory.path().join("model"), directory.path().join("recipe.toml"));
     let shape = "--hidden 32 --layers 2 --heads 2 --kv-heads 1 --head-dim 16 --mlp 64 --vocab 512 --tied";
-    assert!(hone().args(["model", "new"]).arg(&model).args(shape.split(' ')).status().unwrap().success());
-    std::fs::write(&recipe, RECIPE.replace("[policy]", &format!("[policy]\nmodel = {model:?}"))).unwrap();
+    let recipe = prepare(directory.path(), shape, 4);
 
     let (whole, stopped) = (directory.path().join("whole"), directory.path().join("stopped"));
     let output = start(&recipe, &whole).wait_with_output().unwrap();
@@ -85,4 +94,37 @@ fn killed_and_resumed_a_run_ends_as_if_it_had_not_been() {
     assert!(kills >= 2, "killed {kills} times");
     assert!(start(&recipe, &stopped).wait_with_output().unwrap().status.success());
     assert_eq!(timeless(&stopped), timeless(&whole));
+}
+
+/// A file that cannot grow any more stands for a full disk: the run stops and says what to do, what it recorded is
+/// whole, and with room it goes on to the numbers of a run that always had room.
+#[test]
+fn a_full_disk_stops_the_run_and_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let shape = "--hidden 16 --layers 1 --heads 1 --kv-heads 1 --head-dim 16 --mlp 16 --vocab 300 --tied";
+    let recipe = prepare(directory.path(), shape, 20);
+    let (whole, full) = (directory.path().join("whole"), directory.path().join("full"));
+    assert!(start(&recipe, &whole).wait_with_output().unwrap().status.success());
+    let size = |path: PathBuf| std::fs::metadata(path).unwrap().len();
+    let traces = size(whole.join("traces/00000.jsonl.zst"));
+    let checkpoint = size(whole.join("checkpoints/step-00000020/optimizer.safetensors"));
+    assert!(traces > checkpoint + 8192, "traces of {traces} bytes grow past the checkpoint's {checkpoint}");
+
+    // The signal is ignored, so that the write fails as it does on a full disk. Blocks of 512 bytes.
+    let limited = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", (checkpoint + traces) / 1024);
+    let output = Command::new("sh")
+        .args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_hone"), "train"])
+        .arg(&recipe)
+        .arg("--run")
+        .arg(&full)
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("whole") && message.contains("--resume"), "{message}");
+    let recorded = timeless(&full).len();
+    assert!(recorded < 20 && timeless(&full) == timeless(&whole)[..recorded], "{recorded} steps are recorded");
+
+    assert!(start(&recipe, &full).wait_with_output().unwrap().status.success());
+    assert_eq!(timeless(&full), timeless(&whole));
 }

@@ -174,7 +174,7 @@ impl Ages {
     /// Counts the tokens that older policies than the current one sampled.
     pub fn count(&self, groups: &[Group], ledger: &mut Ledger) {
         let age = |version: u64| self.marks.iter().filter(|mark| **mark > version).count() as f64;
-        let spans = groups.iter().flat_map(Group::traces).flat_map(|trace| trace.sampled());
+        let spans = groups.iter().flat_map(Group::traces).flat_map(Trace::sampled);
         let spans = spans.filter_map(|(_, node)| node.as_sampled()).flat_map(|sampled| &sampled.versions);
         let (mut tokens, mut stale, mut sum, mut most) = (0.0, 0.0, 0.0, 0.0f64);
         for (version, count) in spans {

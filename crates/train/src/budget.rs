@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hone_engine::{GeneratorSettings, Keep, LearnerSettings, NativeLearner, Workspace};
-use hone_trace::{Advantage, Group, LearnFault, Learner as _};
+use hone_trace::{Advantage, Group, LearnFault, Learner as _, Seed, Task, Trace};
 use serde::Serialize;
 
-use crate::loss::Reduction;
+use crate::loss::{LossRecipe, Reduction};
 use crate::pack::{self, Packing};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
@@ -111,29 +111,45 @@ pub struct Estimate {
     pub run_s: f64,
 }
 
-/// Plays one group and learns from it, without a step, and scales that up. Sampling more episodes at once costs less
-/// per episode, so this is too long rather than too short.
+/// Episodes that a measurement plays at least, where a step has that many.
+const MEASURED: usize = 32;
+
+/// Plays a few groups and learns from them, without a step, and scales that up. Sampling more episodes at once costs
+/// less per episode, so this is too long rather than too short.
 pub async fn estimate(setup: &Setup, recipe: &Recipe) -> Result<Estimate, TrainError> {
+    let train = &recipe.train;
+    let wanted = MEASURED.div_ceil(train.group_size.max(1) as usize);
+    let groups = wanted.min(train.groups).min(setup.tasks.len()).max(1);
+    let mut learner = NativeLearner::new(Arc::clone(&setup.policy), None, LearnerSettings::default());
+    // What is done for the first time takes longer: threads wake up, memory is taken.
+    measure(setup, recipe, &mut learner, 1).await?;
     let started = Instant::now();
+    let (sampled_s, learned_s, tokens) = measure(setup, recipe, &mut learner, groups).await?;
+    let episodes = groups as u64 * u64::from(train.group_size);
+    let step_s = (sampled_s + learned_s * f64::from(train.epochs_per_batch)) * train.groups as f64 / groups as f64;
+    Ok(Estimate {
+        measured_s: started.elapsed().as_secs_f64(),
+        episodes_measured: episodes,
+        sampled_per_episode: tokens as f64 / episodes.max(1) as f64,
+        step_s,
+        run_s: step_s * train.steps as f64,
+    })
+}
+
+/// Seconds of sampling, seconds of learning and tokens sampled of so many groups.
+async fn measure(
+    setup: &Setup,
+    recipe: &Recipe,
+    learner: &mut NativeLearner,
+    count: usize,
+) -> Result<(f64, f64, usize), TrainError> {
     let rollouts = setup.rollouts(recipe, Arc::clone(&setup.sampler), recipe.sampling.temperature);
-    let Some(task) = setup.tasks.first() else {
-        return Ok(Estimate {
-            measured_s: 0.0,
-            episodes_measured: 0,
-            sampled_per_episode: 0.0,
-            step_s: 0.0,
-            run_s: 0.0,
-        });
-    };
-    let size = recipe.train.group_size;
-    let groups = rollouts.groups(&[task], size, hone_trace::Seed::root(recipe.seed).with("estimate")).await;
-    let sampled_s = started.elapsed().as_secs_f64();
-    let tokens: usize = groups
-        .iter()
-        .flat_map(Group::traces)
-        .flat_map(|trace| trace.sampled())
-        .map(|(_, node)| node.tokens().len())
-        .sum();
+    let tasks: Vec<&Task> = setup.tasks.iter().take(count).collect();
+    let clock = Instant::now();
+    let groups = rollouts.groups(&tasks, recipe.train.group_size, Seed::root(recipe.seed).with("estimate")).await;
+    let sampled_s = clock.elapsed().as_secs_f64();
+    let sampled = groups.iter().flat_map(Group::traces).flat_map(Trace::sampled);
+    let tokens: usize = sampled.map(|(_, node)| node.tokens().len()).sum();
     let credit: Vec<Vec<_>> =
         groups.iter().map(|group| vec![Advantage::Whole { value: 1.0 }; group.traces().len()]).collect();
     let (sequences, temperature) = pack::sequences(&groups, &credit)?;
@@ -141,21 +157,12 @@ pub async fn estimate(setup: &Setup, recipe: &Recipe) -> Result<Estimate, TrainE
     if let Some(temperature) = temperature {
         let budget = recipe.train.batch_tokens;
         let packing = Packing { reduction: Reduction::TokenMean, temperature, budget, share: true };
-        let loss = crate::loss::LossRecipe::named("reinforce").build()?;
-        let mut learner = NativeLearner::new(Arc::clone(&setup.policy), None, LearnerSettings::default());
+        let loss = LossRecipe::named("reinforce").build()?;
         for batch in pack::pack(&sequences, &packing) {
             learner.accumulate(&batch, &loss).await?;
         }
     }
-    let learned_s = clock.elapsed().as_secs_f64() * f64::from(recipe.train.epochs_per_batch);
-    let step_s = (sampled_s + learned_s) * recipe.train.groups as f64;
-    Ok(Estimate {
-        measured_s: started.elapsed().as_secs_f64(),
-        episodes_measured: u64::from(size),
-        sampled_per_episode: tokens as f64 / f64::from(size.max(1)),
-        step_s,
-        run_s: step_s * recipe.train.steps as f64,
-    })
+    Ok((sampled_s, clock.elapsed().as_secs_f64(), tokens))
 }
 
 /// Bytes of memory that can be taken, by the kernel and by the limits of the control group. `None` where nobody says.

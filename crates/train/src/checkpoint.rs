@@ -103,6 +103,11 @@ impl Keeper {
         Self { recipe, model_dir, newest, last, cost: Duration::ZERO, bytes: 0 }
     }
 
+    /// Seconds the newest one took to write.
+    pub fn cost(&self) -> f64 {
+        self.cost.as_secs_f64()
+    }
+
     /// Whether the newest checkpoint is that of a step.
     pub fn has(&self, step: u64) -> bool {
         self.newest == Some(step)

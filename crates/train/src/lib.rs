@@ -4,6 +4,7 @@
 //! a learner, [`loss`] turns logprobs into d loss / d logprob: pure functions, no model, no clock, no file. What exists
 //! under which name is in [`catalogue`], and docs/algorithms.md is written from it.
 
+pub mod adapter;
 pub mod ahead;
 pub mod budget;
 pub mod catalogue;

@@ -28,7 +28,7 @@ impl Placebo {
                 }
             }
             Self::Constant => {
-                let sizes: Vec<f64> = advantages.iter().flatten().flat_map(values).map(|value| value.abs()).collect();
+                let sizes: Vec<f64> = advantages.iter().flatten().flat_map(values).map(f64::abs).collect();
                 let value = sizes.iter().sum::<f64>() / sizes.len().max(1) as f64;
                 for advantage in advantages.iter_mut().flatten() {
                     if !matches!(advantage, Advantage::None { .. }) {

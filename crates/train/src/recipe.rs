@@ -14,6 +14,7 @@ use hone_trace::SamplingParams;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::adapter::LoraRecipe;
 use crate::ahead::AsyncRecipe;
 use crate::budget;
 use crate::catalogue::nearest;
@@ -64,6 +65,9 @@ pub struct PolicyRecipe {
     /// A model directory in Hugging Face's layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<PathBuf>,
+    /// Trains an adapter on the model instead of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraRecipe>,
     /// What a KL compares with: a model directory. Absent: the policy as it was at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<PathBuf>,
@@ -116,6 +120,10 @@ pub struct SftRecipe {
     pub copying: f64,
     /// The share of the steps after which none are mixed in.
     pub copying_until: f64,
+    /// Stop as soon as success on the held-out tasks is at least this: a warm start needs no mastery.
+    pub stop_at: Option<f64>,
+    /// Steps between two looks at the held-out tasks, where `stop_at` is set.
+    pub check_every: u64,
 }
 
 /// `[eval]`
@@ -189,6 +197,8 @@ impl Default for SftRecipe {
             context_weight: 0.1,
             copying: 0.95,
             copying_until: 0.7,
+            stop_at: None,
+            check_every: 20,
         }
     }
 }
@@ -196,6 +206,17 @@ impl Default for SftRecipe {
 impl Default for EvalRecipe {
     fn default() -> Self {
         Self { every: 0, tasks: 256, temperature: 1.0, success: "tau_state".into() }
+    }
+}
+
+impl PolicyRecipe {
+    /// Threads of the sampler, and of everything else where the learner has none of its own; 0: all cores.
+    pub fn sampler_threads(&self, overlap: &AsyncRecipe) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, usize::from);
+        match (self.threads, overlap.staleness, overlap.learner_threads) {
+            (0, 1.., taken @ 1..) => all().saturating_sub(taken).max(1),
+            (threads, ..) => threads,
+        }
     }
 }
 

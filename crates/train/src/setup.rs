@@ -12,7 +12,7 @@ use hone_chat::{ModelDir, ModelDirError, RenderError, RenderSettings, Renderer, 
 use hone_engine::{Cpu, EngineError, Generator, GeneratorSettings, Model, Policy, Snapshot};
 use hone_trace::{Arena, Fault, Sampler, SamplingParams, Task};
 
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, RecipeError};
 
 /// Why a recipe cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +30,8 @@ pub enum SetupError {
     NoSolution(String),
     #[error("{0} does not show how its model writes a tool call; give it a chat template with tools")]
     NoCallFormat(PathBuf),
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
     #[error(transparent)]
     ModelDir(#[from] ModelDirError),
     #[error(transparent)]
@@ -85,9 +87,13 @@ impl Setup {
         let format = call_format(renderer.template(true), texts.special_tokens());
         let format = format.ok_or_else(|| SetupError::NoCallFormat(model_dir.clone()))?;
         let end_of_turn = *texts.stop_ids().first().ok_or_else(|| SetupError::NoEndOfTurn(model_dir.clone()))?;
-        let cpu = Arc::new(Cpu::new(recipe.policy.threads)?);
+        let cpu = Arc::new(Cpu::new(recipe.policy.sampler_threads(&recipe.overlap))?);
         let model = Model::load(&model_dir, cpu)?;
-        let policy = Policy::new(Snapshot::new(model, None, &recipe.name));
+        let adapter = match &recipe.policy.lora {
+            Some(lora) => Some(lora.adapter(&model, recipe.seed)?),
+            None => None,
+        };
+        let policy = Policy::new(Snapshot::new(model, adapter, &recipe.name));
         let sampler = Arc::new(Generator::new(Arc::clone(&policy), GeneratorSettings::default())?);
         let World { arena, tasks, held_out } = open_world(recipe)?;
         let rubric = Arc::new(recipe.rubric.build()?);

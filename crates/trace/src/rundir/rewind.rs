@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AppendFile, RunDir, RunDirError, io_error};
+use super::{AppendFile, RunDir, RunDirError, children, io_error};
 
 /// How far a run was recorded, between two appends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -54,11 +54,10 @@ impl RunDir {
             return Ok(Superseded::default());
         }
         let parent = self.path.join("superseded");
-        let (name, aside) = (0u32..)
-            .map(|number| format!("{number:03}"))
-            .map(|name| (name.clone(), parent.join(name)))
-            .find(|(_, path)| !path.exists())
-            .unwrap_or_else(|| ("last".into(), parent.join("last")));
+        let number = |path: std::path::PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
+        let taken = children(&parent)?.into_iter().filter_map(number).max();
+        let name = format!("{:03}", taken.map_or(0, |taken| taken + 1));
+        let aside = parent.join(&name);
         fs::create_dir_all(&aside).map_err(io_error("cannot create", &aside))?;
         self.metrics.rewind(to.metrics, &aside.join("metrics.jsonl"))?;
         self.events.rewind(to.events, &aside.join("events.jsonl"))?;

@@ -154,6 +154,7 @@ pub static SECTIONS: &[Section] = &[
             "timing/step": "the whole step, evaluation aside",
             "timing/generate": "playing and scoring episodes",
             "timing/policy_train": "credit, packing and learning",
+            "timing/save_checkpoints": "writing the newest checkpoint before this step",
             "timing/sampled_tokens_per_second": "sampled tokens per second of playing and scoring",
         },
     },

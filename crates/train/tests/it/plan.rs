@@ -118,7 +118,9 @@ fn a_plan_goes_on_from_its_state() {
     let mut plan = Plan::new(&recipe, 5, &tasks, PlanState::default());
     let step = |plan: &mut Plan<'_>, number: usize| {
         let draws = plan.draw(6);
-        draws.iter().for_each(|draw| plan.observe(*draw, &group((draw.task + number) % 5), "ok"));
+        for draw in &draws {
+            plan.observe(*draw, &group((draw.task + number) % 5), "ok");
+        }
         draws
     };
     for number in 0..4 {

@@ -91,3 +91,29 @@ async fn imitation_is_resumed_to_the_bit() {
     assert_eq!(timeless(&stopped), timeless(&run));
     assert_eq!(policy(&stopped), policy(&run));
 }
+
+/// A run that trains an adapter: checkpoints hold the adapter in PEFT's form, the base stays what it was and is the
+/// reference.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_adapter_is_trained_checkpointed_and_resumed() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let lora = "policy.lora={ rank = 4, target_modules = [\"q_proj\", \"down_proj\"] }";
+    let recipe = recipe(&[lora, "kl_reward={ coefficient = 0.01 }", "train.steps=2", "eval.every=0"]);
+    let mut copies = Copies::new(&run, directory.path());
+    let setup_whole = setup(&recipe);
+    let base = setup_whole.policy.current().model.weights.digest(&setup_whole.policy.current().model.cpu);
+    train(&setup_whole, &recipe, &run, &mut copies).await.unwrap();
+    let after = setup_whole.policy.current();
+    assert_eq!(after.model.weights.digest(&after.model.cpu), base);
+    let (_, checkpoint) = RunReader::open(&run).unwrap().checkpoints().unwrap().pop().unwrap();
+    assert!(checkpoint.join("adapter_config.json").is_file() && !checkpoint.join("model.safetensors").exists());
+    assert!(timeless(&run)[1]["loss/avg_kl"].as_f64().unwrap() > 0.0, "the adapter has moved");
+    for copy in &copies.taken {
+        resumed(copy).await;
+        assert_eq!(timeless(copy), timeless(&run));
+    }
+    let wrong = crate::tiny::recipe(&["policy.lora={ rank = 4, target_modules = [\"q_prj\"] }"]);
+    let error = hone_train::setup::Setup::open(&wrong).unwrap_err().to_string();
+    assert!(error.contains("did you mean \"q_proj\""), "{error}");
+}

@@ -13,7 +13,7 @@ use serde_json::json;
 pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     // A recipe without a policy gets one of the size it would train.
     let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
-    let opened = super::with_policy(recipe.clone(), scratch.path()).await?;
+    let opened = super::with_policy(recipe.clone(), scratch.path())?;
     let setup = Setup::open(&opened)?;
     let budget = Budget::of(&setup, &recipe);
     let estimate = estimate(&setup, &opened).await;
@@ -58,8 +58,8 @@ fn show(budget: &Budget, recipe: &Recipe) {
 
 fn show_time(estimate: &Estimate) {
     anstream::eprintln!(
-        "time     about {:.0} s a step and {:.0} s in all, without evaluations: measured on one group of {} episodes of {:.0} \
-         sampled tokens in {:.1} s, and scaled up; larger batches are cheaper per episode",
+        "time     about {:.0} s a step and {:.0} s in all, without evaluations: measured on {} episodes of {:.0} sampled \
+         tokens in {:.1} s, and scaled up; larger batches are cheaper per episode",
         estimate.step_s,
         estimate.run_s,
         estimate.episodes_measured,
