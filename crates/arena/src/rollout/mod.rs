@@ -167,7 +167,7 @@ impl Rollouts {
 
     async fn open_env(&self, slot: Slot<'_>) -> Result<Episode, Fault> {
         let seed = Seed::root(slot.seed).with("env").value();
-        let deadline = self.settings.env_deadline();
+        let deadline = self.settings.open_deadline();
         match tokio::time::timeout(deadline, self.arena.open(slot.task, seed)).await {
             Ok(opened) => opened,
             Err(_) => Err(late("the environment did not open", deadline)),

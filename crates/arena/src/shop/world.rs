@@ -77,9 +77,9 @@ impl World {
         for name in names.into_iter().take(4) {
             let mut orders = Vec::new();
             for _ in 0..2 {
-                let items = (0..2).filter_map(|_| goods.pop()).map(|product| {
-                    (product.to_owned(), Item { colour: one_of(&mut rng, &COLOURS), returned: false })
-                });
+                let items = (0..2)
+                    .filter_map(|_| goods.pop())
+                    .map(|product| (product.to_owned(), Item { colour: one_of(&mut rng, &COLOURS), returned: false }));
                 let items = items.collect();
                 let status = if rng.below(2) == 0 { Status::Pending } else { Status::Delivered };
                 let order = ids.two();
