@@ -187,10 +187,15 @@ impl<'a> Play<'a> {
         {
             return Step::Ends(Outcome::Malformed { failure: failure.clone() });
         }
-        let turn = match self.act(reading.action, record).await {
+        let mut turn = match self.act(reading.action, record).await {
             Ok(turn) => turn,
             Err(fault) => return Step::Breaks(fault),
         };
+        for message in &mut turn.messages {
+            if let Err(fault) = self.clip(message) {
+                return Step::Breaks(fault);
+            }
+        }
         if turn.done {
             self.messages.extend(turn.messages);
             return Step::Ends(Outcome::Finished);
@@ -238,12 +243,7 @@ impl<'a> Play<'a> {
     }
 
     fn observe(&mut self, turn: Turn, sampled: &[u32]) -> Step {
-        let mut messages = turn.messages;
-        for message in &mut messages {
-            if let Err(fault) = self.clip(message) {
-                return Step::Breaks(fault);
-            }
-        }
+        let messages = turn.messages;
         let Suffix { forced, observation } = match self.conversation.extend(sampled, &messages) {
             Ok(suffix) => suffix,
             Err(error) => {
