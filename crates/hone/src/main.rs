@@ -6,6 +6,7 @@
 mod bench;
 mod commands;
 mod progress;
+mod tiny_policy;
 
 use std::io;
 use std::process::ExitCode;

@@ -34,7 +34,7 @@ pub async fn fresh_policy(recipe: &Recipe, dir: &Path) -> Result<(), SetupError>
         "vocab_size": VOCAB,
         "hidden_size": 128,
         "intermediate_size": 384,
-        "num_hidden_layers": 4,
+        "num_hidden_layers": 3,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "head_dim": 32,

@@ -18,6 +18,7 @@ use crate::ahead::AsyncRecipe;
 use crate::budget;
 use crate::catalogue::nearest;
 use crate::checkpoint::CheckpointRecipe;
+use crate::credit::CreditRecipe;
 use crate::loss::LossRecipe;
 use crate::penalty::KlReward;
 use crate::placebo::Placebo;
@@ -31,7 +32,7 @@ pub struct Recipe {
     /// The root of all randomness.
     pub seed: u64,
     /// The advantage estimator, by name: docs/algorithms.md.
-    pub credit: String,
+    pub credit: CreditRecipe,
     /// The objective, by name or as a table: docs/algorithms.md.
     pub loss: LossRecipe,
     /// Train no episode that a length limit cut short.
@@ -116,6 +117,10 @@ pub struct SftRecipe {
     pub copying: f64,
     /// The share of the steps after which none are mixed in.
     pub copying_until: f64,
+    /// Stop as soon as success on the held-out tasks is at least this: a warm start needs no mastery.
+    pub stop_at: Option<f64>,
+    /// Steps between two looks at the held-out tasks, where `stop_at` is set.
+    pub check_every: u64,
 }
 
 /// `[eval]`
@@ -137,7 +142,7 @@ impl Default for Recipe {
         Self {
             name: "run".into(),
             seed: 0,
-            credit: "grpo".into(),
+            credit: CreditRecipe::named("grpo"),
             loss: LossRecipe::named("dapo"),
             overlong_filter: false,
             placebo: None,
@@ -189,6 +194,8 @@ impl Default for SftRecipe {
             context_weight: 0.1,
             copying: 0.95,
             copying_until: 0.7,
+            stop_at: None,
+            check_every: 20,
         }
     }
 }

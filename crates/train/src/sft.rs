@@ -13,6 +13,7 @@ use hone_trace::{Learner as _, LossStats, OptimizerStep, Rng, Seed, Trace};
 use serde_json::{Value, json};
 
 use crate::checkpoint::{self, Keeper, State};
+use crate::evaluate::evaluate;
 use crate::loss::{LossRecipe, Objective, Reduction};
 use crate::oracle;
 use crate::pack::{Packing, Place, Sequence, pack};
@@ -39,6 +40,9 @@ pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep))
     let mut imitation = Imitation::new(setup, recipe, &plan, learner, State::default())?;
     for step in 1..=recipe.sft.steps {
         watch(imitation.step(step).await?);
+        if imitation.is_enough(step).await? {
+            break;
+        }
     }
     Ok(imitation.learner)
 }
@@ -77,6 +81,10 @@ pub async fn sft_recorded(
             keeper.write(&mut run, &imitation.learner, &mut imitation.state)?;
         }
         watch(seen);
+        if imitation.is_enough(step).await? {
+            run.event(&json!({"event": "enough", "step": step}))?;
+            break;
+        }
     }
     Ok(imitation.learner)
 }
@@ -156,6 +164,16 @@ impl<'a> Imitation<'a> {
         let report = self.learner.step(rate).await?;
         let tokens = sequences.iter().map(|sequence| sequence.ids.len()).sum();
         Ok(SftStep { step, loss: stats.loss, grad_norm: report.grad_norm, tokens })
+    }
+
+    /// Whether the held-out tasks say that imitation has done its part.
+    async fn is_enough(&self, step: u64) -> Result<bool, TrainError> {
+        let sft = &self.recipe.sft;
+        let Some(enough) = sft.stop_at.filter(|_| step.is_multiple_of(sft.check_every.max(1))) else {
+            return Ok(false);
+        };
+        let (evaluation, _) = evaluate(self.setup, self.recipe).await?;
+        Ok(evaluation.success >= enough)
     }
 
     /// What a step imitates: oracle episodes, and copying where it is still mixed in.

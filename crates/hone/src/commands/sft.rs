@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use hone_engine::weights::Storage;
 use hone_train::checkpoint::copy_texts;
 use hone_train::evaluate::evaluate;
+use hone_train::fresh::fresh_policy;
 use hone_train::recipe::Recipe;
 use hone_train::run::recorded_recipe;
 use hone_train::setup::Setup;
@@ -18,8 +19,9 @@ use crate::progress::sft::SftProgress;
 
 /// Warm-start a policy by imitating the oracle on generated tasks.
 ///
-/// Loads policy.model, imitates for sft.steps steps, evaluates on held-out tasks before and after, and writes the model
-/// to --out in Hugging Face's layout, tokenizer and template included.
+/// Loads policy.model (or makes a tiny policy, where the recipe names none), imitates for sft.steps steps or until
+/// sft.stop_at is reached, evaluates on held-out tasks before and after, and writes the model to --out in Hugging Face's
+/// layout, tokenizer and template included.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A recipe; `recipes/tiny-policy.toml` is one.
@@ -53,8 +55,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if args.resume && run.exists() {
         same_recipe(&recipe, &run)?;
     }
-    let setup = Setup::open(&recipe)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let setup = Setup::open(&runtime.block_on(with_policy(recipe.clone(), &args.out))?)?;
     let clock = std::time::Instant::now();
     let (before, after) = runtime.block_on(async {
         let mut progress = SftProgress::start(&recipe.name, recipe.sft.steps);
@@ -67,7 +69,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         anyhow::Ok((before, after))
     })?;
     save(&setup, &args.out)?;
-    std::fs::remove_dir_all(&run).with_context(|| format!("cannot remove {}", run.display()))?;
+    for aside in [run, beside(&args.out, ".fresh")].iter().filter(|path| path.exists()) {
+        std::fs::remove_dir_all(aside).with_context(|| format!("cannot remove {}", aside.display()))?;
+    }
     if args.json {
         let result = json!({"model": args.out, "eval": {"before": before, "after": after}, "seconds": clock.elapsed().as_secs_f64()});
         writeln!(std::io::stdout().lock(), "{result}")?;
@@ -84,10 +88,27 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The recipe with a policy: its own, or one made on the spot in OUT.fresh.
+async fn with_policy(mut recipe: Recipe, out: &Path) -> Result<Recipe> {
+    if recipe.policy.model.is_none() {
+        let path = beside(out, ".fresh");
+        if !path.exists() {
+            anstream::eprintln!("no policy.model: making a tiny one in {}", path.display());
+            fresh_policy(&recipe, &path).await?;
+        }
+        recipe.policy.model = Some(path);
+    }
+    Ok(recipe)
+}
+
 /// Where the checkpoints are while the model is not there yet.
 fn run_directory(out: &Path) -> PathBuf {
+    beside(out, ".run")
+}
+
+fn beside(out: &Path, ending: &str) -> PathBuf {
     let mut name = out.as_os_str().to_owned();
-    name.push(".run");
+    name.push(ending);
     name.into()
 }
 

@@ -7,20 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use hone_engine::weights::Storage;
-use hone_train::fresh::fresh_policy;
 use hone_train::placebo::{Gain, Placebo, gain};
 use hone_train::recipe::Recipe;
 use hone_train::report::{Row, RunReport};
 use hone_train::run::{Report, recorded_recipe, resume, train};
 use hone_train::setup::Setup;
-use hone_train::sft::sft;
 use serde_json::{Value, json};
 
 use crate::progress::Style;
-use crate::progress::sft::SftProgress;
 use crate::progress::summary::summary;
 use crate::progress::train::TrainProgress;
+use crate::tiny_policy;
 
 /// Train a policy with reinforcement learning, and measure it on tasks it never trained on.
 ///
@@ -29,7 +26,7 @@ use crate::progress::train::TrainProgress;
 /// line on stdout is one JSON object with the evaluation before and after.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A recipe in TOML. Without one: the quickstart, which makes a tiny policy of its own where policy.model is not set.
+    /// A recipe in TOML. Without one: the quickstart, with the tiny policy inside this binary.
     recipe: Option<PathBuf>,
     /// Set a recipe key, e.g. --set train.steps=5. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -103,12 +100,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
 /// Trains or goes on training, and shows what came of it.
 async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(Report, RunReport)> {
-    let is_fresh = recipe.policy.model.is_none();
-    let recipe = with_policy(recipe, directory).await?;
+    let recipe = with_policy(recipe, directory)?;
     let setup = Setup::open(&recipe)?;
-    if is_fresh {
-        warm_start(&setup, &recipe).await?;
-    }
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
     let report = match resumes {
         true => resume(&setup, &recipe, directory, &mut watch).await?,
@@ -131,18 +124,11 @@ fn read_recipe(args: &Args) -> Result<Recipe> {
     }
 }
 
-/// The recipe with a policy: its own, or one made on the spot beside the run.
-pub(super) async fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
+/// The recipe with a policy: its own, or the one inside this binary, laid beside the run.
+pub(super) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
     if recipe.policy.model.is_none() {
         let path = directory.join("policy");
-        anstream::eprintln!(
-            "no policy.model: making a tiny one in {} and warming it up by {} steps of imitation. No trained policy is \
-             shipped yet, and this warm start is far too short to solve tasks: the run shows the loop, not learning. \
-             `hone sft` trains a policy for longer",
-            path.display(),
-            recipe.sft.steps
-        );
-        fresh_policy(&recipe, &path).await?;
+        tiny_policy::unpack(&path)?;
         recipe.policy.model = Some(path);
     }
     // As the run records it: it may be resumed from another directory.
@@ -150,15 +136,6 @@ pub(super) async fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<
         *path = std::path::absolute(&*path).with_context(|| format!("cannot find {}", path.display()))?;
     }
     Ok(recipe)
-}
-
-async fn warm_start(setup: &Setup, recipe: &Recipe) -> Result<()> {
-    let mut progress = SftProgress::start("warm start", recipe.sft.steps);
-    progress.doing("imitating");
-    sft(setup, recipe, |step| progress.stepped(step)).await?;
-    // What the run starts from: a resumed one finds it there.
-    setup.policy.current().model.save(&setup.model_dir, Storage::F32)?;
-    Ok(())
 }
 
 fn free_directory(name: &str) -> PathBuf {

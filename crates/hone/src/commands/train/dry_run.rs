@@ -13,7 +13,7 @@ use serde_json::json;
 pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     // A recipe without a policy gets one of the size it would train.
     let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
-    let opened = super::with_policy(recipe.clone(), scratch.path()).await?;
+    let opened = super::with_policy(recipe.clone(), scratch.path())?;
     let setup = Setup::open(&opened)?;
     let budget = Budget::of(&setup, &recipe);
     let estimate = estimate(&setup, &opened).await;
