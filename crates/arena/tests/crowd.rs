@@ -4,14 +4,17 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use hone_arena::domains::service::NewUser;
 use hone_arena::registry::{EnvSpec, Environment, TRAIN};
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::rewards::{Case, TOTAL};
 use hone_arena::rollout::{RolloutSettings, Rollouts, Slot};
 use hone_arena::solution::{Move, solution};
+use hone_arena::users::{GREETING, Script, ScriptedUser, User, UserTurn};
 use hone_chat::{ModelDir, RenderSettings, Renderer, call_format, train_tokenizer};
 use hone_trace::scripted::ScriptedSampler;
-use hone_trace::{Digest, EndState, Outcome, PolicyVersion, SamplingParams, Task, Trace};
+use hone_trace::{Boundary, Digest, EndState, Fault, Outcome, PolicyVersion, SamplingParams, Task, Trace};
 use serde_json::json;
 
 fn environment(name: &str, tasks: usize) -> Environment {
@@ -96,5 +99,48 @@ async fn every_episode_is_won_timed_and_can_be_scored_again() {
             assert_eq!(trace.rewards[..trace.rewards.len() - 1], card.components[..]);
             assert_eq!(trace.rewards.last(), Some(&card.total));
         }
+    }
+}
+
+/// What a user does after its first words.
+#[derive(Clone, Copy)]
+enum Breaks {
+    Hangs,
+    Dies,
+}
+
+struct Broken(Script, Breaks);
+
+#[async_trait]
+impl User for Broken {
+    async fn reply(&mut self, agent: &str) -> Result<UserTurn, Fault> {
+        match self.1 {
+            _ if agent == GREETING => Ok(UserTurn::read(&self.0.goals[0])),
+            Breaks::Hangs => std::future::pending().await,
+            Breaks::Dies => Err(Fault::new(Boundary::UserSimulator, "out of quota")),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_that_breaks_costs_its_own_episode_and_is_never_a_zero() {
+    let table = json!({"name": "retail", "tasks": 6, "held_out": 0, "customers": 40});
+    let users: Arc<NewUser> = Arc::new(|task, _| {
+        let script: Script = serde_json::from_value(task.extra["user"].clone()).unwrap();
+        Ok(match task.key.rsplit('/').next().unwrap() {
+            "1" => Box::new(Broken(script, Breaks::Hangs)) as Box<dyn User>,
+            "4" => Box::new(Broken(script, Breaks::Dies)),
+            _ => Box::new(ScriptedUser::new(script)),
+        })
+    });
+    let environment = EnvSpec::read(table.as_object().unwrap().clone()).unwrap().open_with(Some(users)).unwrap();
+    for (number, (task, trace)) in play(environment).await.into_iter().enumerate() {
+        if ![1, 4].contains(&number) {
+            assert_eq!((trace.outcome, trace.rewards[0].value()), (Outcome::Finished, Some(1.0)), "{}", task.key);
+            continue;
+        }
+        let Outcome::Fault { fault } = &trace.outcome else { panic!("{}: {:?}", task.key, trace.outcome) };
+        assert_eq!(fault.boundary, Boundary::UserSimulator, "{fault}");
+        assert!(trace.rewards.iter().all(|reward| reward.value().is_none()), "a fault is not a zero");
     }
 }

@@ -140,3 +140,47 @@ fn a_programs_tasks_come_from_a_file_or_are_numbered() {
     let keys: Vec<&str> = numbered.tasks.iter().chain(&numbered.held_out).map(|task| task.key.as_str()).collect();
     assert_eq!(keys, ["stdio-train-1-0", "stdio-train-1-1", "stdio-held-out-1-0"]);
 }
+
+/// Where tests look for tau-bench's data; said when it is absent.
+fn tau(place: &str) -> Option<std::path::PathBuf> {
+    let shared = std::env::var_os("HONE_SHARED").map_or_else(
+        || std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+        std::path::PathBuf::from,
+    );
+    let path = shared.join("data/tau").join(place);
+    if !path.exists() {
+        eprintln!("skipped: no {}", path.display());
+    }
+    path.exists().then_some(path)
+}
+
+#[tokio::test]
+async fn data_directories_train_on_train_and_hold_out_test() {
+    for (name, place, profile, counts) in [
+        ("retail", "tau-bench/retail", "compat", (500, 115)),
+        ("retail", "tau2-bench/retail", "tau2", (74, 40)),
+        ("airline", "tau2-bench/airline", "tau2", (30, 20)),
+    ] {
+        let Some(data) = tau(place) else { return };
+        let world = World::open(&specs(&json!({"name": name, "data": data, "profile": profile})).unwrap()).unwrap();
+        assert_eq!((world.tasks.len(), world.held_out.len()), counts, "{place}");
+        for task in world.held_out.iter().take(10) {
+            let mut episode = world.arena.open(task, 0).await.unwrap();
+            let mut done = false;
+            for step in solution(task).unwrap() {
+                let action = match step {
+                    Move::Call(call) => Action::Calls(vec![call]),
+                    Move::Say(text) => Action::Reply(text),
+                };
+                done = episode.env.step(action).await.unwrap().done;
+            }
+            let facts = episode.env.end().facts;
+            assert!(done && facts["db_match"] == true, "{}", task.key);
+        }
+    }
+    let Some(data) = tau("tau-bench/airline") else { return };
+    let error = World::open(&specs(&json!({"name": "airline", "data": data})).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("no train tasks") && error.contains("Leave `data` out"), "{error}");
+    let table = json!({"name": "airline", "data": data, "tasks": 0, "held_out": 50});
+    assert_eq!(World::open(&specs(&table).unwrap()).unwrap().held_out.len(), 50, "to evaluate only");
+}

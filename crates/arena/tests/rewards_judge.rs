@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
+use hone_arena::rewards::assertions::Assertions;
 use hone_arena::rewards::endpoint::{AnswerFormat, Endpoint};
 use hone_arena::rewards::judge::Judge;
 use hone_arena::rewards::ruler::{Ruler, Trajectory, read_verdicts};
@@ -249,4 +250,39 @@ fn ruler_verdicts_are_held_to_their_form() {
     for bad in ["trajectory 1 is better", "{\"scores\": {}}", &scores(&[("1", 0.1), ("2", 1.2)])] {
         assert!(read_verdicts(bad, &ids).is_err(), "{bad}");
     }
+}
+
+#[tokio::test]
+async fn assertions_hold_together_or_not_at_all() {
+    let statements = vec!["The agent apologised.".to_owned(), "The agent cancelled nothing.".to_owned()];
+    let case = Case {
+        assertions: Some(statements.clone()),
+        messages: Some(vec![Message::user("hi"), Message::assistant("Sorry.")]),
+        ..Case::default()
+    };
+    let entry = |holds: bool| json!({"reason": "so it says", "holds": holds});
+    let reply = |verdicts: &[Value]| says(&json!({"verdicts": verdicts}).to_string());
+    let script = vec![
+        reply(&[entry(true), entry(true)]),
+        reply(&[entry(true), entry(false)]),
+        reply(&[entry(true)]),
+        says("Both statements are true."),
+    ];
+    let server = Server::start(script);
+    let judge = Assertions::new(endpoint(json!({"url": server.url, "model": "m", "retries": 0})));
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        seen.push(judge.verdict(&case).await);
+    }
+    assert!(matches!(&seen[0], Verdict::Scored { value, .. } if *value == 1.0), "{seen:?}");
+    assert!(matches!(&seen[1], Verdict::Scored { value, why } if *value == 0.0 && why.contains("cancelled nothing")));
+    assert!(matches!(&seen[2], Verdict::Unscored { unscored } if unscored.contains("1 verdicts on 2")));
+    assert!(matches!(&seen[3], Verdict::Unscored { unscored } if unscored.starts_with("judge_form")));
+    let asked = server.requests.lock().unwrap()[0].1.clone();
+    assert!(asked["messages"][1]["content"].as_str().unwrap().contains("The agent apologised."));
+
+    let none = Case { assertions: Some(Vec::new()), ..case.clone() };
+    assert!(matches!(judge.verdict(&none).await, Verdict::Scored { value, .. } if value == 1.0));
+    assert!(matches!(judge.verdict(&Case::default()).await, Verdict::Unscored { .. }));
+    assert_eq!(server.asked(), 4, "nothing to judge asks nobody");
 }

@@ -12,9 +12,9 @@ use hone_arena::rollout::{CallMode, OnMalformed, OnRepair, RolloutSettings, Roll
 use hone_chat::{ModelDir, RenderSettings, Renderer, train_tokenizer};
 use hone_trace::scripted::EchoArena;
 use hone_trace::{
-    Action, Arena, Boundary, Digest, Env, Episode, Fault, Limit, Message, Node, Origin, Outcome, ParseFailureKind,
-    PolicyVersion, Sample, SampleFault, SampleRequest, Sampled, Sampler, SamplingParams, Seed, StopReason, Task, Trace,
-    Turn,
+    Action, Arena, Boundary, Digest, EndState, Env, Episode, Fault, Limit, Message, Node, Origin, Outcome,
+    ParseFailureKind, PolicyVersion, Sample, SampleFault, SampleRequest, Sampled, Sampler, SamplingParams, Seed,
+    StopReason, Task, Trace, Turn,
 };
 
 /// Says its lines in turn, as a model would: ids that end with the end of turn. Keeps every prompt it was given.
@@ -302,6 +302,39 @@ async fn a_flood_is_cut_and_the_cut_is_said() {
     let shown = stage.text(&trace.nodes()[2]);
     assert!(shown.contains("characters") && shown.contains("cut here"), "{shown}");
     assert!(trace.nodes()[2].tokens().len() < 1200);
+}
+
+/// Leaves a novel behind.
+struct Verbose(Box<dyn Env>);
+
+#[async_trait]
+impl Env for Verbose {
+    async fn step(&mut self, action: Action) -> Result<Turn, Fault> {
+        self.0.step(action).await
+    }
+
+    fn end(&mut self) -> EndState {
+        let facts = serde_json::json!({"correct": true, "novel": "word ".repeat(1_000_000)});
+        EndState { facts: facts.as_object().unwrap().clone() }
+    }
+}
+
+struct VerboseArena;
+
+#[async_trait]
+impl Arena for VerboseArena {
+    async fn open(&self, task: &Task, seed: u64) -> Result<Episode, Fault> {
+        let episode = EchoArena.open(task, seed).await?;
+        Ok(Episode { env: Box::new(Verbose(episode.env)), ..episode })
+    }
+}
+
+#[tokio::test]
+async fn facts_are_recorded_within_bounds() {
+    let trace = Stage::new(VerboseArena, vec![says("done")], settings()).play().await;
+    assert_eq!((&trace.facts["correct"], trace.facts.get("novel")), (&serde_json::json!(true), None));
+    assert_eq!(trace.facts["left_out"], serde_json::json!(["novel: 5000002 bytes"]));
+    assert!(trace.facts["messages"].is_array());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! Tools as the agent is offered them, and calls as it makes them.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -177,7 +179,8 @@ impl ToolCall {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<ToolSpec>", into = "Vec<ToolSpec>")]
 pub struct ToolSet {
-    tools: Vec<ToolSpec>,
+    // Shared: every episode is opened with a clone.
+    tools: Arc<[ToolSpec]>,
     digest: Digest,
 }
 
@@ -197,12 +200,12 @@ impl ToolSet {
             hasher.update(tool.to_openai().to_string());
             hasher.update(b"\n");
         }
-        Ok(Self { digest: Digest::from_bytes(hasher.finalize().into()), tools })
+        Ok(Self { digest: Digest::from_bytes(hasher.finalize().into()), tools: tools.into() })
     }
 
     /// An agent that has no tools.
     pub fn none() -> Self {
-        Self { tools: Vec::new(), digest: Digest::of(b"") }
+        Self { tools: Arc::default(), digest: Digest::of(b"") }
     }
 
     /// SHA-256 over the OpenAI forms, one per line. It goes into the prompt record, so that a prompt rendered with
@@ -234,7 +237,7 @@ impl TryFrom<Vec<ToolSpec>> for ToolSet {
 
 impl From<ToolSet> for Vec<ToolSpec> {
     fn from(set: ToolSet) -> Self {
-        set.tools
+        set.tools.to_vec()
     }
 }
 

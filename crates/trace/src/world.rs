@@ -41,7 +41,8 @@ pub trait Env: Send {
         EndState::default()
     }
 
-    /// Seconds of the last step that went to a simulated user. `None`: nobody was asked.
+    /// Seconds of the last step that went to a simulated user, of a step that was given up included. `None`: nobody was
+    /// asked.
     fn user_seconds(&self) -> Option<f64> {
         None
     }

@@ -3,8 +3,8 @@
 //! Which user plays is the caller's choice: a script, a model, a person. Episodes end when the user says so or, before
 //! tau2, when the agent hands the user over.
 //!
-//! `end` leaves these facts: `db_match`, `outputs_said`, `changes` made and wanted, `reference_calls`, `writes`, and
-//! `undecided` where a part of the reward is a judge's.
+//! `end` leaves these facts: `db_match`, `outputs_said`, `changes` made and wanted, `reference_calls`, `writes`,
+//! `assertions` for a judge, and `undecided` where a part of the reward is a judge's.
 
 use std::fmt;
 use std::path::Path;
@@ -83,8 +83,7 @@ impl Arena for Service {
     async fn open(&self, task: &Task, seed: u64) -> Result<Episode, Fault> {
         let mut user = (self.new_user)(task, seed)?;
         let opening = user.reply(GREETING).await?;
-        let env =
-            ServiceEnv { desk: self.domain.open(), user, task: task.clone(), replies: Vec::new(), user_seconds: None };
+        let env = ServiceEnv { desk: self.domain.open(), user, task: task.clone(), replies: Vec::new(), asked: None };
         Ok(Episode {
             tools: self.tools.clone(),
             system: self.policy.clone(),
@@ -101,8 +100,8 @@ struct ServiceEnv {
     task: Task,
     /// What the agent said to the user.
     replies: Vec<String>,
-    /// What the user took for its last answer; `None` where the last step did not ask it.
-    user_seconds: Option<f64>,
+    /// Since when the user was asked, and what its answer took; a step that was given up has no answer.
+    asked: Option<(Instant, Option<f64>)>,
 }
 
 impl ServiceEnv {
@@ -127,8 +126,9 @@ impl ServiceEnv {
 
     async fn say(&mut self, text: String) -> Result<Turn, Fault> {
         let clock = Instant::now();
+        self.asked = Some((clock, None));
         let answer = self.user.reply(&text).await?;
-        self.user_seconds = Some(clock.elapsed().as_secs_f64());
+        self.asked = Some((clock, Some(clock.elapsed().as_secs_f64())));
         self.replies.push(text);
         let messages = if answer.text.is_empty() { Vec::new() } else { vec![Message::user(answer.text)] };
         Ok(Turn { messages, done: answer.end.is_some(), ..Turn::default() })
@@ -138,7 +138,7 @@ impl ServiceEnv {
 #[async_trait]
 impl Env for ServiceEnv {
     async fn step(&mut self, action: Action) -> Result<Turn, Fault> {
-        self.user_seconds = None;
+        self.asked = None;
         match action {
             Action::Calls(calls) => self.run(&calls),
             Action::Reply(text) => self.say(text).await,
@@ -151,7 +151,7 @@ impl Env for ServiceEnv {
     }
 
     fn user_seconds(&self) -> Option<f64> {
-        self.user_seconds
+        self.asked.map(|(since, took)| took.unwrap_or_else(|| since.elapsed().as_secs_f64()))
     }
 
     fn end(&mut self) -> EndState {

@@ -89,6 +89,8 @@ pub fn facts(desk: &Desk, task: &Task, verdict: &Verdict) -> Map<String, Value> 
     facts.insert("changes".into(), json!({ "made": changes(desk.world()), "wanted": wanted }));
     facts.insert("reference_calls".into(), json!(reference));
     facts.insert("writes".into(), json!(writes));
+    let judged = verdict.undecided.iter().any(|part| part == "NL_ASSERTION");
+    facts.insert("assertions".into(), json!(assertions(task).filter(|_| judged).cloned().unwrap_or_default()));
     if !verdict.undecided.is_empty() {
         facts.insert("undecided".into(), json!(verdict.undecided));
     }

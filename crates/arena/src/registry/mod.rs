@@ -98,7 +98,7 @@ pub enum RegistryError {
          domain's own directory"
     )]
     NoTasks { path: String },
-    #[error("{name} has no {split} tasks to train on or to hold out; it has {known}. {fix}")]
+    #[error("{name} has no {split} tasks; it has {known}. {fix}")]
     NoSplit { name: String, split: &'static str, known: String, fix: &'static str },
     #[error("two [[env]] tables are called {0:?}; their tasks could not be told apart, so give one table to each")]
     Twice(String),

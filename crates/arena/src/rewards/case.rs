@@ -57,6 +57,9 @@ pub struct Case {
     /// Outputs the task asks for; used with `messages` where `outputs_said` is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<String>>,
+    /// What must be true of the conversation, in words for a judge. Empty: the task states nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assertions: Option<Vec<String>>,
     /// Changes made and changes wanted, where the environment keeps them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,

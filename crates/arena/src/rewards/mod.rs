@@ -11,6 +11,7 @@
 //!
 //! A reason starts with a stable code and a colon (`unparseable: …`), so that reasons can be counted.
 
+pub mod assertions;
 pub mod calibration;
 mod case;
 pub mod command;

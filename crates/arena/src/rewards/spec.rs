@@ -25,6 +25,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::assertions::Assertions;
 use super::endpoint::Endpoint;
 use super::judge::Judge;
 use super::{Component, Named, Product, Rubric, RubricError, Term};
@@ -161,6 +162,7 @@ kinds! {
     "cosine" => plain::<cosine::Cosine>,
     "parse_penalty" => plain::<parse_penalty::ParsePenalty>,
     "judge" => judge,
+    "nl_assertions" => assertions,
     "command" => plain::<command::Verifier>,
     "stdio" => plain::<StdioScorer>,
 }
@@ -177,8 +179,17 @@ fn judge(options: Value) -> Built {
     let Some(Value::String(criteria)) = options.remove("criteria") else {
         return Err("a judge needs `criteria`: what a good answer is, in words".into());
     };
+    Ok(Box::new(Judge::new(endpoint(options)?, criteria)))
+}
+
+/// A chat model's options, with `answer` beside them.
+fn assertions(options: Value) -> Built {
+    let Value::Object(options) = options else { return Err("a judge's options are a table".into()) };
+    Ok(Box::new(Assertions::new(endpoint(options)?)))
+}
+
+fn endpoint(mut options: Map<String, Value>) -> Result<Endpoint, String> {
     let read = |error: serde_json::Error| error.to_string();
     let answer = options.remove("answer").map(serde_json::from_value).transpose().map_err(read)?.unwrap_or_default();
-    let chat = serde_json::from_value(Value::Object(options)).map_err(read)?;
-    Ok(Box::new(Judge::new(Endpoint::new(chat, answer)?, criteria)))
+    Endpoint::new(serde_json::from_value(Value::Object(options)).map_err(read)?, answer)
 }

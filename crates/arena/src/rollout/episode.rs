@@ -187,10 +187,15 @@ impl<'a> Play<'a> {
         {
             return Step::Ends(Outcome::Malformed { failure: failure.clone() });
         }
-        let turn = match self.act(reading.action, record).await {
+        let mut turn = match self.act(reading.action, record).await {
             Ok(turn) => turn,
             Err(fault) => return Step::Breaks(fault),
         };
+        for message in &mut turn.messages {
+            if let Err(fault) = self.clip(message) {
+                return Step::Breaks(fault);
+            }
+        }
         if turn.done {
             self.messages.extend(turn.messages);
             return Step::Ends(Outcome::Finished);
@@ -225,20 +230,20 @@ impl<'a> Play<'a> {
 
     async fn step(&mut self, action: Action) -> Result<Turn, Fault> {
         self.actions.push(action.clone());
-        let deadline = self.rollouts.settings.env_deadline();
+        let deadline = self.rollouts.settings.step_deadline(&action);
         match tokio::time::timeout(deadline, self.env.step(action)).await {
             Ok(turn) => turn,
+            // A user that keeps the environment waiting is to blame, not the environment and never the policy.
+            Err(_) if self.env.user_seconds().is_some() => Err(Fault::transient(
+                Boundary::UserSimulator,
+                format!("the user did not answer within {:.1} s", deadline.as_secs_f64()),
+            )),
             Err(_) => Err(late("the environment did not answer", deadline)),
         }
     }
 
     fn observe(&mut self, turn: Turn, sampled: &[u32]) -> Step {
-        let mut messages = turn.messages;
-        for message in &mut messages {
-            if let Err(fault) = self.clip(message) {
-                return Step::Breaks(fault);
-            }
-        }
+        let messages = turn.messages;
         let Suffix { forced, observation } = match self.conversation.extend(sampled, &messages) {
             Ok(suffix) => suffix,
             Err(error) => {
@@ -276,18 +281,18 @@ impl<'a> Play<'a> {
         }
         let Ok(fresh) = self.rollouts.open_env(self.slot).await else { return false };
         self.env = fresh.env;
-        let deadline = self.rollouts.settings.env_deadline();
+        let settings = &self.rollouts.settings;
         let Some((last, before)) = self.actions.split_last() else { return false };
         for action in before {
-            match tokio::time::timeout(deadline, self.env.step(action.clone())).await {
+            match tokio::time::timeout(settings.step_deadline(action), self.env.step(action.clone())).await {
                 Ok(Ok(turn)) if !turn.done => {}
                 _ => return false,
             }
         }
-        match tokio::time::timeout(deadline, self.env.step(last.clone())).await {
+        match tokio::time::timeout(settings.step_deadline(last), self.env.step(last.clone())).await {
             Ok(Err(again)) => again.boundary == Boundary::Environment && !again.transient,
             Ok(Ok(_)) => false,
-            Err(_) => true,
+            Err(_) => self.env.user_seconds().is_none(),
         }
     }
 }

@@ -20,7 +20,7 @@ use hone_trace::{
     Arena, Boundary, Digest, EndState, Episode, Fault, Group, Outcome, Sampler, SamplingParams, Seed, Task, ToolSet,
     Trace,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use settings::{CallMode, OnMalformed, OnRepair, RolloutSettings};
 
@@ -147,7 +147,7 @@ impl Rollouts {
         }
         trace.rewards = scorecard.components;
         trace.rewards.push(scorecard.total);
-        trace.facts = end.facts;
+        trace.facts = recorded(end.facts);
     }
 
     async fn attempt(&self, slot: Slot<'_>) -> Played {
@@ -167,7 +167,7 @@ impl Rollouts {
 
     async fn open_env(&self, slot: Slot<'_>) -> Result<Episode, Fault> {
         let seed = Seed::root(slot.seed).with("env").value();
-        let deadline = self.settings.env_deadline();
+        let deadline = self.settings.open_deadline();
         match tokio::time::timeout(deadline, self.arena.open(slot.task, seed)).await {
             Ok(opened) => opened,
             Err(_) => Err(late("the environment did not open", deadline)),
@@ -218,6 +218,25 @@ impl Rollouts {
         }
         Ok(kit)
     }
+}
+
+/// The longest fact that is recorded, in bytes of JSON.
+const LONGEST_FACT: usize = 1 << 20;
+
+/// The facts as they go into the trace. What an environment says too much of is left out by name.
+fn recorded(mut facts: Map<String, Value>) -> Map<String, Value> {
+    let mut left_out = Vec::new();
+    facts.retain(|name, value| {
+        let length = value.to_string().len();
+        if length > LONGEST_FACT {
+            left_out.push(Value::from(format!("{name}: {length} bytes")));
+        }
+        length <= LONGEST_FACT
+    });
+    if !left_out.is_empty() {
+        facts.insert("left_out".into(), left_out.into());
+    }
+    facts
 }
 
 fn opening_key(task: &Task, episode: &Episode) -> Digest {

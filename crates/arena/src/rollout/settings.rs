@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hone_chat::parse::Format;
+use hone_trace::Action;
 use serde::{Deserialize, Serialize};
 
 /// Settings of the rollout driver, as a recipe's `[rollout]` table.
@@ -19,8 +20,10 @@ pub struct RolloutSettings {
     pub episode_output_tokens: usize,
     /// Seconds an episode may take.
     pub wall_s: f64,
-    /// Seconds the environment may take to open, and to answer one action.
+    /// Seconds the environment may take to answer one action.
     pub env_deadline_s: f64,
+    /// Seconds it may take to answer a reply, or to open: a simulated user may be a model that thinks.
+    pub user_deadline_s: f64,
     /// Seconds one reply may take to sample.
     pub sampler_deadline_s: f64,
     /// How often an episode is tried before a fault excludes it from its group.
@@ -46,6 +49,7 @@ impl Default for RolloutSettings {
             episode_output_tokens: 16_384,
             wall_s: 600.0,
             env_deadline_s: 30.0,
+            user_deadline_s: 120.0,
             sampler_deadline_s: 300.0,
             attempts: 3,
             backoff_s: 0.2,
@@ -59,8 +63,16 @@ impl Default for RolloutSettings {
 }
 
 impl RolloutSettings {
-    pub(super) fn env_deadline(&self) -> Duration {
-        seconds(self.env_deadline_s)
+    /// How long an environment may take over an action.
+    pub(super) fn step_deadline(&self, action: &Action) -> Duration {
+        match action {
+            Action::Calls(_) | Action::Malformed(_) => seconds(self.env_deadline_s),
+            Action::Reply(_) => self.open_deadline(),
+        }
+    }
+
+    pub(super) fn open_deadline(&self) -> Duration {
+        seconds(self.user_deadline_s.max(self.env_deadline_s))
     }
 
     pub(super) fn sampler_deadline(&self) -> Duration {

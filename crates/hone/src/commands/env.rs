@@ -139,8 +139,11 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
     writeln!(out, "\ntask {}", task.key)?;
     write_opening(&mut out, &episode)?;
     writeln!(out, "\nsolution")?;
-    for call in task.reference.iter().flatten() {
-        writeln!(out, "  {} {}", call.name, Value::Object(call.arguments.clone()))?;
+    for step in solution(task).unwrap_or_default() {
+        match step {
+            Move::Call(call) => writeln!(out, "  {} {}", call.name, Value::Object(call.arguments))?,
+            Move::Say(text) => writeln!(out, "  says: {}", clean(&text))?,
+        }
     }
     Ok(())
 }

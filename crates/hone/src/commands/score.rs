@@ -37,7 +37,7 @@ Input, one JSON object per line; all keys are optional, and a component that mis
   reference, question     a text or a list of texts a perfect answer gives; what was asked
   gold_ids, context       ids a perfect answer cites; what was shown: {id: text} or [id]
   correct                 whether the answer is right (calibration, cosine)
-  db_match, outputs_said, outputs   parts of the tau reward
+  db_match, outputs_said, outputs, assertions   parts of the tau and tau2 rewards
   changes {made, wanted}, states {initial, final, reference}   for partial credit
   reference_calls, writes the calls of a perfect episode; the names of the tools that change state
 A line with \"nodes\" is a trace; what its environment left for the scorers is under \"facts\". A run directory is

@@ -36,6 +36,11 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
+    /// Everything was solved, within the memory.
+    pub(super) fn is_under_its_bar(&self) -> bool {
+        self.solved == self.episodes && self.peak_gib.is_none_or(|peak| peak < BAR_GIB)
+    }
+
     pub(super) fn to_json(&self) -> Value {
         let Self { episodes, solved, tokens, seconds, peak_gib } = self;
         json!({"episodes": episodes, "solved": solved, "tokens": tokens, "seconds": seconds, "peak_gib": peak_gib,
