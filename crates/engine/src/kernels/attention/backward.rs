@@ -328,7 +328,7 @@ impl Kernel for Weights<'_> {
         for (((scores, dscores), &lse), &delta) in rows.zip(self.lse).zip(self.delta) {
             let (lse, delta) = (s.splat(lse), s.splat(delta));
             for (p, d) in scores.as_chunks_mut::<LANES>().0.iter_mut().zip(dscores.as_chunks_mut::<LANES>().0) {
-                let weight = s.exp(s.sub(s.load(p), lse));
+                let weight = s.exp_negative(s.sub(s.load(p), lse));
                 let grad = s.mul(weight, s.sub(s.load(d), delta));
                 s.store(p, weight);
                 s.store(d, grad);
