@@ -336,6 +336,29 @@ mod tests {
     }
 
     #[test]
+    fn more_tasks_than_units_and_fewer_than_threads() {
+        let team = Team::new(5).unwrap();
+        for count in [2, 3, 4, UNITS - 1, UNITS, UNITS + 1, 3 * UNITS + 7] {
+            let seen: Vec<AtomicBool> = (0..count).map(|_| AtomicBool::new(false)).collect();
+            team.run(count, |i| assert!(!seen[i].swap(true, Ordering::Relaxed), "{i} of {count} twice"));
+            assert!(seen.iter().all(|s| s.load(Ordering::Relaxed)), "{count}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_taken_from_both_ends_and_only_in_its_region() {
+        let share = Share::default();
+        let all = || 3..6;
+        assert_eq!([share.take(7, all(), true), share.take(7, all(), false)], [Some(3), Some(5)]);
+        assert_eq!([share.take(7, all(), false), share.take(7, all(), true)], [Some(4), None]);
+        assert_eq!(share.take(8, all(), true), Some(3), "the next region finds it whole");
+        assert_eq!(share.take(7, all(), true), None, "a region that is over finds nothing");
+        let late = (1 << 32) + 2;
+        share.0.store(u64::from(u32::MAX) << 32, Ordering::Relaxed);
+        assert_eq!(share.take(late, all(), true), Some(3), "numbers go on past 32 bits");
+    }
+
+    #[test]
     fn regions_nest_and_callers_take_turns() {
         let team = Team::new(3).unwrap();
         let total = AtomicUsize::new(0);
