@@ -5,8 +5,8 @@
 //! they sleep, and a member that wakes too late for a region is not waited for.
 //!
 //! Each thread first takes the tasks of its own share, the same part of the indices in every region: rows are then
-//! computed by the thread that computed them before, which has them in its caches. Where the cores of a machine do not
-//! share a cache, that is a tenth of a training step. Who is done helps the others.
+//! computed by the thread that computed them before, which has them in its caches: cores of one machine need not share
+//! any. Who is done helps the others.
 
 #![expect(unsafe_code, reason = "a borrowed task is lent to the members for the length of one call")]
 
