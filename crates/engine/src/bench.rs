@@ -103,7 +103,7 @@ impl Trainer {
         let net = Net::new(&self.model, None);
         let scored = net.forward(pass, self.keep, &mut self.workspace)?;
         let slopes = Slopes { dlogp: &self.dlogp, dentropy: &[] };
-        self.grads.fill(0.0);
+        self.model.cpu.clear(&mut self.grads);
         net.backward(pass, slopes, &mut self.workspace, Trained::Full(&mut self.grads))?;
         let cpu = std::sync::Arc::clone(&self.model.cpu);
         let weights = std::sync::Arc::make_mut(&mut self.model.weights);

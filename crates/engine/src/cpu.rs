@@ -46,6 +46,14 @@ impl Cpu {
     pub fn parallel(&self, count: usize, task: impl Fn(usize) + Sync) {
         self.team.run(count, task);
     }
+
+    /// Zeros a large buffer.
+    pub fn clear(&self, data: &mut [f32]) {
+        const RUN: usize = 1 << 18;
+        let (len, data) = (data.len(), Shared::new(data));
+        // SAFETY: tasks have runs of their own.
+        self.parallel(len.div_ceil(RUN), |i| unsafe { data.slice(i * RUN, RUN.min(len - i * RUN)) }.fill(0.0));
+    }
 }
 
 /// A buffer whose disjoint parts are written by several tasks.

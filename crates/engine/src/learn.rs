@@ -204,7 +204,7 @@ impl NativeLearner {
                 })
             }
         };
-        self.grads.fill(0.0);
+        self.policy.current().model.cpu.clear(&mut self.grads);
         StepReport { version, grad_norm: norm, skipped }
     }
 }

@@ -5,17 +5,18 @@
 //! they sleep, and a member that wakes too late for a region is not waited for.
 //!
 //! Each thread first takes the tasks of its own share, the same part of the indices in every region: rows are then
-//! computed by the thread that computed them before, which has them in its caches. Where the cores of a machine do not
-//! share a cache, that is a tenth of a training step. Who is done helps the others.
+//! computed by the thread that computed them before, which has them in its caches: cores of one machine need not share
+//! any. Who is done helps the others.
 
 #![expect(unsafe_code, reason = "a borrowed task is lent to the members for the length of one call")]
 
-use std::cell::{Cell, UnsafeCell};
+use std::any::Any;
+use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{JoinHandle, Thread};
+use std::thread::JoinHandle;
 
 /// Rounds of spinning before a member sleeps: some fifty microseconds.
 const SPINS: u32 = 4000;
@@ -29,59 +30,106 @@ pub(crate) struct Team {
     turn: Mutex<()>,
 }
 
-/// A lent task: a closure behind a pointer, and the function that calls it.
-#[derive(Clone, Copy)]
-struct Task {
-    data: *const (),
-    call: unsafe fn(*const (), usize),
-    count: usize,
-}
-
-/// What caller and members share.
+/// What caller and members share. A member learns of a region from one cache line and reports back on one other:
+/// moving a line between cores takes as long as a thousand multiplications.
+#[derive(Debug)]
 struct Region {
-    /// Number of the region that is open to members; 0 when none is.
-    open: AtomicU64,
-    /// Members inside.
-    inside: AtomicUsize,
-    /// Indices left to compute, by thread; the caller's first.
+    header: Header,
+    /// By thread; the caller's first.
     shares: Vec<Share>,
-    task: UnsafeCell<Task>,
+    done: Done,
     sleeping: Vec<AtomicBool>,
-    /// A member's task panicked.
-    broken: AtomicBool,
     over: AtomicBool,
 }
 
-/// A range of indices, its start in the lower half. On cache lines of its own: its owner counts through it alone.
+/// The region that is open, or was the last to be: its number (0 while it changes) and its task, a closure behind a
+/// pointer.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Header {
+    number: AtomicU64,
+    data: AtomicPtr<()>,
+    call: AtomicPtr<()>,
+    count: AtomicUsize,
+}
+
+/// What the members have computed.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Done {
+    /// Units, over all regions.
+    units: AtomicU64,
+    /// A task of the region at hand panicked: the rest of it is not needed.
+    broken: AtomicBool,
+}
+
+/// A task as a thread sees it.
+#[derive(Debug, Clone, Copy)]
+struct Task {
+    number: u64,
+    data: *mut (),
+    call: *mut (),
+    count: usize,
+}
+
+type Call = unsafe fn(*const (), usize);
+
+/// The most units a region is cut into: a share counts them in 16 bits.
+const UNITS: usize = u16::MAX as usize;
+
+impl Task {
+    /// Indices that are handed out together: one, but for enormous regions.
+    fn unit(self) -> usize {
+        self.count.div_ceil(UNITS).max(1)
+    }
+
+    fn units(self) -> usize {
+        self.count.div_ceil(self.unit())
+    }
+
+    /// Computes a unit.
+    ///
+    /// # Safety
+    /// The unit must have been taken from an open region of which `self` is the task.
+    unsafe fn run(self, unit: usize) {
+        // SAFETY: `call` was made from a `Call` in `Team::run`.
+        let call = unsafe { std::mem::transmute::<*mut (), Call>(self.call) };
+        for index in unit * self.unit()..((unit + 1) * self.unit()).min(self.count) {
+            // SAFETY: a region ends when all its units are done, and its closure lives until then.
+            unsafe { call(self.data, index) };
+        }
+    }
+}
+
+/// The units of one thread that are left: the region's number (its lower half), their start and their end. A share that
+/// still has an older number is untouched; nobody but those who take from it writes it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Share(AtomicU64);
 
 impl Share {
-    fn set(&self, indices: Range<usize>) {
-        self.0.store((indices.end as u64) << 32 | indices.start as u64, Ordering::Relaxed);
-    }
-
-    /// Takes an index: the owner from the front, others from the back.
-    fn take(&self, front: bool) -> Option<usize> {
-        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |range| {
-            let (start, end) = (range & u64::from(u32::MAX), range >> 32);
-            (start < end).then(|| if front { range + 1 } else { range - (1 << 32) })
-        });
-        let range = taken.ok()?;
-        Some(if front { range as u32 as usize } else { (range >> 32) as usize - 1 })
-    }
-}
-
-// SAFETY: `task` is written by the caller only while no region is open and nobody is inside, and read by members only
-// between entering an open region and leaving it; the pointer in it is to a `Sync` closure that outlives the region.
-unsafe impl Send for Region {}
-// SAFETY: as above.
-unsafe impl Sync for Region {}
-
-impl std::fmt::Debug for Region {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Region").field("open", &self.open).field("inside", &self.inside).finish_non_exhaustive()
+    /// Takes a unit of `all`, this share of the region: the owner from the front, others from the back.
+    fn take(&self, number: u64, all: Range<usize>, front: bool) -> Option<usize> {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            let age = (number as u32).wrapping_sub((word >> 32) as u32) as i32;
+            let (start, end) = match age {
+                0 => ((word >> 16) as u16 as usize, word as u16 as usize),
+                1.. => (all.start, all.end),
+                // The region is over, and a later one has begun.
+                _ => return None,
+            };
+            if start >= end {
+                return None;
+            }
+            let (unit, left) = if front { (start, start + 1..end) } else { (end - 1, start..end - 1) };
+            let new = u64::from(number as u32) << 32 | (left.start as u64) << 16 | left.end as u64;
+            // Of its region's numbers nothing else changes: a later region's would have a later number.
+            match self.0.compare_exchange_weak(word, new, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(unit),
+                Err(now) => word = now,
+            }
+        }
     }
 }
 
@@ -92,14 +140,11 @@ thread_local! {
 
 impl Team {
     pub(crate) fn new(threads: usize) -> std::io::Result<Self> {
-        unsafe fn nothing(_: *const (), _: usize) {}
         let shared = Arc::new(Region {
-            open: AtomicU64::new(0),
-            inside: AtomicUsize::new(0),
+            header: Header::default(),
             shares: (0..threads.max(1)).map(|_| Share::default()).collect(),
-            task: UnsafeCell::new(Task { data: std::ptr::null(), call: nothing, count: 0 }),
+            done: Done::default(),
             sleeping: (1..threads).map(|_| AtomicBool::new(false)).collect(),
-            broken: AtomicBool::new(false),
             over: AtomicBool::new(false),
         });
         let mut team = Self { shared: Arc::clone(&shared), members: Vec::new(), turn: Mutex::new(()) };
@@ -121,14 +166,22 @@ impl Team {
             return (0..count).for_each(task);
         }
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let lent = Task { data: std::ptr::from_ref(&task).cast(), call: call::<F>, count };
-        self.shared.open(lent, &self.members);
-        // Closes the region and waits for its members also when a task of this thread panics: they use `task`.
-        let closing = Closing(&self.shared);
-        self.shared.work(lent, 0);
-        drop(closing);
-        let broken = self.shared.broken.load(Ordering::Relaxed);
+        let (call, data): (Call, _) = (call::<F>, std::ptr::from_ref(&task).cast_mut().cast());
+        let before = self.shared.done.units.load(Ordering::Relaxed);
+        let lent = self.shared.open(data, call as *mut (), count, &self.members);
+        BUSY.set(true);
+        let (mine, panic) = self.shared.work(lent, 0);
+        // Also when a task of this thread panicked: the members use `task`.
+        let mut spins = 0;
+        while self.shared.done.units.load(Ordering::Acquire) - before < lent.units() as u64 - mine {
+            pause(&mut spins);
+        }
+        BUSY.set(false);
+        let broken = self.shared.done.broken.load(Ordering::Relaxed);
         drop(turn);
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
         assert!(!broken, "a task of a parallel region panicked");
     }
 }
@@ -144,62 +197,50 @@ impl Drop for Team {
     }
 }
 
-struct Closing<'a>(&'a Region);
-
-impl Drop for Closing<'_> {
-    fn drop(&mut self) {
-        // A member first counts itself in, then looks whether the region is still open; here it is first closed, then
-        // counted. In the one order of all four operations at least one side sees the other.
-        self.0.open.store(0, Ordering::SeqCst);
-        let mut spins = 0;
-        while self.0.inside.load(Ordering::SeqCst) > 0 {
-            pause(&mut spins);
-        }
-    }
-}
-
 impl Region {
-    fn open(&self, task: Task, members: &[JoinHandle<()>]) {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        // SAFETY: the caller has the turn, the last region was closed and left by all.
-        unsafe { *self.task.get() = task };
-        let (count, threads) = (task.count, self.shares.len());
-        assert!(u32::try_from(count).is_ok(), "{count} tasks in one region");
-        for (i, share) in self.shares.iter().enumerate() {
-            share.set(i * count / threads..(i + 1) * count / threads);
+    /// Opens the next region. The caller has the turn, and the last region is over.
+    fn open(&self, data: *mut (), call: *mut (), count: usize, members: &[JoinHandle<()>]) -> Task {
+        let number = self.header.number.load(Ordering::Relaxed) + 1;
+        if number.is_multiple_of(1 << 30) {
+            // Ages are told apart up to half the range of 32 bits: a share nobody ever touches must not grow too old.
+            let fresh = u64::from((number - 1) as u32) << 32;
+            self.shares.iter().for_each(|share| share.0.store(fresh, Ordering::Relaxed));
         }
-        self.broken.store(false, Ordering::Relaxed);
-        self.open.store(NUMBER.fetch_add(1, Ordering::Relaxed), Ordering::SeqCst);
-        for (member, sleeping) in members.iter().map(JoinHandle::thread).zip(&self.sleeping) {
-            wake(member, sleeping);
+        if self.done.broken.load(Ordering::Relaxed) {
+            self.done.broken.store(false, Ordering::Relaxed);
         }
+        // Without a number while its fields change: a member that read one of the new ones will find the number gone.
+        self.header.number.store(0, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.header.data.store(data, Ordering::Relaxed);
+        self.header.call.store(call, Ordering::Relaxed);
+        self.header.count.store(count, Ordering::Relaxed);
+        self.header.number.store(number, Ordering::Release);
+        for (member, sleeping) in members.iter().zip(&self.sleeping) {
+            // A member that falls asleep in this very moment may miss the region. Others do its share.
+            if sleeping.load(Ordering::Relaxed) {
+                member.thread().unpark();
+            }
+        }
+        Task { number, data, call, count }
     }
 
     /// A member's life.
     fn serve(&self, index: usize) {
         BUSY.set(true);
         let mut last = 0;
-        while let Some(region) = self.wait(index, last) {
-            self.inside.fetch_add(1, Ordering::SeqCst);
-            if self.open.load(Ordering::SeqCst) == region {
-                // SAFETY: the region is open and cannot be closed to its end while this member is inside.
-                let task = unsafe { *self.task.get() };
-                if catch_unwind(AssertUnwindSafe(|| self.work(task, index + 1))).is_err() {
-                    self.broken.store(true, Ordering::Relaxed);
-                }
-            }
-            self.inside.fetch_sub(1, Ordering::SeqCst);
-            last = region;
+        while let Some(task) = self.wait(index, last) {
+            last = task.number;
+            self.work(task, index + 1);
         }
     }
 
     /// The next region after `last`; `None` at the end of the team.
-    fn wait(&self, index: usize, last: u64) -> Option<u64> {
+    fn wait(&self, index: usize, last: u64) -> Option<Task> {
         let mut spins = 0;
         loop {
-            let region = self.open.load(Ordering::SeqCst);
-            if region != 0 && region != last {
-                return Some(region);
+            if let Some(task) = self.look(last) {
+                return Some(task);
             }
             if self.over.load(Ordering::SeqCst) {
                 return None;
@@ -211,7 +252,7 @@ impl Region {
             }
             self.sleeping[index].store(true, Ordering::SeqCst);
             // Looked at once more after the flag is up: a region opened before would not have woken this member.
-            if self.idle(last) {
+            if self.header.number.load(Ordering::SeqCst) == last && !self.over.load(Ordering::SeqCst) {
                 std::thread::park();
             }
             self.sleeping[index].store(false, Ordering::SeqCst);
@@ -219,38 +260,50 @@ impl Region {
         }
     }
 
-    /// Nothing to do for a member that has seen region `last`.
-    fn idle(&self, last: u64) -> bool {
-        let region = self.open.load(Ordering::SeqCst);
-        (region == 0 || region == last) && !self.over.load(Ordering::SeqCst)
-    }
-
-    /// The next index for a thread: of its own share, else of another's.
-    fn take(&self, thread: usize) -> Option<usize> {
-        let (before, own) = self.shares.split_at(thread);
-        own[0].take(true).or_else(|| own[1..].iter().chain(before).find_map(|share| share.take(false)))
-    }
-
-    fn work(&self, task: Task, thread: usize) {
-        let was = BUSY.replace(true);
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            while let Some(index) = self.take(thread) {
-                // SAFETY: the region is open or waits for this thread; its closure is alive.
-                unsafe { (task.call)(task.data, index) };
-            }
-        }));
-        BUSY.set(was);
-        if let Err(panic) = result {
-            // Nobody needs the rest.
-            self.shares.iter().for_each(|share| share.set(0..0));
-            resume_unwind(panic);
+    /// The region that is open, unless it is `last`. It may be over by the time its task is looked at: then nothing is
+    /// left to take of it.
+    fn look(&self, last: u64) -> Option<Task> {
+        let number = self.header.number.load(Ordering::Acquire);
+        if number == last || number == 0 {
+            return None;
         }
+        let task = Task {
+            number,
+            data: self.header.data.load(Ordering::Relaxed),
+            call: self.header.call.load(Ordering::Relaxed),
+            count: self.header.count.load(Ordering::Relaxed),
+        };
+        fence(Ordering::Acquire);
+        // Another number: the fields may be of both regions.
+        (self.header.number.load(Ordering::Relaxed) == number).then_some(task)
     }
-}
 
-fn wake(member: &Thread, sleeping: &AtomicBool) {
-    if sleeping.load(Ordering::SeqCst) {
-        member.unpark();
+    /// Computes what there is to take. Returns the units done, and the panic that a task ended in.
+    fn work(&self, task: Task, thread: usize) -> (u64, Option<Box<dyn Any + Send>>) {
+        let (mut total, mut panic) = (0, None);
+        let (units, threads) = (task.units(), self.shares.len());
+        for step in 0..threads {
+            let owner = (thread + step) % threads;
+            let all = (owner * units).div_ceil(threads)..((owner + 1) * units).div_ceil(threads);
+            let mut done = 0;
+            while let Some(unit) = self.shares[owner].take(task.number, all.clone(), step == 0) {
+                done += 1;
+                if self.done.broken.load(Ordering::Relaxed) {
+                    continue;
+                }
+                // SAFETY: the unit was taken from this region, which is open until the unit is reported.
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| unsafe { task.run(unit) })) {
+                    self.done.broken.store(true, Ordering::Relaxed);
+                    panic = Some(payload);
+                }
+            }
+            total += done;
+            // Reported share by share: looking for more elsewhere takes time.
+            if thread > 0 && done > 0 {
+                self.done.units.fetch_add(done, Ordering::Release);
+            }
+        }
+        (total, panic)
     }
 }
 
@@ -280,6 +333,29 @@ mod tests {
                 assert!(seen.iter().all(|s| s.load(Ordering::Relaxed) == 1));
             }
         }
+    }
+
+    #[test]
+    fn more_tasks_than_units_and_fewer_than_threads() {
+        let team = Team::new(5).unwrap();
+        for count in [2, 3, 4, UNITS - 1, UNITS, UNITS + 1, 3 * UNITS + 7] {
+            let seen: Vec<AtomicBool> = (0..count).map(|_| AtomicBool::new(false)).collect();
+            team.run(count, |i| assert!(!seen[i].swap(true, Ordering::Relaxed), "{i} of {count} twice"));
+            assert!(seen.iter().all(|s| s.load(Ordering::Relaxed)), "{count}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_taken_from_both_ends_and_only_in_its_region() {
+        let share = Share::default();
+        let all = || 3..6;
+        assert_eq!([share.take(7, all(), true), share.take(7, all(), false)], [Some(3), Some(5)]);
+        assert_eq!([share.take(7, all(), false), share.take(7, all(), true)], [Some(4), None]);
+        assert_eq!(share.take(8, all(), true), Some(3), "the next region finds it whole");
+        assert_eq!(share.take(7, all(), true), None, "a region that is over finds nothing");
+        let late = (1 << 32) + 2;
+        share.0.store(u64::from(u32::MAX) << 32, Ordering::Relaxed);
+        assert_eq!(share.take(late, all(), true), Some(3), "numbers go on past 32 bits");
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Plan {
             pieces.extend((0..heads.keys).map(|head| Piece { head, work: work.clone(), cost }));
             at = end;
         }
-        let share = pieces.iter().map(|p| p.cost).sum::<usize>() / (threads * 4) + 1;
+        let share = pieces.iter().map(|p| p.cost).sum::<usize>() / (threads * 8) + 1;
         tasks.clear();
         let (mut first, mut sum) = (0, 0);
         for (i, piece) in pieces.iter().enumerate() {

@@ -250,14 +250,14 @@ impl Kernel for Weigh<'_> {
         let (body, tail) = self.logits.as_chunks::<LANES>();
         let (out, out_tail) = self.weights.as_chunks_mut::<LANES>();
         for (z, w) in body.iter().zip(out) {
-            let e = s.exp(s.sub(s.load(z), max));
+            let e = s.exp_negative(s.sub(s.load(z), max));
             s.store(w, e);
             sum = s.add(sum, e);
         }
         if !tail.is_empty() {
             let mut last = [f32::NEG_INFINITY; LANES];
             last[..tail.len()].copy_from_slice(tail);
-            let e = s.exp(s.sub(s.load(&last), max));
+            let e = s.exp_negative(s.sub(s.load(&last), max));
             s.store_part(out_tail, e);
             sum = s.add(sum, e);
         }

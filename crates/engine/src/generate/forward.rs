@@ -55,12 +55,24 @@ impl Forward {
         self.prepare(&net, jobs, parts, rows);
         self.plan.cut(net.model.config.heads, net.model.cpu.threads());
         self.between(&net, None, Some(0), rows);
-        for layer in 0..net.model.config.layers {
+        let last = net.model.config.layers - 1;
+        for layer in 0..last {
             self.plan.run(&net.model.cpu, pages, layer, &self.qkv, &mut self.attention);
-            let following = (layer + 1 < net.model.config.layers).then_some(layer + 1);
-            self.between(&net, Some(layer), following, rows);
+            self.between(&net, Some(layer), Some(layer + 1), rows);
         }
-        self.sample(snapshot, jobs, rows);
+        self.plan.run(&net.model.cpu, pages, last, &self.qkv, &mut self.attention);
+        self.keep_due(&net);
+        self.between(&net, Some(last), None, self.due.len());
+        self.sample(snapshot, jobs);
+    }
+
+    /// Moves the rows that are due to the front: of the others, the last layer's keys and values are all that is needed.
+    fn keep_due(&mut self, net: &Net<'_>) {
+        let (hidden, out_width) = (net.model.config.hidden, net.model.config.heads.out_width());
+        for (to, &(_, row)) in self.due.iter().enumerate() {
+            self.x.copy_within(row * hidden..(row + 1) * hidden, to * hidden);
+            self.attention.copy_within(row * out_width..(row + 1) * out_width, to * out_width);
+        }
     }
 
     fn prepare(&mut self, net: &Net<'_>, jobs: &[Job], parts: &[Part], rows: usize) {
@@ -124,10 +136,10 @@ impl Forward {
     }
 
     /// Head and choice for the rows that are due.
-    fn sample(&mut self, snapshot: &Snapshot, jobs: &mut [Job], rows: usize) {
+    fn sample(&mut self, snapshot: &Snapshot, jobs: &mut [Job]) {
         let net = snapshot.net();
         let (c, cpu) = (&net.model.config, &net.model.cpu);
-        let (hidden, due, x) = (c.hidden, &self.due, &self.x[..rows * c.hidden]);
+        let (hidden, due, x) = (c.hidden, &self.due, &self.x);
         self.logits.grow(due.len() * c.vocab);
         let (logits, jobs) = (Shared::new(&mut self.logits), Shared::new(jobs));
         // SAFETY: a job is due at most once; every due row has its own logits.
@@ -137,13 +149,9 @@ impl Forward {
         };
         let many = is_many(cpu, due.len());
         by_rows(cpu, due.len(), |spread, at, n| {
-            with_scratch(n * (2 * hidden + 1), |scratch| {
-                let (last, rest) = scratch.split_at_mut(n * hidden);
-                let (normed, rstd) = rest.split_at_mut(n * hidden);
-                for (to, (_, row)) in last.chunks_exact_mut(hidden).zip(&due[at..]) {
-                    to.copy_from_slice(&x[row * hidden..][..hidden]);
-                }
-                net.final_norm(cpu.isa(), last, normed, rstd);
+            with_scratch(n * (hidden + 1), |scratch| {
+                let (normed, rstd) = scratch.split_at_mut(n * hidden);
+                net.final_norm(cpu.isa(), &x[at * hidden..][..n * hidden], normed, rstd);
                 // SAFETY: each task has its own rows.
                 net.logits(spread, normed, unsafe { logits.slice(at * c.vocab, n * c.vocab) });
             });

@@ -98,7 +98,7 @@ impl Kernel for Absorb<'_> {
         let (mut sum, mut weighted) = (s.splat(0.0), s.splat(0.0));
         for z in body.iter().chain(std::iter::once(&last)) {
             let d = s.sub(s.load(z), m);
-            let e = s.exp(d);
+            let e = s.exp_negative(d);
             sum = s.add(sum, e);
             // -inf * 0 would not be a number; below the floor e is 0 whatever the factor.
             weighted = s.fma(e, s.max(floor, d), weighted);
@@ -153,7 +153,7 @@ fn slope<S: Simd>(s: S, z: S::F, inverse_temperature: f32, grad: RowGrad) -> S::
     let logp = s.sub(s.mul(z, s.splat(inverse_temperature)), s.splat(grad.lse));
     let dentropy = s.splat(-grad.dentropy * inverse_temperature);
     let dlogp = s.splat(-grad.dlogp * inverse_temperature);
-    s.mul(s.exp(logp), s.fma(dentropy, s.add(logp, s.splat(grad.entropy)), dlogp))
+    s.mul(s.exp_negative(logp), s.fma(dentropy, s.add(logp, s.splat(grad.entropy)), dlogp))
 }
 
 #[cfg(test)]

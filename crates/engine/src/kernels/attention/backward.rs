@@ -82,23 +82,30 @@ impl<'s> Rows<'s> {
     }
 
     /// Takes in `len` tokens from `row`; `delta` is read from the buffer, or computed where there is none yet.
-    fn fill(&mut self, heads: Heads, head: usize, row: usize, len: usize, from: Gradients<'_>, delta: Option<&[f32]>) {
+    fn fill(
+        &mut self,
+        isa: Isa,
+        heads: Heads,
+        head: usize,
+        row: usize,
+        len: usize,
+        from: Gradients<'_>,
+        delta: Option<&[f32]>,
+    ) {
         let (group, dim, wide) = (heads.group(), heads.dim, heads.padded());
         for i in 0..len * group {
             let (token, query) = (row + i / group, head * group + i % group);
             let at = token * heads.queries + query;
-            let q = &mut self.q[i * wide..][..wide];
-            for (to, &x) in q.iter_mut().zip(&from.qkv[token * heads.width() + query * dim..][..dim]) {
-                *to = x * heads.scale();
-            }
+            let (q, dout) = (&mut self.q[i * wide..][..wide], &mut self.dout[i * wide..][..wide]);
             q[dim..].fill(0.0);
-            let dout = &mut self.dout[i * wide..][..wide];
-            dout[..dim].copy_from_slice(&from.dout[at * dim..][..dim]);
             dout[dim..].fill(0.0);
+            dout[..dim].copy_from_slice(&from.dout[at * dim..][..dim]);
+            let query = &from.qkv[token * heads.width() + query * dim..][..dim];
+            isa.run(Scale { from: query, factor: heads.scale(), to: &mut q[..dim] });
             self.lse[i] = from.lse[at];
             self.delta[i] = match delta {
                 Some(delta) => delta[at],
-                None => dout.iter().zip(&from.out[at * dim..][..dim]).map(|(d, o)| d * o).sum(),
+                None => isa.run(Dot(&dout[..dim], &from.out[at * dim..][..dim])),
             };
         }
     }
@@ -195,7 +202,7 @@ fn whole_tree(isa: Isa, heads: Heads, tree: &[Span], head: usize, from: Gradient
         let (blocks, rest) = rest.split_at_mut(Block::scratch(heads));
         let (dk, dv) = rest.split_at_mut(KEYS * wide);
         let (mut all, mut block) = (Rows::new(heads, rows, tokens * group, scratch), Block::new(heads, blocks));
-        all.fill(heads, head, first, end - first, from, None);
+        all.fill(isa, heads, head, first, end - first, from, None);
         dq.fill(0.0);
         for span in tree {
             for key in span.rows.clone().step_by(KEYS) {
@@ -215,7 +222,7 @@ fn whole_tree(isa: Isa, heads: Heads, tree: &[Span], head: usize, from: Gradient
                 store_keys(heads, head, key, count, dk, dv, dqkv);
             }
         }
-        store_queries(heads, head, first, dq, rows, dqkv);
+        store_queries(isa, heads, head, first, dq, rows, dqkv);
     });
 }
 
@@ -237,7 +244,7 @@ fn queries(
         let (scratch, rest) = scratch.split_at_mut(own);
         let (dq, blocks) = rest.split_at_mut(rows * wide);
         let (mut tile, mut block) = (Rows::new(heads, rows, rows, scratch), Block::new(heads, blocks));
-        tile.fill(heads, piece.head, piece.row, piece.len, from, None);
+        tile.fill(isa, heads, piece.head, piece.row, piece.len, from, None);
         dq.fill(0.0);
         let seen = span.rows.start..piece.row + piece.len;
         for range in span.chain.iter().chain(std::iter::once(&seen)) {
@@ -256,7 +263,7 @@ fn queries(
             // SAFETY: a piece alone writes its rows for its query heads.
             unsafe { delta.slice(token * heads.queries + head, 1)[0] = tile.delta[row] };
         }
-        store_queries(heads, piece.head, piece.row, dq, rows, dqkv);
+        store_queries(isa, heads, piece.head, piece.row, dq, rows, dqkv);
     });
 }
 
@@ -276,7 +283,7 @@ fn keys(isa: Isa, heads: Heads, spans: &[Span], piece: Piece, from: Gradients<'_
         let end = spans[piece.span].subtree_end;
         for row in (piece.row..end).step_by(tokens) {
             let len = tokens.min(end - row);
-            tile.fill(heads, piece.head, row, len, from, Some(delta));
+            tile.fill(isa, heads, piece.head, row, len, from, Some(delta));
             let visible = |r: usize| (row + r / group + 1 - piece.row).min(piece.len);
             tile.weigh(isa, heads, 0..len * group, block.transposed(), visible);
             tile.add_to_keys(isa, heads, 0..len * group, piece.len, dk, dv);
@@ -286,15 +293,13 @@ fn keys(isa: Isa, heads: Heads, spans: &[Span], piece: Piece, from: Gradients<'_
 }
 
 /// Writes query gradients of `rows` rows from token `first` on. Only the task that owns them may call it.
-fn store_queries(heads: Heads, head: usize, first: usize, dq: &[f32], rows: usize, dqkv: Shared<'_>) {
+fn store_queries(isa: Isa, heads: Heads, head: usize, first: usize, dq: &[f32], rows: usize, dqkv: Shared<'_>) {
     let (group, dim, wide) = (heads.group(), heads.dim, heads.padded());
     for row in 0..rows {
         let (token, query) = (first + row / group, head * group + row % group);
         // SAFETY: tasks own different rows or different heads.
         let out = unsafe { dqkv.slice(token * heads.width() + query * dim, dim) };
-        for (to, &x) in out.iter_mut().zip(&dq[row * wide..]) {
-            *to = x * heads.scale();
-        }
+        isa.run(Scale { from: &dq[row * wide..][..dim], factor: heads.scale(), to: out });
     }
 }
 
@@ -308,6 +313,44 @@ fn store_keys(heads: Heads, head: usize, first: usize, count: usize, dk: &[f32],
             dqkv.slice(at + heads.key_column(head), dim).copy_from_slice(&dk[key * wide..][..dim]);
             dqkv.slice(at + heads.value_column(head), dim).copy_from_slice(&dv[key * wide..][..dim]);
         }
+    }
+}
+
+/// `to = from * factor`.
+struct Scale<'a> {
+    from: &'a [f32],
+    factor: f32,
+    to: &'a mut [f32],
+}
+
+impl Kernel for Scale<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let factor = s.splat(self.factor);
+        let ((from, from_tail), (to, to_tail)) = (self.from.as_chunks::<LANES>(), self.to.as_chunks_mut::<LANES>());
+        for (from, to) in from.iter().zip(to) {
+            s.store(to, s.mul(s.load(from), factor));
+        }
+        from_tail.iter().zip(to_tail).for_each(|(from, to)| *to = from * self.factor);
+    }
+}
+
+/// The product of two vectors.
+struct Dot<'a>(&'a [f32], &'a [f32]);
+
+impl Kernel for Dot<'_> {
+    type Out = f32;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> f32 {
+        let ((a, a_tail), (b, b_tail)) = (self.0.as_chunks::<LANES>(), self.1.as_chunks::<LANES>());
+        let mut sum = s.fma(s.load_part(a_tail), s.load_part(b_tail), s.splat(0.0));
+        for (a, b) in a.iter().zip(b) {
+            sum = s.fma(s.load(a), s.load(b), sum);
+        }
+        s.sum(sum)
     }
 }
 
@@ -328,7 +371,7 @@ impl Kernel for Weights<'_> {
         for (((scores, dscores), &lse), &delta) in rows.zip(self.lse).zip(self.delta) {
             let (lse, delta) = (s.splat(lse), s.splat(delta));
             for (p, d) in scores.as_chunks_mut::<LANES>().0.iter_mut().zip(dscores.as_chunks_mut::<LANES>().0) {
-                let weight = s.exp(s.sub(s.load(p), lse));
+                let weight = s.exp_negative(s.sub(s.load(p), lse));
                 let grad = s.mul(weight, s.sub(s.load(d), delta));
                 s.store(p, weight);
                 s.store(d, grad);

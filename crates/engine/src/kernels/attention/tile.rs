@@ -164,13 +164,13 @@ impl Kernel for Softmax<'_> {
             let found = s.max_lane(s.max(a, b));
             let new = if found > *max { found } else { *max };
             let top = s.splat(new);
-            let (a, b) = (s.exp(s.sub(a, top)), s.exp(s.sub(b, top)));
+            let (a, b) = (s.exp_negative(s.sub(a, top)), s.exp_negative(s.sub(b, top)));
             s.store(low, a);
             s.store(high, b);
             let weight = s.sum(s.add(a, b));
             if new > *max {
                 // The first block finds -inf here: factor 0 on an output of 0.
-                let factor = s.lanes(s.exp(s.splat(*max - new)))[0];
+                let factor = s.lanes(s.exp_negative(s.splat(*max - new)))[0];
                 *sum *= factor;
                 let f = s.splat(factor);
                 for v in out.as_chunks_mut::<LANES>().0 {

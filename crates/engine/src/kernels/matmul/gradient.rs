@@ -113,14 +113,14 @@ fn strips(
             let depth = depth.min(t - first);
             pack_rows::<TALL>(&dy[first * dy_stride..], dy_stride, depth, n, strips);
             pack_rows::<PANEL>(&x[first * x_stride..], x_stride, depth, k, panels);
-            isa.run(Strips { strips, panels, depth, n, k, c });
+            isa.run(Strips { left: strips, panels, depth, n, k, c });
         }
     });
 }
 
 /// Adds the product of packed strips and packed panels to the result.
 struct Strips<'a> {
-    strips: &'a [f32],
+    left: &'a [f32],
     panels: &'a [f32],
     depth: usize,
     n: usize,
@@ -133,11 +133,11 @@ impl Kernel for Strips<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Self { strips, panels, depth, n, k, c } = self;
+        let Self { left, panels, depth, n, k, c } = self;
         for column in (0..k).step_by(PANEL) {
             for row in (0..n).step_by(TALL) {
                 let (m, n) = (TALL.min(n - row), PANEL.min(k - column));
-                let (a, b) = (&strips[row * depth..][..TALL * depth], &panels[column * depth..][..PANEL * depth]);
+                let (a, b) = (&left[row * depth..][..TALL * depth], &panels[column * depth..][..PANEL * depth]);
                 let c = &mut c[row * k + column..][..(m - 1) * k + n];
                 let a = Left { data: a, row_stride: 1, k_stride: TALL };
                 let b = Panels { data: b, panel_stride: 0, k_stride: PANEL };

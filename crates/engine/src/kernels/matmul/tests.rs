@@ -68,3 +68,29 @@ fn gradients_match_the_reference() {
         }
     });
 }
+
+/// Long enough to be summed in chunks, and results both small and too large for that.
+#[test]
+fn weight_gradients_do_not_depend_on_the_threads() {
+    each_isa(|isa| {
+        for (t, n, k) in [(800, 50, 70), (1000, 36, 32), (200, 1030, 1030)] {
+            let (dy, x) = (noise(8, t * n), noise(9, t * k));
+            let on = |threads: usize| {
+                let cpu = Cpu::with_isa(threads, isa).unwrap();
+                let mut dw = noise(10, n * k);
+                outer(&cpu, t, n, k, &dy, n, &x, k, &mut dw);
+                dw
+            };
+            let alone = on(1);
+            let start = noise(10, n * k);
+            for at in [0, 1, n * k / 2, n * k - 1] {
+                let sum = |r: usize| f64::from(dy[r * n + at / k]) * f64::from(x[r * k + at % k]);
+                let exact = f64::from(start[at]) + (0..t).map(sum).sum::<f64>();
+                assert!((f64::from(alone[at]) - exact).abs() < 1e-4, "{} and {exact}", alone[at]);
+            }
+            for threads in [2, 3, 5] {
+                assert!(on(threads) == alone, "{t} x {n} x {k} on {threads} threads");
+            }
+        }
+    });
+}

@@ -195,10 +195,17 @@ pub trait Simd: Copy + Send + Sync {
     /// polynomial of e^r adjusted to that interval.
     #[inline(always)]
     fn exp(self, x: Self::F) -> Self::F {
-        // Clamped from below so that `n` stays a normal exponent, and from above so that 2^n overflows to infinity.
+        // Clamped from above so that 2^n overflows to infinity.
+        let zero = self.splat(0.0);
+        self.exp_negative(self.sub(zero, self.max(self.splat(-89.0), self.sub(zero, x))))
+    }
+
+    /// As [`Simd::exp`] for x up to 88: what the exponents of a softmax are.
+    #[inline(always)]
+    fn exp_negative(self, x: Self::F) -> Self::F {
+        // Clamped from below so that `n` stays a normal exponent.
         let low = self.splat(-87.3);
         let clamped = self.max(low, x);
-        let clamped = self.sub(self.splat(0.0), self.max(self.splat(-89.0), self.sub(self.splat(0.0), clamped)));
         let n = self.round(self.mul(clamped, self.splat(std::f32::consts::LOG2_E)));
         let r = self.fma(n, self.splat(-0.693_359_4), clamped);
         let r = self.fma(n, self.splat(2.121_944_4e-4), r);
