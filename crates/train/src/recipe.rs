@@ -19,7 +19,7 @@ use crate::ahead::AsyncRecipe;
 use crate::budget;
 use crate::catalogue::nearest;
 use crate::checkpoint::CheckpointRecipe;
-use crate::credit::TurnCredit;
+use crate::credit::CreditRecipe;
 use crate::loss::LossRecipe;
 use crate::penalty::KlReward;
 use crate::placebo::Placebo;
@@ -33,10 +33,7 @@ pub struct Recipe {
     /// The root of all randomness.
     pub seed: u64,
     /// The advantage estimator, by name: docs/algorithms.md.
-    pub credit: String,
-    /// Rewards and discount of turns, for the estimators that look at turns.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub turn_credit: Option<TurnCredit>,
+    pub credit: CreditRecipe,
     /// The objective, by name or as a table: docs/algorithms.md.
     pub loss: LossRecipe,
     /// Train no episode that a length limit cut short.
@@ -154,8 +151,7 @@ impl Default for Recipe {
         Self {
             name: "run".into(),
             seed: 0,
-            credit: "grpo".into(),
-            turn_credit: None,
+            credit: CreditRecipe::named("grpo"),
             loss: LossRecipe::named("dapo"),
             overlong_filter: false,
             placebo: None,

@@ -12,9 +12,8 @@ use serde_json::json;
 
 use crate::ahead::{Ages, Gathered, Source};
 use crate::budget::Budget;
-use crate::catalogue::UnknownName;
 use crate::checkpoint::{self, Keeper, State};
-use crate::credit::{self, Weights};
+use crate::credit::{self, BadCredit, Weights};
 use crate::evaluate::{Evaluation, evaluate};
 use crate::faults::Faults;
 use crate::ledger::{Ledger, Scheme};
@@ -34,7 +33,7 @@ pub enum TrainError {
     #[error(transparent)]
     Setup(#[from] SetupError),
     #[error(transparent)]
-    Credit(#[from] UnknownName),
+    Credit(#[from] BadCredit),
     #[error(transparent)]
     Loss(#[from] BadLoss),
     #[error(transparent)]
@@ -140,7 +139,7 @@ impl<'a> Trainer<'a> {
         let objective = recipe.loss.build()?;
         Budget::of(setup, recipe).check()?;
         let learner = learner(setup, recipe, &objective, found.as_ref())?;
-        let credit = estimator(setup, recipe)?;
+        let credit = recipe.credit.build(weights(setup, recipe))?;
         let at = found.as_ref().map(|(_, state)| state.step);
         let state = found.map(|(_, state)| state).unwrap_or_default();
         if let Some(best) = state.best {
@@ -361,18 +360,10 @@ fn learner(
     Ok(learner)
 }
 
-fn estimator(setup: &Setup, recipe: &Recipe) -> Result<Box<dyn Credit>, TrainError> {
-    let weights = weights(setup, recipe);
-    match &recipe.turn_credit {
-        None => Ok(credit::named(&recipe.credit, weights)?),
-        Some(turns) => Ok(credit::per_turn(&recipe.credit, weights, turns).map_err(RecipeError::new)?),
-    }
-}
-
 /// What credit is given for: the rubric's total with its gates and products, or every component by itself where the
 /// estimator normalises them one by one; and the KL, where it is paid.
 fn weights(setup: &Setup, recipe: &Recipe) -> Weights {
-    let mut components: Vec<(String, f64)> = if recipe.credit == "gdpo" {
+    let mut components: Vec<(String, f64)> = if recipe.credit.name == "gdpo" {
         let weighted = setup.rubric.weights().filter(|(_, weight)| *weight > 0.0);
         weighted.map(|(name, weight)| (name.to_owned(), weight)).collect()
     } else {

@@ -6,6 +6,7 @@
 mod gdpo;
 mod grpo;
 mod maxrl;
+mod negative;
 mod overlong;
 mod recipe;
 mod reinforce_pp;
@@ -20,7 +21,7 @@ pub use gdpo::Gdpo;
 pub use grpo::{Grpo, Scale};
 pub use maxrl::MaxRl;
 pub use overlong::mask_overlong;
-pub use recipe::{CREDITS, TurnCredit, named, per_turn};
+pub use recipe::{BadCredit, CREDITS, CreditRecipe};
 pub use reinforce_pp::ReinforcePlusPlus;
 pub use rloo::Rloo;
 pub use total::Weights;

@@ -1,83 +1,152 @@
-//! Estimators by name: `credit = "grpo"`.
+//! Estimators by name: `credit = "grpo"`, or a table with the name and what turns earn by themselves.
+
+use std::fmt;
 
 use hone_trace::Credit;
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
+use super::negative::Negative;
 use super::{Gdpo, Grpo, MaxRl, ReinforcePlusPlus, Rloo, Scale, TurnReturns, TurnRewards, TurnRloo, Weights};
 use crate::catalogue::{Entry, UnknownName, catalogue, find};
 
+/// What a recipe says of credit. In TOML either `credit = "grpo"` or
+/// `credit = { name = "turn_rloo", discount = 0.5, failed_call = -0.5 }`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct CreditRecipe {
+    pub name: String,
+    /// What advantages under 0 count; 1 where it is not given. Less than 1 for a policy that is nearly right: its failures
+    /// are mostly right tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub negative: Option<f64>,
+    /// What a later turn's return counts in the one before it. For estimators per turn, as what follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discount: Option<f64>,
+    /// What a reply that cannot be read earns its turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parse_failure: Option<f64>,
+    /// What a call that the environment answers with an error earns its turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_call: Option<f64>,
+}
+
+/// Why there is no such estimator.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadCredit {
+    #[error(transparent)]
+    Unknown(#[from] UnknownName),
+    #[error(
+        "credit {name:?} gives a trace one advantage and does not read {option}; \"turn_rloo\" and \"turn_returns\" do"
+    )]
+    NotPerTurn { name: String, option: &'static str },
+    #[error("credit.{option} = {value} is out of range: it lies between 0 and 1")]
+    Range { option: &'static str, value: String },
+}
+
+impl CreditRecipe {
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// The estimator over these reward components.
+    pub fn build(&self, weights: Weights) -> Result<Box<dyn Credit>, BadCredit> {
+        let make = find("credit", CREDITS, &self.name)?.make;
+        let given =
+            [("discount", self.discount), ("parse_failure", self.parse_failure), ("failed_call", self.failed_call)];
+        if let Some((option, _)) = given.iter().find(|(_, value)| value.is_some())
+            && !self.name.starts_with("turn_")
+        {
+            return Err(BadCredit::NotPerTurn { name: self.name.clone(), option });
+        }
+        if let Some(discount) = self.discount.filter(|discount| !(0.0..=1.0).contains(discount)) {
+            return Err(BadCredit::Range { option: "discount", value: discount.to_string() });
+        }
+        let credit = make(self, weights);
+        match self.negative {
+            None => Ok(credit),
+            Some(weight) if (0.0..=1.0).contains(&weight) => Ok(Box::new(Negative { inner: credit, weight })),
+            Some(weight) => Err(BadCredit::Range { option: "negative", value: weight.to_string() }),
+        }
+    }
+
+    fn turn_rewards(&self) -> TurnRewards {
+        TurnRewards { parse_failure: self.parse_failure.unwrap_or(0.0), failed_call: self.failed_call.unwrap_or(0.0) }
+    }
+}
+
+impl<'de> Deserialize<'de> for CreditRecipe {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            name: String,
+            negative: Option<f64>,
+            discount: Option<f64>,
+            parse_failure: Option<f64>,
+            failed_call: Option<f64>,
+        }
+        struct NameOrTable;
+        impl<'de> Visitor<'de> for NameOrTable {
+            type Value = CreditRecipe;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of an estimator, or a table with `name`")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<CreditRecipe, E> {
+                Ok(CreditRecipe::named(name))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CreditRecipe, A::Error> {
+                let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+                let Table { name, negative, discount, parse_failure, failed_call } = table;
+                Ok(CreditRecipe { name, negative, discount, parse_failure, failed_call })
+            }
+        }
+        deserializer.deserialize_any(NameOrTable)
+    }
+}
+
 /// Builds an estimator over these reward components.
-pub(super) type Make = fn(Weights) -> Box<dyn Credit>;
+pub(super) type Make = fn(&CreditRecipe, Weights) -> Box<dyn Credit>;
 
 /// The estimators and their names.
 pub static CREDITS: &[Entry<Make>] = catalogue! {
     /// A = (R − mean of the group) / (sample deviation of the group + 1e-4).
     /// The default. Division by the deviation makes easy and hard tasks push equally hard.
-    "grpo" => |weights| Box::new(Grpo::new(weights, Scale::Group));
+    "grpo" => |_, weights| Box::new(Grpo::new(weights, Scale::Group));
     /// A = (R − mean of the group) / (sample deviation of the batch + 1e-4).
     /// As grpo, steadier for small groups.
-    "grpo_batch" => |weights| Box::new(Grpo::new(weights, Scale::Batch));
+    "grpo_batch" => |_, weights| Box::new(Grpo::new(weights, Scale::Batch));
     /// A = R − mean of the group.
     /// No difficulty bias: the gradient is that of the mean reward. With `loss = "dr_grpo"` also no length bias.
-    "dr_grpo" => |weights| Box::new(Grpo::new(weights, Scale::None));
+    "dr_grpo" => |_, weights| Box::new(Grpo::new(weights, Scale::None));
     /// A = R − mean of the others in the group.
     /// Unbiased whatever the group's size.
-    "rloo" => |weights| Box::new(Rloo { weights });
+    "rloo" => |_, weights| Box::new(Rloo { weights });
     /// A = (R − mean of the group) / (mean of the group + 1e-6).
     /// For rewards of at least 0, best 0 or 1: rarely solved tasks push hardest.
-    "maxrl" => |weights| Box::new(MaxRl { weights, epsilon: 1e-6 });
+    "maxrl" => |_, weights| Box::new(MaxRl { weights, epsilon: 1e-6 });
     /// A = (R − mean) / deviation, over all sampled tokens of the batch.
     /// No groups needed. Tasks of unequal difficulty compete; use the baseline variant for those.
-    "reinforce++" => |weights| Box::new(ReinforcePlusPlus { weights, baseline: false, epsilon: 1e-8 });
+    "reinforce++" => |_, weights| Box::new(ReinforcePlusPlus { weights, baseline: false, epsilon: 1e-8 });
     /// As reinforce++ after taking the mean of the group off.
     /// As grpo_batch, whitened over tokens.
-    "reinforce++_baseline" => |weights| Box::new(ReinforcePlusPlus { weights, baseline: true, epsilon: 1e-8 });
+    "reinforce++_baseline" => |_, weights| Box::new(ReinforcePlusPlus { weights, baseline: true, epsilon: 1e-8 });
     /// S = Σ weight × (r − mean of the group) / (deviation of the group + 1e-4) over components; A = S whitened over the batch.
     /// For several rewards of different scale or sparsity.
-    "gdpo" => |weights| Box::new(Gdpo { weights, epsilon: 1e-4 });
-    /// A of turn k = G(k) − mean of the others' G(k); G is the return from turn k on, undiscounted.
-    /// For long episodes with rewards inside them; with an outcome reward alone it is rloo.
-    "turn_rloo" => |weights| {
-        Box::new(TurnRloo { weights, discount: 1.0, turn_rewards: TurnRewards::default() })
+    "gdpo" => |_, weights| Box::new(Gdpo { weights, epsilon: 1e-4 });
+    /// A of turn k = G(k) − mean of the others' G(k); G is the return from turn k on, discounted by `discount` (1) a turn.
+    /// For episodes with errors inside them: give `parse_failure` and `failed_call` a price and each turn answers for its own. With an outcome reward alone it is rloo.
+    "turn_rloo" => |recipe, weights| {
+        let discount = recipe.discount.unwrap_or(1.0);
+        Box::new(TurnRloo { weights, discount, turn_rewards: recipe.turn_rewards() })
     };
-    /// A of turn k = G(k) − mean of G over the group's turns, G discounted by 0.95 a turn.
+    /// A of turn k = G(k) − mean of G over the group's turns, G discounted by `discount` (0.95) a turn.
     /// Prefers short successes and blames late turns for failures.
-    "turn_returns" => |weights| {
-        Box::new(TurnReturns { weights, discount: 0.95, turn_rewards: TurnRewards::default() })
+    "turn_returns" => |recipe, weights| {
+        let discount = recipe.discount.unwrap_or(0.95);
+        Box::new(TurnReturns { weights, discount, turn_rewards: recipe.turn_rewards() })
     };
 };
-
-/// The estimator of this name, or the nearest name in the error.
-pub fn named(name: &str, weights: Weights) -> Result<Box<dyn Credit>, UnknownName> {
-    Ok((find("credit", CREDITS, name)?.make)(weights))
-}
-
-/// `[turn_credit]`: what the per-turn estimators count besides the episode's reward.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TurnCredit {
-    /// What a reward is worth one turn earlier. Absent: the estimator's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub discount: Option<f64>,
-    /// For a reply that could not be read.
-    pub parse_failure: f64,
-    /// For every call the environment answered with an error.
-    pub failed_call: f64,
-}
-
-/// As [`named`], with what a recipe says of turns. `Err` with the reason where the estimator looks at no turns.
-pub fn per_turn(name: &str, weights: Weights, turns: &TurnCredit) -> Result<Box<dyn Credit>, String> {
-    let entry = find("credit", CREDITS, name).map_err(|error| error.to_string())?;
-    if !turns.discount.is_none_or(|discount| (0.0..=1.0).contains(&discount)) {
-        return Err("turn_credit.discount must lie between 0 and 1".into());
-    }
-    let turn_rewards = TurnRewards { parse_failure: turns.parse_failure, failed_call: turns.failed_call };
-    let discount = |own: f64| turns.discount.unwrap_or(own);
-    match entry.name {
-        "turn_rloo" => Ok(Box::new(TurnRloo { weights, discount: discount(1.0), turn_rewards })),
-        "turn_returns" => Ok(Box::new(TurnReturns { weights, discount: discount(0.95), turn_rewards })),
-        other => Err(format!(
-            "credit {other:?} looks at no turns: take turn_credit out, or set credit to turn_rloo or turn_returns"
-        )),
-    }
-}

@@ -39,7 +39,7 @@ pub struct Scheme {
 impl Scheme {
     pub fn of(rubric: &Rubric, recipe: &Recipe) -> Self {
         let weights = rubric.weights().map(|(name, weight)| (name.to_owned(), weight)).collect();
-        Self { weights, success: recipe.eval.success.clone(), normalised: recipe.credit == "gdpo" }
+        Self { weights, success: recipe.eval.success.clone(), normalised: recipe.credit.name == "gdpo" }
     }
 }
 

@@ -4,7 +4,7 @@ use hone_trace::{
     Advantage, Boundary, Credit, Fault, Group, Limit, NoSignal, Outcome, ParseFailure, Reward, TurnRecord,
 };
 use hone_trace::{ParseFailureKind, Trace};
-use hone_train::credit::{self, CREDITS, Rloo, TurnReturns, TurnRewards, TurnRloo, Weights, mask_overlong};
+use hone_train::credit::{CREDITS, CreditRecipe, Rloo, TurnReturns, TurnRewards, TurnRloo, Weights, mask_overlong};
 use proptest::prelude::*;
 
 use crate::common::{Turn, close, earned, group, trace};
@@ -54,7 +54,7 @@ proptest! {
     fn group_centred_advantages_sum_to_zero(rewards in prop::collection::vec(rewards(), 1..5)) {
         let groups: Vec<_> = rewards.iter().map(|rewards| group(rewards)).collect();
         for name in ["grpo", "grpo_batch", "dr_grpo", "rloo", "maxrl", "turn_returns"] {
-            let credited = credit::named(name, Weights::only("r")).unwrap().credit(&groups);
+            let credited = CreditRecipe::named(name).build(Weights::only("r")).unwrap().credit(&groups);
             for (group, advantages) in groups.iter().zip(&credited) {
                 let sum: f64 = values(group, advantages).iter().map(|(value, _)| value).sum();
                 prop_assert!(sum.abs() < 1e-7, "{name}: {sum}");
@@ -70,7 +70,7 @@ proptest! {
             rewards.into_iter().map(|(reward, turns)| (Some(f64::from(reward)), turns)).unzip();
         let groups = [multi_turn(&rewards, &turns)];
         for name in ["reinforce++", "reinforce++_baseline"] {
-            let credited = credit::named(name, Weights::only("r")).unwrap().credit(&groups);
+            let credited = CreditRecipe::named(name).build(Weights::only("r")).unwrap().credit(&groups);
             let values = values(&groups[0], &credited[0]);
             let tokens: f64 = values.iter().map(|(_, tokens)| *tokens as f64).sum();
             prop_assume!(tokens > 0.0);
@@ -95,7 +95,7 @@ proptest! {
         };
         let straight: Vec<usize> = (0..traces.len()).collect();
         for entry in CREDITS {
-            let credit = (entry.make)(Weights::only("r"));
+            let credit = CreditRecipe::named(entry.name).build(Weights::only("r")).unwrap();
             let (a, b) = (credit.credit(&[split(&straight)]), credit.credit(&[split(&shuffled)]));
             for (position, &at) in shuffled.iter().enumerate() {
                 prop_assert!(same(&a[0][at], &b[0][position]), "{}", entry.name);
@@ -113,7 +113,7 @@ proptest! {
         let mut excluded = with(earned(Some(9.0)));
         excluded.exclude(healthy.len(), "by hand");
         for entry in CREDITS {
-            let credit = (entry.make)(Weights::only("r"));
+            let credit = CreditRecipe::named(entry.name).build(Weights::only("r")).unwrap();
             let alone = credit.credit(&[Group::new(healthy.clone())]);
             for group in [with(faulted.clone()), excluded.clone(), with(earned(None))] {
                 let credited = credit.credit(std::slice::from_ref(&group));
@@ -153,14 +153,15 @@ proptest! {
 fn a_group_that_cannot_compare_says_why() {
     let singles = ["grpo", "grpo_batch", "dr_grpo", "rloo", "maxrl", "reinforce++_baseline", "gdpo", "turn_rloo"];
     for name in singles.into_iter().chain(["turn_returns"]) {
-        let credit = credit::named(name, Weights::only("r")).unwrap();
+        let credit = CreditRecipe::named(name).build(Weights::only("r")).unwrap();
         let credited = credit.credit(&[group(&[Some(1.0)]), group(&[Some(1.0), None])]);
         assert_eq!(credited[0], [Advantage::None { why: NoSignal::Singleton }], "{name}");
         assert_eq!(credited[1][0], Advantage::None { why: NoSignal::Singleton }, "{name}");
         assert_eq!(credited[1][1], Advantage::None { why: NoSignal::Unscored }, "{name}");
     }
     for entry in CREDITS {
-        let credited = (entry.make)(Weights::only("r")).credit(&[group(&[Some(0.3); 4])]);
+        let credited =
+            CreditRecipe::named(entry.name).build(Weights::only("r")).unwrap().credit(&[group(&[Some(0.3); 4])]);
         // Turns of one trace differ by their discount even where the rewards do not; these have one turn each.
         assert_eq!(credited[0], vec![Advantage::None { why: NoSignal::ZeroVariance }; 4], "{}", entry.name);
     }
@@ -168,7 +169,7 @@ fn a_group_that_cannot_compare_says_why() {
 
 #[test]
 fn maxrl_refuses_a_mean_that_would_turn_the_sign() {
-    let credit = credit::named("maxrl", Weights::only("r")).unwrap();
+    let credit = CreditRecipe::named("maxrl").build(Weights::only("r")).unwrap();
     let credited = credit.credit(&[group(&[Some(-1.0), Some(0.5)]), group(&[Some(0.0), Some(1.0)])]);
     assert_eq!(credited[0], vec![Advantage::None { why: NoSignal::NoSuccess }; 2]);
     let expected = 0.5 / (0.5 + 1e-6);
@@ -215,7 +216,7 @@ fn an_overlong_trace_is_not_trained_but_was_counted() {
     let mut turns = earned(Some(0.0));
     turns.outcome = Outcome::Truncated { limit: Limit::Turns };
     let groups = [Group::new(vec![earned(Some(1.0)), cut, turns])];
-    let mut advantages = credit::named("dr_grpo", Weights::only("r")).unwrap().credit(&groups);
+    let mut advantages = CreditRecipe::named("dr_grpo").build(Weights::only("r")).unwrap().credit(&groups);
     let before = advantages.clone();
     mask_overlong(&groups, &mut advantages);
     assert_eq!(advantages[0][1], Advantage::None { why: NoSignal::Overlong });

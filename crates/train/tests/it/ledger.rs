@@ -4,7 +4,7 @@ use hone_trace::{
     Advantage, Batch, BatchNode, Boundary, Fault, Group, LearnStats, Limit, LossStats, NoSignal, Outcome,
     PolicyVersion, Reward, StepReport, Target, Trace,
 };
-use hone_train::credit::{Weights, named};
+use hone_train::credit::{CreditRecipe, Weights};
 use hone_train::ledger::{Ledger, Pass, STALE, Scheme};
 use proptest::prelude::*;
 
@@ -114,7 +114,7 @@ fn every_sampled_token_is_in_exactly_one_place() {
 #[test]
 fn a_recorded_step_reads_back() {
     let groups = [Group::new(vec![episode(3, total(1.0)), episode(3, total(0.0))])];
-    let advantages = named("grpo", Weights::only("total")).unwrap().credit(&groups);
+    let advantages = CreditRecipe::named("grpo").build(Weights::only("total")).unwrap().credit(&groups);
     let ledger = Ledger::of(4, &groups, &advantages, &Scheme::default());
     let read = Ledger::from_map(&ledger.to_map()).unwrap();
     assert_eq!((read.step, read.iter().collect::<Vec<_>>()), (4, ledger.iter().collect()));
@@ -133,7 +133,7 @@ fn a_component_that_does_not_vary_has_no_share() {
         episode(2, rewards(1.0, 1.0, 0.0)),
         episode(2, rewards(0.0, 1.0, 0.0)),
     ])];
-    let advantages = named("grpo", Weights::only("total")).unwrap().credit(&groups);
+    let advantages = CreditRecipe::named("grpo").build(Weights::only("total")).unwrap().credit(&groups);
     let weights = [("a", 1.0), ("b", 0.5), ("penalty", 1.0)].map(|(name, weight)| (name.to_owned(), weight)).to_vec();
     let ledger = Ledger::of(1, &groups, &advantages, &Scheme { weights, success: "a".into(), normalised: false });
     let share = |name: &str| ledger.get(&format!("batch_reward/{name}/advantage_share")).unwrap();
@@ -162,7 +162,7 @@ proptest! {
         let apart = [("a", weights.0), ("b", weights.1), ("kl", 1.0)];
         let together = [("total", 1.0), ("kl", 1.0)];
         let counted = if credit == "gdpo" { Weights::new(apart) } else { Weights::new(together) };
-        let advantages = named(credit, counted).unwrap().credit(&groups);
+        let advantages = CreditRecipe::named(credit).build(counted).unwrap().credit(&groups);
         let rubric = vec![("a".into(), weights.0), ("b".into(), weights.1)];
         let scheme = Scheme { weights: rubric, success: "a".into(), normalised: credit == "gdpo" };
         let ledger = Ledger::of(1, &groups, &advantages, &scheme);

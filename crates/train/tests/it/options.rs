@@ -126,13 +126,12 @@ async fn gdpo_credits_the_rubrics_components() {
 #[tokio::test(flavor = "multi_thread")]
 async fn turns_are_credited_as_the_recipe_says() {
     let mut norms = Vec::new();
-    for more in ["name=a", "turn_credit={ discount = 0.5 }", "turn_credit={ parse_failure = -1.0, failed_call = -0.5 }"]
-    {
+    for more in ["name=a", "credit.discount=0.5", "credit.parse_failure=-1.0"] {
         let recipe = recipe(&["train.steps=1", "eval.every=0", "credit=turn_returns", more]);
         norms.push(at(&metrics_of(&setup(&recipe), &recipe).await.0[0], "policy/grad_norm"));
     }
     assert!(norms.iter().all(|norm| *norm > 0.0), "{norms:?}");
-    let wrong = recipe(&["credit=grpo", "turn_credit={ discount = 0.5 }"]);
+    let wrong = recipe(&["credit=grpo", "credit.discount=0.5"]);
     let directory = tempfile::tempdir().unwrap();
     let error = train(&setup(&wrong), &wrong, &directory.path().join("run"), &mut Silent).await.unwrap_err();
     assert!(error.to_string().contains("turn_returns"), "{error}");

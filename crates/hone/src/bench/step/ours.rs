@@ -11,7 +11,7 @@ use hone_trace::{
     Credit, Group, Learner as _, Node, OptimizerStep, Outcome, Reward, SampleRequest, Sampler as _, SamplingParams,
     Seed, ToolSet, Trace, TraceBuilder, TraceHead,
 };
-use hone_train::credit::{self, Weights};
+use hone_train::credit::{CreditRecipe, Weights};
 use hone_train::loss::{LossRecipe, Objective};
 use hone_train::pack::{self, Packing};
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ impl Stepper {
             generator: Generator::new(Arc::clone(&policy), GeneratorSettings::default())?,
             learner: NativeLearner::new(policy, None, LearnerSettings::default()),
             objective: LossRecipe::named(LOSS).build()?,
-            credit: credit::named(CREDIT, Weights::only(TOTAL))?,
+            credit: CreditRecipe::named(CREDIT).build(Weights::only(TOTAL))?,
             vocab,
             work,
         })

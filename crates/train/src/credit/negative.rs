@@ -1,0 +1,35 @@
+//! Weighted-REINFORCE: negative advantages count less than positive ones.
+//!
+//! A failed episode of a nearly right policy is mostly right tokens and one wrong one out of a long tail. Pushing the whole
+//! of it down is most of the gradient's noise and little of what it has to say.
+
+use hone_trace::{Advantage, Credit, Group};
+
+/// Another estimator's advantages, those under 0 times `weight`.
+pub(super) struct Negative {
+    pub(super) inner: Box<dyn Credit>,
+    pub(super) weight: f64,
+}
+
+impl Negative {
+    fn weigh(&self, advantage: &mut Advantage) {
+        let weigh = |value: &mut f64| {
+            if *value < 0.0 {
+                *value *= self.weight;
+            }
+        };
+        match advantage {
+            Advantage::None { .. } => {}
+            Advantage::Whole { value } => weigh(value),
+            Advantage::PerTurn { values } => values.iter_mut().for_each(weigh),
+        }
+    }
+}
+
+impl Credit for Negative {
+    fn credit(&self, groups: &[Group]) -> Vec<Vec<Advantage>> {
+        let mut advantages = self.inner.credit(groups);
+        advantages.iter_mut().flatten().for_each(|advantage| self.weigh(advantage));
+        advantages
+    }
+}
