@@ -126,9 +126,7 @@ async fn gdpo_credits_the_rubrics_components() {
 #[tokio::test(flavor = "multi_thread")]
 async fn turns_are_credited_as_the_recipe_says() {
     let mut norms = Vec::new();
-    for more in
-        ["name=a", "credit.discount=0.5", "credit={ name = \"turn_rloo\", parse_failure = -1.0, failed_call = -0.5 }"]
-    {
+    for more in ["name=a", "credit.discount=0.5", "credit.parse_failure=-1.0"] {
         let recipe = recipe(&["train.steps=1", "eval.every=0", "credit=turn_returns", more]);
         norms.push(at(&metrics_of(&setup(&recipe), &recipe).await.0[0], "policy/grad_norm"));
     }

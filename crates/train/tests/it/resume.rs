@@ -4,7 +4,8 @@ use std::path::Path;
 
 use hone_trace::Digest;
 use hone_trace::rundir::RunReader;
-use hone_train::run::{Report, recorded_recipe, resume, train};
+use hone_train::ledger::Ledger;
+use hone_train::run::{Report, Watch, recorded_recipe, resume, train};
 use hone_train::sft::{sft, sft_recorded};
 
 use crate::tiny::{Copies, Silent, copy, recipe, setup, timeless, traces};
@@ -54,6 +55,29 @@ async fn a_resumed_run_gives_the_same_numbers() {
         assert!(events.iter().any(|event| event["event"] == "resumed"));
         assert!(last.join("superseded").is_dir(), "what was done again is kept aside");
     }
+}
+
+/// Asked to stop, a run ends after its step with a checkpoint, whatever `checkpoint.every` says.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_asked_to_stop_goes_on_later() {
+    struct Stops(u64);
+    impl Watch for Stops {
+        fn stepped(&mut self, ledger: &Ledger) {
+            self.0 = ledger.step;
+        }
+        fn stop(&self) -> bool {
+            self.0 == 2
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (run, whole) = (directory.path().join("run"), directory.path().join("whole"));
+    let recipe = recipe(&["checkpoint.every=100", "eval.every=0"]);
+    let report = train(&setup(&recipe), &recipe, &run, &mut Stops(0)).await.unwrap();
+    assert_eq!((report.steps.len(), checkpoints(&run)), (2, vec![0, 2]));
+    resumed(&run).await;
+    train(&setup(&recipe), &recipe, &whole, &mut Silent).await.unwrap();
+    assert_eq!(timeless(&run), timeless(&whole));
+    assert!(!run.join("superseded").exists(), "nothing had to be done again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
