@@ -128,6 +128,7 @@ fn every_kind_can_be_built_from_its_needed_options() {
             "turn_cost" | "length_cost" | "cosine" => vec![("max", json!(10))],
             "soft_overlong" => vec![("max", json!(10)), ("cache", json!(5))],
             "judge" => vec![("url", json!("http://x/v1")), ("model", json!("m")), ("criteria", json!("c"))],
+            "nl_assertions" => vec![("url", json!("http://x/v1")), ("model", json!("m"))],
             "command" | "stdio" => vec![("command", json!(["true"]))],
             _ => vec![],
         } {

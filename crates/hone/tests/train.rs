@@ -148,3 +148,21 @@ fn bench_learn_counts_again_and_says_which_bars_are_missed() {
     assert!(missed.contains("the end") && missed.contains("fewer than 256"), "{missed}");
     assert!(Path::new(&dir.path().join("bench/seed-1/report.md")).is_file());
 }
+
+#[test]
+fn the_shipped_policy_learns() {
+    let dir = TempDir::new().unwrap();
+    let settings = ["train.steps=15", "train.decay=constant", "checkpoint.every=15"];
+    let output = hone(&dir)
+        .args(["train", "--json", "--samples", "0"])
+        .args(settings.iter().flat_map(|setting| ["--set", setting]))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result = last_line(&output);
+    let (before, after) = (&result["eval"]["before"], &result["eval"]["after"]);
+    let success = |evaluation: &Value| evaluation["success"].as_f64().unwrap();
+    assert!((0.25..=0.55).contains(&success(before)), "{before}");
+    assert_eq!((before["n"].as_u64(), before["do_nothing"].as_f64()), (Some(256), Some(0.0)));
+    assert!(after["ci"][0].as_f64().unwrap() > success(before), "no significant rise: {before} -> {after}");
+}
