@@ -25,12 +25,27 @@ pub struct Say {
 /// The key of a task's [`Say`]s.
 pub const SAYS: &str = "says";
 
+/// The key of the calls of somebody who is not perfect, for a task that has them: what imitation sees in place of the
+/// reference.
+pub const DEMONSTRATION: &str = "demonstration";
+
 /// What an agent says that has nothing to tell.
 pub const DONE: &str = "Done.";
 
 /// The moves of a perfect episode; `None` where the task has no reference, or its `says` cannot be read.
 pub fn solution(task: &Task) -> Option<Vec<Move>> {
-    let calls = task.reference.as_ref()?;
+    moves(task, task.reference.as_ref()?)
+}
+
+/// The moves of the episode that imitation sees: the task's demonstration where it has one, else its solution.
+pub fn demonstration(task: &Task) -> Option<Vec<Move>> {
+    match task.extra.get(DEMONSTRATION) {
+        Some(calls) => moves(task, &serde_json::from_value::<Vec<ToolCall>>(calls.clone()).ok()?),
+        None => solution(task),
+    }
+}
+
+fn moves(task: &Task, calls: &[ToolCall]) -> Option<Vec<Move>> {
     let says = match task.extra.get(SAYS) {
         Some(says) => serde_json::from_value(says.clone()).ok()?,
         None => vec![Say { before: calls.len(), text: closing(task) }],

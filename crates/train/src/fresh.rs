@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hone_arena::registry::World;
-use hone_arena::solution::{Move, solution};
+use hone_arena::solution::{Move, demonstration};
 use hone_chat::template::{ChatTemplate, Clock, TemplateInput};
 use hone_chat::{CHATML, ModelDir, RenderError, to_template, train_tokenizer};
 use hone_engine::weights::Storage;
@@ -61,7 +61,7 @@ async fn texts(recipe: &Recipe) -> Result<Vec<String>, SetupError> {
         let mut episode = world.arena.open(task, 0).await?;
         let mut said = vec![Message::system(&*episode.system)];
         said.append(&mut episode.first);
-        for step in solution(task).unwrap_or_default() {
+        for step in demonstration(task).unwrap_or_default() {
             let action = match step {
                 Move::Call(call) => {
                     said.push(Message::calls(vec![call.clone()]));

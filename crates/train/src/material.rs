@@ -51,7 +51,7 @@ impl<'a> Material<'a> {
     ) -> Result<Cow<'_, Trace>, TrainError> {
         match self.recorded.get(draw.task) {
             Some(trace) => Ok(Cow::Borrowed(trace)),
-            None => Ok(Cow::Owned(oracle::oracle(setup, rollouts, plan.task(draw)).await?)),
+            None => Ok(Cow::Owned(oracle::demonstrator(setup, rollouts, plan.task(draw)).await?)),
         }
     }
 }

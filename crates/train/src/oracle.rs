@@ -1,19 +1,20 @@
-//! Episodes of policies that need no model: the oracle, who knows the solution, and the one who does nothing.
+//! Episodes of policies that need no model: the demonstrator, who knows the solution, and the one who does nothing.
 //!
 //! They play through the same driver as the policy does, so their traces have the same tokens a policy would see.
 
 use std::sync::Arc;
 
 use hone_arena::rollout::{Rollouts, Slot};
-use hone_arena::solution::{DONE, Move, solution};
+use hone_arena::solution::{DONE, Move, demonstration};
 use hone_trace::scripted::ScriptedSampler;
 use hone_trace::{Digest, PolicyVersion, Seed, Task, Trace};
 
 use crate::setup::{Setup, SetupError};
 
-/// Plays a task's solution, one call or reply a turn, in the model's own call format.
-pub async fn oracle(setup: &Setup, rollouts: &Rollouts, task: &Task) -> Result<Trace, SetupError> {
-    let moves = solution(task).ok_or_else(|| SetupError::NoSolution(task.key.clone()))?;
+/// Plays what imitation sees of a task, one call or reply a turn, in the model's own call format: its solution, or an
+/// imperfect demonstration where the task has one.
+pub async fn demonstrator(setup: &Setup, rollouts: &Rollouts, task: &Task) -> Result<Trace, SetupError> {
+    let moves = demonstration(task).ok_or_else(|| SetupError::NoSolution(task.key.clone()))?;
     let episode = setup.arena.open(task, 0).await?;
     let tools = rollouts.toolbox(&episode.tools)?;
     let mut replies = Vec::new();

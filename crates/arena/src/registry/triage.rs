@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Environment, RegistryError};
-use crate::triage::{self, Mode, Size, TaskSpec, TriageArena};
+use crate::triage::{self, Demonstrator, Mode, Size, TaskSpec, TriageArena};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -27,7 +27,12 @@ pub struct TriageSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub documents: Option<usize>,
     pub products: usize,
+    /// Knowledge bases that tasks take in turn.
+    pub worlds: usize,
+    pub demonstrator: Demonstrator,
     pub unknown_percent: usize,
+    /// Tickets that do not say which of two articles is right.
+    pub vague_percent: usize,
     pub incident_percent: usize,
 }
 
@@ -53,8 +58,20 @@ impl HeldOut {
 
 impl Default for TriageSpec {
     fn default() -> Self {
-        let TaskSpec { mode, seed, size, products, train, dev, unknown_percent, incident_percent, .. } =
-            TaskSpec::default();
+        let TaskSpec {
+            mode,
+            seed,
+            size,
+            products,
+            worlds,
+            demonstrator,
+            train,
+            dev,
+            unknown_percent,
+            vague_percent,
+            incident_percent,
+            ..
+        } = TaskSpec::default();
         Self {
             name: mode.env().into(),
             difficulty: None,
@@ -65,7 +82,10 @@ impl Default for TriageSpec {
             size,
             documents: None,
             products,
+            worlds,
+            demonstrator,
             unknown_percent,
+            vague_percent,
             incident_percent,
         }
     }
@@ -79,12 +99,15 @@ impl TriageSpec {
             seed: self.seed,
             size: self.size,
             products: self.products,
+            worlds: self.worlds,
+            demonstrator: self.demonstrator,
             train: self.tasks,
             dev: self.held_out,
             test: self.held_out,
             level: self.difficulty,
             documents: self.documents,
             unknown_percent: self.unknown_percent,
+            vague_percent: self.vague_percent,
             incident_percent: self.incident_percent,
         };
         let made = spec.generate()?;

@@ -13,7 +13,7 @@ use super::env::TriageEnv;
 use super::facts::Gold;
 use super::tasks::Mode;
 use super::tools::{reader_tools, searcher_tools};
-use super::world::{World, WorldSpec};
+use super::world::{Size, World, WorldSpec};
 
 /// Opens `triage-reader` and `triage-searcher` tasks.
 #[derive(Debug)]
@@ -99,8 +99,11 @@ impl Arena for TriageArena {
         if env.mode == Mode::Reader {
             first.push_str("\nDocuments:\n");
             for id in &shown {
-                // Writing to a String cannot fail.
-                let _ = writeln!(first, "[{id}] {}\n", env.context[id]);
+                // Writing to a String cannot fail. A tiny article has its id in its sentence.
+                let _ = match env.world.spec.size {
+                    Size::Tiny => writeln!(first, "{}", env.context[id]),
+                    Size::Brief | Size::Full => writeln!(first, "[{id}] {}\n", env.context[id]),
+                };
             }
         }
         let system = match env.mode {

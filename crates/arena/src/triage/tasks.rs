@@ -15,6 +15,7 @@ use super::facts::{Gold, Submitted};
 use super::text::{self, Scene};
 use super::tools::{self, HITS, SUBMIT};
 use super::world::{Problem, SITES, Scope, Shelf, Size, World, WorldSpec};
+use crate::solution::DEMONSTRATION;
 
 /// How the agent gets at the documents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -46,6 +47,10 @@ pub struct TaskSpec {
     pub size: Size,
     /// Seen products per domain, 1 to 8.
     pub products: usize,
+    /// Knowledge bases with other codes, values and ids, which tasks take in turn: more of them cannot be learnt by heart.
+    pub worlds: usize,
+    /// Whose episodes imitation sees.
+    pub demonstrator: Demonstrator,
     pub train: usize,
     pub dev: usize,
     pub test: usize,
@@ -55,6 +60,9 @@ pub struct TaskSpec {
     pub documents: Option<usize>,
     /// Of a hundred tickets, how many have no answer.
     pub unknown_percent: usize,
+    /// Of a hundred tickets, how many do not say which of two articles is the right one: only the confidence can be
+    /// honest about those.
+    pub vague_percent: usize,
     /// Of a hundred tickets over level 1, how many are about an open incident.
     pub incident_percent: usize,
 }
@@ -66,15 +74,29 @@ impl Default for TaskSpec {
             seed: 0,
             size: Size::Brief,
             products: 8,
+            worlds: 1,
+            demonstrator: Demonstrator::default(),
             train: 2000,
             dev: 200,
             test: 400,
             level: None,
             documents: None,
             unknown_percent: 20,
+            vague_percent: 0,
             incident_percent: 15,
         }
     }
+}
+
+/// Who shows how it is done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Demonstrator {
+    /// Right and sure of it.
+    #[default]
+    Oracle,
+    /// Right, and says how sure it is without thinking about it: mostly 0.9, else anything.
+    Novice,
 }
 
 /// A part of the tasks with a purpose of its own.
@@ -134,21 +156,25 @@ pub enum GenerateError {
 }
 
 impl TaskSpec {
-    /// The world a split is played in.
+    /// The first world a split is played in.
     pub fn world(&self, split: Split) -> WorldSpec {
+        self.world_at(split, 0)
+    }
+
+    fn world_at(&self, split: Split, number: usize) -> WorldSpec {
         let scope = if split == Split::Test { Scope::All } else { Scope::Seen };
-        WorldSpec { seed: self.seed, size: self.size, scope, products: self.products }
+        let more = || Seed::root(self.seed).with("triage more worlds").at(number as u64).value();
+        let seed = if number == 0 { self.seed } else { more() };
+        WorldSpec { seed, size: self.size, scope, products: self.products }
     }
 
     pub fn generate(&self) -> Result<Splits, GenerateError> {
         if let Some(level) = self.level.filter(|level| !(1..=3).contains(level)) {
             return Err(GenerateError::Level(level));
         }
-        let seen = World::new(self.world(Split::Train));
-        let all = World::new(self.world(Split::Test));
-        let train = self.split(Split::Train, &seen, self.train)?;
-        let dev = self.split(Split::Dev, &seen, self.dev)?;
-        let test = self.split(Split::Test, &all, self.test)?;
+        let train = self.split(Split::Train, self.train)?;
+        let dev = self.split(Split::Dev, self.dev)?;
+        let test = self.split(Split::Test, self.test)?;
         check_disjoint([("train", &train), ("dev", &dev), ("test", &test)])?;
         let set = |split: Split, tasks| {
             let name = format!("{}-{}", self.mode.env(), split.name());
@@ -157,18 +183,21 @@ impl TaskSpec {
         Ok(Splits { train: set(Split::Train, train)?, dev: set(Split::Dev, dev)?, test: set(Split::Test, test)? })
     }
 
-    fn split(&self, split: Split, world: &World, count: usize) -> Result<Vec<Task>, GenerateError> {
-        let pool = Pool::new(world, split);
+    fn split(&self, split: Split, count: usize) -> Result<Vec<Task>, GenerateError> {
+        let used = self.worlds.max(1).min(count);
+        let worlds: Vec<World> = (0..used).map(|number| World::new(self.world_at(split, number))).collect();
+        let pools: Vec<Pool<'_>> = worlds.iter().map(|world| Pool::new(world, split)).collect();
         let mut tickets = HashSet::new();
         let mut tasks = Vec::with_capacity(count);
         for index in 0..count {
+            let pool = &pools[index % used];
             let seed = Seed::root(self.seed).with("triage task").with(split.name()).at(index as u64);
-            let mut attempts = (0..ATTEMPTS).filter_map(|attempt| self.draft(&pool, &mut seed.at(attempt).rng()));
+            let mut attempts = (0..ATTEMPTS).filter_map(|attempt| self.draft(pool, &mut seed.at(attempt).rng()));
             let Some(draft) = attempts.find(|draft| !tickets.contains(&draft.ticket)) else {
                 return Err(GenerateError::Exhausted { split: split.name(), made: index, asked: count });
             };
             tickets.insert(draft.ticket.clone());
-            tasks.push(self.task(draft, &pool, index));
+            tasks.push(self.task(draft, pool, index));
         }
         Ok(tasks)
     }
@@ -180,7 +209,9 @@ impl TaskSpec {
         let roll = rng.below(100);
         let kind = if roll < self.unknown_percent {
             Kind::Unknown
-        } else if level > 1 && roll < self.unknown_percent + self.incident_percent {
+        } else if roll < self.unknown_percent + self.vague_percent {
+            Kind::Vague
+        } else if level > 1 && roll < self.unknown_percent + self.vague_percent + self.incident_percent {
             Kind::Incident
         } else if level == 3 && rng.below(2) == 0 {
             Kind::Procedure
@@ -210,12 +241,12 @@ impl TaskSpec {
                 };
                 (problem, self::site(world, problem, rng)?, gold, vec![Shelf::Articles, Shelf::Incidents])
             }
-            Kind::Article | Kind::Procedure => {
-                let &problem = rng.pick(if kind == Kind::Article { &pool.plain } else { &pool.procedural })?;
+            Kind::Article | Kind::Procedure | Kind::Vague => {
+                let &problem = rng.pick(if kind == Kind::Procedure { &pool.procedural } else { &pool.plain })?;
                 (problem, self::site(world, problem, rng)?, known_gold(world, problem)?, vec![Shelf::Articles])
             }
         };
-        let scene = Scene { problem, site, level, log: kind != Kind::Incident };
+        let scene = Scene { problem, site, level, log: !matches!(kind, Kind::Incident | Kind::Vague) };
         let ticket = text::ticket(self.size, &scene, world.particulars(problem), rng);
         let calls = match self.mode {
             Mode::Reader => Vec::new(),
@@ -224,7 +255,11 @@ impl TaskSpec {
         let documents = match self.mode {
             Mode::Reader => {
                 let count = self.documents.unwrap_or(2 * usize::from(level));
-                distractors::documents(world, &scene, &gold.gold_ids, count, rng)
+                let mut shown = gold.gold_ids.clone();
+                if kind == Kind::Vague {
+                    shown.push(pool.as_likely(problem, rng)?);
+                }
+                distractors::documents(world, &scene, &shown, count, rng)
             }
             Mode::Searcher => Vec::new(),
         };
@@ -235,13 +270,23 @@ impl TaskSpec {
         let Draft { kind, scene, ticket, gold, mut calls, documents } = draft;
         let Self { mode, seed, size, .. } = self;
         let split = pool.split.name();
-        let size = if *size == Size::Brief { "brief" } else { "full" };
-        calls.push(submission(&Submitted {
+        let size = match size {
+            Size::Tiny => "tiny",
+            Size::Brief => "brief",
+            Size::Full => "full",
+        };
+        let perfect = Submitted {
             resolution: gold.reference.clone(),
             citations: gold.gold_ids.clone(),
             confidence: 1.0,
             escalate: gold.should_escalate,
-        }));
+        };
+        let novice = (self.demonstrator == Demonstrator::Novice).then(|| {
+            let confidence = novice_confidence(&mut Seed::root(*seed).with("triage novice").at(index as u64).rng());
+            let submitted = submission(&Submitted { confidence, ..perfect.clone() });
+            calls.iter().cloned().chain([submitted]).collect::<Vec<_>>()
+        });
+        calls.push(submission(&perfect));
         let mut task = Task::new(format!("{}-{size}-{seed}-{split}-{index:05}", mode.env()), mode.env(), ticket);
         task.difficulty = Some(scene.level);
         task.reference = Some(calls);
@@ -253,11 +298,18 @@ impl TaskSpec {
         task.extra.insert("failure".into(), scene.problem.failure().name.into());
         task.extra.insert("world".into(), json!(pool.world.spec));
         task.extra.insert("world_digest".into(), json!(pool.world.digest()));
+        task.extra.extend(novice.map(|calls| (DEMONSTRATION.to_owned(), json!(calls))));
         if *mode == Mode::Reader {
             task.extra.insert("documents".into(), json!(documents));
         }
         task
     }
+}
+
+/// Nine tenths seven times in ten, else any tenth.
+fn novice_confidence(rng: &mut Rng) -> f64 {
+    let tenths = if rng.below(10) < 7 { 9 } else { 1 + rng.below(9) };
+    tenths as f64 / 10.0
 }
 
 /// Draws for one task before the world counts as exhausted.
@@ -279,6 +331,8 @@ enum Kind {
     Article,
     /// An article and the change procedure it refers to.
     Procedure,
+    /// An article, and nothing in the ticket tells it from another with the same symptom.
+    Vague,
     Incident,
     Unknown,
 }
@@ -288,6 +342,7 @@ impl Kind {
         match self {
             Self::Article => "article",
             Self::Procedure => "procedure",
+            Self::Vague => "vague",
             Self::Incident => "incident",
             Self::Unknown => "unknown",
         }
@@ -327,6 +382,13 @@ impl<'a> Pool<'a> {
             incidents.filter(|(_, known)| known.open && split.holds(known.symptom)).map(|(index, _)| index).collect();
         pool
     }
+
+    /// The article of another problem with the same symptom.
+    fn as_likely(&self, problem: Problem, rng: &mut Rng) -> Option<String> {
+        let others = self.plain.iter().filter(|&&other| other != problem && other.symptom() == problem.symptom());
+        let &&other = rng.pick(&others.collect::<Vec<_>>())?;
+        Some(self.world.article(other)?.id.clone())
+    }
 }
 
 /// A site where no open incident would be the better answer.
@@ -348,7 +410,7 @@ fn known_gold(world: &World, problem: Problem) -> Option<Gold> {
         gold_ids.push(world.procedure(problem)?.id.clone());
         key_facts.push(value.to_string());
     }
-    let reference = text::resolution(world.spec.size, problem, particulars, procedure);
+    let reference = text::resolution(world.spec.size, &gold_ids[0], problem, particulars, procedure);
     Some(Gold { gold_ids, should_escalate: false, reference, key_facts })
 }
 
@@ -356,12 +418,15 @@ fn known_gold(world: &World, problem: Problem) -> Option<Gold> {
 /// no plain query finds one.
 fn find(world: &World, scene: &Scene, ticket: &str, gold: &Gold, searches: &[Shelf]) -> Option<Vec<ToolCall>> {
     let (product, failure) = (scene.problem.product(), scene.problem.failure().name);
-    let mut queries = vec![ticket.to_owned()];
+    let tiny = world.spec.size == Size::Tiny && scene.log;
+    // The ticket's own words; a tiny ticket has a code to look for.
+    let code = &world.particulars(scene.problem).code;
+    let mut queries = vec![if tiny { code.clone() } else { ticket.to_owned() }];
     queries.push(format!("{product} {failure} {}", if scene.log { scene.problem.cause().log } else { scene.site }));
     queries.push(format!("{product} change procedure"));
     let mut calls = Vec::new();
     if gold.gold_ids.is_empty() {
-        calls.extend(searches.iter().map(|&shelf| search(shelf, ticket)));
+        calls.extend(searches.iter().map(|&shelf| search(shelf, &queries[0])));
     }
     for id in &gold.gold_ids {
         let (shelf, _) = world.get(id)?;

@@ -1,4 +1,4 @@
-//! How documents, tickets and resolutions read, in two sizes.
+//! How documents, tickets and resolutions read, in three sizes.
 //!
 //! Texts name the product, the symptom and what tells the cause; nothing here decides what exists or what is right.
 
@@ -12,7 +12,9 @@ pub(super) fn article(size: Size, number: usize, problem: Problem, particulars: 
     let procedure =
         if particulars.procedure { format!(" Follow the change procedure of {product}.") } else { String::new() };
     let (log, code, service) = (cause.log, &particulars.code, &particulars.service);
+    let id = article_id(size, number);
     let (title, body) = match size {
+        Size::Tiny => (product.to_owned(), format!("Fix: \"{}\"{procedure}", cited(&id, problem, particulars))),
         Size::Brief => (format!("{product}: {}", failure.name), format!("Log: {log} ({code}). Fix: {fix}{procedure}")),
         Size::Full => (
             format!("{product}: {} ({})", failure.name, cause.name),
@@ -26,20 +28,30 @@ pub(super) fn article(size: Size, number: usize, problem: Problem, particulars: 
             ),
         ),
     };
-    Document { id: format!("KB-{}", 1000 + number), title, body }
+    Document { id, title, body }
+}
+
+fn article_id(size: Size, number: usize) -> String {
+    let first = if size == Size::Tiny { 100 } else { 1000 };
+    format!("KB-{}", first + number)
+}
+
+/// The sentence of a tiny article: code, fix and id in one go, since following a text is all that tiny policies do well.
+fn cited(id: &str, problem: Problem, particulars: &Particulars) -> String {
+    format!("{}: {} ({id}).", particulars.code, fix(problem, particulars).trim_end_matches('.'))
 }
 
 pub(super) fn procedure(size: Size, number: usize, problem: Problem, value: u32) -> Document {
     let product = problem.product();
     let step = procedure_step(value);
     let body = match size {
-        Size::Brief => format!("{step} Then make the change."),
+        Size::Tiny | Size::Brief => format!("{step} Then make the change."),
         Size::Full => format!(
             "Scope\nSome changes to {product} may only be made under a change record; the article of the fix says \
              so.\n\nSteps\n{step} Then make the change, and close the record with the result."
         ),
     };
-    Document { id: format!("KB-{}", 1000 + number), title: format!("{product}: change procedure"), body }
+    Document { id: article_id(size, number), title: format!("{product}: change procedure"), body }
 }
 
 pub(super) fn incident(size: Size, number: usize, incident: &Incident) -> Document {
@@ -47,8 +59,8 @@ pub(super) fn incident(size: Size, number: usize, incident: &Incident) -> Docume
     let state = if incident.open { "Open" } else { "Closed" };
     let workaround = workaround(incident);
     let body = match (size, incident.open) {
-        (Size::Brief, true) => format!("Workaround: {workaround}"),
-        (Size::Brief, false) => format!("Closed on day {}. Workaround was: {workaround}", incident.day),
+        (Size::Tiny | Size::Brief, true) => format!("Workaround: {workaround}"),
+        (Size::Tiny | Size::Brief, false) => format!("Closed on day {}. Workaround was: {workaround}", incident.day),
         (Size::Full, true) => format!(
             "Since day {} of this month {} at the {} site. The vendor is working on it and no cause is known yet. \
              Workaround until then: {workaround}",
@@ -83,7 +95,7 @@ pub(super) fn past_ticket(
     };
     let says = failure.says[rng.below(failure.says.len())];
     let body = match size {
-        Size::Brief => format!("{site}: {says}. Log: {}. {end}", cause.log),
+        Size::Tiny | Size::Brief => format!("{site}: {says}. Log: {}. {end}", cause.log),
         Size::Full => format!(
             "Reported by {} in {site}: {says}. First level found \"{}\" ({}) in the log of {}. {end}",
             pick(rng, &PEOPLE),
@@ -102,7 +114,7 @@ pub(super) struct Scene {
     pub(super) site: &'static str,
     /// 1 to 3: with the error code; without; in the user's words.
     pub(super) level: u8,
-    /// A ticket about an open incident has nothing in the log that tells a cause.
+    /// A ticket about an open incident, and a vague one, has nothing in the log that tells a cause.
     pub(super) log: bool,
 }
 
@@ -115,6 +127,10 @@ pub(super) fn ticket(size: Size, scene: &Scene, particulars: &Particulars, rng: 
     let host = format!("{}-{}", site[..3].to_lowercase(), 100 + rng.below(900));
     let area = problem.domain().name;
     match size {
+        Size::Tiny => {
+            let code = if log { format!("\"{}\"", particulars.code) } else { "unknown".into() };
+            format!("[{area}, {site}] {product}: {symptom}. Code {code}.")
+        }
         Size::Brief => {
             let log = if log { format!(" Log: {}{code}.", problem.cause().log) } else { String::new() };
             format!("[{area}, {site}, {host}] {product}: {symptom}.{log}")
@@ -145,11 +161,18 @@ pub(super) fn fix(problem: Problem, particulars: &Particulars) -> String {
     problem.cause().fix.replace("{value}", &value).replace("{service}", &particulars.service)
 }
 
-/// What a perfect answer says for a known problem.
-pub(super) fn resolution(size: Size, problem: Problem, particulars: &Particulars, procedure: Option<u32>) -> String {
+/// What a perfect answer says for a known problem with this article.
+pub(super) fn resolution(
+    size: Size,
+    id: &str,
+    problem: Problem,
+    particulars: &Particulars,
+    procedure: Option<u32>,
+) -> String {
     let before = procedure.map_or(String::new(), |value| format!("{} ", procedure_step(value)));
     let fix = fix(problem, particulars);
     match size {
+        Size::Tiny => format!("{before}{}", cited(id, problem, particulars)),
         Size::Brief => format!("{before}{fix}"),
         Size::Full => format!(
             "The cause: {}. {before}{fix} Then watch the log of {} for {} minutes.",

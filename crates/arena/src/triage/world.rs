@@ -27,6 +27,9 @@ pub struct WorldSpec {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Size {
+    /// One sentence a document, which the answer repeats word for word, and a short code that tells which: for policies
+    /// of a million parameters.
+    Tiny,
     /// Two or three sentences: for models with a window of a few hundred tokens.
     #[default]
     Brief,
@@ -177,7 +180,7 @@ impl World {
     pub fn new(spec: WorldSpec) -> Self {
         let seed = Seed::root(spec.seed).with("triage world");
         let problems = problems(spec);
-        let codes = codes(seed);
+        let codes = codes(spec.size, seed);
         let particulars: HashMap<Problem, Particulars> =
             problems.iter().map(|&problem| (problem, draw(problem, seed, &codes))).collect();
         let known_incidents = draw_incidents(&problems, seed);
@@ -350,23 +353,28 @@ fn problems(spec: WorldSpec) -> Vec<Problem> {
     problems
 }
 
-/// A permutation of four-digit codes, one per problem of the whole catalogue.
-fn codes(seed: Seed) -> Vec<usize> {
+/// A permutation of error codes, one per problem of the whole catalogue.
+fn codes(size: Size, seed: Seed) -> Vec<String> {
     let all: usize = DOMAINS
         .iter()
         .map(|domain| domain.products.len() * domain.failures.iter().map(|f| f.causes.len()).sum::<usize>())
         .sum();
-    let mut codes: Vec<usize> = (0..all).map(|n| 1000 + 7 * n).collect();
+    let code = |n: usize| match size {
+        // A letter and two digits.
+        Size::Tiny => format!("{}{}", char::from(b'A' + (n / 90 % 26) as u8), 10 + n % 90),
+        Size::Brief | Size::Full => format!("E{}", 1000 + 7 * n),
+    };
+    let mut codes: Vec<String> = (0..all).map(code).collect();
     seed.with("codes").rng().shuffle(&mut codes);
     codes
 }
 
-fn draw(problem: Problem, seed: Seed, codes: &[usize]) -> Particulars {
+fn draw(problem: Problem, seed: Seed, codes: &[String]) -> Particulars {
     let mut rng = seed.with("problem").at(problem.number() as u64).rng();
     let cause = problem.cause();
     Particulars {
         service: catalog::service(problem.product()),
-        code: format!("E{}", codes[problem.number()]),
+        code: codes[problem.number()].clone(),
         value: cause.low + cause.step * rng.below(VALUES) as u32,
         minutes: 5 * (1 + rng.below(11) as u32),
         procedure: rng.below(100) < PROCEDURE_PERCENT,

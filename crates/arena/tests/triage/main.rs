@@ -6,7 +6,7 @@ mod play;
 
 use std::collections::HashSet;
 
-use hone_arena::triage::{Mode, Scope, Shelf, Size, TaskSpec, TriageArena, World, WorldSpec, rubric};
+use hone_arena::triage::{Demonstrator, Mode, Scope, Shelf, Size, TaskSpec, TriageArena, World, WorldSpec, rubric};
 use hone_trace::{Action, Arena, Task, ToolCall};
 use play::{play, score};
 use serde_json::json;
@@ -24,8 +24,10 @@ fn the_reference_of_every_task_earns_one() {
     let rubric = rubric().unwrap();
     for seed in [1, 2, 3] {
         for (mode, size) in [
+            (Mode::Reader, Size::Tiny),
             (Mode::Reader, Size::Brief),
             (Mode::Reader, Size::Full),
+            (Mode::Searcher, Size::Tiny),
             (Mode::Searcher, Size::Brief),
             (Mode::Searcher, Size::Full),
         ] {
@@ -52,6 +54,39 @@ fn assert_honest(task: &Task, answers: &[String]) {
         }
         shown.push_str(answer);
     }
+}
+
+/// A vague ticket fits two of the articles that are shown and says nothing that prefers one.
+#[test]
+fn a_vague_ticket_has_two_articles_that_fit_as_well() {
+    let spec = TaskSpec {
+        vague_percent: 60,
+        level: Some(1),
+        documents: Some(3),
+        worlds: 3,
+        demonstrator: Demonstrator::Novice,
+        ..spec(Mode::Reader, Size::Tiny, 8)
+    };
+    let splits = spec.generate().unwrap();
+    let arena = TriageArena::default();
+    let worlds: HashSet<String> = splits.train.iter().map(|task| task.extra["world"].to_string()).collect();
+    assert_eq!(worlds.len(), 3);
+    let mut confidences = HashSet::new();
+    for task in splits.train.iter() {
+        let world = arena.world(serde_json::from_value(task.extra["world"].clone()).unwrap());
+        let shown: Vec<String> = serde_json::from_value(task.extra["documents"].clone()).unwrap();
+        let titles: Vec<&str> = shown.iter().map(|id| world.get(id).unwrap().1.title.as_str()).collect();
+        let ours = titles.iter().filter(|title| **title == text(task, "product")).count();
+        let vague = text(task, "kind") == "vague";
+        assert_eq!((ours, shown.len()), (if vague { 2 } else { usize::from(text(task, "kind") == "article") }, 3));
+        assert_eq!(task.prompt.contains("Code unknown."), vague, "{}", task.prompt);
+        // The novice differs from the oracle in its confidence alone.
+        let mut novice: Vec<ToolCall> = serde_json::from_value(task.extra["demonstration"].clone()).unwrap();
+        let confidence = novice[0].arguments.insert("confidence".into(), json!(1.0)).unwrap();
+        assert_eq!(Some(novice), task.reference);
+        confidences.insert(confidence.to_string());
+    }
+    assert_eq!(confidences.len(), 9);
 }
 
 /// By search over the whole world: one document matches an answerable ticket, none an unanswerable one.

@@ -60,9 +60,10 @@ const SMALL: [&str; 9] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_oracle_can_be_imitated_in_every_built_in_environment() {
+    let tiny = [("triage-reader.toml", None), ("triage-searcher.toml", None)];
     let worlds = [("retail.toml", None), ("airline.toml", None), ("triage.toml", None)];
     let searcher = ("triage.toml", Some(["env.name=triage-searcher", "rollout.max_turns=12"]));
-    for (name, more) in worlds.into_iter().chain([searcher]) {
+    for (name, more) in worlds.into_iter().chain(tiny).chain([searcher]) {
         let mut settings = SMALL.to_vec();
         settings.extend(more.into_iter().flatten());
         let loss = imitate(read(name, &settings)).await.unwrap();
