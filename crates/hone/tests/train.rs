@@ -152,7 +152,7 @@ fn bench_learn_counts_again_and_says_which_bars_are_missed() {
 #[test]
 fn the_shipped_policy_learns() {
     let dir = TempDir::new().unwrap();
-    let settings = ["train.steps=15", "train.decay=constant", "checkpoint.every=15"];
+    let settings = ["train.steps=15", "train.decay=constant", "train.learning_rate=5e-4", "checkpoint.every=15"];
     let output = hone(&dir)
         .args(["train", "--json", "--samples", "0"])
         .args(settings.iter().flat_map(|setting| ["--set", setting]))
