@@ -223,3 +223,20 @@ fn an_overlong_trace_is_not_trained_but_was_counted() {
     assert_eq!(advantages[0][0], before[0][0]);
     assert_eq!(advantages[0][2], before[0][2]);
 }
+
+#[test]
+fn negative_advantages_count_what_the_recipe_says() {
+    let groups = [group(&[Some(1.0), Some(0.0), Some(0.0), Some(1.0)])];
+    let credited = |negative| {
+        let recipe = CreditRecipe { negative, ..CreditRecipe::named("dr_grpo") };
+        let advantages = recipe.build(Weights::only("r")).unwrap().credit(&groups);
+        advantages[0]
+            .iter()
+            .map(|a| if let Advantage::Whole { value } = a { *value } else { f64::NAN })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(credited(None), [0.5, -0.5, -0.5, 0.5]);
+    assert_eq!(credited(Some(0.2)), [0.5, -0.1, -0.1, 0.5]);
+    let wrong = CreditRecipe { negative: Some(-1.0), ..CreditRecipe::named("grpo") };
+    assert!(wrong.build(Weights::only("r")).is_err());
+}
