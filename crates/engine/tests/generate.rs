@@ -358,11 +358,17 @@ fn a_request_goes_on_with_new_weights_and_says_so() {
         NativeLearner::new(Arc::clone(&policy), None, LearnerSettings { adamw, ..LearnerSettings::default() });
     let old = policy.current();
 
-    let ((reached, was_reached), (resume, go_on)) = (mpsc::channel(), mpsc::channel());
-    let mut paused = request(prompt(1, 70), 5, 60);
-    paused.gate = Some(Box::new(Pause { left: 25, reached, go_on }));
-    let beside = generator.submit(request(prompt(1, 70), 6, 60));
-    let reply = generator.submit(paused);
+    let paused_at = |left, seed| {
+        let ((reached, was_reached), (resume, go_on)) = (mpsc::channel(), mpsc::channel());
+        let mut paused = request(prompt(1, 70), seed, 60);
+        paused.gate = Some(Box::new(Pause { left, reached, go_on }));
+        (generator.submit(paused), was_reached, resume)
+    };
+    // The first waits for the second, so that both are under way when the weights change.
+    let (beside, was_reached, resume_beside) = paused_at(10, 6);
+    was_reached.recv().unwrap();
+    let (reply, was_reached, resume) = paused_at(25, 5);
+    drop(resume_beside);
     was_reached.recv().unwrap();
     // No gradient: weight decay alone changes the weights.
     let report = block_on(learner.step(OptimizerStep { learning_rate: 0.5, max_grad_norm: None })).unwrap();
