@@ -92,12 +92,14 @@ impl NativeLearner {
             }
             learner.policy.update(steps, |s| s.model = model);
         }
+        learner.policy.publish();
         Ok(learner)
     }
 
     /// Publishes the weights as they are under this number: a run that goes on counts on.
     pub fn renumber(&self, step: u64) {
         self.policy.update(step, |_| {});
+        self.policy.publish();
     }
 
     /// The logprob of every target and the entropy it was drawn from, without learning anything.
@@ -176,9 +178,10 @@ impl NativeLearner {
     }
 
     fn apply(&mut self, step: OptimizerStep) -> StepReport {
+        let cpu = Arc::clone(&self.snapshot().model.cpu);
         let (norm, skipped) = {
             let snapshot = self.policy.current();
-            match global_norm(&snapshot.model.cpu, trained_table(&snapshot), &self.grads) {
+            match global_norm(&cpu, trained_table(&snapshot), &self.grads) {
                 Ok(norm) => (Some(norm), None),
                 Err(name) => (None, Some(format!("the gradient of {name} is not finite"))),
             }
@@ -190,7 +193,6 @@ impl NativeLearner {
                 let scale = clip_factor(norm, step.max_grad_norm);
                 let number = self.policy.current().version.step + 1;
                 self.policy.update(number, |snapshot| {
-                    let cpu = Arc::clone(&snapshot.model.cpu);
                     if let Some(adapter) = &mut snapshot.adapter {
                         let adapter = Arc::make_mut(adapter);
                         optimizer.step(&cpu, &adapter.table, &mut adapter.values, grads, step.learning_rate, scale);
@@ -204,7 +206,10 @@ impl NativeLearner {
                 })
             }
         };
-        self.policy.current().model.cpu.clear(&mut self.grads);
+        if step.publish {
+            self.policy.publish();
+        }
+        cpu.clear(&mut self.grads);
         StepReport { version, grad_norm: norm, skipped }
     }
 }

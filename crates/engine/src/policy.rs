@@ -1,5 +1,6 @@
 //! The policy being served: what samplers read and a learner replaces.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use hone_trace::{Digest, PolicyVersion};
@@ -46,21 +47,33 @@ impl Snapshot {
 #[derive(Debug)]
 pub struct Policy {
     current: RwLock<Snapshot>,
+    /// A count: samplers under way look here before they ask for the newest version.
+    published: AtomicU64,
 }
 
 impl Policy {
     pub fn new(snapshot: Snapshot) -> Arc<Self> {
-        Arc::new(Self { current: RwLock::new(snapshot) })
+        Arc::new(Self { current: RwLock::new(snapshot), published: AtomicU64::new(0) })
     }
 
-    /// The version served now.
+    /// The newest version.
     pub fn current(&self) -> Snapshot {
         // A learner that panicked inside `update` has not published: what is there was served before.
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes the weights and publishes them as version `step`. In place, unless somebody still samples from the old
-    /// ones; samplers that ask meanwhile wait.
+    /// How often was published.
+    pub(crate) fn published(&self) -> u64 {
+        self.published.load(Ordering::Acquire)
+    }
+
+    /// Calls samplers under way over to the newest version.
+    pub(crate) fn publish(&self) {
+        self.published.fetch_add(1, Ordering::Release);
+    }
+
+    /// Changes the weights, as version `step`. In place, unless somebody still samples from the old ones; samplers that
+    /// ask meanwhile wait.
     pub(crate) fn update(&self, step: u64, change: impl FnOnce(&mut Snapshot)) -> PolicyVersion {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut current);

@@ -15,7 +15,8 @@ use hone_engine::{
     Policy, Snapshot, StreamedToken, Workspace,
 };
 use hone_trace::{
-    Flow, Learner, OptimizerStep, Rng, Sample, SampleRequest, SamplingParams, StopReason, TokenGate, TokenMask,
+    Flow, Learner, OptimizerStep, Rng, Sample, SampleFault, SampleRequest, SamplingParams, StopReason, TokenGate,
+    TokenMask,
 };
 
 /// A model small enough for tests, with rows that do not fill vectors or pages.
@@ -348,30 +349,42 @@ impl TokenGate for Pause {
     }
 }
 
+/// A generator whose policy a learner trains, at a step that changes every weight.
+fn trained_beside() -> (Arc<Policy>, Generator, NativeLearner) {
+    let policy = Policy::new(Snapshot::new(model(1, Isa::detect()), None, "test"));
+    let generator = Generator::new(Arc::clone(&policy), GeneratorSettings::default()).unwrap();
+    // No gradient: weight decay alone changes the weights.
+    let adamw = AdamWSettings { weight_decay: 0.5, ..AdamWSettings::default() };
+    let learner =
+        NativeLearner::new(Arc::clone(&policy), None, LearnerSettings { adamw, ..LearnerSettings::default() });
+    (policy, generator, learner)
+}
+
+const STEP: OptimizerStep = OptimizerStep { learning_rate: 0.5, max_grad_norm: None, publish: true };
+
+/// A request of 60 tokens that waits after the first `left`, what says that it does, and what to drop to let it go on.
+fn paused_at(
+    generator: &Generator,
+    left: u32,
+    seed: u64,
+) -> (impl Future<Output = Result<Sample, SampleFault>>, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let ((reached, was_reached), (resume, go_on)) = (mpsc::channel(), mpsc::channel());
+    let mut paused = request(prompt(1, 70), seed, 60);
+    paused.gate = Some(Box::new(Pause { left, reached, go_on }));
+    (generator.submit(paused), was_reached, resume)
+}
+
 #[test]
 fn a_request_goes_on_with_new_weights_and_says_so() {
-    let model = model(1, Isa::detect());
-    let policy = Policy::new(Snapshot::new(model, None, "test"));
-    let generator = Generator::new(Arc::clone(&policy), GeneratorSettings::default()).unwrap();
-    let adamw = AdamWSettings { weight_decay: 0.5, ..AdamWSettings::default() };
-    let mut learner =
-        NativeLearner::new(Arc::clone(&policy), None, LearnerSettings { adamw, ..LearnerSettings::default() });
+    let (policy, generator, mut learner) = trained_beside();
     let old = policy.current();
-
-    let paused_at = |left, seed| {
-        let ((reached, was_reached), (resume, go_on)) = (mpsc::channel(), mpsc::channel());
-        let mut paused = request(prompt(1, 70), seed, 60);
-        paused.gate = Some(Box::new(Pause { left, reached, go_on }));
-        (generator.submit(paused), was_reached, resume)
-    };
     // The first waits for the second, so that both are under way when the weights change.
-    let (beside, was_reached, resume_beside) = paused_at(10, 6);
+    let (beside, was_reached, resume_beside) = paused_at(&generator, 10, 6);
     was_reached.recv().unwrap();
-    let (reply, was_reached, resume) = paused_at(25, 5);
+    let (reply, was_reached, resume) = paused_at(&generator, 25, 5);
     drop(resume_beside);
     was_reached.recv().unwrap();
-    // No gradient: weight decay alone changes the weights.
-    let report = block_on(learner.step(OptimizerStep { learning_rate: 0.5, max_grad_norm: None })).unwrap();
+    let report = block_on(learner.step(STEP)).unwrap();
     drop(resume);
 
     let sample = block_on(reply).unwrap();
@@ -383,6 +396,19 @@ fn a_request_goes_on_with_new_weights_and_says_so() {
     assert_eq!(sample.sampled.logprobs[..25], by(&old)[..25]);
     assert_eq!(sample.sampled.logprobs[25..], by(&new)[25..], "nothing of the old weights is left in the cache");
     assert_ne!(by(&old), by(&new));
+}
+
+#[test]
+fn a_step_that_is_not_published_is_for_later_requests() {
+    let (policy, generator, mut learner) = trained_beside();
+    let old = policy.current();
+    let (reply, was_reached, resume) = paused_at(&generator, 25, 5);
+    was_reached.recv().unwrap();
+    block_on(learner.step(OptimizerStep { publish: false, ..STEP })).unwrap();
+    drop(resume);
+    assert_eq!(block_on(reply).unwrap().sampled.versions, [(old.version, 60)]);
+    let later = block_on(generator.submit(request(prompt(1, 70), 5, 60))).unwrap();
+    assert_eq!(later.sampled.versions, [(policy.current().version, 60)]);
 }
 
 #[test]

@@ -43,8 +43,13 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprintln!("{}: {error}", owo_colors::OwoColorize::red(&"error"));
-            for cause in error.chain().skip(1) {
-                anstream::eprintln!("  because: {cause}");
+            let mut said = error.to_string();
+            for cause in error.chain().skip(1).map(ToString::to_string) {
+                // Many errors quote the one below them.
+                if !said.contains(&cause) {
+                    anstream::eprintln!("  because: {cause}");
+                    said = cause;
+                }
             }
             ExitCode::from(2)
         }

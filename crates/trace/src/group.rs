@@ -58,8 +58,52 @@ pub enum Advantage {
     Whole { value: f64 },
     /// One value per sampled node.
     PerTurn { values: Vec<f64> },
+    /// One value for every sampled token but those of the spans, which have their own.
+    Spans { value: f64, spans: Vec<Span> },
     /// No signal, and why. Not an advantage of zero: the tokens are not trained.
     None { why: NoSignal },
+}
+
+/// The advantage of a run of tokens, counted among the sampled tokens of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Span {
+    pub start: usize,
+    /// The first token after it.
+    pub end: usize,
+    pub value: f64,
+}
+
+impl Advantage {
+    /// The values it is made of.
+    pub fn values(&self) -> Vec<f64> {
+        match self {
+            Self::Whole { value } => vec![*value],
+            Self::PerTurn { values } => values.clone(),
+            Self::Spans { value, spans } => [*value].into_iter().chain(spans.iter().map(|span| span.value)).collect(),
+            Self::None { .. } => Vec::new(),
+        }
+    }
+
+    /// One value per sampled token of a trace whose turns have these lengths. `None` where there is no signal. Turns
+    /// beyond the last value of `PerTurn` have none either.
+    pub fn per_token(&self, turns: impl IntoIterator<Item = usize>) -> Option<Vec<f64>> {
+        let turns = turns.into_iter();
+        match self {
+            Self::None { .. } => None,
+            Self::Whole { value } => Some(vec![*value; turns.sum()]),
+            Self::PerTurn { values } => {
+                Some(turns.zip(values).flat_map(|(tokens, value)| std::iter::repeat_n(*value, tokens)).collect())
+            }
+            Self::Spans { value, spans } => {
+                let mut values = vec![*value; turns.sum()];
+                for Span { start, end, value } in spans {
+                    let end = (*end).min(values.len());
+                    values[(*start).min(end)..end].fill(*value);
+                }
+                Some(values)
+            }
+        }
+    }
 }
 
 /// Why a trace carries no signal.

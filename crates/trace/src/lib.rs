@@ -24,7 +24,7 @@ mod world;
 
 pub use batch::{Batch, BatchNode, LossStats, Target};
 pub use digest::{BadDigest, Digest};
-pub use group::{Advantage, Group, NoSignal};
+pub use group::{Advantage, Group, NoSignal, Span};
 pub use loss::{Loss, TokenBatch, TokenColumns};
 pub use message::{Content, ImageUrl, Message, Part};
 pub use node::{BadNode, Node, Origin, PolicyVersion, Sampled};

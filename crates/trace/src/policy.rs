@@ -180,7 +180,7 @@ pub trait Learner: Send {
     /// Forward, ask `loss` for d loss / d logprob of every target, backward, accumulate.
     async fn accumulate(&mut self, batch: &Batch, loss: &dyn Loss) -> Result<LearnStats, LearnFault>;
 
-    /// Clip, step, publish: the samplers of this policy serve the new version when this returns.
+    /// Clip, step and, where asked to, publish: the samplers of this policy then serve the new version when this returns.
     async fn step(&mut self, step: OptimizerStep) -> Result<StepReport, LearnFault>;
 }
 
@@ -190,6 +190,9 @@ pub struct OptimizerStep {
     pub learning_rate: f64,
     /// Global-norm clip of the accumulated gradient; `None` clips nothing.
     pub max_grad_norm: Option<f64>,
+    /// Whether samplers under way go over to the result. `false` where more steps on the same rollout batch follow: they
+    /// keep the version they have, and what they have computed with it.
+    pub publish: bool,
 }
 
 /// What one forward and backward saw, per target and in sum.

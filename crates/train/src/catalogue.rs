@@ -77,7 +77,16 @@ pub fn markdown() -> String {
          sampled tokens. Sums and means run over sampled tokens only; masked, excluded and faulted traces are in none of\n\
          them.\n",
     );
-    section(&mut page, "Credit", "`credit = \"grpo\"`: rewards to advantages.", crate::credit::CREDITS);
+    section(
+        &mut page,
+        "Credit",
+        "`credit = \"grpo\"`: rewards to advantages. In a table, `credit = { name = \"grpo\", … }`, there are two options \
+         beside those of estimators per turn. `negative = 0.1`: advantages under 0 count a tenth, for a policy whose \
+         failures are mostly right tokens. `arguments = { confidence = \"calibration\" }`: the tokens of that argument \
+         are paid by that component alone, which has weight 0 in the rubric; for a reward that one argument decides and \
+         that would otherwise teach a wrong answer for being modest.",
+        crate::credit::CREDITS,
+    );
     section(
         &mut page,
         "Losses",

@@ -3,7 +3,7 @@
 //! A policy can change without being taught: by imitating its own samples, by losing entropy, by luck of the evaluation.
 //! What training gains over its placebo is what the reward taught.
 
-use hone_trace::{Advantage, Seed};
+use hone_trace::{Advantage, Seed, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::Evaluation;
@@ -28,7 +28,7 @@ impl Placebo {
                 }
             }
             Self::Constant => {
-                let sizes: Vec<f64> = advantages.iter().flatten().flat_map(values).map(f64::abs).collect();
+                let sizes: Vec<f64> = advantages.iter().flatten().flat_map(Advantage::values).map(f64::abs).collect();
                 let value = sizes.iter().sum::<f64>() / sizes.len().max(1) as f64;
                 for advantage in advantages.iter_mut().flatten() {
                     if !matches!(advantage, Advantage::None { .. }) {
@@ -58,15 +58,15 @@ fn handed_over(from: &Advantage, to: &Advantage) -> Advantage {
             let at = |turn: usize| values.get(turn.min(last)).copied().unwrap_or(0.0);
             Advantage::PerTurn { values: (0..own.len()).map(at).collect() }
         }
+        // Where the values go stays: it is the episode's own text.
+        (Advantage::Spans { value, spans }, Advantage::Spans { spans: own, .. }) => {
+            let handed = own.iter().enumerate().map(|(at, span)| {
+                let value = spans.get(at).map_or(*value, |from| from.value);
+                Span { value, ..*span }
+            });
+            Advantage::Spans { value: *value, spans: handed.collect() }
+        }
         _ => from.clone(),
-    }
-}
-
-fn values(advantage: &Advantage) -> Vec<f64> {
-    match advantage {
-        Advantage::Whole { value } => vec![*value],
-        Advantage::PerTurn { values } => values.clone(),
-        Advantage::None { .. } => Vec::new(),
     }
 }
 

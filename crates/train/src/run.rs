@@ -139,7 +139,9 @@ impl<'a> Trainer<'a> {
         let objective = recipe.loss.build()?;
         Budget::of(setup, recipe).check()?;
         let learner = learner(setup, recipe, &objective, found.as_ref())?;
-        let credit = recipe.credit.build(weights(setup, recipe))?;
+        let components: Vec<_> = setup.rubric.weights().collect();
+        let (weights, tokenizer) = (weights(setup, recipe), setup.renderer.tokenizer());
+        let credit = credit::by_argument(&recipe.credit, weights, &components, tokenizer)?;
         let at = found.as_ref().map(|(_, state)| state.step);
         let state = found.map(|(_, state)| state).unwrap_or_default();
         if let Some(best) = state.best {

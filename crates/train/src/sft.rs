@@ -177,7 +177,7 @@ impl<'a> Imitation<'a> {
             stats += self.learner.accumulate(&batch, &self.loss).await?.loss;
         }
         let max_grad_norm = Some(self.recipe.train.max_grad_norm);
-        let rate = OptimizerStep { learning_rate: self.schedule.at(step), max_grad_norm };
+        let rate = OptimizerStep { learning_rate: self.schedule.at(step), max_grad_norm, publish: true };
         let report = self.learner.step(rate).await?;
         (self.state.step, self.state.plan) = (step, self.plan.state.clone());
         let tokens = sequences.iter().map(|sequence| sequence.ids.len()).sum();

@@ -42,7 +42,9 @@ pub async fn learn(
     let mut learned = Learned::default();
     for epoch in 0..train.epochs_per_batch {
         Seed::root(recipe.seed).with("mini batches").at(step).at(u64::from(epoch)).rng().shuffle(&mut sequences);
-        for part in sequences.chunks(size.max(1)) {
+        let last_epoch = epoch + 1 == train.epochs_per_batch;
+        let mut parts = sequences.chunks(size.max(1)).peekable();
+        while let Some(part) = parts.next() {
             let batches = pack::pack(part, &packing);
             objective.survey = surveyed(learner, objective, &batches)?;
             let mut pass = Pass::of(part);
@@ -50,7 +52,8 @@ pub async fn learn(
                 let stats = learner.accumulate(batch, &*objective).await?;
                 pass.add(batch, &stats);
             }
-            let rate = OptimizerStep { learning_rate, max_grad_norm: Some(train.max_grad_norm) };
+            let publish = last_epoch && parts.peek().is_none();
+            let rate = OptimizerStep { learning_rate, max_grad_norm: Some(train.max_grad_norm), publish };
             let report = learner.step(rate).await?;
             ledger.learned(&pass, &report, learning_rate);
             learned.optimizer_steps += 1;

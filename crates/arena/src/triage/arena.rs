@@ -110,9 +110,13 @@ impl Arena for TriageArena {
             Mode::Reader => READER,
             Mode::Searcher => SEARCHER,
         };
+        let rules = match env.world.spec.size {
+            Size::Tiny => TINY_RULES,
+            Size::Brief | Size::Full => RULES,
+        };
         Ok(Episode {
             tools: self.tools(env.mode).clone(),
-            system: format!("{system} {RULES}"),
+            system: format!("{system} {rules}"),
             first: vec![Message::user(first.trim_end())],
             env: Box::new(env),
         })
@@ -123,6 +127,9 @@ const READER: &str = "You triage IT tickets. Read the ticket and the documents, 
 
 const SEARCHER: &str =
     "You triage IT tickets. Search articles, past tickets and incidents, read what fits, then call submit_resolution.";
+
+const TINY_RULES: &str = "The right article has the ticket's product and code: give its fix and cite its id. If none \
+has, set escalate to true, cite nothing and name the area's team. The confidence is your probability of being right.";
 
 const RULES: &str = "The right article has the ticket's product, symptom and log message: give its fix and cite its \
 id. If it asks for the change procedure of the product, give that step first and cite both. An open incident with the \

@@ -70,7 +70,7 @@ fn others(world: &World, scene: &Scene, rng: &mut Rng) -> Vec<String> {
     // More draws than any prompt shows; repetitions are left out by the caller.
     for _ in 0..64 {
         let Some(Document { id, title, .. }) = rng.pick(articles) else { break };
-        if !title.starts_with(ours.product()) {
+        if !title.contains(ours.product()) {
             ids.push(id.clone());
         }
     }

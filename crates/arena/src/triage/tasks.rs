@@ -236,7 +236,7 @@ impl TaskSpec {
                 let gold = Gold {
                     gold_ids: Vec::new(),
                     should_escalate: true,
-                    reference: text::escalation(area),
+                    reference: text::escalation(self.size, area, world.particulars(problem)),
                     key_facts: vec![area.into()],
                 };
                 (problem, self::site(world, problem, rng)?, gold, vec![Shelf::Articles, Shelf::Incidents])
@@ -419,9 +419,9 @@ fn known_gold(world: &World, problem: Problem) -> Option<Gold> {
 fn find(world: &World, scene: &Scene, ticket: &str, gold: &Gold, searches: &[Shelf]) -> Option<Vec<ToolCall>> {
     let (product, failure) = (scene.problem.product(), scene.problem.failure().name);
     let tiny = world.spec.size == Size::Tiny && scene.log;
-    // The ticket's own words; a tiny ticket has a code to look for.
+    // The ticket's own words; of a tiny ticket, those that matter.
     let code = &world.particulars(scene.problem).code;
-    let mut queries = vec![if tiny { code.clone() } else { ticket.to_owned() }];
+    let mut queries = vec![if tiny { format!("{code} {product}") } else { ticket.to_owned() }];
     queries.push(format!("{product} {failure} {}", if scene.log { scene.problem.cause().log } else { scene.site }));
     queries.push(format!("{product} change procedure"));
     let mut calls = Vec::new();

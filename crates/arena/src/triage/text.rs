@@ -14,7 +14,7 @@ pub(super) fn article(size: Size, number: usize, problem: Problem, particulars: 
     let (log, code, service) = (cause.log, &particulars.code, &particulars.service);
     let id = article_id(size, number);
     let (title, body) = match size {
-        Size::Tiny => (product.to_owned(), format!("Fix: \"{}\"{procedure}", cited(&id, problem, particulars))),
+        Size::Tiny => (format!("{code} {product}"), format!("Fix: \"{code}: {}\"{procedure}", with_id(&fix, &id))),
         Size::Brief => (format!("{product}: {}", failure.name), format!("Log: {log} ({code}). Fix: {fix}{procedure}")),
         Size::Full => (
             format!("{product}: {} ({})", failure.name, cause.name),
@@ -36,9 +36,9 @@ fn article_id(size: Size, number: usize) -> String {
     format!("KB-{}", first + number)
 }
 
-/// The sentence of a tiny article: code, fix and id in one go, since following a text is all that tiny policies do well.
-fn cited(id: &str, problem: Problem, particulars: &Particulars) -> String {
-    format!("{}: {} ({id}).", particulars.code, fix(problem, particulars).trim_end_matches('.'))
+/// The sentence of a tiny article: fix and id in one go, since following a text is what tiny policies do well.
+fn with_id(fix: &str, id: &str) -> String {
+    format!("{} '{id}'.", fix.trim_end_matches('.'))
 }
 
 pub(super) fn procedure(size: Size, number: usize, problem: Problem, value: u32) -> Document {
@@ -128,8 +128,8 @@ pub(super) fn ticket(size: Size, scene: &Scene, particulars: &Particulars, rng: 
     let area = problem.domain().name;
     match size {
         Size::Tiny => {
-            let code = if log { format!("\"{}\"", particulars.code) } else { "unknown".into() };
-            format!("[{area}, {site}] {product}: {symptom}. Code {code}.")
+            let code = if log { format!("Code \"{}\".", particulars.code) } else { "No code.".into() };
+            format!("[{area}, {site}] {product}: {symptom}. {code}")
         }
         Size::Brief => {
             let log = if log { format!(" Log: {}{code}.", problem.cause().log) } else { String::new() };
@@ -156,7 +156,7 @@ pub(super) fn ticket(size: Size, scene: &Scene, particulars: &Particulars, rng: 
 }
 
 /// The fix of a problem, one sentence.
-pub(super) fn fix(problem: Problem, particulars: &Particulars) -> String {
+fn fix(problem: Problem, particulars: &Particulars) -> String {
     let value = particulars.value.to_string();
     problem.cause().fix.replace("{value}", &value).replace("{service}", &particulars.service)
 }
@@ -172,7 +172,7 @@ pub(super) fn resolution(
     let before = procedure.map_or(String::new(), |value| format!("{} ", procedure_step(value)));
     let fix = fix(problem, particulars);
     match size {
-        Size::Tiny => format!("{before}{}", cited(id, problem, particulars)),
+        Size::Tiny => format!("{}: {before}{}", particulars.code, with_id(&fix, id)),
         Size::Brief => format!("{before}{fix}"),
         Size::Full => format!(
             "The cause: {}. {before}{fix} Then watch the log of {} for {} minutes.",
@@ -184,8 +184,12 @@ pub(super) fn resolution(
 }
 
 /// What a perfect answer says where no document has the answer.
-pub(super) fn escalation(area: &str) -> String {
-    format!("No document covers this. Escalate to the {area} team.")
+pub(super) fn escalation(size: Size, area: &str, particulars: &Particulars) -> String {
+    let said = format!("No document covers this. Escalate to the {area} team.");
+    match size {
+        Size::Tiny => format!("{}: {said}", particulars.code),
+        Size::Brief | Size::Full => said,
+    }
 }
 
 pub(super) fn workaround(incident: &Incident) -> String {

@@ -27,7 +27,7 @@ pub struct WorldSpec {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Size {
-    /// One sentence a document, which the answer repeats word for word, and a short code that tells which: for policies
+    /// One sentence a document, which the answer repeats word for word, and a code word that tells which: for policies
     /// of a million parameters.
     Tiny,
     /// Two or three sentences: for models with a window of a few hundred tokens.
@@ -182,7 +182,7 @@ impl World {
         let problems = problems(spec);
         let codes = codes(spec.size, seed);
         let particulars: HashMap<Problem, Particulars> =
-            problems.iter().map(|&problem| (problem, draw(problem, seed, &codes))).collect();
+            problems.iter().map(|&problem| (problem, draw(spec.size, problem, seed, &codes))).collect();
         let known_incidents = draw_incidents(&problems, seed);
         let mut world = Self {
             spec,
@@ -353,29 +353,37 @@ fn problems(spec: WorldSpec) -> Vec<Problem> {
     problems
 }
 
-/// A permutation of error codes, one per problem of the whole catalogue.
+/// The error code of every problem of the whole catalogue. No two of a product are the same; in larger sizes no two.
 fn codes(size: Size, seed: Seed) -> Vec<String> {
-    let all: usize = DOMAINS
-        .iter()
-        .map(|domain| domain.products.len() * domain.failures.iter().map(|f| f.causes.len()).sum::<usize>())
-        .sum();
-    let code = |n: usize| match size {
-        // A letter and two digits.
-        Size::Tiny => format!("{}{}", char::from(b'A' + (n / 90 % 26) as u8), 10 + n % 90),
-        Size::Brief | Size::Full => format!("E{}", 1000 + 7 * n),
-    };
-    let mut codes: Vec<String> = (0..all).map(code).collect();
-    seed.with("codes").rng().shuffle(&mut codes);
-    codes
+    let mut rng = seed.with("codes").rng();
+    let of_product = |domain: &Domain| domain.failures.iter().map(|failure| failure.causes.len()).sum::<usize>();
+    let products = DOMAINS.iter().flat_map(|domain| domain.products.iter().map(|_| of_product(domain)));
+    match size {
+        Size::Tiny => products
+            .flat_map(|problems| {
+                let mut words = catalog::CODE_WORDS;
+                rng.shuffle(&mut words);
+                words.into_iter().take(problems).map(str::to_owned)
+            })
+            .collect(),
+        Size::Brief | Size::Full => {
+            let mut codes: Vec<String> = (0..products.sum()).map(|n: usize| format!("E{}", 1000 + 7 * n)).collect();
+            rng.shuffle(&mut codes);
+            codes
+        }
+    }
 }
 
-fn draw(problem: Problem, seed: Seed, codes: &[String]) -> Particulars {
+fn draw(size: Size, problem: Problem, seed: Seed, codes: &[String]) -> Particulars {
     let mut rng = seed.with("problem").at(problem.number() as u64).rng();
     let cause = problem.cause();
     Particulars {
         service: catalog::service(problem.product()),
         code: codes[problem.number()].clone(),
-        value: cause.low + cause.step * rng.below(VALUES) as u32,
+        value: match size {
+            Size::Tiny => 10 + rng.below(90) as u32,
+            Size::Brief | Size::Full => cause.low + cause.step * rng.below(VALUES) as u32,
+        },
         minutes: 5 * (1 + rng.below(11) as u32),
         procedure: rng.below(100) < PROCEDURE_PERCENT,
         known: rng.below(100) < KNOWN_PERCENT,

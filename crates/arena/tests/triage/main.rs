@@ -76,10 +76,10 @@ fn a_vague_ticket_has_two_articles_that_fit_as_well() {
         let world = arena.world(serde_json::from_value(task.extra["world"].clone()).unwrap());
         let shown: Vec<String> = serde_json::from_value(task.extra["documents"].clone()).unwrap();
         let titles: Vec<&str> = shown.iter().map(|id| world.get(id).unwrap().1.title.as_str()).collect();
-        let ours = titles.iter().filter(|title| **title == text(task, "product")).count();
+        let ours = titles.iter().filter(|title| title.ends_with(text(task, "product"))).count();
         let vague = text(task, "kind") == "vague";
         assert_eq!((ours, shown.len()), (if vague { 2 } else { usize::from(text(task, "kind") == "article") }, 3));
-        assert_eq!(task.prompt.contains("Code unknown."), vague, "{}", task.prompt);
+        assert_eq!(task.prompt.ends_with("No code."), vague, "{}", task.prompt);
         // The novice differs from the oracle in its confidence alone.
         let mut novice: Vec<ToolCall> = serde_json::from_value(task.extra["demonstration"].clone()).unwrap();
         let confidence = novice[0].arguments.insert("confidence".into(), json!(1.0)).unwrap();

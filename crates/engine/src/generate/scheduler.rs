@@ -26,6 +26,8 @@ pub(super) struct Scheduler {
     cache: Cache,
     /// The version the cache belongs to.
     version: PolicyVersion,
+    /// What is sampled from while there is work, and how often was published before it was asked for.
+    held: Option<(u64, Snapshot)>,
     /// By arrival.
     waiting: VecDeque<Job>,
     running: Vec<Job>,
@@ -51,6 +53,7 @@ impl Scheduler {
         let limit = usize::try_from(settings.memory_limit / shape.bytes()).unwrap_or(usize::MAX);
         Self {
             version: snapshot.version,
+            held: None,
             policy,
             settings,
             inbox,
@@ -69,15 +72,25 @@ impl Scheduler {
         while self.receive() {
             self.drop_cancelled();
             if self.waiting.is_empty() && self.running.is_empty() {
+                self.held = None;
                 continue;
             }
-            // Held for one step only: a learner that finds nobody sampling changes the weights in place.
-            let snapshot = self.policy.current();
+            let (published, snapshot) = self.newest();
             self.follow(&snapshot.version);
             self.admit(&snapshot);
             self.step(&snapshot);
+            // Let go before the last answer: a learner that finds nobody sampling changes the weights in place.
+            let goes_on = !self.waiting.is_empty() || self.running.iter().any(|job| job.end.is_none());
+            self.held = goes_on.then_some((published, snapshot));
             self.answer_finished();
         }
+    }
+
+    /// What is held, unless something newer was published.
+    fn newest(&mut self) -> (u64, Snapshot) {
+        let published = self.policy.published();
+        let held = self.held.take().filter(|(before, _)| *before == published);
+        held.unwrap_or_else(|| (published, self.policy.current()))
     }
 
     /// Takes in what has arrived; waits where there is nothing else to do. `false` when nobody can send any more.

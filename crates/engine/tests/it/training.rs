@@ -60,7 +60,7 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 
 fn train_on(learner: &mut NativeLearner, batch: &Batch, rate: f64) -> (LearnStats, StepReport) {
     let stats = wait(learner.accumulate(batch, &NLL)).unwrap();
-    let step = OptimizerStep { learning_rate: rate, max_grad_norm: Some(1.0) };
+    let step = OptimizerStep { learning_rate: rate, max_grad_norm: Some(1.0), publish: true };
     (stats, wait(learner.step(step)).unwrap())
 }
 
@@ -141,7 +141,7 @@ fn steps(learner: &mut NativeLearner, from: u64, to: u64) {
         for batch in &batches {
             wait(learner.accumulate(batch, &NLL)).unwrap();
         }
-        wait(learner.step(OptimizerStep { learning_rate: 1e-3, max_grad_norm: Some(0.5) })).unwrap();
+        wait(learner.step(OptimizerStep { learning_rate: 1e-3, max_grad_norm: Some(0.5), publish: true })).unwrap();
     }
 }
 
@@ -176,7 +176,8 @@ fn a_gradient_that_is_not_finite_is_reported_and_never_applied() {
     let before = weights_after(&learner);
     let batch = batch(&[ids(1, 12, 160)]);
     wait(learner.accumulate(&batch, &Nll { factor: f64::INFINITY, entropy: 0.0 })).unwrap();
-    let report = wait(learner.step(OptimizerStep { learning_rate: 1.0, max_grad_norm: Some(1.0) })).unwrap();
+    let report =
+        wait(learner.step(OptimizerStep { learning_rate: 1.0, max_grad_norm: Some(1.0), publish: true })).unwrap();
     assert!(report.skipped.is_some_and(|s| s.contains("not finite")) && report.grad_norm.is_none());
     assert!(before == weights_after(&learner), "the weights changed");
     // The bad gradient is gone: the next step is an ordinary one.
@@ -210,7 +211,7 @@ fn entropy_is_taken_off_the_loss() {
     let mut seen = Vec::new();
     for _ in 0..8 {
         seen.push(entropy(&wait(learner.accumulate(&batch, &only_entropy)).unwrap()));
-        wait(learner.step(OptimizerStep { learning_rate: 3e-3, max_grad_norm: None })).unwrap();
+        wait(learner.step(OptimizerStep { learning_rate: 3e-3, max_grad_norm: None, publish: true })).unwrap();
     }
     assert!(seen.windows(2).all(|w| w[1] > w[0]), "{seen:?}");
 }

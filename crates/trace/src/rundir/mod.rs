@@ -192,12 +192,14 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RunDirError> {
     fs::rename(&unfinished, path).map_err(io_error("cannot rename into place", path))
 }
 
+const FREE_SPACE: &str = ". Everything recorded so far is whole: free some space and go on with `--resume`";
+
 /// What to do about an error of the file system, where that is known.
 fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            ". Everything recorded so far is whole: free some space and go on with `--resume`"
-        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FREE_SPACE,
+        // Wrapped by a library on the way, only its words are left.
+        io::ErrorKind::Other if source.to_string().contains("No space left on device") => FREE_SPACE,
         io::ErrorKind::FileTooLarge => {
             ". Everything recorded so far is whole: raise the limit on file sizes (`ulimit -f`) and go on with `--resume`"
         }

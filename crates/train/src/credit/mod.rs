@@ -3,6 +3,7 @@
 //! A trace without a reward has no advantage and is in nobody's mean; excluded traces never get here (they left their
 //! [`Group`]). A group that cannot tell its traces apart says why instead of giving zeros: those tokens are not trained.
 
+mod arguments;
 mod gdpo;
 mod grpo;
 mod maxrl;
@@ -17,6 +18,7 @@ mod turn_returns;
 mod turn_rloo;
 mod turns;
 
+pub use arguments::by_argument;
 pub use gdpo::Gdpo;
 pub use grpo::{Grpo, Scale};
 pub use maxrl::MaxRl;

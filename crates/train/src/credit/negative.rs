@@ -22,6 +22,10 @@ impl Negative {
             Advantage::None { .. } => {}
             Advantage::Whole { value } => weigh(value),
             Advantage::PerTurn { values } => values.iter_mut().for_each(weigh),
+            Advantage::Spans { value, spans } => {
+                weigh(value);
+                spans.iter_mut().for_each(|span| weigh(&mut span.value));
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Estimators by name: `credit = "grpo"`, or a table with the name and what turns earn by themselves.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use hone_trace::Credit;
@@ -29,6 +30,10 @@ pub struct CreditRecipe {
     /// What a call that the environment answers with an error earns its turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_call: Option<f64>,
+    /// Arguments of calls whose tokens one reward component pays alone, of weight 0 in the rubric:
+    /// `{ confidence = "calibration" }`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub arguments: BTreeMap<String, String>,
 }
 
 /// Why there is no such estimator.
@@ -40,6 +45,17 @@ pub enum BadCredit {
         "credit {name:?} gives a trace one advantage and does not read {option}; \"turn_rloo\" and \"turn_returns\" do"
     )]
     NotPerTurn { name: String, option: &'static str },
+    #[error(
+        "credit {name:?} gives every turn an advantage and does not read arguments; the estimators of whole traces do"
+    )]
+    PerTurnArguments { name: String },
+    #[error("credit.arguments.{argument} names the component {component:?}; the rubric has {there}")]
+    NoComponent { argument: String, component: String, there: String },
+    #[error(
+        "{component} pays the tokens of {argument} (credit.arguments) and counts in the total too; give it weight = 0 in the \
+         rubric"
+    )]
+    PaidTwice { argument: String, component: String },
     #[error("credit.{option} = {value} is out of range: it lies between 0 and 1")]
     Range { option: &'static str, value: String },
 }
@@ -85,6 +101,8 @@ impl<'de> Deserialize<'de> for CreditRecipe {
             discount: Option<f64>,
             parse_failure: Option<f64>,
             failed_call: Option<f64>,
+            #[serde(default)]
+            arguments: BTreeMap<String, String>,
         }
         struct NameOrTable;
         impl<'de> Visitor<'de> for NameOrTable {
@@ -100,8 +118,8 @@ impl<'de> Deserialize<'de> for CreditRecipe {
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CreditRecipe, A::Error> {
                 let table = Table::deserialize(MapAccessDeserializer::new(map))?;
-                let Table { name, negative, discount, parse_failure, failed_call } = table;
-                Ok(CreditRecipe { name, negative, discount, parse_failure, failed_call })
+                let Table { name, negative, discount, parse_failure, failed_call, arguments } = table;
+                Ok(CreditRecipe { name, negative, discount, parse_failure, failed_call, arguments })
             }
         }
         deserializer.deserialize_any(NameOrTable)

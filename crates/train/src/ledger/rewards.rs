@@ -90,7 +90,7 @@ impl Ledger {
             group.iter().any(|advantage| matches!(advantage, Advantage::None { why: NoSignal::ZeroVariance }))
         };
         self.set("reward/num_zero_variance_filtered", advantages.iter().filter(flat).count() as f64);
-        let values = || advantages.iter().flatten().flat_map(numbers);
+        let values = || advantages.iter().flatten().flat_map(Advantage::values);
         self.set_some("loss/avg_raw_advantages", values().collect::<Spread>().mean());
         self.set_some("loss/avg_raw_advantages_abs", values().map(f64::abs).collect::<Spread>().mean());
     }
@@ -162,15 +162,7 @@ fn centred(group: &Group, value: impl Fn(&Trace) -> Option<f64>) -> Vec<f64> {
     values.into_iter().map(|value| value.map_or(0.0, |value| value - mean)).collect()
 }
 
-fn numbers(advantage: &Advantage) -> Vec<f64> {
-    match advantage {
-        Advantage::Whole { value } => vec![*value],
-        Advantage::PerTurn { values } => values.clone(),
-        Advantage::None { .. } => Vec::new(),
-    }
-}
-
 /// How hard a group pushes.
 fn squared(advantages: &[Advantage]) -> f64 {
-    advantages.iter().flat_map(numbers).map(|value| value * value).sum()
+    advantages.iter().flat_map(Advantage::values).map(|value| value * value).sum()
 }

@@ -40,13 +40,12 @@ impl Account {
                     Advantage::None { why: NoSignal::Singleton | NoSignal::ZeroVariance | NoSignal::NoSuccess } => {
                         account.zero_advantage += tokens;
                     }
-                    Advantage::Whole { value } if is_zero(*value) => account.zero_advantage += tokens,
-                    Advantage::Whole { .. } => account.credited += tokens,
-                    Advantage::PerTurn { values } => {
-                        for ((_, node), value) in trace.sampled().zip(values) {
+                    credited => {
+                        let turns = trace.sampled().map(|(_, node)| node.tokens().len());
+                        for value in credited.per_token(turns).unwrap_or_default() {
                             let place =
-                                if is_zero(*value) { &mut account.zero_advantage } else { &mut account.credited };
-                            *place += node.tokens().len();
+                                if is_zero(value) { &mut account.zero_advantage } else { &mut account.credited };
+                            *place += 1;
                         }
                     }
                 }

@@ -108,25 +108,25 @@ fn check_temperature(trace: &Trace, expected: f32) -> Result<(), PackError> {
 
 /// `None` where there is nothing to train: no signal, or no sampled token.
 fn sequence(group: usize, trace: &Trace, advantage: &Advantage) -> Result<Option<Sequence>, PackError> {
-    let turns = trace.sampled().count();
-    let values = match advantage {
-        Advantage::None { .. } => return Ok(None),
-        Advantage::Whole { value } => vec![*value; turns],
-        Advantage::PerTurn { values } => values.clone(),
-    };
+    let turns: Vec<usize> = trace.sampled().map(|(_, node)| node.tokens().len()).collect();
     let (task, replica) = (|| trace.task.clone(), trace.replica);
-    if values.len() != turns {
-        return Err(PackError::Turns { task: task(), replica, turns, values: values.len() });
+    if let Advantage::PerTurn { values } = advantage
+        && values.len() != turns.len()
+    {
+        return Err(PackError::Turns { task: task(), replica, turns: turns.len(), values: values.len() });
     }
+    let Some(values) = advantage.per_token(turns) else { return Ok(None) };
     // Learners compute with 32 bits.
     if let Some(value) = values.iter().copied().find(|value| !(*value as f32).is_finite()) {
         return Err(PackError::Advantage { task: task(), replica, value });
     }
     let mut places = Vec::new();
-    for ((start, node), value) in trace.sampled().zip(values) {
+    let mut values = values.into_iter();
+    for (start, node) in trace.sampled() {
         let Some(Sampled { logprobs, sampling_logprobs, .. }) = node.as_sampled() else { continue };
         let behaviour = sampling_logprobs.as_ref().unwrap_or(logprobs);
-        places.extend(logprobs.iter().zip(behaviour).enumerate().map(|(offset, (sampler, behaviour))| Place {
+        let tokens = logprobs.iter().zip(behaviour).zip(values.by_ref()).enumerate();
+        places.extend(tokens.map(|(offset, ((sampler, behaviour), value))| Place {
             position: start + offset,
             sampler: *sampler,
             behaviour: *behaviour,

@@ -1,13 +1,19 @@
 //! Laws of credit assignment.
 
+use std::collections::BTreeMap;
+
+use hone_chat::Tokenizer;
 use hone_trace::{
     Advantage, Boundary, Credit, Fault, Group, Limit, NoSignal, Outcome, ParseFailure, Reward, TurnRecord,
 };
 use hone_trace::{ParseFailureKind, Trace};
-use hone_train::credit::{CREDITS, CreditRecipe, Rloo, TurnReturns, TurnRewards, TurnRloo, Weights, mask_overlong};
+use hone_train::credit::{
+    BadCredit, CREDITS, CreditRecipe, Rloo, TurnReturns, TurnRewards, TurnRloo, Weights, by_argument, mask_overlong,
+};
 use proptest::prelude::*;
 
 use crate::common::{Turn, close, earned, group, trace};
+use crate::tiny::{recipe, setup};
 
 fn rewards() -> impl Strategy<Value = Vec<Option<f64>>> {
     let reward = prop_oneof![4 => (0u32..5).prop_map(|step| Some(f64::from(step) / 4.0)), 1 => Just(None)];
@@ -31,6 +37,7 @@ fn values(group: &Group, advantages: &[Advantage]) -> Vec<(f64, usize)> {
         match advantage {
             Advantage::Whole { value } => values.push((*value, nodes.iter().sum())),
             Advantage::PerTurn { values: turns } => values.extend(turns.iter().copied().zip(nodes)),
+            Advantage::Spans { .. } => panic!("an estimator by itself knows no arguments"),
             Advantage::None { .. } => {}
         }
     }
@@ -239,4 +246,52 @@ fn negative_advantages_count_what_the_recipe_says() {
     assert_eq!(credited(Some(0.2)), [0.5, -0.1, -0.1, 0.5]);
     let wrong = CreditRecipe { negative: Some(-1.0), ..CreditRecipe::named("grpo") };
     assert!(wrong.build(Weights::only("r")).is_err());
+}
+
+/// A reply that states a confidence, and what it earned for its answer and for the confidence.
+fn stated(tokenizer: &Tokenizer, confidence: &str, right: f64, honest: f64) -> Trace {
+    let reply = format!("{{\"resolution\": \"Restart it.\", \"confidence\": {confidence}, \"escalate\": false}}");
+    let turn = |text: &str| Turn { sampled: tokenizer.encode(text).unwrap(), answer: vec![] };
+    let rewards = vec![Reward::scored("r", right, ""), Reward::scored("calibration", honest, "")];
+    trace(&[9], &[turn("Let me see."), turn(&reply)], rewards)
+}
+
+#[tokio::test]
+async fn an_argument_is_paid_by_its_own_component_and_nothing_else_is() {
+    let setup = setup(&recipe(&[]));
+    let tokenizer = setup.renderer.tokenizer();
+    let arguments = BTreeMap::from([("confidence".to_owned(), "calibration".to_owned())]);
+    let recipe = CreditRecipe { negative: Some(0.1), arguments, ..CreditRecipe::named("dr_grpo") };
+    let build = |recipe: &CreditRecipe, weight: f64| {
+        by_argument(recipe, Weights::only("r"), &[("r", 1.0), ("calibration", weight)], tokenizer)
+    };
+    let credit = build(&recipe, 0.0).unwrap();
+    let group = Group::new(vec![
+        stated(tokenizer, "0.9", 1.0, 0.99),
+        stated(tokenizer, "0.5", 0.0, 0.75),
+        stated(tokenizer, "0.9", 0.0, 0.19),
+    ]);
+    let wanted = [(2.0 / 3.0, 0.99), (-0.1 / 3.0, 0.75), (-0.1 / 3.0, 0.19)];
+    let credited = credit.credit(std::slice::from_ref(&group));
+    for ((trace, advantage), (value, honest)) in group.traces().iter().zip(&credited[0]).zip(wanted) {
+        let ids: Vec<u32> = trace.sampled().flat_map(|(_, node)| node.tokens().to_vec()).collect();
+        let values = advantage.per_token([ids.len()]).unwrap();
+        let own: Vec<u32> =
+            ids.iter().zip(&values).filter(|(_, v)| !close(**v, value, 1e-9)).map(|(id, _)| *id).collect();
+        let text = tokenizer.decode(&own).unwrap();
+        assert!(["0.9", "0.5"].contains(&text.as_str()), "{text}");
+        let stated = honest - (0.99 + 0.75 + 0.19) / 3.0;
+        assert!(values.iter().any(|v| close(*v, stated, 1e-9)), "{values:?} has no {stated}");
+    }
+
+    // All wrong: the answers teach nothing, the confidences do.
+    let wrong = Group::new(vec![stated(tokenizer, "0.9", 0.0, 0.19), stated(tokenizer, "0.1", 0.0, 0.99)]);
+    let credited = credit.credit(std::slice::from_ref(&wrong));
+    assert!(matches!(&credited[0][0], Advantage::Spans { value, spans } if *value == 0.0 && spans[0].value < 0.0));
+
+    assert!(matches!(build(&recipe, 0.5), Err(BadCredit::PaidTwice { .. })));
+    let missing = CreditRecipe { arguments: BTreeMap::from([("confidence".into(), "brier".into())]), ..recipe.clone() };
+    assert!(matches!(build(&missing, 0.0), Err(BadCredit::NoComponent { .. })));
+    let turns = CreditRecipe { name: "turn_rloo".into(), ..recipe };
+    assert!(matches!(build(&turns, 0.0), Err(BadCredit::PerTurnArguments { .. })));
 }

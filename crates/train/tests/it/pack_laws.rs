@@ -1,6 +1,6 @@
 //! Laws of packing.
 
-use hone_trace::{Advantage, Batch, Group, NoSignal, Node, Outcome, Sampled, TraceBuilder, TraceHead};
+use hone_trace::{Advantage, Batch, Group, NoSignal, Node, Outcome, Sampled, Span, TraceBuilder, TraceHead};
 use hone_train::loss::Reduction;
 use hone_train::pack::{PackError, Packing, Sequence, pack, sequences};
 use proptest::prelude::*;
@@ -29,6 +29,7 @@ fn credited((prompt, traces): (Vec<u32>, Vec<Raw>)) -> (Group, Vec<Advantage>) {
             let advantage = match kind {
                 0 => Advantage::None { why: NoSignal::ZeroVariance },
                 1 => Advantage::PerTurn { values: (0..turns.len()).map(|turn| value + turn as f64).collect() },
+                2 => Advantage::Spans { value, spans: vec![Span { start: 1, end: 3, value: value + 7.0 }] },
                 _ => Advantage::Whole { value },
             };
             (trace(&prompt, &turns, vec![]), advantage)
@@ -81,13 +82,18 @@ proptest! {
             for (trace, advantage) in group.traces().iter().zip(advantages) {
                 let ids: Vec<u32> = trace.tokens().collect();
                 let mut expected = Vec::new();
+                let mut count = 0..;
                 for (turn, (start, node)) in trace.sampled().enumerate() {
-                    let value = match advantage {
-                        Advantage::None { .. } => continue,
-                        Advantage::Whole { value } => *value,
-                        Advantage::PerTurn { values } => values[turn],
-                    };
                     for (offset, logprob) in node.as_sampled().unwrap().logprobs.iter().enumerate() {
+                        let at: usize = count.next().unwrap();
+                        let value = match advantage {
+                            Advantage::None { .. } => continue,
+                            Advantage::Whole { value } => *value,
+                            Advantage::PerTurn { values } => values[turn],
+                            Advantage::Spans { value, spans } => {
+                                if (spans[0].start..spans[0].end).contains(&at) { spans[0].value } else { *value }
+                            }
+                        };
                         expected.push((ids[..=start + offset].to_vec(), logprob.to_bits(), (value as f32).to_bits()));
                     }
                 }

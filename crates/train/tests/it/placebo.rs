@@ -1,6 +1,6 @@
 //! The placebo, and the interval of the gain over it.
 
-use hone_trace::{Advantage, NoSignal, Seed};
+use hone_trace::{Advantage, NoSignal, Seed, Span};
 use hone_train::evaluate::{Evaluation, wilson};
 use hone_train::placebo::{Placebo, gain};
 use hone_train::run::{recorded_recipe, train};
@@ -32,6 +32,16 @@ fn shuffling_keeps_each_groups_advantages_and_who_has_none() {
         group.iter().map(|a| if let Advantage::PerTurn { values } = a { values.len() } else { 0 }).collect::<Vec<_>>()
     };
     assert_eq!(lengths(&after[1]), [2, 1], "one value per turn of its own");
+
+    let spans =
+        |value, at: usize, own| Advantage::Spans { value, spans: vec![Span { start: at, end: at + 1, value: own }] };
+    let mut parts = vec![vec![spans(1.0, 3, 5.0), spans(-1.0, 8, -5.0)]];
+    // Some seed swaps the two.
+    (0..).find(|seed| {
+        Placebo::Shuffle.treat(&mut parts, Seed::root(*seed));
+        parts[0][0] != spans(1.0, 3, 5.0)
+    });
+    assert_eq!(parts[0], [spans(-1.0, 3, -5.0), spans(1.0, 8, 5.0)], "a span stays where its text is");
 
     let mut again = before.clone();
     Placebo::Shuffle.treat(&mut again, Seed::root(0));

@@ -58,6 +58,15 @@ pub(super) const SEEN_PRODUCTS: usize = 8;
 /// Failure modes of a domain that training may see; the rest is held out.
 pub(super) const SEEN_FAILURES: usize = 5;
 
+/// What tiny tickets call their codes: short, and told apart by their first letters.
+pub(super) const CODE_WORDS: [&str; 64] = [
+    "oak", "elm", "ash", "fir", "yew", "fig", "ivy", "fox", "owl", "bee", "ant", "cat", "dog", "hen", "pig", "cow",
+    "ram", "bat", "elk", "eel", "jay", "gnu", "sun", "sky", "ice", "fog", "mud", "sea", "bay", "gem", "tin", "zinc",
+    "iron", "gold", "jade", "ruby", "opal", "coal", "salt", "sand", "wool", "silk", "hat", "cup", "jar", "key", "map",
+    "pen", "box", "bell", "drum", "harp", "lute", "kite", "lamp", "sail", "tent", "vase", "wolf", "bear", "deer",
+    "frog", "hawk", "swan",
+];
+
 /// Distinct values of a cause.
 pub(super) const VALUES: usize = 20;
 

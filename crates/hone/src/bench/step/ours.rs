@@ -22,7 +22,7 @@ const LOSS: &str = "dapo";
 const CREDIT: &str = "grpo";
 /// Half of what recipes use: memory is one of the bars.
 const BATCH_TOKENS: usize = 4096;
-const RATE: OptimizerStep = OptimizerStep { learning_rate: 1e-4, max_grad_norm: Some(1.0) };
+const RATE: OptimizerStep = OptimizerStep { learning_rate: 1e-4, max_grad_norm: Some(1.0), publish: true };
 
 /// What a step is made of, for the record.
 pub(super) fn configuration() -> Result<Value> {
