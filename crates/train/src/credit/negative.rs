@@ -24,7 +24,9 @@ impl Negative {
             Advantage::PerTurn { values } => values.iter_mut().for_each(weigh),
             Advantage::Spans { value, spans } => {
                 weigh(value);
-                spans.iter_mut().for_each(|span| weigh(&mut span.value));
+                for span in spans {
+                    weigh(&mut span.value);
+                }
             }
         }
     }
