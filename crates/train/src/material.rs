@@ -7,7 +7,7 @@ use hone_arena::rollout::Rollouts;
 use hone_trace::rundir::RunReader;
 use hone_trace::{Task, Trace};
 
-use crate::oracle;
+use crate::oracle::{self, Shown};
 use crate::plan::{Draw, Plan};
 use crate::recipe::{Recipe, RecipeError};
 use crate::run::TrainError;
@@ -48,10 +48,11 @@ impl<'a> Material<'a> {
         rollouts: &Rollouts,
         plan: &Plan<'_>,
         draw: Draw,
+        shown: Shown,
     ) -> Result<Cow<'_, Trace>, TrainError> {
         match self.recorded.get(draw.task) {
             Some(trace) => Ok(Cow::Borrowed(trace)),
-            None => Ok(Cow::Owned(oracle::demonstrator(setup, rollouts, plan.task(draw)).await?)),
+            None => Ok(Cow::Owned(oracle::demonstrator(setup, rollouts, plan.task(draw), shown).await?)),
         }
     }
 }

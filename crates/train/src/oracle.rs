@@ -5,16 +5,28 @@
 use std::sync::Arc;
 
 use hone_arena::rollout::{Rollouts, Slot};
-use hone_arena::solution::{DONE, Move, demonstration};
+use hone_arena::solution::{DONE, Move, demonstration, solution};
 use hone_trace::scripted::ScriptedSampler;
 use hone_trace::{Digest, PolicyVersion, Seed, Task, Trace};
 
 use crate::setup::{Setup, SetupError};
 
-/// Plays what imitation sees of a task, one call or reply a turn, in the model's own call format: its solution, or an
-/// imperfect demonstration where the task has one.
-pub async fn demonstrator(setup: &Setup, rollouts: &Rollouts, task: &Task) -> Result<Trace, SetupError> {
-    let moves = demonstration(task).ok_or_else(|| SetupError::NoSolution(task.key.clone()))?;
+/// Whom imitation sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// The task's solution.
+    Solution,
+    /// An imperfect demonstration where the task has one, else its solution.
+    Demonstration,
+}
+
+/// Plays what imitation sees of a task, one call or reply a turn, in the model's own call format.
+pub async fn demonstrator(setup: &Setup, rollouts: &Rollouts, task: &Task, shown: Shown) -> Result<Trace, SetupError> {
+    let moves = match shown {
+        Shown::Solution => solution(task),
+        Shown::Demonstration => demonstration(task),
+    };
+    let moves = moves.ok_or_else(|| SetupError::NoSolution(task.key.clone()))?;
     let episode = setup.arena.open(task, 0).await?;
     let tools = rollouts.toolbox(&episode.tools)?;
     let mut replies = Vec::new();

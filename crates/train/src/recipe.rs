@@ -126,6 +126,9 @@ pub struct SftRecipe {
     pub copying: f64,
     /// The share of the steps after which none are mixed in.
     pub copying_until: f64,
+    /// The share of the steps that imitate the solutions of tasks whose demonstrations are imperfect: knowing how comes
+    /// before doing it badly.
+    pub solutions_until: f64,
     /// Stop as soon as success on the held-out tasks is at least this: a warm start needs no mastery.
     pub stop_at: Option<f64>,
     /// Steps between two looks at the held-out tasks, where `stop_at` is set.
@@ -205,6 +208,7 @@ impl Default for SftRecipe {
             context_weight: 0.1,
             copying: 0.95,
             copying_until: 0.7,
+            solutions_until: 0.0,
             stop_at: None,
             check_every: 20,
         }

@@ -16,6 +16,7 @@ use crate::checkpoint::{self, Keeper, State};
 use crate::evaluate::evaluate;
 use crate::loss::{LossRecipe, Objective, Reduction};
 use crate::material::Material;
+use crate::oracle::Shown;
 use crate::pack::{Packing, Place, Sequence, pack};
 use crate::plan::{Plan, PlanRecipe};
 use crate::recipe::Recipe;
@@ -189,6 +190,8 @@ impl<'a> Imitation<'a> {
         let sft = &self.recipe.sft;
         let mut rng = Seed::root(self.recipe.seed).with("sft").at(step).rng();
         let copying = sft.copying * (1.0 - step as f64 / (sft.steps as f64 * sft.copying_until)).max(0.0);
+        let of_all = step as f64 / sft.steps as f64;
+        let shown = if of_all <= sft.solutions_until { Shown::Solution } else { Shown::Demonstration };
         let vocab = self.setup.policy.current().model.config.vocab as u32;
         let mut sequences = Vec::with_capacity(sft.batch);
         for group in 0..sft.batch {
@@ -197,7 +200,7 @@ impl<'a> Imitation<'a> {
                 continue;
             }
             for draw in self.plan.draw(1) {
-                let trace = self.material.episode(self.setup, &self.rollouts, &self.plan, draw).await?;
+                let trace = self.material.episode(self.setup, &self.rollouts, &self.plan, draw, shown).await?;
                 sequences.push(imitated(group, &trace, sft.context_weight as f32));
             }
         }

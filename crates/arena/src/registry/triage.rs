@@ -16,9 +16,9 @@ pub struct TriageSpec {
     #[serde(alias = "level", skip_serializing_if = "Option::is_none")]
     pub difficulty: Option<u8>,
     pub tasks: usize,
-    /// Tasks of each of the two splits that are never trained on.
+    /// Tasks of each split that is never trained on.
     pub held_out: usize,
-    /// Which of the two is evaluated on.
+    /// Which of them is evaluated on.
     pub held_out_from: HeldOut,
     /// Another seed is another knowledge base with other answers.
     pub seed: u64,
@@ -40,6 +40,8 @@ pub struct TriageSpec {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeldOut {
+    /// What training sees, in knowledge bases it never sees.
+    Fresh,
     /// Held-out symptoms of products that training sees.
     Dev,
     /// Products and failure modes that training never sees.
@@ -50,6 +52,7 @@ pub enum HeldOut {
 impl HeldOut {
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Fresh => "fresh",
             Self::Dev => "dev",
             Self::Test => "test",
         }
@@ -102,6 +105,7 @@ impl TriageSpec {
             worlds: self.worlds,
             demonstrator: self.demonstrator,
             train: self.tasks,
+            fresh: if self.held_out_from == HeldOut::Fresh { self.held_out } else { 0 },
             dev: self.held_out,
             test: self.held_out,
             level: self.difficulty,
@@ -111,7 +115,7 @@ impl TriageSpec {
             incident_percent: self.incident_percent,
         };
         let made = spec.generate()?;
-        let splits = [("train", made.train), ("dev", made.dev), ("test", made.test)];
+        let splits = [("train", made.train), ("fresh", made.fresh), ("dev", made.dev), ("test", made.test)];
         Ok(Environment {
             name: self.name.clone(),
             arena: Arc::new(TriageArena::default()),

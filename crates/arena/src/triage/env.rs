@@ -108,7 +108,7 @@ impl TriageEnv {
         let mut lines = Vec::new();
         for document in self.world.search(shelf, query, HITS) {
             let line = match self.world.spec.size {
-                Size::Tiny => format!("Found \"{}\": \"{}\"", document.id, document.title),
+                Size::Tiny => format!("Found \"{}\": \"{}\"", document.title, document.id),
                 Size::Brief => format!("{}: {}", document.id, document.title),
                 Size::Full => format!("{}: {}: {}", document.id, document.title, opening(&document.body)),
             };

@@ -28,6 +28,18 @@ pub struct Submitted {
     pub escalate: bool,
 }
 
+impl Submitted {
+    /// The perfect submission, and sure of it.
+    pub(super) fn right(gold: &Gold) -> Self {
+        Self {
+            resolution: gold.reference.clone(),
+            citations: gold.gold_ids.clone(),
+            confidence: 1.0,
+            escalate: gold.should_escalate,
+        }
+    }
+}
+
 /// An answer may have this many times the reference's words, or naming everything would be naming the right thing.
 const LONGEST: usize = 3;
 

@@ -18,6 +18,7 @@ mod catalog;
 mod distractors;
 mod env;
 mod facts;
+mod novice;
 mod rubric;
 mod tasks;
 mod text;

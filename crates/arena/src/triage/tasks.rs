@@ -1,8 +1,8 @@
-//! Triage tasks in three splits, from one seed.
+//! Triage tasks in four splits, from one seed.
 //!
 //! Train and dev are played in a world that does not mention the held-out products and failure modes at all; test asks
-//! about exactly those. Dev has symptoms (product × failure mode) of its own among the seen ones. Task `i` of a split
-//! depends on the seed and on earlier tasks only: asking for more tasks appends and moves none.
+//! about exactly those. Dev has symptoms (product × failure mode) of its own among the seen ones. Fresh has the symptoms of
+//! train in knowledge bases of its own, so that no fact of it was ever seen. Task `i` of a split depends on the seed and on earlier tasks only: asking for more tasks appends and moves none.
 
 use std::collections::HashSet;
 
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::distractors;
 use super::facts::{Gold, Submitted};
+use super::novice::{self, Work};
 use super::text::{self, Scene};
 use super::tools::{self, HITS, SUBMIT};
 use super::world::{Problem, SITES, Scope, Shelf, Size, World, WorldSpec};
@@ -52,6 +53,7 @@ pub struct TaskSpec {
     /// Whose episodes imitation sees.
     pub demonstrator: Demonstrator,
     pub train: usize,
+    pub fresh: usize,
     pub dev: usize,
     pub test: usize,
     /// 1 to 3; absent mixes them.
@@ -77,6 +79,7 @@ impl Default for TaskSpec {
             worlds: 1,
             demonstrator: Demonstrator::default(),
             train: 2000,
+            fresh: 0,
             dev: 200,
             test: 400,
             level: None,
@@ -95,7 +98,7 @@ pub enum Demonstrator {
     /// Right and sure of it.
     #[default]
     Oracle,
-    /// Right, and says how sure it is without thinking about it: mostly 0.9, else anything.
+    /// Knows how, often takes no care, and says how sure it is without thinking about it: see `novice.rs`.
     Novice,
 }
 
@@ -103,6 +106,8 @@ pub enum Demonstrator {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Split {
     Train,
+    /// Train's symptoms in other knowledge bases: has it learnt to look things up, and nothing by heart?
+    Fresh,
     /// Held-out symptoms of seen products: has it learnt the tasks?
     Dev,
     /// Held-out products and failure modes: does it generalise?
@@ -113,6 +118,7 @@ impl Split {
     pub fn name(self) -> &'static str {
         match self {
             Self::Train => "train",
+            Self::Fresh => "fresh",
             Self::Dev => "dev",
             Self::Test => "test",
         }
@@ -122,7 +128,7 @@ impl Split {
         match self {
             Self::Test => problem.held_out(),
             Self::Dev => !problem.held_out() && reserved(problem),
-            Self::Train => !problem.held_out() && !reserved(problem),
+            Self::Train | Self::Fresh => !problem.held_out() && !reserved(problem),
         }
     }
 }
@@ -136,6 +142,7 @@ fn reserved(problem: Problem) -> bool {
 #[derive(Debug, Clone)]
 pub struct Splits {
     pub train: TaskSet,
+    pub fresh: TaskSet,
     pub dev: TaskSet,
     pub test: TaskSet,
 }
@@ -163,8 +170,12 @@ impl TaskSpec {
 
     fn world_at(&self, split: Split, number: usize) -> WorldSpec {
         let scope = if split == Split::Test { Scope::All } else { Scope::Seen };
-        let more = || Seed::root(self.seed).with("triage more worlds").at(number as u64).value();
-        let seed = if number == 0 { self.seed } else { more() };
+        let other = |label| Seed::root(self.seed).with(label).at(number as u64).value();
+        let seed = match (split, number) {
+            (Split::Fresh, _) => other("triage fresh worlds"),
+            (_, 0) => self.seed,
+            _ => other("triage more worlds"),
+        };
         WorldSpec { seed, size: self.size, scope, products: self.products }
     }
 
@@ -172,22 +183,29 @@ impl TaskSpec {
         if let Some(level) = self.level.filter(|level| !(1..=3).contains(level)) {
             return Err(GenerateError::Level(level));
         }
-        let train = self.split(Split::Train, self.train)?;
-        let dev = self.split(Split::Dev, self.dev)?;
-        let test = self.split(Split::Test, self.test)?;
+        let mut tickets = HashSet::new();
+        let train = self.split(Split::Train, self.train, &mut tickets)?;
+        let fresh = self.split(Split::Fresh, self.fresh, &mut tickets)?;
+        let dev = self.split(Split::Dev, self.dev, &mut tickets)?;
+        let test = self.split(Split::Test, self.test, &mut tickets)?;
         check_disjoint([("train", &train), ("dev", &dev), ("test", &test)])?;
         let set = |split: Split, tasks| {
             let name = format!("{}-{}", self.mode.env(), split.name());
             TaskSet::new(name, format!("1+seed{}", self.seed), tasks).map(|(set, _)| set)
         };
-        Ok(Splits { train: set(Split::Train, train)?, dev: set(Split::Dev, dev)?, test: set(Split::Test, test)? })
+        Ok(Splits {
+            train: set(Split::Train, train)?,
+            fresh: set(Split::Fresh, fresh)?,
+            dev: set(Split::Dev, dev)?,
+            test: set(Split::Test, test)?,
+        })
     }
 
-    fn split(&self, split: Split, count: usize) -> Result<Vec<Task>, GenerateError> {
+    /// `tickets` are those there are already: none is made twice.
+    fn split(&self, split: Split, count: usize, tickets: &mut HashSet<String>) -> Result<Vec<Task>, GenerateError> {
         let used = self.worlds.max(1).min(count);
         let worlds: Vec<World> = (0..used).map(|number| World::new(self.world_at(split, number))).collect();
         let pools: Vec<Pool<'_>> = worlds.iter().map(|world| Pool::new(world, split)).collect();
-        let mut tickets = HashSet::new();
         let mut tasks = Vec::with_capacity(count);
         for index in 0..count {
             let pool = &pools[index % used];
@@ -232,14 +250,8 @@ impl TaskSpec {
             }
             Kind::Unknown => {
                 let &problem = rng.pick(&pool.unknown)?;
-                let area = problem.domain().name;
-                let gold = Gold {
-                    gold_ids: Vec::new(),
-                    should_escalate: true,
-                    reference: text::escalation(self.size, area, world.particulars(problem)),
-                    key_facts: vec![area.into()],
-                };
-                (problem, self::site(world, problem, rng)?, gold, vec![Shelf::Articles, Shelf::Incidents])
+                let searches = vec![Shelf::Articles, Shelf::Incidents];
+                (problem, self::site(world, problem, rng)?, unknown_gold(world, problem), searches)
             }
             Kind::Article | Kind::Procedure | Kind::Vague => {
                 let &problem = rng.pick(if kind == Kind::Procedure { &pool.procedural } else { &pool.plain })?;
@@ -275,16 +287,13 @@ impl TaskSpec {
             Size::Brief => "brief",
             Size::Full => "full",
         };
-        let perfect = Submitted {
-            resolution: gold.reference.clone(),
-            citations: gold.gold_ids.clone(),
-            confidence: 1.0,
-            escalate: gold.should_escalate,
-        };
+        let perfect = Submitted::right(&gold);
         let novice = (self.demonstrator == Demonstrator::Novice).then(|| {
-            let confidence = novice_confidence(&mut Seed::root(*seed).with("triage novice").at(index as u64).rng());
-            let submitted = submission(&Submitted { confidence, ..perfect.clone() });
-            calls.iter().cloned().chain([submitted]).collect::<Vec<_>>()
+            let rng = &mut Seed::root(*seed).with("triage novice").at(index as u64).rng();
+            let careful = Work { calls: calls.clone(), submitted: perfect.clone() };
+            let Work { mut calls, submitted } = novice::work(careful, pool.world, &scene, &documents, rng);
+            calls.push(submission(&submitted));
+            calls
         });
         calls.push(submission(&perfect));
         let mut task = Task::new(format!("{}-{size}-{seed}-{split}-{index:05}", mode.env()), mode.env(), ticket);
@@ -304,12 +313,6 @@ impl TaskSpec {
         }
         task
     }
-}
-
-/// Nine tenths seven times in ten, else any tenth.
-fn novice_confidence(rng: &mut Rng) -> f64 {
-    let tenths = if rng.below(10) < 7 { 9 } else { 1 + rng.below(9) };
-    tenths as f64 / 10.0
 }
 
 /// Draws for one task before the world counts as exhausted.
@@ -398,7 +401,7 @@ fn site(world: &World, problem: Problem, rng: &mut Rng) -> Option<&'static str> 
     rng.pick(&free).copied()
 }
 
-fn known_gold(world: &World, problem: Problem) -> Option<Gold> {
+pub(super) fn known_gold(world: &World, problem: Problem) -> Option<Gold> {
     let particulars = world.particulars(problem);
     let mut gold_ids = vec![world.article(problem)?.id.clone()];
     let mut key_facts = vec![particulars.value.to_string()];
@@ -412,6 +415,16 @@ fn known_gold(world: &World, problem: Problem) -> Option<Gold> {
     }
     let reference = text::resolution(world.spec.size, &gold_ids[0], problem, particulars, procedure);
     Some(Gold { gold_ids, should_escalate: false, reference, key_facts })
+}
+
+pub(super) fn unknown_gold(world: &World, problem: Problem) -> Gold {
+    let area = problem.domain().name;
+    Gold {
+        gold_ids: Vec::new(),
+        should_escalate: true,
+        reference: text::escalation(world.spec.size, area, world.particulars(problem)),
+        key_facts: vec![area.into()],
+    }
 }
 
 /// Calls that find the gold documents honestly: each id is among the hits of a search before it is read. `None` where

@@ -127,10 +127,9 @@ pub(super) fn ticket(size: Size, scene: &Scene, particulars: &Particulars, rng: 
     let host = format!("{}-{}", site[..3].to_lowercase(), 100 + rng.below(900));
     let area = problem.domain().name;
     match size {
-        Size::Tiny => {
-            let code = if log { format!("Code \"{}\".", particulars.code) } else { "No code.".into() };
-            format!("[{area}, {site}] {product}: {symptom}. {code}")
-        }
+        // Quoted as the query will be, and the hit: a tiny policy follows a text that it finds again to the token.
+        Size::Tiny if log => format!("[{area}, {site}] \"{} {product}\": {symptom}.", particulars.code),
+        Size::Tiny => format!("[{area}, {site}] \"{product}\": {symptom}. No code."),
         Size::Brief => {
             let log = if log { format!(" Log: {}{code}.", problem.cause().log) } else { String::new() };
             format!("[{area}, {site}, {host}] {product}: {symptom}.{log}")

@@ -2,9 +2,14 @@
 //!
 //! How sure an agent says it is changes its calibration and nothing else. Paid to the whole episode, a wrong answer that
 //! was stated modestly is taught as a good answer; paid to the confidence alone, the answer is judged by being right.
-//! The rest of the tokens are credited as without it. Negative advantages of an argument count in full: a proper score is
-//! proper only if it hurts as much as it pays.
+//! The rest of the tokens are credited as without it.
+//!
+//! An argument does not answer for how right the rest was: its component is compared with what the batch's episodes of the
+//! same reward got (a least-squares line where rewards are graded). Without that, being right and being honest are one
+//! noise. The differences count as they are, those under 0 in full: divided by their deviation, the confidences of a batch
+//! ran to one number before the answers had settled; and a proper score is proper only if it hurts as much as it pays.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use hone_chat::Tokenizer;
@@ -12,6 +17,7 @@ use hone_trace::{Advantage, Credit, Group, NoSignal, Span, Trace};
 
 use super::Weights;
 use super::recipe::{BadCredit, CreditRecipe};
+use super::stats::mean;
 
 /// The recipe's estimator over `weights`, with its `arguments`. `components` are the rubric's, with their weights.
 pub fn by_argument(
@@ -20,14 +26,13 @@ pub fn by_argument(
     components: &[(&str, f64)],
     tokenizer: &Tokenizer,
 ) -> Result<Box<dyn Credit>, BadCredit> {
-    let inner = recipe.build(weights)?;
+    let inner = recipe.build(weights.clone())?;
     if recipe.arguments.is_empty() {
         return Ok(inner);
     }
     if recipe.name.starts_with("turn_") {
         return Err(BadCredit::PerTurnArguments { name: recipe.name.clone() });
     }
-    let alone = CreditRecipe { negative: None, ..recipe.clone() };
     let mut arguments = Vec::new();
     for (argument, component) in &recipe.arguments {
         match components.iter().find(|(name, _)| name == component) {
@@ -38,17 +43,24 @@ pub fn by_argument(
             Some((_, weight)) if *weight != 0.0 => {
                 return Err(BadCredit::PaidTwice { argument: argument.clone(), component: component.clone() });
             }
-            Some(_) => arguments.push((argument.clone(), alone.build(Weights::only(component))?)),
+            Some(_) => arguments.push((argument.clone(), Weights::only(component))),
         }
     }
-    Ok(Box::new(ByArgument { inner, arguments, tokenizer: tokenizer.clone() }))
+    let argument_weight = recipe.argument_weight.unwrap_or(1.0);
+    if !(0.0..=1.0).contains(&argument_weight) {
+        return Err(BadCredit::Range { option: "argument_weight", value: argument_weight.to_string() });
+    }
+    Ok(Box::new(ByArgument { inner, weights, arguments, argument_weight, tokenizer: tokenizer.clone() }))
 }
 
 /// Another estimator's advantages, and for the tokens of some arguments those of a component of their own.
 struct ByArgument {
     inner: Box<dyn Credit>,
-    /// The argument's name, and what its tokens are credited by.
-    arguments: Vec<(String, Box<dyn Credit>)>,
+    /// What the other tokens are credited by.
+    weights: Weights,
+    /// The argument's name, and the component its tokens are credited by.
+    arguments: Vec<(String, Weights)>,
+    argument_weight: f64,
     tokenizer: Tokenizer,
 }
 
@@ -74,35 +86,57 @@ impl ByArgument {
         found
     }
 
-    /// `base` with the advantages of the arguments on their tokens.
-    fn with_spans(&self, trace: &Trace, base: &Advantage, own: &[&Advantage]) -> Advantage {
-        let mut spans: Vec<Span> = Vec::new();
-        for ((argument, _), own) in self.arguments.iter().zip(own) {
-            let Advantage::Whole { value } = own else { continue };
-            spans.extend(self.find(trace, argument).map(|Range { start, end }| Span { start, end, value: *value }));
+    /// Where an argument stands in every trace that has it and was scored, with its advantage there.
+    fn spans(&self, groups: &[Group], argument: &str, component: &Weights) -> HashMap<(usize, usize), Span> {
+        let mut places = Vec::new();
+        let mut scores = Vec::new();
+        for (group, of) in groups.iter().enumerate() {
+            for (place, trace) in of.traces().iter().enumerate() {
+                let score = self.weights.total(trace).zip(component.total(trace));
+                if let Some((score, range)) = score.zip(self.find(trace, argument)) {
+                    places.push(((group, place), range));
+                    scores.push(score);
+                }
+            }
         }
-        let value = match base {
-            Advantage::Whole { value } => *value,
-            Advantage::None { why: NoSignal::ZeroVariance } if !spans.is_empty() => 0.0,
-            other => return other.clone(),
-        };
-        Advantage::Spans { value, spans }
+        let own = places.into_iter().zip(unexplained(&scores));
+        let span = |Range { start, end }, value: f64| Span { start, end, value: self.argument_weight * value };
+        own.map(|((at, range), value)| (at, span(range, value))).collect()
+    }
+}
+
+/// `base` with the advantages of the arguments on their tokens.
+fn with_spans(base: Advantage, spans: Vec<Span>) -> Advantage {
+    let told_apart = spans.iter().any(|span| span.value != 0.0);
+    match base {
+        Advantage::Whole { value } => Advantage::Spans { value, spans },
+        Advantage::None { why: NoSignal::ZeroVariance } if told_apart => Advantage::Spans { value: 0.0, spans },
+        other => other,
     }
 }
 
 impl Credit for ByArgument {
     fn credit(&self, groups: &[Group]) -> Vec<Vec<Advantage>> {
-        let base = self.inner.credit(groups);
-        let own: Vec<_> = self.arguments.iter().map(|(_, credit)| credit.credit(groups)).collect();
-        let one = |group: usize, place: usize, trace: &Trace| {
-            let own: Vec<_> = own.iter().map(|own| &own[group][place]).collect();
-            self.with_spans(trace, &base[group][place], &own)
-        };
-        let traces = |(group, of): (usize, &Group)| {
-            of.traces().iter().enumerate().map(|(place, trace)| one(group, place, trace)).collect()
-        };
-        groups.iter().enumerate().map(traces).collect()
+        let own: Vec<_> =
+            self.arguments.iter().map(|(argument, component)| self.spans(groups, argument, component)).collect();
+        let spans = |at| own.iter().filter_map(|spans| spans.get(&at).copied()).collect();
+        let base = self.inner.credit(groups).into_iter().enumerate();
+        base.map(|(group, of)| {
+            of.into_iter().enumerate().map(|(place, base)| with_spans(base, spans((group, place)))).collect()
+        })
+        .collect()
     }
+}
+
+/// What a line through (reward, score) leaves of each score.
+fn unexplained(scores: &[(f64, f64)]) -> Vec<f64> {
+    let rewards: Vec<f64> = scores.iter().map(|(reward, _)| *reward).collect();
+    let values: Vec<f64> = scores.iter().map(|(_, value)| *value).collect();
+    let (reward_mean, value_mean) = (mean(&rewards), mean(&values));
+    let together: f64 = scores.iter().map(|(reward, value)| (reward - reward_mean) * (value - value_mean)).sum();
+    let alone: f64 = rewards.iter().map(|reward| (reward - reward_mean).powi(2)).sum();
+    let slope = if alone > 0.0 { together / alone } else { 0.0 };
+    scores.iter().map(|(reward, value)| value - value_mean - slope * (reward - reward_mean)).collect()
 }
 
 /// Where the value of a named argument stands in a reply, whatever the format writes calls in: after the name comes `:`,
@@ -130,6 +164,18 @@ fn value_of(text: &str, name: &str) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_reward_explains_is_left_out() {
+        let linear: Vec<(f64, f64)> = [0.0, 0.3, 0.5, 1.0].map(|reward| (reward, 0.2 + 0.6 * reward)).to_vec();
+        assert!(unexplained(&linear).iter().all(|rest| rest.abs() < 1e-12));
+        // Right or wrong: each is compared with the mean of its own.
+        let binary = [(1.0, 0.99), (1.0, 0.75), (0.0, 0.19), (0.0, 0.75)];
+        let rest = unexplained(&binary);
+        assert!(rest.iter().zip([0.12, -0.12, -0.28, 0.28]).all(|(a, b)| (a - b).abs() < 1e-12), "{rest:?}");
+        // Equal rewards explain nothing.
+        assert!(unexplained(&[(0.5, 0.2), (0.5, 0.6)]).iter().zip([-0.2, 0.2]).all(|(a, b)| (a - b).abs() < 1e-12));
+    }
 
     #[test]
     fn the_value_is_found_in_every_way_of_writing_calls() {

@@ -34,6 +34,9 @@ pub struct CreditRecipe {
     /// `{ confidence = "calibration" }`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub arguments: BTreeMap<String, String>,
+    /// What the advantages of those tokens count; 1 where it is not given. Less keeps them open until the rest has settled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub argument_weight: Option<f64>,
 }
 
 /// Why there is no such estimator.
@@ -103,6 +106,7 @@ impl<'de> Deserialize<'de> for CreditRecipe {
             failed_call: Option<f64>,
             #[serde(default)]
             arguments: BTreeMap<String, String>,
+            argument_weight: Option<f64>,
         }
         struct NameOrTable;
         impl<'de> Visitor<'de> for NameOrTable {
@@ -118,8 +122,8 @@ impl<'de> Deserialize<'de> for CreditRecipe {
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CreditRecipe, A::Error> {
                 let table = Table::deserialize(MapAccessDeserializer::new(map))?;
-                let Table { name, negative, discount, parse_failure, failed_call, arguments } = table;
-                Ok(CreditRecipe { name, negative, discount, parse_failure, failed_call, arguments })
+                let Table { name, negative, discount, parse_failure, failed_call, arguments, argument_weight } = table;
+                Ok(CreditRecipe { name, negative, discount, parse_failure, failed_call, arguments, argument_weight })
             }
         }
         deserializer.deserialize_any(NameOrTable)

@@ -269,18 +269,19 @@ async fn an_argument_is_paid_by_its_own_component_and_nothing_else_is() {
     let group = Group::new(vec![
         stated(tokenizer, "0.9", 1.0, 0.99),
         stated(tokenizer, "0.5", 0.0, 0.75),
+        stated(tokenizer, "0.5", 1.0, 0.75),
         stated(tokenizer, "0.9", 0.0, 0.19),
     ]);
-    let wanted = [(2.0 / 3.0, 0.99), (-0.1 / 3.0, 0.75), (-0.1 / 3.0, 0.19)];
+    // A confidence is compared with the others of the same reward: 0.99 with 0.87 on average, 0.75 with 0.47.
+    let wanted = [(0.5, 0.12), (-0.05, 0.28), (0.5, -0.12), (-0.05, -0.28)];
     let credited = credit.credit(std::slice::from_ref(&group));
-    for ((trace, advantage), (value, honest)) in group.traces().iter().zip(&credited[0]).zip(wanted) {
+    for ((trace, advantage), (value, stated)) in group.traces().iter().zip(&credited[0]).zip(wanted) {
         let ids: Vec<u32> = trace.sampled().flat_map(|(_, node)| node.tokens().to_vec()).collect();
         let values = advantage.per_token([ids.len()]).unwrap();
         let own: Vec<u32> =
             ids.iter().zip(&values).filter(|(_, v)| !close(**v, value, 1e-9)).map(|(id, _)| *id).collect();
         let text = tokenizer.decode(&own).unwrap();
         assert!(["0.9", "0.5"].contains(&text.as_str()), "{text}");
-        let stated = honest - (0.99 + 0.75 + 0.19) / 3.0;
         assert!(values.iter().any(|v| close(*v, stated, 1e-9)), "{values:?} has no {stated}");
     }
 
