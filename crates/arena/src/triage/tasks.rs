@@ -2,7 +2,8 @@
 //!
 //! Train and dev are played in a world that does not mention the held-out products and failure modes at all; test asks
 //! about exactly those. Dev has symptoms (product × failure mode) of its own among the seen ones. Fresh has the symptoms of
-//! train in knowledge bases of its own, so that no fact of it was ever seen. Task `i` of a split depends on the seed and on earlier tasks only: asking for more tasks appends and moves none.
+//! train in knowledge bases of its own, so that no fact of it was ever seen. Task `i` of a split depends on the seed and on
+//! earlier tasks only: asking for more tasks appends and moves none.
 
 use std::collections::HashSet;
 

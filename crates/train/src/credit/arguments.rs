@@ -28,7 +28,7 @@ pub fn by_argument(
 ) -> Result<Box<dyn Credit>, BadCredit> {
     let inner = recipe.build(weights.clone())?;
     if recipe.arguments.is_empty() {
-        return Ok(inner);
+        return if recipe.argument_weight.is_some() { Err(BadCredit::NoArguments) } else { Ok(inner) };
     }
     if recipe.name.starts_with("turn_") {
         return Err(BadCredit::PerTurnArguments { name: recipe.name.clone() });

@@ -59,6 +59,10 @@ pub enum BadCredit {
          rubric"
     )]
     PaidTwice { argument: String, component: String },
+    #[error(
+        "credit.argument_weight is given and credit.arguments is not; say which arguments it is for, or leave it out"
+    )]
+    NoArguments,
     #[error("credit.{option} = {value} is out of range: it lies between 0 and 1")]
     Range { option: &'static str, value: String },
 }

@@ -293,6 +293,17 @@ async fn an_argument_is_paid_by_its_own_component_and_nothing_else_is() {
     assert!(matches!(build(&recipe, 0.5), Err(BadCredit::PaidTwice { .. })));
     let missing = CreditRecipe { arguments: BTreeMap::from([("confidence".into(), "brier".into())]), ..recipe.clone() };
     assert!(matches!(build(&missing, 0.0), Err(BadCredit::NoComponent { .. })));
+    let slow = CreditRecipe { argument_weight: Some(0.1), ..recipe.clone() };
+    let slowly = build(&slow, 0.0).unwrap().credit(std::slice::from_ref(&wrong));
+    let first = |credited: &[Vec<Advantage>]| match &credited[0][0] {
+        Advantage::Spans { spans, .. } => spans[0].value,
+        other => panic!("{other:?}"),
+    };
+    assert!(close(first(&slowly), 0.1 * first(&credited), 1e-12));
+    let heavy = CreditRecipe { argument_weight: Some(2.0), ..recipe.clone() };
+    assert!(matches!(build(&heavy, 0.0), Err(BadCredit::Range { .. })));
+    let of_none = CreditRecipe { arguments: BTreeMap::new(), ..slow };
+    assert!(matches!(build(&of_none, 0.0), Err(BadCredit::NoArguments)));
     let turns = CreditRecipe { name: "turn_rloo".into(), ..recipe };
     assert!(matches!(build(&turns, 0.0), Err(BadCredit::PerTurnArguments { .. })));
 }
