@@ -295,6 +295,19 @@ impl Recipe {
                 self.train.groups
             ));
         }
+        let sft = &self.sft;
+        for (key, share) in
+            [("copying", sft.copying), ("copying_until", sft.copying_until), ("solutions_until", sft.solutions_until)]
+        {
+            if !(0.0..=1.0).contains(&share) {
+                return bad(format!("sft.{key} = {share} is out of range: it is a share, between 0 and 1"));
+            }
+        }
+        // A rubric that cannot be built says so itself when the run is set up.
+        if let Ok(rubric) = self.rubric.build() {
+            let components: Vec<_> = rubric.weights().collect();
+            self.credit.check(&components).map_err(|error| RecipeError(error.to_string()))?;
+        }
         self.plan.check().map_err(RecipeError)?;
         self.kl_reward.as_ref().map_or(Ok(()), KlReward::check).map_err(RecipeError)?;
         if self.eval.tasks > self.env.held_out() {

@@ -99,7 +99,7 @@ pub enum Demonstrator {
     /// Right and sure of it.
     #[default]
     Oracle,
-    /// Knows how, often takes no care, and says how sure it is without thinking about it: see `novice.rs`.
+    /// Knows how, often takes no care, and is too sure of itself: see `novice.rs`.
     Novice,
 }
 

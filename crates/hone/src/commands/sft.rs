@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::progress::sft::SftProgress;
 
-/// Warm-start a policy by imitating the oracle on generated tasks.
+/// Warm-start a policy by imitation: of the solutions of generated tasks, of demonstrations, or of recorded traces.
 ///
 /// Loads policy.model (or makes a tiny policy, where the recipe names none), imitates for sft.steps steps or until
 /// sft.stop_at is reached, evaluates on held-out tasks before and after, and writes the model to --out in Hugging Face's

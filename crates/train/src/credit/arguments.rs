@@ -26,30 +26,13 @@ pub fn by_argument(
     components: &[(&str, f64)],
     tokenizer: &Tokenizer,
 ) -> Result<Box<dyn Credit>, BadCredit> {
+    recipe.check(components)?;
     let inner = recipe.build(weights.clone())?;
     if recipe.arguments.is_empty() {
-        return if recipe.argument_weight.is_some() { Err(BadCredit::NoArguments) } else { Ok(inner) };
+        return Ok(inner);
     }
-    if recipe.name.starts_with("turn_") {
-        return Err(BadCredit::PerTurnArguments { name: recipe.name.clone() });
-    }
-    let mut arguments = Vec::new();
-    for (argument, component) in &recipe.arguments {
-        match components.iter().find(|(name, _)| name == component) {
-            None => {
-                let there = components.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-                return Err(BadCredit::NoComponent { argument: argument.clone(), component: component.clone(), there });
-            }
-            Some((_, weight)) if *weight != 0.0 => {
-                return Err(BadCredit::PaidTwice { argument: argument.clone(), component: component.clone() });
-            }
-            Some(_) => arguments.push((argument.clone(), Weights::only(component))),
-        }
-    }
-    let argument_weight = recipe.argument_weight.unwrap_or(1.0);
-    if !(0.0..=1.0).contains(&argument_weight) {
-        return Err(BadCredit::Range { option: "argument_weight", value: argument_weight.to_string() });
-    }
+    let paid = recipe.arguments.iter().map(|(argument, component)| (argument.clone(), Weights::only(component)));
+    let (arguments, argument_weight) = (paid.collect(), recipe.argument_weight.unwrap_or(1.0));
     Ok(Box::new(ByArgument { inner, weights, arguments, argument_weight, tokenizer: tokenizer.clone() }))
 }
 

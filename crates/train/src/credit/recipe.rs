@@ -93,6 +93,33 @@ impl CreditRecipe {
         }
     }
 
+    /// Whether there is such an estimator over a rubric with these components and weights.
+    pub fn check(&self, components: &[(&str, f64)]) -> Result<(), BadCredit> {
+        self.build(Weights::default())?;
+        match self.argument_weight {
+            Some(_) if self.arguments.is_empty() => return Err(BadCredit::NoArguments),
+            Some(weight) if !(0.0..=1.0).contains(&weight) => {
+                return Err(BadCredit::Range { option: "argument_weight", value: weight.to_string() });
+            }
+            _ => {}
+        }
+        if !self.arguments.is_empty() && self.name.starts_with("turn_") {
+            return Err(BadCredit::PerTurnArguments { name: self.name.clone() });
+        }
+        for (argument, component) in &self.arguments {
+            let (argument, component) = (argument.clone(), component.clone());
+            match components.iter().find(|(name, _)| *name == component) {
+                None => {
+                    let there = components.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+                    return Err(BadCredit::NoComponent { argument, component, there });
+                }
+                Some((_, weight)) if *weight != 0.0 => return Err(BadCredit::PaidTwice { argument, component }),
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
     fn turn_rewards(&self) -> TurnRewards {
         TurnRewards { parse_failure: self.parse_failure.unwrap_or(0.0), failed_call: self.failed_call.unwrap_or(0.0) }
     }

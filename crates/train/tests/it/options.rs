@@ -4,6 +4,7 @@ use hone_arena::rewards::{Rubric, Term};
 use hone_engine::weights::Storage;
 use hone_engine::{Cpu, Model};
 use hone_train::penalty::{KL, KlReward};
+use hone_train::recipe::Recipe;
 use hone_train::run::train;
 use hone_train::setup::Setup;
 use serde_json::{Map, Value};
@@ -123,6 +124,22 @@ async fn gdpo_credits_the_rubrics_components() {
     assert!(norms.iter().all(|norm| *norm > 0.0) && (norms[0] - norms[1]).abs() > 1e-6, "{norms:?}");
 }
 
+/// Before anything is loaded or made.
+#[test]
+fn a_recipe_that_cannot_be_credited_or_imitated_is_refused_when_it_is_read() {
+    for (settings, says) in [
+        (["credit=grpo", "credit.discount=0.5"], "turn_returns"),
+        (["credit=grpo", "credit.argument_weight=0.5"], "credit.arguments is not"),
+        (["credit=grpo", "credit.arguments.n=brier"], "the rubric has"),
+        (["name=a", "credit=gpro"], "grpo"),
+        (["name=a", "sft.solutions_until=2"], "between 0 and 1"),
+        (["name=a", "sft.copying_until=-1"], "between 0 and 1"),
+    ] {
+        let error = Recipe::parse("", &settings.map(str::to_owned)).unwrap_err().to_string();
+        assert!(error.contains(says), "{settings:?}: {error}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn turns_are_credited_as_the_recipe_says() {
     let mut norms = Vec::new();
@@ -131,7 +148,8 @@ async fn turns_are_credited_as_the_recipe_says() {
         norms.push(at(&metrics_of(&setup(&recipe), &recipe).await.0[0], "policy/grad_norm"));
     }
     assert!(norms.iter().all(|norm| *norm > 0.0), "{norms:?}");
-    let wrong = recipe(&["credit=grpo", "credit.discount=0.5"]);
+    let mut wrong = recipe(&["credit=grpo"]);
+    wrong.credit.discount = Some(0.5);
     let directory = tempfile::tempdir().unwrap();
     let error = train(&setup(&wrong), &wrong, &directory.path().join("run"), &mut Silent).await.unwrap_err();
     assert!(error.to_string().contains("turn_returns"), "{error}");
