@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hone_arena::rollout::Slot;
-use hone_trace::{Outcome, Seed, Trace};
+use hone_trace::{Seed, Trace};
 use serde::{Deserialize, Serialize};
 
 use crate::oracle;
@@ -29,6 +29,9 @@ pub struct Evaluation {
     pub temperature: f32,
     /// Mean of each reward component over the episodes in which it was scored.
     pub components: BTreeMap<String, f64>,
+    /// Calls of each offered tool that were run, per episode counted.
+    #[serde(default)]
+    pub calls: BTreeMap<String, f64>,
 }
 
 /// Plays the held-out tasks once each, with the same seeds whenever it is asked.
@@ -69,12 +72,33 @@ pub fn count(traces: &[Trace], success: &str) -> Evaluation {
         faults: traces.len() - n,
         temperature: 0.0,
         components: sums.into_iter().map(|(name, (sum, count))| (name, sum / count as f64)).collect(),
+        calls: calls(traces).into_iter().map(|(name, count)| (name, share(count, n))).collect(),
     }
 }
 
 fn successes(traces: &[Trace], component: &str) -> (usize, usize) {
-    let scored = || traces.iter().filter(|trace| !matches!(trace.outcome, Outcome::Fault { .. }));
-    (scored().filter(|trace| trace.reward(component) == Some(1.0)).count(), scored().count())
+    (counted(traces).filter(|trace| trace.reward(component) == Some(1.0)).count(), counted(traces).count())
+}
+
+fn calls(traces: &[Trace]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for trace in counted(traces) {
+        for tool in trace.tools().iter() {
+            counts.entry(tool.name.clone()).or_default();
+        }
+        // A name the policy made up is no tool.
+        for call in trace.turns.iter().flat_map(|turn| turn.calls.iter().take(turn.executed as usize)) {
+            if let Some(count) = counts.get_mut(&call.name) {
+                *count += 1;
+            }
+        }
+    }
+    counts
+}
+
+/// The episodes without a fault.
+fn counted(traces: &[Trace]) -> impl Iterator<Item = &Trace> {
+    traces.iter().filter(|trace| trace.outcome.is_scorable())
 }
 
 fn share(part: usize, of: usize) -> f64 {

@@ -195,7 +195,7 @@ impl<'a> Trainer<'a> {
                 }
             };
             self.ages.mark(self.learner.policy().current().version.step);
-            ledger.timing(sampled_s, clock.elapsed().as_secs_f64());
+            ledger.timing(sampled_s, clock.elapsed().as_secs_f64(), recipe.overlap.staleness > 0);
             ledger.set("timing/save_checkpoints", self.keeper.cost());
 
             self.record(&ledger, &batch.groups, &learned)?;

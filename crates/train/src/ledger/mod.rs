@@ -70,13 +70,14 @@ impl Ledger {
         ledger
     }
 
-    /// How long the step took, and how long of it was sampling.
-    pub fn timing(&mut self, generate: f64, step: f64) {
+    /// How long the step took, and how long of it was sampling. `ahead`: sampling went on beside the rest of the step.
+    pub fn timing(&mut self, generate: f64, step: f64, ahead: bool) {
         self.set("timing/generate", generate);
         self.set("timing/policy_train", step - generate);
         self.set("timing/step", step);
-        if let Some(sampled) = self.get("tokens/sampled").filter(|_| generate > 0.0) {
-            self.set("timing/sampled_tokens_per_second", sampled / generate);
+        let sampling = if ahead { step } else { generate };
+        if let Some(sampled) = self.get("tokens/sampled").filter(|_| sampling > 0.0) {
+            self.set("timing/sampled_tokens_per_second", sampled / sampling);
         }
     }
 

@@ -152,10 +152,10 @@ pub static SECTIONS: &[Section] = &[
         lead: "Seconds on the wall clock. Everything else repeats to the bit.",
         metrics: metrics! {
             "timing/step": "the whole step, evaluation aside",
-            "timing/generate": "playing and scoring episodes",
+            "timing/generate": "playing and scoring episodes; in an asynchronous run only waiting for them",
             "timing/policy_train": "credit, packing and learning",
             "timing/save_checkpoints": "writing the newest checkpoint before this step",
-            "timing/sampled_tokens_per_second": "sampled tokens per second of playing and scoring",
+            "timing/sampled_tokens_per_second": "sampled tokens per second of playing and scoring; of the whole step in an asynchronous run",
         },
     },
 ];

@@ -1,5 +1,6 @@
 //! report.md: the report for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{Evaluated, Row, RunReport};
@@ -55,6 +56,17 @@ impl RunReport {
                 result.success, result.parse_failure_rate, result.n, result.faults, result.do_nothing
             );
         }
+        let Some(after) = &self.after else { return };
+        *page += "\nMeans over the episodes: every component, and how often each tool was called.\n\n";
+        *page += "| | before | after | difference |\n|---|---:|---:|---:|\n";
+        let (before, after) = (&before.result, &after.result);
+        for (name, before, after) in both(&before.components, &after.components) {
+            let _ = writeln!(page, "| {name} | {before:.4} | {after:.4} | {:+.4} |", after - before);
+        }
+        for (tool, before, after) in both(&before.calls, &after.calls).filter(|(_, before, after)| before + after > 0.0)
+        {
+            let _ = writeln!(page, "| calls of {tool} | {before:.3} | {after:.3} | {:+.3} |", after - before);
+        }
     }
 
     fn calibrations(&self, page: &mut String) {
@@ -72,6 +84,14 @@ impl RunReport {
             );
         }
     }
+}
+
+/// What was measured before and after.
+fn both<'a>(
+    before: &'a BTreeMap<String, f64>,
+    after: &'a BTreeMap<String, f64>,
+) -> impl Iterator<Item = (&'a str, f64, f64)> {
+    before.iter().filter_map(|(name, value)| Some((name.as_str(), *value, *after.get(name)?)))
 }
 
 fn line(row: &Row) -> String {

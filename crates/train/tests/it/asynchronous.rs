@@ -58,6 +58,12 @@ async fn no_token_is_older_than_the_bound() {
     assert!(counted > 0.0, "sampling ran ahead of learning");
     assert!(metrics.iter().all(|step| step["async/staleness_max"].as_f64().unwrap() <= 2.0));
     assert!(metrics.iter().any(|step| step["tokens/trained"].as_f64().unwrap() > 0.0));
+    // Sampling took the whole step, not only what the learner waited for it.
+    for step in RunReader::open(&run).unwrap().metrics().unwrap().records {
+        let [sampled, seconds, rate] = ["tokens/sampled", "timing/step", "timing/sampled_tokens_per_second"]
+            .map(|name| step[name].as_f64().unwrap());
+        assert!((rate * seconds / sampled - 1.0).abs() < 1e-9);
+    }
 }
 
 /// Stopped at every hand-over and resumed: each step is given the very episodes it would have been given.

@@ -1,10 +1,15 @@
 //! The end-of-run report on a made-up run directory: windows, recounts, Murphy's decomposition, from the record alone.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use hone_arena::rewards::calibration::brier;
 use hone_trace::rundir::RunDir;
-use hone_trace::{Reward, Trace, Verdict};
+use hone_trace::{
+    Boundary, Fault, Outcome, Reward, SamplingParams, ToolCall, ToolSet, ToolSpec, Trace, TraceBuilder, TraceHead,
+    TurnRecord, Verdict,
+};
+use hone_train::evaluate::count;
 use hone_train::report::RunReport;
 use serde_json::{Map, Value, json};
 
@@ -87,6 +92,7 @@ fn a_report_is_recomputed_from_the_record() {
     for part in [
         "4 of 6 steps in 8 s",
         "| before | 0 | 0.250 |",
+        "| tau_state | 0.2500 | 0.7500 | +0.5000 |",
         "steps 1–1 against 4–4",
         "| total | 0.0000 | 1.0000 | +1.0000 |",
     ] {
@@ -103,4 +109,38 @@ fn a_run_without_a_step_has_a_report() {
     assert_eq!((report.steps, report.windows, report.before.is_none(), report.gain()), (0, None, true, None));
     assert!(report.markdown().starts_with("# run\n"));
     assert!(RunReport::read(directory.path()).is_err());
+}
+
+/// As far as they were run. A name the policy made up is no tool, and an episode that broke does not count.
+#[test]
+fn calls_are_counted_by_tool() {
+    let tool = |name: &str| ToolSpec::new(name, "", json!({"type": "object"}));
+    let tools = Arc::new(ToolSet::new(vec![tool("search"), tool("submit"), tool("wait")]).unwrap());
+    let episode = |calls: &[&str], executed: u32, outcome: Outcome| {
+        let head = TraceHead {
+            task: "t".into(),
+            env: "e".into(),
+            replica: 0,
+            seed: 0,
+            tools: Arc::clone(&tools),
+            sampling: SamplingParams::default(),
+        };
+        let mut trace = TraceBuilder::new(head, vec![7]).finish(outcome);
+        let calls = calls.iter().map(|name| ToolCall::new(*name, Map::new())).collect();
+        trace.turns = vec![TurnRecord { calls, executed, ..TurnRecord::default() }];
+        trace
+    };
+    let fault = Outcome::Fault { fault: Fault::new(Boundary::Environment, "down") };
+    let counted = count(
+        &[
+            episode(&["search", "search", "submit"], 3, Outcome::Finished),
+            episode(&["search", "dance", "submit"], 2, Outcome::Finished),
+            episode(&["submit"], 1, fault),
+        ],
+        "tau_state",
+    );
+    assert_eq!(
+        counted.calls,
+        [("search".to_owned(), 1.5), ("submit".to_owned(), 0.5), ("wait".to_owned(), 0.0)].into()
+    );
 }
