@@ -212,10 +212,9 @@ impl TaskSpec {
             let pool = &pools[index % used];
             let seed = Seed::root(self.seed).with("triage task").with(split.name()).at(index as u64);
             let mut attempts = (0..ATTEMPTS).filter_map(|attempt| self.draft(pool, &mut seed.at(attempt).rng()));
-            let Some(draft) = attempts.find(|draft| !tickets.contains(&draft.ticket)) else {
+            let Some(draft) = attempts.find(|draft| tickets.insert(draft.identity())) else {
                 return Err(GenerateError::Exhausted { split: split.name(), made: index, asked: count });
             };
-            tickets.insert(draft.ticket.clone());
             tasks.push(self.task(draft, pool, index));
         }
         Ok(tasks)
@@ -327,6 +326,16 @@ struct Draft {
     /// What finds the documents, before the submission.
     calls: Vec<ToolCall>,
     documents: Vec<String>,
+}
+
+impl Draft {
+    /// What no other task may have: the ticket. Vague ones are too alike for that; they differ in what is shown with them.
+    fn identity(&self) -> String {
+        match self.kind {
+            Kind::Vague => format!("{} {}", self.ticket, self.documents.join(" ")),
+            _ => self.ticket.clone(),
+        }
+    }
 }
 
 /// What answers a ticket.

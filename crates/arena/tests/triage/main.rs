@@ -82,6 +82,25 @@ fn a_vague_ticket_has_two_articles_that_fit_as_well() {
     }
 }
 
+/// Vague tickets are so short that many are alike; that makes them no rarer.
+#[test]
+fn every_kind_has_its_share_of_many_tickets() {
+    let spec = TaskSpec {
+        train: 4096,
+        unknown_percent: 10,
+        vague_percent: 15,
+        level: Some(1),
+        documents: Some(3),
+        worlds: 32,
+        ..spec(Mode::Reader, Size::Tiny, 8)
+    };
+    let splits = spec.generate().unwrap();
+    for (kind, percent) in [("unknown", 10.0), ("vague", 15.0), ("article", 75.0)] {
+        let made = splits.train.iter().filter(|task| text(task, "kind") == kind).count() as f64 * 100.0 / 4096.0;
+        assert!((made - percent).abs() < 2.5, "{made} of a hundred tickets are {kind}");
+    }
+}
+
 /// Fresh tickets ask what train asks, in knowledge bases of their own: the symptoms are the same, no ticket and no world is.
 #[test]
 fn fresh_tickets_share_symptoms_and_nothing_else() {
@@ -132,9 +151,9 @@ fn a_novice_often_takes_no_care() {
                 Mode::Searcher => assert_eq!(submitted["escalate"], json!(true)),
             }
         }
-        // Two in five by intent; a reader's first article is the right one now and then.
+        // One in four by intent; a reader's first article is the right one now and then.
         let share = |count: usize| count as f64 / splits.train.len() as f64;
-        assert!((0.3..0.8).contains(&share(careful)), "{mode:?}: {}", share(careful));
+        assert!((0.2..0.6).contains(&share(careful)), "{mode:?}: {}", share(careful));
         assert!((0.7..0.99).contains(&share(sure)), "{mode:?}: {}", share(sure));
     }
 }
