@@ -5,8 +5,8 @@
 
 mod bench;
 mod commands;
+mod policies;
 mod progress;
-mod tiny_policy;
 
 use std::io;
 use std::process::ExitCode;

@@ -64,6 +64,27 @@ fn check_result(result: &Value) {
     assert!(result["seconds"].as_f64().unwrap() > 0.0);
 }
 
+/// A recipe that names no model starts from the policy made for its environment, which can do some of the work.
+#[test]
+fn recipes_of_the_ticket_desk_have_a_start_of_their_own() {
+    for name in ["triage-reader", "triage-searcher"] {
+        let dir = TempDir::new().unwrap();
+        let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../recipes/{name}.toml"));
+        let fewer =
+            ["env.tasks=64", "env.held_out=32", "env.worlds=2", "eval.tasks=32", "train.steps=1", "train.groups=2"];
+        let mut command = hone(&dir);
+        command.arg("train").arg(recipe).args(["--json", "--samples", "0"]);
+        command.args(fewer.iter().flat_map(|setting| ["--set", setting]));
+        let output = command.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{told}");
+        assert!(told.contains(&format!("tiny {name} policy")), "{told}");
+        let before = &last_line(&output)["eval"]["before"];
+        assert!(before["success"].as_f64().unwrap() > 0.1, "{before}");
+        assert!(before["parse_failure_rate"].as_f64().unwrap() < 0.1, "{before}");
+    }
+}
+
 #[test]
 fn a_run_says_what_it_came_to_and_the_report_says_it_again() {
     let dir = TempDir::new().unwrap();

@@ -84,8 +84,8 @@ pub fn markdown() -> String {
          beside those of estimators per turn. `negative = 0.1`: advantages under 0 count a tenth, for a policy whose \
          failures are mostly right tokens. `arguments = { confidence = \"calibration\" }`: the tokens of that argument \
          are paid by that component alone, which has weight 0 in the rubric, and compared with the batch's episodes of \
-         the same reward (`argument_weight = 0.1` lets it move ten times slower than the rest); for a component that \
-         one argument decides and that would otherwise teach a wrong answer for being modest.",
+         the same reward, from the share of the steps on that `arguments_from` says and `argument_weight` times; for a \
+         component that one argument decides and that would otherwise teach a wrong answer for being modest.",
         crate::credit::CREDITS,
     );
     section(

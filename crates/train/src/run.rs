@@ -7,7 +7,7 @@ use std::time::Instant;
 use hone_arena::rewards::TOTAL;
 use hone_engine::{Cpu, EngineError, LearnerSettings, NativeLearner};
 use hone_trace::rundir::{RunDir, RunDirError, RunReader};
-use hone_trace::{Advantage, Credit, Group, LearnFault, Loss as _, NoSignal, Seed};
+use hone_trace::{Advantage, Group, LearnFault, Loss as _, NoSignal, Seed};
 use serde_json::json;
 
 use crate::ahead::{Ages, Gathered, Source};
@@ -119,7 +119,7 @@ struct Trainer<'a> {
     recipe: &'a Recipe,
     run: RunDir,
     learner: NativeLearner,
-    credit: Box<dyn Credit>,
+    credit: credit::Schedule,
     objective: Objective,
     plan: Plan<'a>,
     source: Source,
@@ -141,7 +141,7 @@ impl<'a> Trainer<'a> {
         let learner = learner(setup, recipe, &objective, found.as_ref())?;
         let components: Vec<_> = setup.rubric.weights().collect();
         let (weights, tokenizer) = (weights(setup, recipe), setup.renderer.tokenizer());
-        let credit = credit::by_argument(&recipe.credit, weights, &components, tokenizer)?;
+        let credit = credit::Schedule::new(&recipe.credit, recipe.train.steps, weights, &components, tokenizer)?;
         let at = found.as_ref().map(|(_, state)| state.step);
         let state = found.map(|(_, state)| state).unwrap_or_default();
         if let Some(best) = state.best {
@@ -235,8 +235,9 @@ impl<'a> Trainer<'a> {
             let steps = (recipe.overlap.staleness + 1).min(recipe.train.steps + 1 - step);
             self.source.fill(&mut self.plan, groups * steps as usize);
         }
+        let credit = self.credit.at(step);
         let tells = |group: &Group| {
-            let advantages = self.credit.credit(std::slice::from_ref(group));
+            let advantages = credit.credit(std::slice::from_ref(group));
             advantages.iter().flatten().any(|advantage| !matches!(advantage, Advantage::None { .. }))
         };
         self.source.gather(&mut self.plan, &recipe.plan, groups, &recipe.eval.success, tells).await
@@ -258,7 +259,7 @@ impl<'a> Trainer<'a> {
     /// What every trace is worth. Those of groups that were left out are worth nothing to learn from.
     fn advantages(&self, batch: &Gathered, step: u64) -> Vec<Vec<Advantage>> {
         let (kept, left_out) = batch.groups.split_at(batch.kept);
-        let mut advantages = self.credit.credit(kept);
+        let mut advantages = self.credit.at(step).credit(kept);
         if self.recipe.overlong_filter {
             credit::mask_overlong(kept, &mut advantages);
         }

@@ -1,8 +1,8 @@
 //! A novice at the desk: whom imitation sees where reinforcement learning is to have something to put right.
 //!
-//! It knows how the work is done and does it with care one time in four. Otherwise a reader takes the first article
-//! for the right one, and a searcher escalates without a search. Either way it is sure of itself, nearly always
-//! where the ticket has an answer and too often where it leaves something open.
+//! It knows how the work is done and does it with care two times in five. Otherwise a reader takes the first article
+//! for the right one, and a searcher escalates without a search. Either way it is sure of itself: nearly always, and
+//! half of the time even where the ticket leaves open which article is right.
 
 use hone_trace::{Rng, ToolCall};
 
@@ -12,11 +12,10 @@ use super::text::Scene;
 use super::world::World;
 
 /// Of a hundred tickets, those it takes no care of.
-const CARELESS_PERCENT: usize = 75;
-/// Of a hundred tickets, those it is sure of: of tickets that have an answer, and of those that leave it open.
+const CARELESS_PERCENT: usize = 60;
+/// Of a hundred tickets, those it is sure of: of clear ones, where it else says any tenth, and of vague ones, where it
+/// else says what is true.
 const SURE_PERCENT: [usize; 2] = [95, 50];
-/// How sure that is. Else it says any tenth.
-const SURE: f64 = 0.9;
 
 /// The calls before the submission, and what is submitted.
 pub(super) struct Work {
@@ -27,9 +26,13 @@ pub(super) struct Work {
 /// What the novice does with a ticket: `careful` where it takes care. `shown` are the ids in a reader's prompt, none at
 /// a searcher's.
 pub(super) fn work(careful: Work, world: &World, scene: &Scene, shown: &[String], rng: &mut Rng) -> Work {
-    let open = !scene.log || careful.submitted.escalate;
+    let vague = !scene.log;
     let any_tenth = (1 + rng.below(9)) as f64 / 10.0;
-    let confidence = if rng.below(100) < SURE_PERCENT[usize::from(open)] { SURE } else { any_tenth };
+    let confidence = match rng.below(100) < SURE_PERCENT[usize::from(vague)] {
+        true => 1.0,
+        false if vague => careful.submitted.confidence,
+        false => any_tenth,
+    };
     let careless = match shown.first() {
         _ if rng.below(100) >= CARELESS_PERCENT => None,
         Some(first) => answer_of(world, first),

@@ -287,15 +287,17 @@ impl TaskSpec {
             Size::Brief => "brief",
             Size::Full => "full",
         };
-        let perfect = Submitted::right(&gold);
+        // Nobody who sees the ticket and the articles knows which of two it is.
+        let confidence = if kind == Kind::Vague { 0.5 } else { 1.0 };
+        let solution = Submitted { confidence, ..Submitted::right(&gold) };
         let novice = (self.demonstrator == Demonstrator::Novice).then(|| {
             let rng = &mut Seed::root(*seed).with("triage novice").at(index as u64).rng();
-            let careful = Work { calls: calls.clone(), submitted: perfect.clone() };
+            let careful = Work { calls: calls.clone(), submitted: solution.clone() };
             let Work { mut calls, submitted } = novice::work(careful, pool.world, &scene, &documents, rng);
             calls.push(submission(&submitted));
             calls
         });
-        calls.push(submission(&perfect));
+        calls.push(submission(&solution));
         let mut task = Task::new(format!("{}-{size}-{seed}-{split}-{index:05}", mode.env()), mode.env(), ticket);
         task.difficulty = Some(scene.level);
         task.reference = Some(calls);

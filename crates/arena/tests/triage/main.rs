@@ -133,7 +133,7 @@ fn a_novice_often_takes_no_care() {
         for task in splits.train.iter() {
             let mut novice: Vec<ToolCall> = serde_json::from_value(task.extra["demonstration"].clone()).unwrap();
             let submitted = &mut novice.last_mut().unwrap().arguments;
-            sure += usize::from(submitted.insert("confidence".into(), json!(1.0)).unwrap() == json!(0.9));
+            sure += usize::from(submitted.insert("confidence".into(), json!(1.0)).unwrap() == json!(1.0));
             let submitted = submitted.clone();
             if Some(&novice) == task.reference.as_ref() {
                 careful += 1;
@@ -151,9 +151,9 @@ fn a_novice_often_takes_no_care() {
                 Mode::Searcher => assert_eq!(submitted["escalate"], json!(true)),
             }
         }
-        // One in four by intent; a reader's first article is the right one now and then.
+        // Two in five by intent; a reader's first article is the right one now and then.
         let share = |count: usize| count as f64 / splits.train.len() as f64;
-        assert!((0.2..0.6).contains(&share(careful)), "{mode:?}: {}", share(careful));
+        assert!((0.3..0.8).contains(&share(careful)), "{mode:?}: {}", share(careful));
         assert!((0.7..0.99).contains(&share(sure)), "{mode:?}: {}", share(sure));
     }
 }

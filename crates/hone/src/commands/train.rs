@@ -14,10 +14,10 @@ use hone_train::run::{Report, recorded_recipe, resume, train};
 use hone_train::setup::Setup;
 use serde_json::{Value, json};
 
+use crate::policies::Policy;
 use crate::progress::Style;
 use crate::progress::summary::summary;
 use crate::progress::train::TrainProgress;
-use crate::tiny_policy;
 
 /// Train a policy with reinforcement learning, and measure it on tasks it never trained on.
 ///
@@ -129,7 +129,9 @@ fn read_recipe(args: &Args) -> Result<Recipe> {
 pub(super) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
     if recipe.policy.model.is_none() {
         let path = directory.join("policy");
-        tiny_policy::unpack(&path)?;
+        let policy = Policy::of(recipe.env[0].name());
+        anstream::eprintln!("no policy.model: starting from the tiny {} policy inside this binary", policy.env);
+        policy.unpack(&path)?;
         recipe.policy.model = Some(path);
     }
     // As the run records it: it may be resumed from another directory.

@@ -34,9 +34,13 @@ pub struct CreditRecipe {
     /// `{ confidence = "calibration" }`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub arguments: BTreeMap<String, String>,
-    /// What the advantages of those tokens count; 1 where it is not given. Less keeps them open until the rest has settled.
+    /// What the advantages of those tokens count; 1 where it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argument_weight: Option<f64>,
+    /// The share of the steps after which those tokens are paid, nothing before; 0 where it is not given. Later than that
+    /// they stay open until the rest has settled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments_from: Option<f64>,
 }
 
 /// Why there is no such estimator.
@@ -59,10 +63,8 @@ pub enum BadCredit {
          rubric"
     )]
     PaidTwice { argument: String, component: String },
-    #[error(
-        "credit.argument_weight is given and credit.arguments is not; say which arguments it is for, or leave it out"
-    )]
-    NoArguments,
+    #[error("credit.{option} is given and credit.arguments is not; say which arguments it is for, or leave it out")]
+    NoArguments { option: &'static str },
     #[error("credit.{option} = {value} is out of range: it lies between 0 and 1")]
     Range { option: &'static str, value: String },
 }
@@ -96,12 +98,14 @@ impl CreditRecipe {
     /// Whether there is such an estimator over a rubric with these components and weights.
     pub fn check(&self, components: &[(&str, f64)]) -> Result<(), BadCredit> {
         self.build(Weights::default())?;
-        match self.argument_weight {
-            Some(_) if self.arguments.is_empty() => return Err(BadCredit::NoArguments),
-            Some(weight) if !(0.0..=1.0).contains(&weight) => {
-                return Err(BadCredit::Range { option: "argument_weight", value: weight.to_string() });
+        for (option, value) in [("argument_weight", self.argument_weight), ("arguments_from", self.arguments_from)] {
+            match value {
+                Some(_) if self.arguments.is_empty() => return Err(BadCredit::NoArguments { option }),
+                Some(value) if !(0.0..=1.0).contains(&value) => {
+                    return Err(BadCredit::Range { option, value: value.to_string() });
+                }
+                _ => {}
             }
-            _ => {}
         }
         if !self.arguments.is_empty() && self.name.starts_with("turn_") {
             return Err(BadCredit::PerTurnArguments { name: self.name.clone() });
@@ -138,6 +142,7 @@ impl<'de> Deserialize<'de> for CreditRecipe {
             #[serde(default)]
             arguments: BTreeMap<String, String>,
             argument_weight: Option<f64>,
+            arguments_from: Option<f64>,
         }
         struct NameOrTable;
         impl<'de> Visitor<'de> for NameOrTable {
@@ -153,8 +158,16 @@ impl<'de> Deserialize<'de> for CreditRecipe {
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CreditRecipe, A::Error> {
                 let table = Table::deserialize(MapAccessDeserializer::new(map))?;
-                let Table { name, negative, discount, parse_failure, failed_call, arguments, argument_weight } = table;
-                Ok(CreditRecipe { name, negative, discount, parse_failure, failed_call, arguments, argument_weight })
+                Ok(CreditRecipe {
+                    name: table.name,
+                    negative: table.negative,
+                    discount: table.discount,
+                    parse_failure: table.parse_failure,
+                    failed_call: table.failed_call,
+                    arguments: table.arguments,
+                    argument_weight: table.argument_weight,
+                    arguments_from: table.arguments_from,
+                })
             }
         }
         deserializer.deserialize_any(NameOrTable)

@@ -8,7 +8,8 @@ use hone_trace::{
 };
 use hone_trace::{ParseFailureKind, Trace};
 use hone_train::credit::{
-    BadCredit, CREDITS, CreditRecipe, Rloo, TurnReturns, TurnRewards, TurnRloo, Weights, by_argument, mask_overlong,
+    BadCredit, CREDITS, CreditRecipe, Rloo, Schedule, TurnReturns, TurnRewards, TurnRloo, Weights, by_argument,
+    mask_overlong,
 };
 use proptest::prelude::*;
 
@@ -300,10 +301,21 @@ async fn an_argument_is_paid_by_its_own_component_and_nothing_else_is() {
         other => panic!("{other:?}"),
     };
     assert!(close(first(&slowly), 0.1 * first(&credited), 1e-12));
+    // Of ten steps the first four pay it nothing, and what it says then is no signal.
+    let late = CreditRecipe { arguments_from: Some(0.4), ..recipe.clone() };
+    let schedule =
+        Schedule::new(&late, 10, Weights::only("r"), &[("r", 1.0), ("calibration", 0.0)], tokenizer).unwrap();
+    for step in 1..=10 {
+        let credited = schedule.at(step).credit(std::slice::from_ref(&wrong));
+        assert_eq!(matches!(&credited[0][0], Advantage::None { .. }), step <= 4, "step {step}");
+    }
+    let paid = schedule.at(4).credit(std::slice::from_ref(&group));
+    assert!(matches!(&paid[0][0], Advantage::Spans { value, spans } if *value == 0.5 && spans[0].value == 0.0));
+
     let heavy = CreditRecipe { argument_weight: Some(2.0), ..recipe.clone() };
     assert!(matches!(build(&heavy, 0.0), Err(BadCredit::Range { .. })));
     let of_none = CreditRecipe { arguments: BTreeMap::new(), ..slow };
-    assert!(matches!(build(&of_none, 0.0), Err(BadCredit::NoArguments)));
+    assert!(matches!(build(&of_none, 0.0), Err(BadCredit::NoArguments { .. })));
     let turns = CreditRecipe { name: "turn_rloo".into(), ..recipe };
     assert!(matches!(build(&turns, 0.0), Err(BadCredit::PerTurnArguments { .. })));
 }

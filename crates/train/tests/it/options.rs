@@ -130,6 +130,7 @@ fn a_recipe_that_cannot_be_credited_or_imitated_is_refused_when_it_is_read() {
     for (settings, says) in [
         (["credit=grpo", "credit.discount=0.5"], "turn_returns"),
         (["credit=grpo", "credit.argument_weight=0.5"], "credit.arguments is not"),
+        (["credit=grpo", "credit.arguments_from=0.5"], "credit.arguments is not"),
         (["credit=grpo", "credit.arguments.n=brier"], "the rubric has"),
         (["name=a", "credit=gpro"], "grpo"),
         (["name=a", "sft.solutions_until=2"], "between 0 and 1"),
