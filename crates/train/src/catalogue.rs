@@ -80,7 +80,7 @@ pub fn markdown() -> String {
     section(
         &mut page,
         "Credit",
-        "`credit = \"grpo\"`: rewards to advantages. In a table, `credit = { name = \"grpo\", … }`, there are two options \
+        "`credit = \"grpo\"`: rewards to advantages. In a table, `credit = { name = \"grpo\", … }`, there are options \
          beside those of estimators per turn. `negative = 0.1`: advantages under 0 count a tenth, for a policy whose \
          failures are mostly right tokens. `arguments = { confidence = \"calibration\" }`: the tokens of that argument \
          are paid by that component alone, which has weight 0 in the rubric, and compared with the batch's episodes of \

@@ -13,8 +13,8 @@ use super::world::World;
 
 /// Of a hundred tickets, those it takes no care of.
 const CARELESS_PERCENT: usize = 60;
-/// Of a hundred tickets, those it is sure of: of clear ones, where it else says any tenth, and of vague ones, where it
-/// else says what is true.
+/// Of a hundred tickets, those it is sure of: of clear ones, where it else says any tenth, and of others, where it else
+/// says what is true.
 const SURE_PERCENT: [usize; 2] = [95, 50];
 
 /// The calls before the submission, and what is submitted.
@@ -26,11 +26,12 @@ pub(super) struct Work {
 /// What the novice does with a ticket: `careful` where it takes care. `shown` are the ids in a reader's prompt, none at
 /// a searcher's.
 pub(super) fn work(careful: Work, world: &World, scene: &Scene, shown: &[String], rng: &mut Rng) -> Work {
-    let vague = !scene.log;
+    // Vague, or about an incident.
+    let unclear = !scene.log;
     let any_tenth = (1 + rng.below(9)) as f64 / 10.0;
-    let confidence = match rng.below(100) < SURE_PERCENT[usize::from(vague)] {
+    let confidence = match rng.below(100) < SURE_PERCENT[usize::from(unclear)] {
         true => 1.0,
-        false if vague => careful.submitted.confidence,
+        false if unclear => careful.submitted.confidence,
         false => any_tenth,
     };
     let careless = match shown.first() {

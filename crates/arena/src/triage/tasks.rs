@@ -157,6 +157,8 @@ pub enum GenerateError {
     Exhausted { split: &'static str, made: usize, asked: usize },
     #[error("a level is 1, 2 or 3, found {0}")]
     Level(u8),
+    #[error("unknown_percent = {unknown} and vague_percent = {vague} are more than a hundred of a hundred tickets")]
+    Shares { unknown: usize, vague: usize },
     #[error("{what} is in both {first} and {second}; this is a bug in the generator")]
     Overlap { what: String, first: &'static str, second: &'static str },
     #[error(transparent)]
@@ -183,6 +185,9 @@ impl TaskSpec {
     pub fn generate(&self) -> Result<Splits, GenerateError> {
         if let Some(level) = self.level.filter(|level| !(1..=3).contains(level)) {
             return Err(GenerateError::Level(level));
+        }
+        if self.unknown_percent.saturating_add(self.vague_percent) > 100 {
+            return Err(GenerateError::Shares { unknown: self.unknown_percent, vague: self.vague_percent });
         }
         let mut tickets = HashSet::new();
         let train = self.split(Split::Train, self.train, &mut tickets)?;

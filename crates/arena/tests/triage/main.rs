@@ -6,7 +6,9 @@ mod play;
 
 use std::collections::HashSet;
 
-use hone_arena::triage::{Demonstrator, Mode, Scope, Shelf, Size, TaskSpec, TriageArena, World, WorldSpec, rubric};
+use hone_arena::triage::{
+    Demonstrator, GenerateError, Mode, Scope, Shelf, Size, TaskSpec, TriageArena, World, WorldSpec, rubric,
+};
 use hone_trace::{Action, Arena, Task, TaskSet, ToolCall};
 use play::{play, score};
 use serde_json::json;
@@ -94,6 +96,8 @@ fn every_kind_has_its_share_of_many_tickets() {
         worlds: 32,
         ..spec(Mode::Reader, Size::Tiny, 8)
     };
+    let too_many = TaskSpec { vague_percent: 91, ..spec.clone() };
+    assert!(matches!(too_many.generate(), Err(GenerateError::Shares { unknown: 10, vague: 91 })));
     let splits = spec.generate().unwrap();
     for (kind, percent) in [("unknown", 10.0), ("vague", 15.0), ("article", 75.0)] {
         let made = splits.train.iter().filter(|task| text(task, "kind") == kind).count() as f64 * 100.0 / 4096.0;
