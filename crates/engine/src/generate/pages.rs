@@ -38,28 +38,28 @@ impl Shape {
     }
 }
 
-/// One page. The buffer is only ever reached through the pointer taken from it.
-#[derive(Debug)]
-struct Page {
-    data: *mut f32,
-    _owner: Buffer,
-}
+/// Bytes of memory that is asked for at a time, if a page is not larger.
+const PIECE: u64 = 32 << 20;
 
 /// All pages made so far.
 #[derive(Debug)]
 pub(super) struct Pages {
     shape: Shape,
-    pages: Vec<Page>,
+    starts: Vec<*mut f32>,
+    /// Their memory, which is only ever reached through `starts`.
+    pieces: Vec<Buffer>,
+    /// Floats of the last piece that are in use.
+    used: usize,
 }
 
-// SAFETY: a page's memory is owned by the page; access from several threads is governed by the contracts below.
+// SAFETY: the pages' memory is theirs; access from several threads is governed by the contracts below.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
 
 impl Pages {
     pub(super) fn new(shape: Shape) -> Self {
-        Self { shape, pages: Vec::new() }
+        Self { shape, starts: Vec::new(), pieces: Vec::new(), used: 0 }
     }
 
     pub(super) fn shape(&self) -> Shape {
@@ -68,15 +68,23 @@ impl Pages {
 
     /// Adds a page of zeros.
     pub(super) fn grow(&mut self) {
-        let mut owner = Buffer::zeros(self.shape.floats());
-        self.pages.push(Page { data: owner.as_mut_ptr(), _owner: owner });
+        let len = self.shape.floats();
+        if self.pieces.last().is_none_or(|piece| self.used + len > piece.len()) {
+            let pages = (PIECE / self.shape.bytes()).max(1) as usize;
+            self.pieces.push(Buffer::zeros(pages * len));
+            self.used = 0;
+        }
+        if let Some(piece) = self.pieces.last_mut() {
+            self.starts.push(piece[self.used..].as_mut_ptr());
+            self.used += len;
+        }
     }
 
     /// Zeros a page: positions that hold no token yet are multiplied by 0 in attention, and what a former owner left
     /// there need not be finite.
     pub(super) fn clear(&mut self, page: usize) {
         // SAFETY: `&mut self`: nobody else holds any part of the page.
-        unsafe { std::slice::from_raw_parts_mut(self.pages[page].data, self.shape.floats()) }.fill(0.0);
+        unsafe { std::slice::from_raw_parts_mut(self.starts[page], self.shape.floats()) }.fill(0.0);
     }
 
     /// Copies the first `count` positions of a page into another, cleared one.
@@ -126,6 +134,6 @@ impl Pages {
     fn place(&self, page: usize, layer: usize, head: usize) -> *mut f32 {
         assert!(layer < self.shape.layers && head < self.shape.heads.keys);
         // SAFETY: the assertion keeps the offset inside the page.
-        unsafe { self.pages[page].data.add((layer * self.shape.heads.keys + head) * self.shape.block()) }
+        unsafe { self.starts[page].add((layer * self.shape.heads.keys + head) * self.shape.block()) }
     }
 }

@@ -16,7 +16,7 @@ use crate::buffer::Buffer;
 use crate::config::Config;
 use crate::cpu::{Cpu, Shared, with_scratch};
 use crate::error::{EngineError, Result};
-use crate::kernels::matmul::{self, Into, Left, Packed, natural_len, pack_natural, rows_natural};
+use crate::kernels::matmul::{self, Into, Left, Packed, natural_len, pack, pack_natural, packed_len, rows_natural};
 use crate::kernels::simd::Isa;
 use crate::model::Model;
 use crate::model::workspace_rows;
@@ -42,8 +42,8 @@ struct Pair {
     column: usize,
     a_range: Range<usize>,
     b_range: Range<usize>,
-    a: Packed,
-    b: Packed,
+    a: Buffer,
+    b: Buffer,
     /// Laid out for products from the left.
     a_natural: Buffer,
     b_natural: Buffer,
@@ -97,8 +97,8 @@ impl Adapter {
                     inputs,
                     outputs,
                     column: module.column(c),
-                    a: Packed::new(cpu, &values[a_range.clone()], rank, inputs),
-                    b: Packed::new(cpu, &values[b_range.clone()], outputs, rank),
+                    a: Buffer::zeros(packed_len(rank, inputs)),
+                    b: Buffer::zeros(packed_len(outputs, rank)),
                     a_natural: Buffer::zeros(natural_len(rank, inputs)),
                     b_natural: Buffer::zeros(natural_len(outputs, rank)),
                     a_range,
@@ -116,8 +116,8 @@ impl Adapter {
         let rank = self.config.rank;
         for pair in self.pairs.iter_mut().flatten().flatten() {
             let (a, b) = (&self.values[pair.a_range.clone()], &self.values[pair.b_range.clone()]);
-            pair.a.repack(cpu, a);
-            pair.b.repack(cpu, b);
+            pack(cpu, a, rank, pair.inputs, &mut pair.a);
+            pack(cpu, b, pair.outputs, rank, &mut pair.b);
             pack_natural(cpu, a, rank, pair.inputs, &mut pair.a_natural);
             pack_natural(cpu, b, pair.outputs, rank, &mut pair.b_natural);
         }
@@ -142,14 +142,16 @@ impl Adapter {
         let (rows, rank) = (x.len() / x_stride, self.rank());
         with_scratch(rows * rank, |inner| {
             self.inner(isa, pair, x, x_stride, inner);
-            matmul::rows(isa, rows, Left::rows(inner, rank), &pair.b, &mut y[pair.column..], y_stride, Into::Add);
+            let b = Packed { outputs: pair.outputs, inputs: rank, data: &pair.b };
+            matmul::rows(isa, rows, Left::rows(inner, rank), b, &mut y[pair.column..], y_stride, Into::Add);
         });
     }
 
     /// `scale * A x` of each row.
     fn inner(&self, isa: Isa, pair: &Pair, x: &[f32], x_stride: usize, inner: &mut [f32]) {
         let rank = self.rank();
-        matmul::rows(isa, inner.len() / rank, Left::rows(x, x_stride), &pair.a, inner, rank, Into::Store);
+        let a = Packed { outputs: rank, inputs: pair.inputs, data: &pair.a };
+        matmul::rows(isa, inner.len() / rank, Left::rows(x, x_stride), a, inner, rank, Into::Store);
         let scale = self.config.scale();
         for v in inner {
             *v *= scale;

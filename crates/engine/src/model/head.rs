@@ -88,12 +88,12 @@ impl Net<'_> {
 
     /// Calls `visit(first column, row, logits)` for every chunk of the logits of a few rows.
     fn read_vocabulary(&self, normed: &[f32], logits: &mut [f32], mut visit: impl FnMut(usize, usize, &mut [f32])) {
-        let (c, isa) = (&self.model.config, self.model.cpu.isa());
+        let (c, w, isa) = (&self.model.config, &self.model.weights, self.model.cpu.isa());
         let n = normed.len() / c.hidden;
         for v0 in (0..c.vocab).step_by(VOCAB) {
             let width = VOCAB.min(c.vocab - v0);
             let left = Left::rows(normed, c.hidden);
-            matmul::outputs(isa, n, left, &self.model.weights.head, v0, width, logits, VOCAB, Into::Store);
+            matmul::outputs(isa, n, left, w.packed(w.head), v0, width, logits, VOCAB, Into::Store);
             for (row, logits) in logits.chunks_exact_mut(VOCAB).take(n).enumerate() {
                 visit(v0, row, &mut logits[..width]);
             }
@@ -164,7 +164,7 @@ impl Net<'_> {
             let (logits, dx) =
                 unsafe { (dlogits.slice(first * stride, n * stride), dnormed.slice(first * hidden, n * hidden)) };
             let left = Left::rows(&scored.normed[first * hidden..], hidden);
-            matmul::outputs(cpu.isa(), n, left, &w.head, v0, step, logits, stride, Into::Store);
+            matmul::outputs(cpu.isa(), n, left, w.packed(w.head), v0, step, logits, stride, Into::Store);
             for (i, row) in logits.chunks_exact_mut(stride).enumerate() {
                 let row = &mut row[..step];
                 head::gradient(cpu.isa(), row, inverse, grads[first + i]);

@@ -155,7 +155,8 @@ impl<'a> Net<'a> {
 
     /// Logits of a few normalised rows, `[rows][vocab]`.
     pub fn logits(&self, spread: Spread<'_>, normed: &[f32], logits: &mut [f32]) {
-        product(spread, normed, &self.model.weights.head, logits, Into::Store);
+        let w = &self.model.weights;
+        product(spread, normed, w.packed(w.head), logits, Into::Store);
     }
 
     pub(crate) fn project(
@@ -168,14 +169,14 @@ impl<'a> Net<'a> {
         mode: Into,
     ) {
         let w = &self.model.weights;
-        let (packed, p) = (&w.layers[layer], &w.params.layers[layer]);
+        let (all, p) = (&w.layers[layer], &w.params.layers[layer]);
         let (matrix, bias) = match which {
-            Projection::Qkv => (&packed.qkv, &p.qkv_bias),
-            Projection::Out => (&packed.out, &p.out_bias),
-            Projection::GateUp => (&packed.gate_up, &p.gate_up_bias),
-            Projection::Down => (&packed.down, &p.down_bias),
+            Projection::Qkv => (all.qkv, &p.qkv_bias),
+            Projection::Out => (all.out, &p.out_bias),
+            Projection::GateUp => (all.gate_up, &p.gate_up_bias),
+            Projection::Down => (all.down, &p.down_bias),
         };
-        product(spread, x, matrix, y, mode);
+        product(spread, x, w.packed(matrix), y, mode);
         if let Some(bias) = bias {
             let bias = &w.values[bias.clone()];
             for row in y.chunks_exact_mut(bias.len()) {
@@ -184,7 +185,7 @@ impl<'a> Net<'a> {
         }
         if let Some(adapter) = self.adapter {
             for &module in modules(which) {
-                adapter.add(spread.isa(), layer, module, x, matrix.inputs(), y, matrix.outputs());
+                adapter.add(spread.isa(), layer, module, x, matrix.inputs, y, matrix.outputs);
             }
         }
     }
@@ -200,10 +201,10 @@ pub(crate) fn modules(which: Projection) -> &'static [Module] {
     }
 }
 
-fn product(spread: Spread<'_>, x: &[f32], w: &Packed, y: &mut [f32], mode: Into) {
-    let (m, left) = (x.len() / w.inputs(), Left::rows(x, w.inputs()));
+fn product(spread: Spread<'_>, x: &[f32], w: Packed<'_>, y: &mut [f32], mode: Into) {
+    let (m, left) = (x.len() / w.inputs, Left::rows(x, w.inputs));
     match spread {
-        Spread::Here(isa) => matmul::rows(isa, m, left, w, y, w.outputs(), mode),
-        Spread::Columns(cpu) => matmul::columns(cpu, m, left, w, y, w.outputs(), mode),
+        Spread::Here(isa) => matmul::rows(isa, m, left, w, y, w.outputs, mode),
+        Spread::Columns(cpu) => matmul::columns(cpu, m, left, w, y, w.outputs, mode),
     }
 }

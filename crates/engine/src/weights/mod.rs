@@ -5,6 +5,7 @@ mod load;
 mod params;
 mod save;
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -18,7 +19,7 @@ use crate::buffer::Buffer;
 use crate::config::Config;
 use crate::cpu::Cpu;
 use crate::error::Result;
-use crate::kernels::matmul::Packed;
+use crate::kernels::matmul::{Packed, pack, packed_len};
 
 /// Weights of one policy version.
 #[derive(Debug, Clone)]
@@ -26,18 +27,29 @@ pub struct Weights {
     pub params: Arc<ModelParams>,
     /// The f32 master, laid out by `params`.
     pub values: Buffer,
-    pub layers: Vec<PackedLayer>,
-    pub head: Packed,
+    /// All matrices once more, packed, in one piece of memory: decoding reads all of it for every token.
+    packed: Buffer,
+    pub layers: Vec<LayerMatrices>,
+    pub head: Matrix,
     digest: OnceLock<Digest>,
 }
 
-/// The matrices of one layer, packed.
-#[derive(Debug, Clone)]
-pub struct PackedLayer {
-    pub qkv: Packed,
-    pub out: Packed,
-    pub gate_up: Packed,
-    pub down: Packed,
+/// A matrix: its shape, and where its values and its packed copy start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Matrix {
+    pub outputs: usize,
+    pub inputs: usize,
+    values: usize,
+    packed: usize,
+}
+
+/// The matrices of one layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayerMatrices {
+    pub qkv: Matrix,
+    pub out: Matrix,
+    pub gate_up: Matrix,
+    pub down: Matrix,
 }
 
 impl Weights {
@@ -62,28 +74,38 @@ impl Weights {
 
     fn from_values(cpu: &Cpu, c: &Config, params: ModelParams, values: Buffer) -> Self {
         let (width, out) = (c.heads.width(), c.heads.out_width());
-        let pack = |range: &std::ops::Range<usize>, n, k| Packed::new(cpu, &values[range.clone()], n, k);
-        let layers = params.layers.iter().map(|l| PackedLayer {
-            qkv: pack(&l.qkv, width, c.hidden),
-            out: pack(&l.out, c.hidden, out),
-            gate_up: pack(&l.gate_up, 2 * c.mlp, c.hidden),
-            down: pack(&l.down, c.hidden, c.mlp),
+        let mut len = 0;
+        let mut place = |range: &Range<usize>, outputs, inputs| {
+            let packed = len;
+            len += packed_len(outputs, inputs);
+            Matrix { outputs, inputs, values: range.start, packed }
+        };
+        let layers = params.layers.iter().map(|l| LayerMatrices {
+            qkv: place(&l.qkv, width, c.hidden),
+            out: place(&l.out, c.hidden, out),
+            gate_up: place(&l.gate_up, 2 * c.mlp, c.hidden),
+            down: place(&l.down, c.hidden, c.mlp),
         });
         let layers = layers.collect();
-        let head = pack(&params.head, c.vocab, c.hidden);
-        Self { params: Arc::new(params), values, layers, head, digest: OnceLock::new() }
+        let head = place(&params.head, c.vocab, c.hidden);
+        let packed = Buffer::zeros(len);
+        let mut weights = Self { params: Arc::new(params), values, packed, layers, head, digest: OnceLock::new() };
+        weights.repack(cpu);
+        weights
     }
 
     /// Brings the packed copies up to date after `values` changed.
     pub fn repack(&mut self, cpu: &Cpu) {
         self.digest = OnceLock::new();
-        for (layer, l) in self.layers.iter_mut().zip(&self.params.layers) {
-            layer.qkv.repack(cpu, &self.values[l.qkv.clone()]);
-            layer.out.repack(cpu, &self.values[l.out.clone()]);
-            layer.gate_up.repack(cpu, &self.values[l.gate_up.clone()]);
-            layer.down.repack(cpu, &self.values[l.down.clone()]);
+        let in_layers = self.layers.iter().flat_map(|l| [l.qkv, l.out, l.gate_up, l.down]);
+        for Matrix { outputs, inputs, values, packed } in in_layers.chain([self.head]) {
+            pack(cpu, &self.values[values..][..outputs * inputs], outputs, inputs, &mut self.packed[packed..]);
         }
-        self.head.repack(cpu, &self.values[self.params.head.clone()]);
+    }
+
+    /// The packed copy of a matrix.
+    pub fn packed(&self, Matrix { outputs, inputs, packed, .. }: Matrix) -> Packed<'_> {
+        Packed { outputs, inputs, data: &self.packed[packed..][..packed_len(outputs, inputs)] }
     }
 
     /// A digest of the values, the same for the same weights on any number of threads.

@@ -11,54 +11,41 @@ mod gradient;
 
 pub use gradient::{natural_len, outer, pack_natural, rows_natural};
 
-use crate::buffer::Buffer;
 use crate::cpu::{Cpu, Shared};
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd, prefetch};
 
 /// Columns of a panel.
 pub const PANEL: usize = 32;
 
-/// A weight matrix `W[n,k]` (n outputs, as Hugging Face stores it) laid out for `x W^T`: panel p holds
-/// `W[32p..32p+32, :]` transposed, k rows of 32, zeros past n.
-#[derive(Debug, Clone)]
-pub struct Packed {
-    outputs: usize,
-    inputs: usize,
-    data: Buffer,
+/// A weight matrix `W[n,k]` (n outputs, as Hugging Face stores it) laid out for `x W^T` by [`pack`].
+#[derive(Debug, Clone, Copy)]
+pub struct Packed<'a> {
+    pub outputs: usize,
+    pub inputs: usize,
+    /// Panel p holds `W[32p..32p+32, :]` transposed, k rows of 32, zeros past n.
+    pub data: &'a [f32],
 }
 
-impl Packed {
-    /// Packs `W[outputs, inputs]`.
-    pub fn new(cpu: &Cpu, weights: &[f32], outputs: usize, inputs: usize) -> Self {
-        let mut packed = Self { outputs, inputs, data: Buffer::zeros(outputs.next_multiple_of(PANEL) * inputs) };
-        packed.repack(cpu, weights);
-        packed
-    }
+/// Floats that [`pack`] writes.
+pub fn packed_len(outputs: usize, inputs: usize) -> usize {
+    outputs.next_multiple_of(PANEL) * inputs
+}
 
-    /// Packs new values of the same shape.
-    pub fn repack(&mut self, cpu: &Cpu, weights: &[f32]) {
-        let (outputs, inputs) = (self.outputs, self.inputs);
-        assert_eq!(weights.len(), outputs * inputs);
-        let data = Shared::new(&mut self.data);
-        cpu.parallel(outputs.div_ceil(PANEL), |panel| {
-            // SAFETY: each task writes its own panel.
-            let out = unsafe { data.slice(panel * PANEL * inputs, PANEL * inputs) };
-            let rows = PANEL.min(outputs - panel * PANEL);
-            let source = &weights[panel * PANEL * inputs..][..rows * inputs];
-            transpose_panel(source, inputs, inputs, rows, out);
-        });
-    }
+/// Lays `W[outputs, inputs]` out as [`Packed::data`].
+pub fn pack(cpu: &Cpu, weights: &[f32], outputs: usize, inputs: usize, out: &mut [f32]) {
+    assert!(weights.len() >= outputs * inputs && out.len() >= packed_len(outputs, inputs));
+    let out = Shared::new(out);
+    cpu.parallel(outputs.div_ceil(PANEL), |panel| {
+        // SAFETY: each task writes its own panel.
+        let to = unsafe { out.slice(panel * PANEL * inputs, PANEL * inputs) };
+        let rows = PANEL.min(outputs - panel * PANEL);
+        transpose_panel(&weights[panel * PANEL * inputs..][..rows * inputs], inputs, inputs, rows, to);
+    });
+}
 
-    pub fn outputs(&self) -> usize {
-        self.outputs
-    }
-
-    pub fn inputs(&self) -> usize {
-        self.inputs
-    }
-
+impl<'a> Packed<'a> {
     /// The panels of outputs from `first` on, as an operand of [`block`].
-    fn operand(&self, first_panel: usize) -> Panels<'_> {
+    fn operand(self, first_panel: usize) -> Panels<'a> {
         Panels {
             data: &self.data[first_panel * PANEL * self.inputs..],
             panel_stride: PANEL * self.inputs,
@@ -358,7 +345,7 @@ impl Block<'_> {
 }
 
 /// `y[m, outputs]` (=|+=) `x[m, inputs] W^T` on this thread.
-pub fn rows(isa: Isa, m: usize, x: Left<'_>, w: &Packed, y: &mut [f32], y_stride: usize, mode: Into) {
+pub fn rows(isa: Isa, m: usize, x: Left<'_>, w: Packed<'_>, y: &mut [f32], y_stride: usize, mode: Into) {
     block(isa, m, w.outputs, w.inputs, x, w.operand(0), y, y_stride, mode);
 }
 
@@ -367,7 +354,7 @@ pub fn outputs(
     isa: Isa,
     m: usize,
     x: Left<'_>,
-    w: &Packed,
+    w: Packed<'_>,
     first: usize,
     n: usize,
     y: &mut [f32],
@@ -379,7 +366,7 @@ pub fn outputs(
 }
 
 /// As [`rows`] on all threads, for few rows: the columns are divided.
-pub fn columns(cpu: &Cpu, m: usize, x: Left<'_>, w: &Packed, y: &mut [f32], y_stride: usize, mode: Into) {
+pub fn columns(cpu: &Cpu, m: usize, x: Left<'_>, w: Packed<'_>, y: &mut [f32], y_stride: usize, mode: Into) {
     if m == 0 {
         return;
     }

@@ -1,9 +1,16 @@
 use super::*;
+use crate::buffer::Buffer;
 use crate::kernels::testing::{assert_close, each_isa, noise};
 
 fn reference(m: usize, n: usize, k: usize, x: &[f32], w: &[f32]) -> Vec<f64> {
     let dot = |i: usize, j: usize| (0..k).map(|l| f64::from(x[i * k + l]) * f64::from(w[j * k + l])).sum();
     (0..m * n).map(|at| dot(at / n, at % n)).collect()
+}
+
+fn packed(cpu: &Cpu, w: &[f32], n: usize, k: usize) -> Buffer {
+    let mut data = Buffer::zeros(packed_len(n, k));
+    pack(cpu, w, n, k, &mut data);
+    data
 }
 
 #[test]
@@ -12,15 +19,16 @@ fn products_match_the_reference() {
         let cpu = Cpu::with_isa(2, isa).unwrap();
         for (m, n, k) in [(1, 1, 1), (1, 130, 17), (2, 64, 48), (5, 96, 33), (12, 32, 16), (13, 47, 7), (31, 384, 64)] {
             let (x, w) = (noise(1, m * k), noise(2, n * k));
-            let packed = Packed::new(&cpu, &w, n, k);
+            let packed = packed(&cpu, &w, n, k);
+            let packed = Packed { outputs: n, inputs: k, data: &packed };
             let expected = reference(m, n, k, &x, &w);
             let mut y = vec![0.0; m * n];
-            rows(isa, m, Left::rows(&x, k), &packed, &mut y, n, Into::Store);
+            rows(isa, m, Left::rows(&x, k), packed, &mut y, n, Into::Store);
             assert_close(&y, &expected, 1e-6);
             let mut split = vec![0.0; m * n];
-            columns(&cpu, m, Left::rows(&x, k), &packed, &mut split, n, Into::Store);
+            columns(&cpu, m, Left::rows(&x, k), packed, &mut split, n, Into::Store);
             assert_eq!(y, split, "columns over threads");
-            rows(isa, m, Left::rows(&x, k), &packed, &mut y, n, Into::Add);
+            rows(isa, m, Left::rows(&x, k), packed, &mut y, n, Into::Add);
             assert_close(&y, &expected.iter().map(|v| 2.0 * v).collect::<Vec<_>>(), 1e-6);
         }
     });
@@ -32,10 +40,11 @@ fn a_row_does_not_depend_on_its_neighbours() {
         let cpu = Cpu::with_isa(1, isa).unwrap();
         for (n, k) in [(256, 256), (2048, 64), (80, 100)] {
             let (x, w) = (noise(3, 40 * k), noise(4, n * k));
-            let packed = Packed::new(&cpu, &w, n, k);
+            let packed = packed(&cpu, &w, n, k);
+            let packed = Packed { outputs: n, inputs: k, data: &packed };
             let product = |first: usize, m: usize| {
                 let mut y = vec![0.0; m * n];
-                rows(isa, m, Left::rows(&x[first * k..], k), &packed, &mut y, n, Into::Store);
+                rows(isa, m, Left::rows(&x[first * k..], k), packed, &mut y, n, Into::Store);
                 y
             };
             let whole = product(0, 40);
