@@ -215,13 +215,20 @@ impl Layer<'_> {
             for (i, page) in first[..shared].iter().enumerate() {
                 tile.absorb(self.read(*page, first.get(i + 1), head), 0, Seen::ALL);
             }
-            for (i, place) in places.clone().enumerate() {
-                let mut own = tile.part(i * group..(i + 1) * group);
-                let (path, seen) = (self.path(place), self.places[place].start + 1);
-                let after = places.contains(&(place + 1)).then(|| self.path(place + 1)[shared..].first()).flatten();
-                for (i, from) in (0..seen).step_by(KEYS).enumerate().skip(shared) {
-                    let block = self.read(path[i], path.get(i + 1).or(after), head);
-                    own.absorb(block, 0, Seen::first((seen - from).min(KEYS)));
+            // Page by page, not request by request: what is fetched ahead is then as full as what is read.
+            let own = |page: usize| places.clone().filter(move |&place| page < pages_of(self.places[place].start + 1));
+            let most = places.clone().map(|place| self.path(place).len()).max().unwrap_or(0);
+            for page in shared..most {
+                let mut members = own(page).peekable();
+                while let Some(place) = members.next() {
+                    let (next, after) = match members.peek() {
+                        Some(&next) => (next, page),
+                        None => (own(page + 1).next().unwrap_or(place), page + 1),
+                    };
+                    let block = self.read(self.path(place)[page], self.path(next).get(after), head);
+                    let row = (place - places.start) * group;
+                    let seen = self.places[place].start + 1 - page * KEYS;
+                    tile.part(row..row + group).absorb(block, 0, Seen::first(seen.min(KEYS)));
                 }
             }
         });

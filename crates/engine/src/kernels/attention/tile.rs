@@ -130,8 +130,11 @@ impl Kernel for Absorb<'_> {
     fn run<S: Simd>(self, s: S) {
         let Self { q, scores, out, max, sum, block, seen, dim, wide } = self;
         let rows = max.len();
+        // What no row sees is not read: of the page a request is about to fill, that is half on average.
+        let count = (seen.from + (rows - 1) / seen.group).min(KEYS);
+        let columns = if count <= LANES { LANES } else { KEYS };
         let keys = Panels { data: block.keys, panel_stride: 0, k_stride: KEYS };
-        multiply(s, [rows, KEYS, dim], q, keys, block.next[0], scores, Into::Store);
+        multiply(s, [rows, columns, dim], [dim, KEYS], q, keys, block.next[0], scores, Into::Store);
         if seen.from < KEYS {
             for (row, line) in scores.chunks_exact_mut(KEYS).enumerate() {
                 line[(seen.from + row / seen.group).min(KEYS)..].fill(f32::NEG_INFINITY);
@@ -139,7 +142,7 @@ impl Kernel for Absorb<'_> {
         }
         Softmax { scores: &mut *scores, max, sum, out: &mut *out, wide }.run(s);
         let values = Panels { data: block.values, panel_stride: PANEL, k_stride: wide };
-        multiply(s, [rows, wide, KEYS], scores, values, block.next[1], out, Into::Add);
+        multiply(s, [rows, wide, count], [KEYS, wide], scores, values, block.next[1], out, Into::Add);
     }
 }
 

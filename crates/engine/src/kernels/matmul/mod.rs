@@ -149,22 +149,25 @@ unsafe fn block_ptr(
     isa.run(Block { m, n, k, a, b, c, c_stride, mode, ahead: b.panel_stride });
 }
 
-/// `C[m,n]` (=|+=) `A[m,k] B[k,n]` inside a kernel, with rows of A and C as long as they are wide. `next` is where the
-/// operand of the next product lies, which is fetched meanwhile.
+/// `C[m,n]` (=|+=) `A[m,k] B[k,n]` inside a kernel, with rows of A and C as far apart as `strides` says. `next` is where
+/// the operand of the next product lies, which is fetched meanwhile.
 #[inline(always)]
 pub(super) fn multiply<S: Simd>(
     simd: S,
     [m, n, k]: [usize; 3],
+    strides: [usize; 2],
     a: &[f32],
     b: Panels<'_>,
     next: *const f32,
     c: &mut [f32],
     mode: Into,
 ) {
-    assert!(m > 0 && n > 0 && k > 0 && a.len() >= m * k && c.len() >= m * n && n.is_multiple_of(PANEL));
-    assert!(b.data.len() >= (n / PANEL - 1) * b.panel_stride + (k - 1) * b.k_stride + PANEL);
+    assert!(m > 0 && n > 0 && k > 0 && n.is_multiple_of(LANES) && strides[0] >= k && strides[1] >= n);
+    assert!(a.len() >= (m - 1) * strides[0] + k && c.len() >= (m - 1) * strides[1] + n);
+    assert!(b.data.len() >= (n.div_ceil(PANEL) - 1) * b.panel_stride + (k - 1) * b.k_stride + PANEL);
     let ahead = (next as usize).wrapping_sub(b.data.as_ptr() as usize) / size_of::<f32>();
-    Block { m, n, k, a: Left::rows(a, k), b, c: c.as_mut_ptr(), c_stride: n, mode, ahead }.run(simd);
+    let (a, c) = (Left::rows(a, strides[0]), c.as_mut_ptr());
+    Block { m, n, k, a, b, c, c_stride: strides[1], mode, ahead }.run(simd);
 }
 
 /// A checked product.
@@ -202,6 +205,7 @@ impl Kernel for Block<'_> {
             match (wide, width) {
                 (true, 4) => self.narrow::<S, 8>(simd, panel),
                 (_, 2) => self.narrow::<S, 4>(simd, panel),
+                (true, _) if self.n - panel * PANEL <= LANES => self.tall::<S, 1>(simd, panel, 0),
                 (true, _) => self.tall::<S, 2>(simd, panel, 0),
                 (false, _) => {
                     self.tall::<S, 1>(simd, panel, 0);
