@@ -6,6 +6,7 @@ use futures::executor::block_on;
 use futures::future::join_all;
 use hone_trace::{SampleFault, SampleRequest, SamplingParams, Seed};
 
+use crate::config::Config;
 use crate::generate::{Generator, GeneratorSettings};
 use crate::model::Model;
 use crate::policy::{Policy, Snapshot};
@@ -17,6 +18,25 @@ pub struct Workload {
     pub samples: usize,
     pub prompt_tokens: usize,
     pub new_tokens: usize,
+}
+
+impl Workload {
+    /// Floating-point operations it takes at least: products with weights and attention, every prompt once, and of a
+    /// prompt's last layer the keys and values alone.
+    pub fn flops(&self, c: &Config) -> f64 {
+        let layer = c.hidden * (c.heads.width() + c.heads.out_width() + 3 * c.mlp);
+        let (prompt, reply) = (self.prompt_tokens, self.new_tokens);
+        let prompts = self.prompts * prompt * ((c.layers - 1) * layer + c.hidden * c.heads.width());
+        let replies = self.prompts * self.samples * reply * (c.layers * layer + c.hidden * c.vocab);
+        let seen_in_prompts = self.prompts * prompt * (prompt + 1) / 2 * (c.layers - 1);
+        let seen_in_replies = self.prompts * self.samples * (reply * prompt + reply * (reply - 1) / 2) * c.layers;
+        2.0 * (prompts + replies) as f64 + 4.0 * ((seen_in_prompts + seen_in_replies) * c.heads.out_width()) as f64
+    }
+
+    /// Tokens that are sampled.
+    pub fn tokens(&self) -> usize {
+        self.prompts * self.samples * self.new_tokens
+    }
 }
 
 /// What it took.

@@ -61,6 +61,8 @@ struct Report {
     train_gflops: f64,
     generate_batch: Pair,
     generate_batch_decode_only: f64,
+    /// At least: what every engine has to compute, by the time it took.
+    generate_batch_gflops: f64,
     generate_single: Pair,
     generate_single_decode_only: f64,
     /// Seconds of a step with the shared prompt computed once and once per reply; the peer computes it per reply.
@@ -167,6 +169,8 @@ fn measure(rounds: usize, cpu: &Arc<Cpu>, mut peer: Option<&mut Peer>) -> Result
         }
         group(&model, &mut report, peer.as_deref_mut())?;
     }
+    let per_token = BATCH.flops(&model.config) / BATCH.tokens() as f64;
+    report.generate_batch_gflops = per_token * report.generate_batch.ours / 1e9;
     report.train_gflops = bench::training_flops(&model.config, TRAIN.0, TRAIN.1) * report.train.ours / tokens / 1e9;
     Ok(report)
 }
@@ -219,6 +223,7 @@ fn with_ratios(report: &Report) -> Result<serde_json::Value> {
         "group_against_peer": report.group_unshared.peer.map(|peer| peer / report.group_shared.ours),
         "peak_memory": report.peak_memory.ratio(),
         "share_of_gemm_peak": report.train_gflops / report.gemm_gflops,
+        "generate_batch_share_of_gemm_peak": report.generate_batch_gflops / report.gemm_gflops,
     });
     Ok(json)
 }
@@ -243,12 +248,13 @@ fn print(r: &Report, out: &mut impl Write) -> Result<()> {
     line("train 8 x (1024 + 128), apart", &group, 1.0, "ms/step", "")?;
     line("  prompt shared", &Pair { ours: r.group_shared.ours * 1e3, peer: None }, 1.0, "ms/step", "")?;
     writeln!(out, "\nprefix sharing   {:.2}x faster (bar: 3x)", r.group_unshared.ours / r.group_shared.ours)?;
-    writeln!(
-        out,
-        "training step    {:.0} GFLOP/s, {:.0}% of the {:.0} GFLOP/s that the gemm crate reaches here",
-        r.train_gflops,
-        100.0 * r.train_gflops / r.gemm_gflops,
-        r.gemm_gflops
-    )?;
+    let peak = r.gemm_gflops;
+    let share = |gflops: f64| format!("{gflops:.0} GFLOP/s, {:.0}%", 100.0 * gflops / peak);
+    writeln!(out, "training step    {} of the {peak:.0} that the gemm crate reaches here", share(r.train_gflops))?;
+    writeln!(out, "8 prompts x 8    {} of it, prompts and attention included", share(r.generate_batch_gflops))?;
+    if let Some(ratio) = r.generate_batch.ratio() {
+        let most = ratio * peak / r.generate_batch_gflops;
+        writeln!(out, "                 at all of it this would be {most:.1}x the peer")?;
+    }
     Ok(())
 }
