@@ -10,6 +10,7 @@ pub mod generate;
 pub mod kernels;
 pub mod learn;
 pub mod lora;
+pub mod memory;
 pub mod model;
 pub mod optim;
 pub mod parity;

@@ -195,6 +195,12 @@ fn damaged_models_are_refused_by_name() {
     std::fs::write(&config, text.replace("\"intermediate_size\": 48", "\"intermediate_size\": 64")).unwrap();
     let message = refusal(&["model", "info", &model]);
     assert!(message.contains("mlp.") && message.contains("48") && message.contains("64"), "{message}");
+    for size in ["4000000000", "100000000000"] {
+        let large = format!("\"intermediate_size\": {size}");
+        std::fs::write(&config, text.replace("\"intermediate_size\": 48", &large)).unwrap();
+        let message = refusal(&["engine", "logprobs", "--model", &model, &ids]);
+        assert!(message.contains("memory") || message.contains("intermediate_size"), "{message}");
+    }
     std::fs::write(&config, text).unwrap();
 
     // A tokenizer with more tokens than the embedding has rows.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use hone_engine::memory;
 use hone_engine::{GeneratorSettings, Keep, LearnerSettings, NativeLearner, Workspace};
 use hone_trace::{Advantage, Group, LearnFault, Learner as _, Seed, Task, Trace};
 use serde::Serialize;
@@ -57,7 +58,7 @@ impl Budget {
             activation_bytes: Workspace::bytes(config, batch, keep),
             cache_bytes: cache,
             total_bytes: 0,
-            available_bytes: available(),
+            available_bytes: memory::available(),
             episodes_per_step: episodes,
             tokens_per_step: episodes * recipe.rollout.window as u64,
             tokens: train.steps * episodes * recipe.rollout.window as u64,
@@ -163,16 +164,4 @@ async fn measure(
         }
     }
     Ok((sampled_s, clock.elapsed().as_secs_f64(), tokens))
-}
-
-/// Bytes of memory that can be taken, by the kernel and by the limits of the control group. `None` where nobody says.
-pub fn available() -> Option<u64> {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let free = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10;
-    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let group = number("/sys/fs/cgroup/memory.max")
-        .zip(number("/sys/fs/cgroup/memory.current"))
-        .map(|(limit, used)| limit.saturating_sub(used));
-    Some(group.map_or(free, |group| group.min(free)))
 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use hone_arena::registry::EnvSpecs;
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::rollout::RolloutSettings;
+use hone_engine::memory;
 use hone_engine::optim::{AdamWSettings, Decay};
 use hone_trace::SamplingParams;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,6 @@ use toml::{Table, Value};
 
 use crate::adapter::LoraRecipe;
 use crate::ahead::AsyncRecipe;
-use crate::budget;
 use crate::catalogue::nearest;
 use crate::checkpoint::CheckpointRecipe;
 use crate::credit::CreditRecipe;
@@ -236,7 +236,7 @@ impl TrainRecipe {
     /// Bytes of activations a batch may take.
     pub fn activation_limit(&self) -> Option<u64> {
         match self.activation_mb {
-            0 => budget::available(),
+            0 => memory::available(),
             megabytes => Some(megabytes << 20),
         }
     }

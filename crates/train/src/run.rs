@@ -87,8 +87,8 @@ pub async fn train(
     directory: &Path,
     watch: &mut dyn Watch,
 ) -> Result<Report, TrainError> {
-    let run = RunDir::create(directory, &recipe.to_toml()?)?;
-    Trainer::new(setup, recipe, run, None)?.run(watch).await
+    let recorded = recipe.to_toml()?;
+    Trainer::new(setup, recipe, None, || RunDir::create(directory, &recorded))?.run(watch).await
 }
 
 /// Goes on with a run from its newest checkpoint, as if it had not been stopped. `recipe` is the one it recorded.
@@ -103,7 +103,7 @@ pub async fn resume(
     let (step, position) = found.as_ref().map(|(_, state)| (state.step, state.position)).unwrap_or_default();
     let superseded = run.rewind(position)?;
     run.event(&json!({"event": "resumed", "step": step, "superseded": superseded, "dropped": recovered.dropped}))?;
-    let trainer = Trainer::new(setup, recipe, run, found)?;
+    let trainer = Trainer::new(setup, recipe, found, || Ok(run))?;
     watch.resumed(&trainer.steps);
     trainer.run(watch).await
 }
@@ -130,11 +130,12 @@ struct Trainer<'a> {
 }
 
 impl<'a> Trainer<'a> {
+    /// Opens the run when nothing is left that may refuse the recipe.
     fn new(
         setup: &'a Setup,
         recipe: &'a Recipe,
-        mut run: RunDir,
         found: Option<(PathBuf, State)>,
+        open: impl FnOnce() -> Result<RunDir, RunDirError>,
     ) -> Result<Self, TrainError> {
         let objective = recipe.loss.build()?;
         Budget::of(setup, recipe).check()?;
@@ -144,12 +145,13 @@ impl<'a> Trainer<'a> {
         let credit = credit::Schedule::new(&recipe.credit, recipe.train.steps, weights, &components, tokenizer)?;
         let at = found.as_ref().map(|(_, state)| state.step);
         let state = found.map(|(_, state)| state).unwrap_or_default();
-        if let Some(best) = state.best {
-            run.mark_best(best.step)?;
-        }
         let plan = Plan::new(&recipe.plan, recipe.seed, &setup.tasks, state.plan.clone());
         if let Some(name) = plan.unknown_shares().first() {
             return Err(RecipeError::new(format!("plan.share.{name}: no task is of that environment")).into());
+        }
+        let mut run = open()?;
+        if let Some(best) = state.best {
+            run.mark_best(best.step)?;
         }
         let rollouts = setup.rollouts(recipe, Arc::clone(&setup.sampler), recipe.sampling.temperature);
         let mut source = Source::new(rollouts, recipe.train.group_size);

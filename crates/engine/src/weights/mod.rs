@@ -18,7 +18,7 @@ pub use save::{Storage, Tensor, tensors, write_tensors};
 use crate::buffer::Buffer;
 use crate::config::Config;
 use crate::cpu::Cpu;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::kernels::matmul::{Packed, pack, packed_len};
 
 /// Weights of one policy version.
@@ -57,6 +57,8 @@ impl Weights {
     pub fn load(cpu: &Cpu, config: &Config, dir: &Path) -> Result<Self> {
         let params = ModelParams::new(config);
         let files = TensorFiles::open(dir, "model")?;
+        check_room(params.table.len(), crate::memory::available())
+            .map_err(|what| EngineError::Weights { path: dir.to_owned(), what })?;
         let mut values = Buffer::zeros(params.table.len());
         read_into(&files, &params.table, &mut values, |name| {
             // A tied head is often stored too, and old checkpoints carry their rotary frequencies.
@@ -119,6 +121,22 @@ impl Weights {
     }
 }
 
+/// Weights that do not fit would take the whole machine down with them, and nobody would know why.
+fn check_room(len: usize, available: Option<u64>) -> std::result::Result<(), String> {
+    let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
+    // The values and their packed copies.
+    let needed = 2 * (len * size_of::<f32>()) as u64;
+    match available.filter(|&bytes| bytes < needed) {
+        Some(bytes) => Err(format!(
+            "the weights take {:.1} GiB in memory (float32, as they are stored and once more laid out for products) and \
+             {:.1} GiB are free; use a smaller model or a machine with more memory",
+            gib(needed),
+            gib(bytes)
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Digest of the digests of pieces, so that it can be taken on all threads.
 pub(crate) fn digest(cpu: &Cpu, values: &[f32]) -> Digest {
     const PIECE: usize = 1 << 18;
@@ -128,4 +146,17 @@ pub(crate) fn digest(cpu: &Cpu, values: &[f32]) -> Digest {
         found[i].get_or_init(|| Digest::of(bytemuck::cast_slice(pieces[i])).to_string());
     });
     Digest::of(found.iter().filter_map(OnceLock::get).cloned().collect::<String>().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_that_do_not_fit_are_refused_with_both_sizes() {
+        assert_eq!(check_room(1 << 28, None), Ok(()));
+        assert_eq!(check_room(1 << 28, Some(2 << 30)), Ok(()));
+        let refused = check_room(3 << 27, Some(2 << 30)).unwrap_err();
+        assert!(refused.contains("take 3.0 GiB") && refused.contains("2.0 GiB are free"), "{refused}");
+    }
 }

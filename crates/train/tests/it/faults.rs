@@ -164,3 +164,13 @@ async fn more_memory_than_there_is_is_refused_with_the_fix() {
     assert_eq!(traces(&run).len(), 2, "the evaluation before it is recorded");
     assert_eq!(RunReader::open(&run).unwrap().checkpoints().unwrap().len(), 1, "and so is the beginning");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recipe_refused_while_the_run_is_set_up_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["plan.share.nowhere.min=0.5"]);
+    let error = train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap_err().to_string();
+    assert!(error.contains("plan.share.nowhere"), "{error}");
+    assert!(!run.exists());
+}
