@@ -4,6 +4,7 @@
 //! article: tickets about those have no answer.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 use hone_trace::{Digest, Rng, Seed};
 use serde::{Deserialize, Serialize};
@@ -137,11 +138,11 @@ pub enum Shelf {
     Incidents,
 }
 
-/// Documents of one kind with their index.
+/// Documents of one kind with their index, which is made on the first search: readers never search.
 #[derive(Debug, Default)]
 struct Library {
     documents: Vec<Document>,
-    index: Bm25,
+    index: OnceLock<Bm25>,
 }
 
 /// A knowledge base. Immutable: episodes share it.
@@ -156,6 +157,7 @@ pub struct World {
     pub(super) problems: Vec<Problem>,
     particulars: HashMap<Problem, Particulars>,
     article_of: HashMap<Problem, usize>,
+    solved_by: HashMap<usize, Problem>,
     /// By domain and product.
     procedure_of: HashMap<(usize, usize), usize>,
     pub(super) known_incidents: Vec<Incident>,
@@ -194,6 +196,7 @@ impl World {
             problems,
             particulars,
             article_of: HashMap::new(),
+            solved_by: HashMap::new(),
             procedure_of: HashMap::new(),
             known_incidents,
         };
@@ -228,11 +231,19 @@ impl World {
     /// The best documents of a shelf for a query, best first.
     pub fn search(&self, shelf: Shelf, query: &str, limit: usize) -> Vec<&Document> {
         let library = self.library(shelf);
-        library.index.search(query, limit).into_iter().map(|(index, _)| &library.documents[index]).collect()
+        library.index().search(query, limit).into_iter().map(|(index, _)| &library.documents[index]).collect()
     }
 
     pub(super) fn article(&self, problem: Problem) -> Option<&Document> {
         self.article_of.get(&problem).map(|&index| &self.articles.documents[index])
+    }
+
+    /// The problem an article solves.
+    pub(super) fn solved_by(&self, id: &str) -> Option<Problem> {
+        match self.place.get(id)? {
+            (Shelf::Articles, index) => self.solved_by.get(index).copied(),
+            _ => None,
+        }
     }
 
     pub(super) fn procedure(&self, problem: Problem) -> Option<&Document> {
@@ -282,6 +293,7 @@ impl World {
             documents.push(match entry {
                 Entry::Fix(problem) => {
                     self.article_of.insert(*problem, number);
+                    self.solved_by.insert(number, *problem);
                     text::article(self.spec.size, number, *problem, &self.particulars[problem])
                 }
                 Entry::Procedure(problem) => {
@@ -330,8 +342,14 @@ impl World {
 
 impl Library {
     fn new(documents: Vec<Document>) -> Self {
-        let texts: Vec<String> = documents.iter().map(Document::text).collect();
-        Self { index: Bm25::new(texts.iter().map(String::as_str)), documents }
+        Self { documents, index: OnceLock::new() }
+    }
+
+    fn index(&self) -> &Bm25 {
+        self.index.get_or_init(|| {
+            let texts: Vec<String> = self.documents.iter().map(Document::text).collect();
+            Bm25::new(texts.iter().map(String::as_str))
+        })
     }
 }
 
