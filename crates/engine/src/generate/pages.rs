@@ -46,10 +46,10 @@ const PIECE: u64 = 32 << 20;
 pub(super) struct Pages {
     shape: Shape,
     starts: Vec<*mut f32>,
-    /// Their memory, which is only ever reached through `starts`.
+    /// Pages there is memory for, the next one last.
+    spare: Vec<*mut f32>,
+    /// The memory, which is only ever reached through the pointers taken from it.
     pieces: Vec<Buffer>,
-    /// Floats of the last piece that are in use.
-    used: usize,
 }
 
 // SAFETY: the pages' memory is theirs; access from several threads is governed by the contracts below.
@@ -59,7 +59,7 @@ unsafe impl Sync for Pages {}
 
 impl Pages {
     pub(super) fn new(shape: Shape) -> Self {
-        Self { shape, starts: Vec::new(), pieces: Vec::new(), used: 0 }
+        Self { shape, starts: Vec::new(), spare: Vec::new(), pieces: Vec::new() }
     }
 
     pub(super) fn shape(&self) -> Shape {
@@ -68,16 +68,15 @@ impl Pages {
 
     /// Adds a page of zeros.
     pub(super) fn grow(&mut self) {
-        let len = self.shape.floats();
-        if self.pieces.last().is_none_or(|piece| self.used + len > piece.len()) {
-            let pages = (PIECE / self.shape.bytes()).max(1) as usize;
-            self.pieces.push(Buffer::zeros(pages * len));
-            self.used = 0;
+        if self.spare.is_empty() {
+            let (len, count) = (self.shape.floats(), (PIECE / self.shape.bytes()).max(1) as usize);
+            let mut piece = Buffer::zeros(count * len);
+            let start = piece.as_mut_ptr();
+            // SAFETY: the piece has `count` pages.
+            self.spare.extend((0..count).rev().map(|page| unsafe { start.add(page * len) }));
+            self.pieces.push(piece);
         }
-        if let Some(piece) = self.pieces.last_mut() {
-            self.starts.push(piece[self.used..].as_mut_ptr());
-            self.used += len;
-        }
+        self.starts.extend(self.spare.pop());
     }
 
     /// Zeros a page: positions that hold no token yet are multiplied by 0 in attention, and what a former owner left

@@ -30,6 +30,7 @@ pub(super) struct Args {
     /// Width of the residual stream
     #[arg(long, default_value_t = 256)]
     hidden: u32,
+    /// Transformer layers
     #[arg(long, default_value_t = 6)]
     layers: u32,
     /// Query heads
