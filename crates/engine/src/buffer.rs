@@ -63,9 +63,9 @@ impl Default for Memory {
 
 impl Clone for Memory {
     fn clone(&self) -> Self {
-        let mut copy = Self::zeros(self.floats().len());
-        let len = self.floats().len();
-        copy.floats_mut()[..len].copy_from_slice(self.floats());
+        let floats = self.floats();
+        let mut copy = Self::zeros(floats.len());
+        copy.floats_mut()[..floats.len()].copy_from_slice(floats);
         copy
     }
 }

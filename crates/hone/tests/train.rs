@@ -187,3 +187,18 @@ fn the_shipped_policy_learns() {
     assert_eq!((before["n"].as_u64(), before["do_nothing"].as_f64()), (Some(256), Some(0.0)));
     assert!(after["ci"][0].as_f64().unwrap() > success(before), "no significant rise: {before} -> {after}");
 }
+
+/// The policy inside the binary lies in the run's directory before anything else does.
+#[test]
+fn a_refused_run_leaves_no_directory_and_nobody_elses_is_touched() {
+    let dir = TempDir::new().unwrap();
+    let refused = ["train", "tiny.toml", "--set", "plan.share.nowhere.min=0.5", "--run"];
+    let error = hone(&dir).args(refused).arg("run").output().unwrap();
+    assert!(!error.status.success());
+    assert!(String::from_utf8_lossy(&error.stderr).contains("plan.share.nowhere"), "{error:?}");
+    assert!(!dir.path().join("run").exists());
+    std::fs::create_dir(dir.path().join("mine")).unwrap();
+    std::fs::write(dir.path().join("mine/notes"), "keep").unwrap();
+    assert!(!hone(&dir).args(refused).arg("mine").output().unwrap().status.success());
+    assert!(dir.path().join("mine/notes").exists());
+}

@@ -48,5 +48,5 @@ pub(super) fn work(careful: Work, world: &World, scene: &Scene, shown: &[String]
 
 /// What would be right if this document alone were; `None` where it answers nothing by itself.
 fn answer_of(world: &World, id: &str) -> Option<Gold> {
-    known_gold(world, world.solved_by(id)?).filter(|gold| gold.gold_ids == [id])
+    known_gold(world, world.problem_of(id)?).filter(|gold| gold.gold_ids == [id])
 }

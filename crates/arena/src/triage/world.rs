@@ -157,7 +157,7 @@ pub struct World {
     pub(super) problems: Vec<Problem>,
     particulars: HashMap<Problem, Particulars>,
     article_of: HashMap<Problem, usize>,
-    solved_by: HashMap<usize, Problem>,
+    problem_of: HashMap<usize, Problem>,
     /// By domain and product.
     procedure_of: HashMap<(usize, usize), usize>,
     pub(super) known_incidents: Vec<Incident>,
@@ -196,7 +196,7 @@ impl World {
             problems,
             particulars,
             article_of: HashMap::new(),
-            solved_by: HashMap::new(),
+            problem_of: HashMap::new(),
             procedure_of: HashMap::new(),
             known_incidents,
         };
@@ -239,9 +239,9 @@ impl World {
     }
 
     /// The problem an article solves.
-    pub(super) fn solved_by(&self, id: &str) -> Option<Problem> {
+    pub(super) fn problem_of(&self, id: &str) -> Option<Problem> {
         match self.place.get(id)? {
-            (Shelf::Articles, index) => self.solved_by.get(index).copied(),
+            (Shelf::Articles, index) => self.problem_of.get(index).copied(),
             _ => None,
         }
     }
@@ -293,7 +293,7 @@ impl World {
             documents.push(match entry {
                 Entry::Fix(problem) => {
                     self.article_of.insert(*problem, number);
-                    self.solved_by.insert(number, *problem);
+                    self.problem_of.insert(number, *problem);
                     text::article(self.spec.size, number, *problem, &self.particulars[problem])
                 }
                 Entry::Procedure(problem) => {

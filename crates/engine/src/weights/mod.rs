@@ -57,7 +57,8 @@ impl Weights {
     pub fn load(cpu: &Cpu, config: &Config, dir: &Path) -> Result<Self> {
         let params = ModelParams::new(config);
         let files = TensorFiles::open(dir, "model")?;
-        check_room(params.table.len(), crate::memory::available())
+        let (.., packed) = matrices(config, &params);
+        check_room(params.table.len() + packed, crate::memory::available())
             .map_err(|what| EngineError::Weights { path: dir.to_owned(), what })?;
         let mut values = Buffer::zeros(params.table.len());
         read_into(&files, &params.table, &mut values, |name| {
@@ -75,21 +76,7 @@ impl Weights {
     }
 
     fn from_values(cpu: &Cpu, c: &Config, params: ModelParams, values: Buffer) -> Self {
-        let (width, out) = (c.heads.width(), c.heads.out_width());
-        let mut len = 0;
-        let mut place = |range: &Range<usize>, outputs, inputs| {
-            let packed = len;
-            len += packed_len(outputs, inputs);
-            Matrix { outputs, inputs, values: range.start, packed }
-        };
-        let layers = params.layers.iter().map(|l| LayerMatrices {
-            qkv: place(&l.qkv, width, c.hidden),
-            out: place(&l.out, c.hidden, out),
-            gate_up: place(&l.gate_up, 2 * c.mlp, c.hidden),
-            down: place(&l.down, c.hidden, c.mlp),
-        });
-        let layers = layers.collect();
-        let head = place(&params.head, c.vocab, c.hidden);
+        let (layers, head, len) = matrices(c, &params);
         let packed = Buffer::zeros(len);
         let mut weights = Self { params: Arc::new(params), values, packed, layers, head, digest: OnceLock::new() };
         weights.repack(cpu);
@@ -121,11 +108,30 @@ impl Weights {
     }
 }
 
+/// Where the matrices lie, and how many floats their packed copies take.
+fn matrices(c: &Config, params: &ModelParams) -> (Vec<LayerMatrices>, Matrix, usize) {
+    let (width, out) = (c.heads.width(), c.heads.out_width());
+    let mut len = 0;
+    let mut place = |range: &Range<usize>, outputs, inputs| {
+        let packed = len;
+        len += packed_len(outputs, inputs);
+        Matrix { outputs, inputs, values: range.start, packed }
+    };
+    let layers = params.layers.iter().map(|l| LayerMatrices {
+        qkv: place(&l.qkv, width, c.hidden),
+        out: place(&l.out, c.hidden, out),
+        gate_up: place(&l.gate_up, 2 * c.mlp, c.hidden),
+        down: place(&l.down, c.hidden, c.mlp),
+    });
+    let layers = layers.collect();
+    let head = place(&params.head, c.vocab, c.hidden);
+    (layers, head, len)
+}
+
 /// Weights that do not fit would take the whole machine down with them, and nobody would know why.
-fn check_room(len: usize, available: Option<u64>) -> std::result::Result<(), String> {
+fn check_room(floats: usize, available: Option<u64>) -> std::result::Result<(), String> {
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
-    // The values and their packed copies.
-    let needed = 2 * (len * size_of::<f32>()) as u64;
+    let needed = (floats * size_of::<f32>()) as u64;
     match available.filter(|&bytes| bytes < needed) {
         Some(bytes) => Err(format!(
             "the weights take {:.1} GiB in memory (float32, as they are stored and once more laid out for products) and \
@@ -154,9 +160,9 @@ mod tests {
 
     #[test]
     fn weights_that_do_not_fit_are_refused_with_both_sizes() {
-        assert_eq!(check_room(1 << 28, None), Ok(()));
-        assert_eq!(check_room(1 << 28, Some(2 << 30)), Ok(()));
-        let refused = check_room(3 << 27, Some(2 << 30)).unwrap_err();
+        assert_eq!(check_room(1 << 29, None), Ok(()));
+        assert_eq!(check_room(1 << 29, Some(2 << 30)), Ok(()));
+        let refused = check_room(3 << 28, Some(2 << 30)).unwrap_err();
         assert!(refused.contains("take 3.0 GiB") && refused.contains("2.0 GiB are free"), "{refused}");
     }
 }

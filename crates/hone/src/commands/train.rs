@@ -98,8 +98,18 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Trains or goes on training, and shows what came of it.
+/// Trains or goes on training, and shows what came of it. A run that is refused before it begins leaves no directory.
 async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(Report, RunReport)> {
+    let ours = !directory.exists();
+    let result = begun(recipe, directory, resumes, samples).await;
+    if result.is_err() && ours && !directory.join("recipe.toml").exists() {
+        // The policy may lie there, and nothing else; that it cannot be removed is not what went wrong.
+        let _ = std::fs::remove_dir_all(directory);
+    }
+    result
+}
+
+async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(Report, RunReport)> {
     let recipe = with_policy(recipe, directory)?;
     let setup = Setup::open(&recipe)?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
