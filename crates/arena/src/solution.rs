@@ -29,6 +29,17 @@ pub const SAYS: &str = "says";
 /// reference.
 pub const DEMONSTRATION: &str = "demonstration";
 
+/// Whom imitation sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Demonstrator {
+    /// Always right.
+    #[default]
+    Oracle,
+    /// Knows how and often takes no care: see the `novice.rs` of each environment that has one.
+    Novice,
+}
+
 /// What an agent says that has nothing to tell.
 pub const DONE: &str = "Done.";
 

@@ -12,31 +12,82 @@ use hone_chat::{CHATML, ModelDir, RenderError, to_template, train_tokenizer};
 use hone_engine::weights::Storage;
 use hone_engine::{Config, Cpu, Model};
 use hone_trace::{Action, Message, ToolSpec};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::recipe::Recipe;
 use crate::setup::SetupError;
 
-const VOCAB: usize = 1024;
+/// `[policy.fresh]`: the size of a policy made from nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FreshRecipe {
+    /// Tokens of its tokenizer, which is trained on the world's own words. Fewer tokens split rare words into pieces, so
+    /// that words never seen are spelled in pieces that were.
+    pub vocabulary: usize,
+    pub layers: u32,
+    /// Width of the residual stream. Heads are 32 wide, two of them to a key; the MLP is three times as wide.
+    pub hidden: u32,
+    /// The JSON around the names and values of schemas and calls in tokens of its own: a call of one argument is then
+    /// ten tokens, where it else is some twenty-five.
+    pub json_tokens: bool,
+}
+
+impl Default for FreshRecipe {
+    fn default() -> Self {
+        Self { vocabulary: 1024, layers: 3, hidden: 128, json_tokens: false }
+    }
+}
+
+impl FreshRecipe {
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.hidden == 0 || !self.hidden.is_multiple_of(64) {
+            return Err(format!("policy.fresh.hidden is {}; it must be a multiple of 64", self.hidden));
+        }
+        if self.layers == 0 {
+            return Err("policy.fresh.layers is 0; a model has at least one".into());
+        }
+        Ok(())
+    }
+}
+
+/// What stands around the names and values of schemas, calls and answers as the template writes them.
+const JSON_TOKENS: [&str; 13] = [
+    "{\"type\": \"function\", \"function\": {\"name\": \"",
+    "\", \"description\": \"",
+    "\", \"parameters\": {\"type\": \"object\", \"properties\": {\"",
+    "\": {\"type\": \"string\"}, \"",
+    "\": {\"type\": \"string\"}}, \"required\": [\"",
+    "\"]}}}",
+    "<tool_call>\n{\"name\": \"",
+    "\", \"arguments\": {\"",
+    "\": \"",
+    "\", \"",
+    "\"}}\n</tool_call>",
+    "<tool_response>\n",
+    "\n</tool_response>",
+];
+
 /// Tasks whose words the tokenizer is trained on.
 const TEXTS: usize = 300;
 
 /// Writes a model directory for the recipe's world into `dir`.
 pub async fn fresh_policy(recipe: &Recipe, dir: &Path) -> Result<(), SetupError> {
     let failed = |what: String| SetupError::Fresh(what);
+    let size = &recipe.policy.fresh;
     std::fs::create_dir_all(dir).map_err(|error| failed(format!("cannot make {}: {error}", dir.display())))?;
-    let files = train_tokenizer(texts(recipe).await?, VOCAB, &[]).map_err(|error| failed(error.to_string()))?;
+    let files = train_tokenizer(texts(recipe).await?, size.vocabulary, if size.json_tokens { &JSON_TOKENS } else { &[] }).map_err(|error| failed(error.to_string()))?;
     files.write(dir).map_err(|error| failed(format!("cannot write to {}: {error}", dir.display())))?;
     let stop_ids = ModelDir::open(dir)?.stop_ids().to_vec();
     let config = json!({
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",
-        "vocab_size": VOCAB,
-        "hidden_size": 128,
-        "intermediate_size": 384,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        "vocab_size": size.vocabulary,
+        "hidden_size": size.hidden,
+        "intermediate_size": 3 * size.hidden,
+        "num_hidden_layers": size.layers,
+        "num_attention_heads": size.hidden / 32,
+        "num_key_value_heads": size.hidden / 64,
         "head_dim": 32,
         "max_position_embeddings": recipe.rollout.window,
         "rms_norm_eps": 1e-6,

@@ -20,6 +20,7 @@ use crate::ahead::AsyncRecipe;
 use crate::catalogue::nearest;
 use crate::checkpoint::CheckpointRecipe;
 use crate::credit::CreditRecipe;
+use crate::fresh::FreshRecipe;
 use crate::loss::LossRecipe;
 use crate::penalty::KlReward;
 use crate::placebo::Placebo;
@@ -74,6 +75,8 @@ pub struct PolicyRecipe {
     pub reference: Option<PathBuf>,
     /// Threads of the engine; 0: all cores.
     pub threads: usize,
+    /// The size of the policy that `hone sft` makes where no model is named.
+    pub fresh: FreshRecipe,
 }
 
 /// `[train]`
@@ -308,6 +311,7 @@ impl Recipe {
             let components: Vec<_> = rubric.weights().collect();
             self.credit.check(&components).map_err(|error| RecipeError(error.to_string()))?;
         }
+        self.policy.fresh.check().map_err(RecipeError)?;
         self.plan.check().map_err(RecipeError)?;
         self.kl_reward.as_ref().map_or(Ok(()), KlReward::check).map_err(RecipeError)?;
         if self.eval.tasks > self.env.held_out() {

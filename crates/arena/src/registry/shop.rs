@@ -7,13 +7,15 @@ use serde_json::Map;
 
 use super::{Environment, HELD_OUT, RegistryError, TRAIN, set};
 use crate::rewards::spec::RubricSpec;
-use crate::shop::{self, Shop};
+use crate::shop::{self, Shop, TRAINED_PAIRS, TaskSpec, Vocabulary};
+use crate::solution::Demonstrator;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShopSpec {
     pub name: String,
-    /// 1 to 3: tasks of at most three, four or five calls.
+    /// 1: one wish that names what to do. 2: errors on the way, and wishes whose means depend on the order's status. 3:
+    /// two wishes at once.
     pub difficulty: u8,
     /// Training tasks.
     pub tasks: usize,
@@ -21,24 +23,43 @@ pub struct ShopSpec {
     pub held_out: usize,
     /// Seed of the tasks. Apart from the run's, so that runs of different seeds are measured on the same tasks.
     pub seed: u64,
+    /// Pairs of goals that training tasks combine, at most 3. Held-out tasks combine 5.
+    pub pairs: usize,
+    /// Whom `hone sft` imitates.
+    pub demonstrator: Demonstrator,
 }
 
 impl Default for ShopSpec {
     fn default() -> Self {
-        Self { name: shop::NAME.into(), difficulty: 1, tasks: 2048, held_out: 256, seed: 1 }
+        Self {
+            name: shop::NAME.into(),
+            difficulty: 1,
+            tasks: 2048,
+            held_out: 256,
+            seed: 1,
+            pairs: TRAINED_PAIRS,
+            demonstrator: Demonstrator::default(),
+        }
     }
 }
 
 impl ShopSpec {
     pub(super) fn open(&self) -> Result<Environment, RegistryError> {
-        let Self { name, difficulty, seed, .. } = self;
-        let split = |split: &str, count: usize| {
-            set(name, split, &format!("seed{seed}"), shop::tasks(split, *seed, count, *difficulty))
+        if self.pairs > TRAINED_PAIRS {
+            let what = format!("pairs is {}; training combines at most {TRAINED_PAIRS}", self.pairs);
+            return Err(RegistryError::Options { name: self.name.clone(), what });
+        }
+        let split = |name: &str, words: Vocabulary, count: usize| {
+            let novice = self.demonstrator == Demonstrator::Novice;
+            let spec = TaskSpec { words, difficulty: self.difficulty, pairs: self.pairs, novice };
+            set(&self.name, name, &format!("seed{}", self.seed), spec.tasks(name, self.seed, count))
         };
+        let splits =
+            [split(TRAIN, Vocabulary::Training, self.tasks)?, split(HELD_OUT, Vocabulary::HeldOut, self.held_out)?];
         Ok(Environment {
-            name: name.clone(),
+            name: self.name.clone(),
             arena: Arc::new(Shop),
-            splits: [split(TRAIN, self.tasks)?, split(HELD_OUT, self.held_out)?].into(),
+            splits: splits.into(),
             rubric: RubricSpec::single("tau_state", Map::new()).build()?,
         })
     }

@@ -5,32 +5,45 @@
 
 use async_trait::async_trait;
 use hone_trace::{Action, EndState, Env, Fault, Message, Task, ToolCall, Turn};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::desk::{Desk, Snag};
 use super::tasks::solved;
-use super::tools::{WRITES, run};
+use super::tools::Kit;
+use super::words::Vocabulary;
 use super::world::World;
 use crate::rewards::state_diff::diff;
 
 #[derive(Debug)]
 pub(super) struct ShopEnv {
     start: World,
-    world: World,
     wanted: World,
+    desk: Desk,
+    kit: Kit,
     reference: Vec<ToolCall>,
 }
 
 impl ShopEnv {
     pub(super) fn open(task: &Task) -> Result<Self, String> {
-        let seed = task.extra.get("world").and_then(serde_json::Value::as_u64).ok_or("it has no `world` seed")?;
+        let kept = |key: &str| task.extra.get(key).cloned().unwrap_or_default();
+        let seed = kept("world").as_u64().ok_or("it has no `world` seed")?;
+        let words: Vocabulary =
+            serde_json::from_value(kept("words")).map_err(|error| format!("its `words` are none: {error}"))?;
+        let snag: Option<Snag> =
+            serde_json::from_value(kept("snag")).map_err(|error| format!("its `snag` is none: {error}"))?;
         let reference = task.reference.clone().ok_or("it has no reference")?;
-        let start = World::new(seed);
-        let wanted = solved(&start, &reference).ok_or("its reference does not change its world")?;
-        Ok(Self { world: start.clone(), start, wanted, reference })
+        let (start, kit) = (World::new(seed, words), Kit::new(seed, words));
+        let desk = Desk::new(start.clone(), kit.clone(), snag);
+        let wanted = solved(&desk, &reference).ok_or("its reference does not change its world")?;
+        Ok(Self { start, wanted, desk, kit, reference })
+    }
+
+    pub(super) fn kit(&self) -> &Kit {
+        &self.kit
     }
 
     fn call(&mut self, call: &ToolCall) -> (Message, bool) {
-        match run(&mut self.world, call) {
+        match self.desk.run(call) {
             Ok(answer) => (Message::tool(&call.name, answer.to_string()), false),
             Err(error) => (Message::tool(&call.name, format!("Error: {error}")), true),
         }
@@ -56,10 +69,11 @@ impl Env for ShopEnv {
         let state = |world: &World| json!(world);
         let changes = |world: &World| diff(&state(&self.start), &state(world));
         let mut end = EndState::default();
-        end.facts.insert("db_match".into(), (self.world == self.wanted).into());
-        end.facts.insert("changes".into(), json!({"made": changes(&self.world), "wanted": changes(&self.wanted)}));
+        end.facts.insert("db_match".into(), (self.desk.world == self.wanted).into());
+        end.facts
+            .insert("changes".into(), json!({"made": changes(&self.desk.world), "wanted": changes(&self.wanted)}));
         end.facts.insert("reference_calls".into(), json!(self.reference));
-        end.facts.insert("writes".into(), json!(WRITES));
+        end.facts.insert("writes".into(), self.kit.writes().map(Value::from).collect());
         end
     }
 }

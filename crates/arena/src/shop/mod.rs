@@ -1,22 +1,33 @@
 //! The shop: a small retail desk for small models.
 //!
-//! Eight tools, worlds of a few customers, ids of two and three digits, and tasks that take three or four calls of
-//! which each needs the answer of the one before; the last is a write. Customers quote names and things as the shop
-//! spells them: what a small policy must copy is the same tokens wherever it stands. It has the shape of the retail domain at a tenth
-//! of its length: what a policy of a few million parameters can learn in minutes on a CPU.
+//! Eight tools, worlds of a few customers, ids of two and three digits, and tasks of three to nine calls of which each
+//! needs the answer of an earlier one. Names and things are quoted as the shop spells them: a small policy must copy
+//! them, wherever they stand. It has the shape of the retail domain at a tenth of its length: a policy of a million
+//! parameters can learn it in minutes on a CPU.
 //!
-//! A task's world comes from its own seed, so a held-out task is also a world that was never seen.
+//! What there is to learn: to read the schemas (tools go by other code names, descriptions and in another order in every
+//! task), to carry on after an error as it says, to look before acting where the means depend on what is found, and to
+//! fulfil every wish of a customer who has two.
+//!
+//! Held-out tasks share no name, good, city, code name or phrasing with training tasks, and combine goals that training
+//! never combines. Each task's world comes from its own seed.
 
+mod desk;
 mod env;
+mod goals;
+mod novice;
 mod tasks;
 mod tools;
+mod words;
 mod world;
 
 use async_trait::async_trait;
 use hone_trace::{Arena, Boundary, Episode, Fault, Message, Task};
 
-pub use tasks::{Goal, tasks};
-pub use tools::tools;
+pub use goals::{Goal, TRAINED_PAIRS};
+pub use tasks::TaskSpec;
+pub use tools::{Kit, Tool};
+pub use words::Vocabulary;
 pub use world::World;
 
 use env::ShopEnv;
@@ -24,10 +35,10 @@ use env::ShopEnv;
 /// The environment's name in tasks and recipes.
 pub const NAME: &str = "shop";
 
-const SYSTEM: &str =
-    "You work at the desk of a shop. Use the tools to do what the customer asks. Say \"Done.\" when it is done.";
+const SYSTEM: &str = "You work at the desk of a shop. Do all that the customer asks with the tools, then say \"Done.\" \
+After an error, carry on as it says. What a customer wants to be rid of is cancelled before delivery and returned after it.";
 
-/// Opens episodes of the tasks made by [`tasks`].
+/// Opens episodes of the tasks made by [`TaskSpec`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Shop;
 
@@ -37,7 +48,7 @@ impl Arena for Shop {
         let broken = |what: String| Fault::new(Boundary::Environment, what);
         let env = ShopEnv::open(task).map_err(|what| broken(format!("task {}: {what}", task.key)))?;
         Ok(Episode {
-            tools: tools().map_err(|duplicate| broken(duplicate.to_string()))?,
+            tools: env.kit().specs().map_err(|duplicate| broken(duplicate.to_string()))?,
             system: SYSTEM.into(),
             first: vec![Message::user(&task.prompt)],
             env: Box::new(env),

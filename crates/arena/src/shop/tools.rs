@@ -1,110 +1,147 @@
-//! The shop's tools: what they are called, what they take, what they do to a world.
+//! The shop's tools: what each does to the shop, and the code name and description it goes by in one episode.
+//!
+//! A tool's name says nothing: every task has code names, descriptions and an order of its own, so that reading the
+//! schemas is the only way to know which tool does what.
 
-use hone_trace::{DuplicateTool, ToolCall, ToolSet, ToolSpec};
-use serde_json::{Value, json};
+use hone_trace::{DuplicateTool, Seed, ToolCall, ToolSet, ToolSpec};
+use serde_json::{Map, Value, json};
 
-use super::world::{Status, World};
+use super::words::{Vocabulary, Words, one_of};
 
-/// Tools that change the world.
-pub(super) const WRITES: [&str; 4] = ["cancel_order", "return_item", "exchange_item", "change_city"];
-
-/// Name, description, parameters.
-const TOOLS: [(&str, &str, &[&str]); 8] = [
-    ("find_customer", "Find a customer by name", &["name"]),
-    ("find_order", "Find a customer's order with an item", &["customer", "item"]),
-    ("get_order", "Show city and items of an order", &["order"]),
-    ("find_colours", "Show the colours of an item", &["item"]),
-    ("cancel_order", "Cancel a pending order", &["order"]),
-    ("return_item", "Return an item of a delivered order", &["order", "item"]),
-    ("exchange_item", "Exchange an item for another variant", &["order", "item", "variant"]),
-    ("change_city", "Send a pending order to another city", &["order", "city"]),
-];
-
-/// The tools as the agent is offered them.
-pub fn tools() -> Result<ToolSet, DuplicateTool> {
-    let spec = |(name, description, parameters): &(&str, &str, &[&str])| {
-        let properties: serde_json::Map<String, Value> =
-            parameters.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
-        ToolSpec::new(*name, *description, json!({"type": "object", "properties": properties, "required": parameters}))
-    };
-    ToolSet::new(TOOLS.iter().map(spec).collect())
+/// One of the eight things the desk can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tool {
+    FindCustomer,
+    FindOrder,
+    GetOrder,
+    FindColours,
+    CancelOrder,
+    ReturnItem,
+    ExchangeItem,
+    ChangeCity,
 }
 
-/// Runs a call. An error is for the agent to read; it changes nothing.
-pub(super) fn run(world: &mut World, call: &ToolCall) -> Result<Value, String> {
-    let argument = |name: &str| match call.arguments.get(name) {
-        Some(Value::String(text)) => Ok(text.as_str()),
-        Some(_) => Err(format!("{name} must be a string")),
-        None => Err(format!("{name} is missing")),
-    };
-    match call.name.as_str() {
-        "find_customer" => find_customer(world, argument("name")?),
-        "find_order" => find_order(world, argument("customer")?, argument("item")?),
-        "get_order" => get_order(world, argument("order")?),
-        "find_colours" => find_colours(world, argument("item")?),
-        "cancel_order" => {
-            let order = pending(world, argument("order")?)?;
-            order.status = Status::Cancelled;
-            Ok(json!("cancelled"))
+impl Tool {
+    pub const ALL: [Self; 8] = [
+        Self::FindCustomer,
+        Self::FindOrder,
+        Self::GetOrder,
+        Self::FindColours,
+        Self::CancelOrder,
+        Self::ReturnItem,
+        Self::ExchangeItem,
+        Self::ChangeCity,
+    ];
+
+    /// Tools that change the shop.
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Self::CancelOrder | Self::ReturnItem | Self::ExchangeItem | Self::ChangeCity)
+    }
+
+    pub(super) fn parameters(self) -> &'static [&'static str] {
+        match self {
+            Self::FindCustomer => &["name"],
+            Self::FindOrder => &["customer", "item"],
+            Self::GetOrder | Self::CancelOrder => &["order"],
+            Self::FindColours => &["item"],
+            Self::ReturnItem => &["order", "item"],
+            Self::ExchangeItem => &["order", "item", "variant"],
+            Self::ChangeCity => &["order", "city"],
         }
-        "change_city" => {
-            let city = argument("city")?.to_owned();
-            pending(world, argument("order")?)?.city = city;
-            Ok(json!("changed"))
+    }
+
+    /// Descriptions it may go by.
+    fn descriptions(self) -> &'static [&'static str] {
+        match self {
+            Self::FindCustomer => {
+                &["Find a customer by name", "Look up a customer by name", "Get the id of a customer"]
+            }
+            Self::FindOrder => {
+                &["Find the order with an item", "Look up the order with an item", "Get the id of an order"]
+            }
+            Self::GetOrder => {
+                &["Show the status of an order", "Look up the status of an order", "Tell if an order was delivered"]
+            }
+            Self::FindColours => {
+                &["Show the colours of an item", "Look up the colours of an item", "Get the variants of an item"]
+            }
+            Self::CancelOrder => {
+                &["Cancel an order before delivery", "Stop an order before delivery", "Call off a pending order"]
+            }
+            Self::ReturnItem => {
+                &["Return an item after delivery", "Take back an item after delivery", "Give back a delivered item"]
+            }
+            Self::ExchangeItem => &[
+                "Exchange an item for another variant",
+                "Swap an item for another variant",
+                "Replace an item by another variant",
+            ],
+            Self::ChangeCity => {
+                &["Send an order to another city", "Ship an order to another city", "Change the city of an order"]
+            }
         }
-        "return_item" => {
-            item(world, argument("order")?, argument("item")?, Status::Delivered)?.returned = true;
-            Ok(json!("returned"))
-        }
-        "exchange_item" => exchange_item(world, argument("order")?, argument("item")?, argument("variant")?),
-        other => Err(format!("there is no tool {other:?}")),
+    }
+
+    /// The tool a description belongs to.
+    pub(super) fn described(description: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.descriptions().contains(&description))
     }
 }
 
-fn find_customer(world: &World, name: &str) -> Result<Value, String> {
-    let found = world.customers.iter().find(|(_, customer)| customer.name == name);
-    found.map(|(id, _)| json!({"customer": id})).ok_or_else(|| "no such customer".into())
+/// The tools of one task, in the order in which they are offered.
+#[derive(Debug, Clone)]
+pub struct Kit(Vec<Entry>);
+
+#[derive(Debug, Clone)]
+struct Entry {
+    tool: Tool,
+    name: String,
+    description: &'static str,
 }
 
-fn find_order(world: &World, customer: &str, item: &str) -> Result<Value, String> {
-    let customer = world.customers.get(customer).ok_or("no such customer")?;
-    let orders = customer.orders.iter().filter_map(|id| Some((id, world.orders.get(id)?)));
-    let found = orders.into_iter().find(|(_, order)| order.items.contains_key(item));
-    found.map(|(id, order)| json!({"order": id, "status": order.status})).ok_or_else(|| "no such order".into())
-}
-
-fn get_order(world: &World, id: &str) -> Result<Value, String> {
-    let order = world.orders.get(id).ok_or("no such order")?;
-    let items = order.items.iter().map(|(name, item)| json!({"item": name, "colour": item.colour}));
-    Ok(json!({"city": order.city, "items": items.collect::<Vec<_>>()}))
-}
-
-fn find_colours(world: &World, item: &str) -> Result<Value, String> {
-    world.products.get(item).map(|product| json!(product.colours)).ok_or_else(|| "no such item".into())
-}
-
-fn exchange_item(world: &mut World, order: &str, name: &str, variant: &str) -> Result<Value, String> {
-    let colours = world.products.get(name).map(|product| &product.colours);
-    let colour = colours.and_then(|colours| colours.iter().find(|(_, id)| *id == variant)).map(|(colour, _)| colour);
-    let colour = colour.ok_or("no such variant of this item")?.clone();
-    item(world, order, name, Status::Delivered)?.colour = colour;
-    Ok(json!("exchanged"))
-}
-
-fn pending<'a>(world: &'a mut World, order: &str) -> Result<&'a mut super::world::Order, String> {
-    let order = world.orders.get_mut(order).ok_or("no such order")?;
-    if order.status == Status::Pending { Ok(order) } else { Err("the order is not pending".into()) }
-}
-
-fn item<'a>(
-    world: &'a mut World,
-    order: &str,
-    item: &str,
-    status: Status,
-) -> Result<&'a mut super::world::Item, String> {
-    let order = world.orders.get_mut(order).ok_or("no such order")?;
-    if order.status != status {
-        return Err("the order was not delivered".into());
+impl Kit {
+    /// The kit of a task's seed.
+    pub fn new(seed: u64, vocabulary: Vocabulary) -> Self {
+        let mut rng = Seed::root(seed).with("shop tools").rng();
+        let mut tools = Tool::ALL;
+        rng.shuffle(&mut tools);
+        let descriptions = tools.map(|tool| one_of(&mut rng, tool.descriptions()));
+        let mut words = Words::new(vocabulary, &mut rng);
+        let entries = tools.into_iter().zip(descriptions);
+        Self(entries.map(|(tool, description)| Entry { tool, name: words.word(), description }).collect())
     }
-    order.items.get_mut(item).filter(|item| !item.returned).ok_or_else(|| "no such item in this order".into())
+
+    /// The tools as the agent is offered them.
+    pub fn specs(&self) -> Result<ToolSet, DuplicateTool> {
+        let spec = |entry: &Entry| {
+            let parameters = entry.tool.parameters();
+            let properties: Map<String, Value> =
+                parameters.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
+            let schema = json!({"type": "object", "properties": properties, "required": parameters});
+            ToolSpec::new(&entry.name, entry.description, schema)
+        };
+        ToolSet::new(self.0.iter().map(spec).collect())
+    }
+
+    /// The tool behind a name.
+    pub fn tool(&self, name: &str) -> Option<Tool> {
+        self.0.iter().find(|entry| entry.name == name).map(|entry| entry.tool)
+    }
+
+    /// Names of the tools that change the shop.
+    pub(super) fn writes(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|entry| entry.tool.writes()).map(|entry| entry.name.as_str())
+    }
+
+    /// A call of a tool under the name it has here, with its arguments in the order of its parameters.
+    pub(super) fn call(&self, tool: Tool, arguments: &[&str]) -> ToolCall {
+        let name = self.0.iter().find(|entry| entry.tool == tool).map_or("", |entry| entry.name.as_str());
+        call(name, tool, arguments)
+    }
+}
+
+/// A call of a tool by a name, with its arguments in the order of its parameters.
+pub(super) fn call(name: &str, tool: Tool, arguments: &[&str]) -> ToolCall {
+    let pairs = tool.parameters().iter().zip(arguments);
+    ToolCall::new(name, pairs.map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect())
 }

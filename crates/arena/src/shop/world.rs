@@ -1,24 +1,11 @@
 //! The shop's data: customers, their orders, the items in them, and the products on the shelf.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hone_trace::{Rng, Seed};
 use serde::Serialize;
 
-const FIRST: [&str; 16] = [
-    "Ana", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gil", "Hana", "Ivo", "Jon", "Kim", "Lea", "Max", "Nia", "Omar", "Pia",
-];
-const LAST: [&str; 16] = [
-    "Adler", "Brook", "Chen", "Diaz", "Evans", "Frank", "Gomez", "Hill", "Ito", "Jung", "Klein", "Lopez", "Moore",
-    "Novak", "Okoye", "Park",
-];
-const GOODS: [&str; 24] = [
-    "lamp", "chair", "desk", "mug", "tent", "rug", "clock", "radio", "kettle", "scarf", "boots", "guitar", "camera",
-    "bike", "drill", "vase", "pillow", "mirror", "kite", "drum", "piano", "ladder", "fan", "jacket",
-];
-const COLOURS: [&str; 8] = ["red", "blue", "green", "black", "white", "gold", "grey", "pink"];
-const CITIES: [&str; 12] =
-    ["Oslo", "Rome", "Lima", "Cairo", "Delhi", "Paris", "Quito", "Tokyo", "Perth", "Milan", "Basel", "Accra"];
+use super::words::{COLOURS, Vocabulary, Words, one_of};
 
 /// One state of the shop. Two states are equal when everything in them is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -26,6 +13,8 @@ pub struct World {
     pub customers: BTreeMap<String, Customer>,
     pub orders: BTreeMap<String, Order>,
     pub products: BTreeMap<String, Product>,
+    /// Where orders can be sent.
+    pub cities: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -63,49 +52,49 @@ pub enum Status {
 }
 
 impl World {
-    /// The world of a seed: four customers with two orders each, two items an order. A product is ordered once, so that
-    /// its name tells the order.
-    pub fn new(seed: u64) -> Self {
+    /// The world of a seed: three customers with two orders each, one pending and one delivered, two items an order. A
+    /// product is ordered once, so that its name tells the order.
+    pub fn new(seed: u64, vocabulary: Vocabulary) -> Self {
         let mut rng = Seed::root(seed).with("shop").rng();
         let mut ids = Ids::new(&mut rng);
-        let mut goods = GOODS.to_vec();
-        rng.shuffle(&mut goods);
-        let mut names: Vec<String> =
-            FIRST.iter().flat_map(|first| LAST.map(|last| format!("{first} {last}"))).collect();
-        rng.shuffle(&mut names);
-        let mut world = Self { customers: BTreeMap::new(), orders: BTreeMap::new(), products: BTreeMap::new() };
-        for name in names.into_iter().take(4) {
+        let mut drawn = Seed::root(seed).with("shop words").rng();
+        let mut words = Words::new(vocabulary, &mut drawn);
+        let cities: Vec<String> = (0..6).map(|_| words.name()).collect();
+        let mut world = Self {
+            customers: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            products: BTreeMap::new(),
+            cities: cities.iter().cloned().collect(),
+        };
+        for _ in 0..3 {
+            let mut statuses = [Status::Pending, Status::Delivered];
+            rng.shuffle(&mut statuses);
             let mut orders = Vec::new();
-            for _ in 0..2 {
-                let items = (0..2)
-                    .filter_map(|_| goods.pop())
-                    .map(|product| (product.to_owned(), Item { colour: one_of(&mut rng, &COLOURS), returned: false }));
-                let items = items.collect();
-                let status = if rng.below(2) == 0 { Status::Pending } else { Status::Delivered };
-                let order = ids.two();
-                world.orders.insert(order.clone(), Order { status, city: one_of(&mut rng, &CITIES), items });
+            for status in statuses {
+                let mut item = || (words.word(), Item { colour: one_of(&mut rng, &COLOURS).into(), returned: false });
+                let items = [item(), item()].into();
+                let (order, city) = (ids.two(), rng.pick(&cities).cloned().unwrap_or_default());
+                world.orders.insert(order.clone(), Order { status, city, items });
                 orders.push(order);
             }
+            let name = format!("{} {}", words.name(), words.name());
             world.customers.insert(ids.two(), Customer { name, orders });
         }
-        let ordered: Vec<(String, String)> = world
-            .orders
-            .values()
-            .flat_map(|order| order.items.iter().map(|(product, item)| (product.clone(), item.colour.clone())))
-            .collect();
-        for (product, owned) in ordered {
-            let mut colours = COLOURS.map(str::to_owned).to_vec();
-            rng.shuffle(&mut colours);
-            let others = colours.into_iter().filter(|colour| *colour != owned).take(2);
-            let colours = others.chain([owned.clone()]).map(|colour| (colour, ids.three())).collect();
-            world.products.insert(product, Product { colours });
-        }
+        world.stock(&mut ids, &mut rng);
         world
     }
-}
 
-fn one_of(rng: &mut Rng, items: &[&str]) -> String {
-    rng.pick(items).copied().unwrap_or_default().to_owned()
+    /// Fills the shelf: each ordered product in the colour it was ordered in and two others.
+    fn stock(&mut self, ids: &mut Ids, rng: &mut Rng) {
+        let items = self.orders.values().flat_map(|order| &order.items);
+        for (product, item) in items {
+            let mut colours = COLOURS.map(str::to_owned).to_vec();
+            rng.shuffle(&mut colours);
+            let others = colours.into_iter().filter(|colour| *colour != item.colour).take(2);
+            let colours = others.chain([item.colour.clone()]).map(|colour| (colour, ids.three())).collect();
+            self.products.insert(product.clone(), Product { colours });
+        }
+    }
 }
 
 /// Ids that occur once in a world: two digits for customers and orders, three for variants.
@@ -129,10 +118,4 @@ impl Ids {
     fn three(&mut self) -> String {
         self.three.pop().unwrap_or_default().to_string()
     }
-}
-
-/// A city other than this one.
-pub(super) fn other_city(rng: &mut Rng, city: &str) -> String {
-    let others: Vec<&str> = CITIES.iter().copied().filter(|other| *other != city).collect();
-    one_of(rng, &others)
 }

@@ -29,6 +29,7 @@ pub use arena::TriageArena;
 pub use bm25::Bm25;
 pub use facts::{Gold, Submitted};
 pub use rubric::rubric;
-pub use tasks::{Demonstrator, GenerateError, Mode, Split, Splits, TaskSpec};
+pub use crate::solution::Demonstrator;
+pub use tasks::{GenerateError, Mode, Split, Splits, TaskSpec};
 pub use tools::{reader_tools, searcher_tools};
 pub use world::{Document, Scope, Shelf, Size, World, WorldSpec};

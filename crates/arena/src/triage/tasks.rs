@@ -17,7 +17,7 @@ use super::novice::{self, Work};
 use super::text::{self, Scene};
 use super::tools::{self, HITS, SUBMIT};
 use super::world::{Problem, SITES, Scope, Shelf, Size, World, WorldSpec};
-use crate::solution::DEMONSTRATION;
+use crate::solution::{DEMONSTRATION, Demonstrator};
 
 /// How the agent gets at the documents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -90,17 +90,6 @@ impl Default for TaskSpec {
             incident_percent: 15,
         }
     }
-}
-
-/// Who shows how it is done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Demonstrator {
-    /// Right and sure of it.
-    #[default]
-    Oracle,
-    /// Knows how, often takes no care, and is too sure of itself: see `novice.rs`.
-    Novice,
 }
 
 /// A part of the tasks with a purpose of its own.

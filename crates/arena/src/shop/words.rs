@@ -1,0 +1,69 @@
+//! The shop's words, made of syllables: names, goods, cities and the code names of tools.
+//!
+//! There are some thousands of them, so that a policy learns to copy a word and not the words; and a word belongs either
+//! to training tasks or to held-out tasks, never to both. Colours and the verbs of wishes and descriptions are common to
+//! both: they are what a policy has to know, the rest is what it has to copy.
+
+use std::collections::HashSet;
+
+use hone_trace::Rng;
+use serde::{Deserialize, Serialize};
+
+/// Which words a task is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Vocabulary {
+    Training,
+    HeldOut,
+}
+
+pub(super) const COLOURS: [&str; 8] = ["red", "blue", "green", "black", "white", "gold", "grey", "pink"];
+
+const CONSONANTS: [&str; 14] = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z"];
+const VOWELS: [&str; 5] = ["a", "e", "i", "o", "u"];
+const ENDINGS: [&str; 4] = ["", "n", "r", "s"];
+
+/// Of so many words one is held out.
+const HELD_OUT_ONE_IN: u32 = 5;
+
+/// Draws words that have not been drawn before.
+pub(super) struct Words<'a> {
+    vocabulary: Vocabulary,
+    rng: &'a mut Rng,
+    drawn: HashSet<String>,
+}
+
+impl<'a> Words<'a> {
+    pub(super) fn new(vocabulary: Vocabulary, rng: &'a mut Rng) -> Self {
+        Self { vocabulary, rng, drawn: HashSet::new() }
+    }
+
+    /// Two syllables: `velan`, `kitu`.
+    pub(super) fn word(&mut self) -> String {
+        loop {
+            let mut syllable = || [one_of(self.rng, &CONSONANTS), one_of(self.rng, &VOWELS)].concat();
+            let word = [syllable(), syllable(), one_of(self.rng, &ENDINGS).to_owned()].concat();
+            if vocabulary_of(&word) == self.vocabulary && self.drawn.insert(word.clone()) {
+                return word;
+            }
+        }
+    }
+
+    /// As [`Words::word`], with a capital letter.
+    pub(super) fn name(&mut self) -> String {
+        let word = self.word();
+        word[..1].to_ascii_uppercase() + &word[1..]
+    }
+}
+
+/// The vocabulary a word belongs to, whatever its case. Decided by its letters, so that no list has to be kept.
+fn vocabulary_of(word: &str) -> Vocabulary {
+    match crc32fast::hash(word.to_ascii_lowercase().as_bytes()) % HELD_OUT_ONE_IN {
+        0 => Vocabulary::HeldOut,
+        _ => Vocabulary::Training,
+    }
+}
+
+pub(super) fn one_of<'a>(rng: &mut Rng, items: &[&'a str]) -> &'a str {
+    rng.pick(items).copied().unwrap_or_default()
+}
