@@ -48,6 +48,7 @@ pub fn ids(seed: u64, len: usize, vocab: usize) -> Vec<u32> {
 }
 
 /// Negative log-likelihood, times a factor that tests may make infinite, and entropy.
+#[derive(Debug)]
 pub struct Nll {
     pub factor: f64,
     pub entropy: f64,

@@ -144,7 +144,7 @@ fn long_shared_trees_give_the_same_bits_on_any_number_of_threads() {
 }
 
 #[test]
-fn adapters_too() {
+fn adapters_give_the_same_bits_on_any_number_of_threads() {
     let (batch, [config, _]) = (forest(2), configs());
     for isa in [Isa::detect(), Isa::Portable] {
         let case = |recompute| Case { config: &config, batch: &batch, isa, recompute, adapter: true };
