@@ -2,15 +2,16 @@
 //!
 //! With P = exp(S - lse), D = rowsum(dO * O): dV = P^T dO, dS = P * (dO V^T - D), dQ = scale dS K, dK = dS^T (scale Q).
 //!
-//! Deterministic reduction: every sum has one order, which the shapes of heads and trees decide and the number of threads
-//! never does. Keys are taken in the blocks of [`key_blocks`], which begin anew with every run of tokens of the forest, and
-//! queries in tiles counted from the block they look at. A query's gradient adds the blocks of its ancestors' runs, then
-//! those of its own, each block summed apart; a key's adds the tiles of its run's subtree, from its own block on.
+//! Deterministic reduction: every sum has one order, which the shapes of heads and trees decide and the number of
+//! threads never does. Keys are taken in the blocks of [`key_blocks`], which begin anew with every run of tokens of the
+//! forest, and queries in tiles counted from the block they look at. A query's gradient adds the blocks of its
+//! ancestors' runs, then those of its own, each block summed apart; a key's adds the tiles of its run's subtree, from
+//! its own block on.
 //!
 //! Where there are trees and heads enough for all threads, one task computes a tree for a key head, every block of
 //! weights once. Else the work is cut finer, in two passes that each recompute the weights: one owns the queries it
-//! writes, one the keys and values. No two tasks ever add to the same place, and both ways visit the same blocks and tiles
-//! in the same order: the bits do not depend on which was taken, and nothing is kept to be added up later.
+//! writes, one the keys and values. No two tasks ever add to the same place, and both ways visit the same blocks and
+//! tiles in the same order: the bits do not depend on which was taken, and no partial sums are kept.
 
 #![expect(unsafe_code, reason = "tasks write disjoint rows and heads of the gradients")]
 
