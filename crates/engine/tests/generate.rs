@@ -96,6 +96,18 @@ fn sampled_logprobs_are_the_learners_to_the_bit() {
     }
 }
 
+/// Threads decide which rows are computed together, how products are cut and which requests read shared pages at once.
+#[test]
+fn samples_do_not_depend_on_the_threads() {
+    for isa in [Isa::detect(), Isa::Portable] {
+        let samples = |threads| sample_all(&generator(&model(threads, isa), GeneratorSettings::default()), mixture());
+        let alone = samples(1);
+        for threads in [2, 3, 8] {
+            assert_eq!(samples(threads), alone, "{} on {threads} threads", isa.name());
+        }
+    }
+}
+
 #[test]
 fn an_adapter_samples_as_it_learns() {
     let model = model(2, Isa::detect());

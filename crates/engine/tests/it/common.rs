@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hone_engine::{Config, Cpu, Model};
+use hone_trace::{Loss, LossStats, TokenBatch};
 
 /// The shared test data, where it is.
 pub fn shared(path: &str) -> Option<PathBuf> {
@@ -44,4 +45,28 @@ pub fn small(cpu: Arc<Cpu>) -> Model {
 pub fn ids(seed: u64, len: usize, vocab: usize) -> Vec<u32> {
     let mut rng = hone_trace::Seed::root(seed).rng();
     (0..len).map(|_| (rng.next_u64() % vocab as u64) as u32).collect()
+}
+
+/// Negative log-likelihood, times a factor that tests may make infinite, and entropy.
+#[derive(Debug)]
+pub struct Nll {
+    pub factor: f64,
+    pub entropy: f64,
+}
+
+impl Loss for Nll {
+    fn grad(&self, tokens: &TokenBatch<'_>, out: &mut [f64]) -> LossStats {
+        let each = tokens.logp.iter().zip(tokens.weight);
+        let loss = each.clone().map(|(l, w)| -l * w).sum();
+        out.iter_mut().zip(each).for_each(|(o, (_, w))| *o = -w * self.factor);
+        LossStats { loss, targets: tokens.logp.len() as u64, ..LossStats::default() }
+    }
+
+    fn entropy_coefficient(&self) -> f64 {
+        self.entropy
+    }
+}
+
+pub fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }

@@ -6,4 +6,5 @@ mod bad_input;
 mod common;
 mod lora;
 mod parity;
+mod threads;
 mod training;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{fixture, ids, shared, small};
+use crate::common::{Nll, fixture, ids, shared, small, wait};
 use hone_engine::learn::{LearnerSettings, NativeLearner};
 use hone_engine::optim::{AdamW, AdamWSettings, clip_factor, global_norm};
 use hone_engine::weights::Table;
@@ -11,25 +11,6 @@ use hone_trace::{
     Batch, BatchNode, LearnFault, LearnStats, Learner, Loss, LossStats, OptimizerStep, StepReport, Target, TokenBatch,
 };
 use serde_json::Value;
-
-/// Negative log-likelihood, times a factor that tests may make infinite, and entropy.
-struct Nll {
-    factor: f64,
-    entropy: f64,
-}
-
-impl Loss for Nll {
-    fn grad(&self, tokens: &TokenBatch<'_>, out: &mut [f64]) -> LossStats {
-        let each = tokens.logp.iter().zip(tokens.weight);
-        let loss = each.clone().map(|(l, w)| -l * w).sum();
-        out.iter_mut().zip(each).for_each(|(o, (_, w))| *o = -w * self.factor);
-        LossStats { loss, targets: tokens.logp.len() as u64, ..LossStats::default() }
-    }
-
-    fn entropy_coefficient(&self) -> f64 {
-        self.entropy
-    }
-}
 
 const NLL: Nll = Nll { factor: 1.0, entropy: 0.0 };
 
@@ -52,10 +33,6 @@ fn batch(sequences: &[Vec<u32>]) -> Batch {
         batch.nodes.push(BatchNode { parent: None, tokens: tokens.clone() });
     }
     batch
-}
-
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
 fn train_on(learner: &mut NativeLearner, batch: &Batch, rate: f64) -> (LearnStats, StepReport) {

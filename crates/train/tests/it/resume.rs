@@ -57,6 +57,25 @@ async fn a_resumed_run_gives_the_same_numbers() {
     }
 }
 
+/// A run that moves to a machine with another number of cores: prompts that share a system prompt are one tree, whose
+/// attention is cut finer for more threads.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_resumed_on_other_threads_gives_the_same_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["policy.threads=1", "train.steps=3", "train.mini_batch=9", "eval.every=0"]);
+    let mut copies = Copies::new(&run, directory.path());
+    train(&setup(&recipe), &recipe, &run, &mut copies).await.unwrap();
+    for (copy, threads) in copies.taken.iter().zip([2, 8, 3, 2]) {
+        let mut moved = recorded_recipe(copy).unwrap();
+        moved.policy.threads = threads;
+        resume(&setup(&moved), &moved, copy, &mut Silent).await.unwrap();
+        assert_eq!(timeless(copy), timeless(&run), "{threads} threads, {}", copy.display());
+        assert_eq!(traces(copy), traces(&run), "{threads} threads, {}", copy.display());
+        assert_eq!(policy(copy), policy(&run), "{threads} threads, {}", copy.display());
+    }
+}
+
 /// Asked to stop, a run ends after its step with a checkpoint, whatever `checkpoint.every` says.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_asked_to_stop_goes_on_later() {

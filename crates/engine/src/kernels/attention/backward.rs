@@ -2,10 +2,16 @@
 //!
 //! With P = exp(S - lse), D = rowsum(dO * O): dV = P^T dO, dS = P * (dO V^T - D), dQ = scale dS K, dK = dS^T (scale Q).
 //!
+//! Deterministic reduction: every sum has one order, which the shapes of heads and trees decide and the number of
+//! threads never does. Keys are taken in the blocks of [`key_blocks`], which begin anew with every run of tokens of the
+//! forest, and queries in tiles counted from the block they look at. A query's gradient adds the blocks of its
+//! ancestors' runs, then those of its own, each block summed apart; a key's adds the tiles of its run's subtree, from
+//! its own block on.
+//!
 //! Where there are trees and heads enough for all threads, one task computes a tree for a key head, every block of
 //! weights once. Else the work is cut finer, in two passes that each recompute the weights: one owns the queries it
-//! writes, one the keys and values. No two tasks ever add to the same place, and both ways add in the same order: the
-//! bits do not depend on which was taken, so not on the threads either.
+//! writes, one the keys and values. No two tasks ever add to the same place, and both ways visit the same blocks and
+//! tiles in the same order: the bits do not depend on which was taken, and no partial sums are kept.
 
 #![expect(unsafe_code, reason = "tasks write disjoint rows and heads of the gradients")]
 
@@ -55,6 +61,20 @@ fn trees(spans: &[Span]) -> Vec<Range<usize>> {
     let roots: Vec<usize> = (0..spans.len()).filter(|&i| spans[i].chain.is_empty()).collect();
     let ends = roots.iter().skip(1).copied().chain(std::iter::once(spans.len()));
     roots.iter().zip(ends).map(|(&from, to)| from..to).collect()
+}
+
+/// Blocks of a run's keys as (first row, rows): part of the arithmetic, since each is summed apart.
+fn key_blocks(run: &Range<usize>) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let end = run.end;
+    run.clone().step_by(KEYS).map(move |key| (key, KEYS.min(end - key)))
+}
+
+/// The runs of all ancestors of a span, root first. Its chain has those that touch as one range.
+fn ancestors<'a>(spans: &'a [Span], span: &'a Span) -> impl Iterator<Item = &'a Range<usize>> {
+    span.chain.iter().flat_map(|range| {
+        let first = spans.partition_point(|s| s.rows.start < range.start);
+        spans[first..].iter().map(|s| &s.rows).take_while(|run| run.end <= range.end)
+    })
 }
 
 /// Query rows with what belongs to them, rows of `padded` floats; and the scores of a tile of them.
@@ -205,8 +225,7 @@ fn whole_tree(isa: Isa, heads: Heads, tree: &[Span], head: usize, from: Gradient
         all.fill(isa, heads, head, first, end - first, from, None);
         dq.fill(0.0);
         for span in tree {
-            for key in span.rows.clone().step_by(KEYS) {
-                let count = KEYS.min(span.rows.end - key);
+            for (key, count) in key_blocks(&span.rows) {
                 block.load(heads, head, from.qkv, key, count);
                 dk.fill(0.0);
                 dv.fill(0.0);
@@ -247,9 +266,8 @@ fn queries(
         tile.fill(isa, heads, piece.head, piece.row, piece.len, from, None);
         dq.fill(0.0);
         let seen = span.rows.start..piece.row + piece.len;
-        for range in span.chain.iter().chain(std::iter::once(&seen)) {
-            for key in range.clone().step_by(KEYS) {
-                let count = KEYS.min(range.end - key);
+        for run in ancestors(spans, span).chain(std::iter::once(&seen)) {
+            for (key, count) in key_blocks(run) {
                 block.load(heads, piece.head, from.qkv, key, count);
                 // Ancestors' rows all come before the piece: every key is visible.
                 let rows = key.saturating_sub(piece.row) * group..rows;
