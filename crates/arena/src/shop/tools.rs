@@ -106,9 +106,9 @@ impl Kit {
         let mut tools = Tool::ALL;
         rng.shuffle(&mut tools);
         let descriptions = tools.map(|tool| one_of(&mut rng, tool.descriptions()));
-        let mut words = Words::new(vocabulary, &mut rng);
-        let entries = tools.into_iter().zip(descriptions);
-        Self(entries.map(|(tool, description)| Entry { tool, name: words.word(), description }).collect())
+        let names = Words::new(vocabulary, &mut rng).codes(tools.len());
+        let entries = tools.into_iter().zip(descriptions).zip(names);
+        Self(entries.map(|((tool, description), name)| Entry { tool, name, description }).collect())
     }
 
     /// The tools as the agent is offered them.

@@ -49,6 +49,19 @@ impl<'a> Words<'a> {
         }
     }
 
+    /// Code names, a letter and a digit: `k7`. No two begin alike.
+    pub(super) fn codes(&mut self, count: usize) -> Vec<String> {
+        let mut letters: Vec<char> = ('a'..='z').collect();
+        self.rng.shuffle(&mut letters);
+        let mut code = |letter: char| loop {
+            let code = format!("{letter}{}", self.rng.below(10));
+            if vocabulary_of(&code) == self.vocabulary {
+                return code;
+            }
+        };
+        letters.into_iter().filter(|letter| has_codes(*letter)).take(count).map(&mut code).collect()
+    }
+
     /// As [`Words::word`], with a capital letter.
     pub(super) fn name(&mut self) -> String {
         let word = self.word();
@@ -62,6 +75,12 @@ fn vocabulary_of(word: &str) -> Vocabulary {
         0 => Vocabulary::HeldOut,
         _ => Vocabulary::Training,
     }
+}
+
+/// Whether a letter has code names in both vocabularies.
+fn has_codes(letter: char) -> bool {
+    let held_out = (0..10).filter(|digit| vocabulary_of(&format!("{letter}{digit}")) == Vocabulary::HeldOut).count();
+    (1..10).contains(&held_out)
 }
 
 pub(super) fn one_of<'a>(rng: &mut Rng, items: &[&'a str]) -> &'a str {
