@@ -92,13 +92,12 @@ fn quoted_object(text: &str, at: usize) -> Option<(Map<String, Value>, Places)> 
     json.pos = at + 1;
     while json.pos < end {
         let start = json.pos;
-        let ch = match json.peek() {
-            Some(b'\\') => json.escape().ok()?,
-            _ => {
-                let ch = text[start..end].chars().next()?;
-                json.pos += ch.len_utf8();
-                ch
-            }
+        let ch = if json.peek() == Some(b'\\') {
+            json.escape().ok()?
+        } else {
+            let ch = text[start..end].chars().next()?;
+            json.pos += ch.len_utf8();
+            ch
         };
         decoded.push(ch);
         sources.resize(decoded.len(), start);
