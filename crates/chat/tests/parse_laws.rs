@@ -2,7 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a test fails where its data is not as expected")]
 
-use hone_chat::parse::{Format, Toolbox, parse};
+use hone_chat::parse::{Format, Toolbox, parse, places};
 use hone_trace::{ToolCall, ToolSet};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -178,6 +178,29 @@ proptest! {
         }
     }
 
+    /// Every argument of every rendered call has its place, and the place is its own: other text there gives the same calls
+    /// with that argument changed and nothing else.
+    #[test]
+    fn a_place_holds_its_argument_and_nothing_else(calls in calls(), other in -1e9..1e9f64) {
+        let tools = tools();
+        for format in Format::ALL {
+            let Ok(text) = format.render_calls(&calls, &tools) else { continue };
+            let parsed = parse(&text, &tools, Some(format));
+            for (index, places) in places(&text, &parsed.calls, &tools).into_iter().enumerate() {
+                prop_assert_eq!(places.len(), calls[index].arguments.len(), "{}: {}", format, text);
+                let Some(place) = places.iter().find(|place| place.argument == "ratio") else { continue };
+                prop_assert!(place.end > place.value.end, "what ends a number is behind it");
+                let changed = [&text[..place.value.start], &Value::from(other).to_string(), &text[place.value.end..]];
+                let mut wanted = calls.clone();
+                wanted[index].arguments.insert("ratio".to_owned(), other.into());
+                let read = parse(&changed.concat(), &tools, Some(format)).calls;
+                let read: Vec<_> = read.iter().map(|call| &call.call.arguments).collect();
+                let wanted: Vec<_> = wanted.iter().map(|call| &call.arguments).collect();
+                prop_assert_eq!(read, wanted, "{}: {}", format, text);
+            }
+        }
+    }
+
     /// Calls with prose before and a closed think block around a decoy: the decoy does not run, the prose is content.
     #[test]
     fn reasoning_never_runs(calls in calls(), decoy in calls()) {
@@ -214,6 +237,15 @@ proptest! {
             for call in parsed.calls.iter().chain(parsed.repaired_calls.iter().flatten()) {
                 prop_assert!(text.get(call.span.clone()).is_some());
                 prop_assert_eq!(serde_json::from_str::<Value>(&call.arguments_json()).is_ok(), true);
+            }
+            for calls in [Some(&parsed.calls), parsed.repaired_calls.as_ref()].into_iter().flatten() {
+                for (call, places) in calls.iter().zip(places(text, calls, &tools)) {
+                    prop_assert!(places.is_empty() || places.len() == call.call.arguments.len());
+                    for place in places {
+                        let inside = call.span.start <= place.value.start && place.value.end <= place.end;
+                        prop_assert!(inside && place.end <= call.span.end && text.get(place.value).is_some());
+                    }
+                }
             }
             if let Some(failure) = &parsed.error {
                 prop_assert!(failure.at <= text.len());

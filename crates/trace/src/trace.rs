@@ -1,5 +1,7 @@
 //! Traces: one episode, token by token.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -42,7 +44,12 @@ pub struct TurnRecord {
     /// Calls the reply makes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
-    /// Of those, how many the environment ran, and how many of them it answered with an error.
+    /// For each of them, by argument, the tokens of its value in the node, first and first after: every token that
+    /// overlaps the value and the one that ends it. An argument whose tokens are not known is absent, as all are in
+    /// records older than this.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<BTreeMap<String, (usize, usize)>>,
+    /// Of the calls, how many the environment ran, and how many of them it answered with an error.
     #[serde(default)]
     pub executed: u32,
     #[serde(default)]
@@ -110,6 +117,25 @@ impl Trace {
     /// The value of a reward component, where it was scored.
     pub fn reward(&self, component: &str) -> Option<f64> {
         self.rewards.iter().find(|reward| reward.component == component).and_then(Reward::value)
+    }
+
+    /// Tokens of an argument's value, counted among the sampled tokens: in the last turn that ran a call with it.
+    ///
+    /// `None` where no call with it ran, where several of that turn did (nobody can say which of them counted), and where
+    /// its tokens were not recorded.
+    pub fn argument(&self, name: &str) -> Option<Range<usize>> {
+        let ran = |turn: &TurnRecord| turn.calls.len().min(turn.executed as usize);
+        let given = |turn: &TurnRecord| {
+            (0..ran(turn)).filter(|&call| turn.calls[call].arguments.contains_key(name)).collect::<Vec<_>>()
+        };
+        let (turn, calls) =
+            self.turns.iter().rev().map(|turn| (turn, given(turn))).find(|(_, calls)| !calls.is_empty())?;
+        let [call] = calls[..] else { return None };
+        let &(start, end) = turn.arguments.get(call)?.get(name)?;
+        let before = self.nodes.get(..turn.node)?.iter().filter(|node| node.as_sampled().is_some());
+        let before: usize = before.map(|node| node.tokens().len()).sum();
+        let length = self.nodes.get(turn.node)?.tokens().len();
+        (start < end && end <= length).then_some(before + start..before + end)
     }
 
     fn check(&self) -> Result<(), BadTrace> {

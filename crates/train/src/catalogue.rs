@@ -82,10 +82,12 @@ pub fn markdown() -> String {
         "Credit",
         "`credit = \"grpo\"`: rewards to advantages. In a table, `credit = { name = \"grpo\", … }`, there are options \
          beside those of estimators per turn. `negative = 0.1`: advantages under 0 count a tenth, for a policy whose \
-         failures are mostly right tokens. `arguments = { confidence = \"calibration\" }`: the tokens of that argument \
-         are paid by that component alone, which has weight 0 in the rubric, and compared with the batch's episodes of \
-         the same reward, from the share of the steps on that `arguments_from` says and `argument_weight` times; for a \
-         component that one argument decides and that would otherwise teach a wrong answer for being modest.",
+         failures are mostly right tokens. `arguments = { confidence = \"calibration\" }`: the tokens of that argument, \
+         the one that ends its value included, are paid by that component alone, which has weight 0 in the rubric, and \
+         compared with the batch's episodes of the same reward, from the share of the steps on that `arguments_from` says \
+         and `argument_weight` times; for a component that one argument decides and that would otherwise teach a wrong \
+         answer for being modest. `skill_over = \"correct\"`: compared instead with what the batch's rate of that \
+         component, stated as a constant confidence, would have earned: pays the Brier skill, 0 for the base rate.",
         crate::credit::CREDITS,
     );
     section(

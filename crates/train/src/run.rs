@@ -141,8 +141,8 @@ impl<'a> Trainer<'a> {
         Budget::of(setup, recipe).check()?;
         let learner = learner(setup, recipe, &objective, found.as_ref())?;
         let components: Vec<_> = setup.rubric.weights().collect();
-        let (weights, tokenizer) = (weights(setup, recipe), setup.renderer.tokenizer());
-        let credit = credit::Schedule::new(&recipe.credit, recipe.train.steps, weights, &components, tokenizer)?;
+        let weights = weights(setup, recipe);
+        let credit = credit::Schedule::new(&recipe.credit, recipe.train.steps, weights, &components)?;
         let at = found.as_ref().map(|(_, state)| state.step);
         let state = found.map(|(_, state)| state).unwrap_or_default();
         let plan = Plan::new(&recipe.plan, recipe.seed, &setup.tasks, state.plan.clone());

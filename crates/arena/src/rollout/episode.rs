@@ -311,6 +311,7 @@ fn head(slot: Slot<'_>, tools: Arc<ToolSet>, sampling: SamplingParams) -> TraceH
 fn record(reading: &Reading) -> TurnRecord {
     TurnRecord {
         calls: reading.calls.clone(),
+        arguments: reading.arguments.clone(),
         failure: reading.failure.clone(),
         repairs: reading.repairs.clone(),
         ..TurnRecord::default()

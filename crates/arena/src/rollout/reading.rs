@@ -1,7 +1,9 @@
 //! From sampled ids to an action: decode, parse, and decide what runs.
 
+use std::collections::BTreeMap;
+
 use hone_chat::Tokenizer;
-use hone_chat::parse::{Parsed, ParsedCall, Repair, Toolbox, parse};
+use hone_chat::parse::{Parsed, ParsedCall, Place, Repair, Toolbox, parse, places};
 use hone_trace::{Action, Content, Message, ParseFailure, ParseFailureKind, ToolCall};
 
 use super::settings::{CallMode, OnRepair, RolloutSettings};
@@ -12,6 +14,8 @@ pub(super) struct Reading {
     pub(super) action: Action,
     /// Every call the reply makes, those that will not run included.
     pub(super) calls: Vec<ToolCall>,
+    /// The tokens of their arguments, see [`hone_trace::TurnRecord`].
+    pub(super) arguments: Vec<BTreeMap<String, (usize, usize)>>,
     pub(super) failure: Option<ParseFailure>,
     pub(super) repairs: Vec<String>,
     /// How many of the sampled ids stay in the record.
@@ -33,6 +37,7 @@ pub(super) fn read(ids: &[u32], tokenizer: &Tokenizer, tools: &Toolbox, settings
     let runnable = if error.is_none() { calls } else { repaired.unwrap_or_default() };
     let calls: Vec<ToolCall> = runnable.iter().map(|parsed| parsed.call.clone()).collect();
     let keep = kept(&runnable, &ends, settings.calls);
+    let arguments = arguments(places(&text, &runnable, tools), &ends[..keep]);
     let action = match (&error, calls.is_empty()) {
         (_, false) if settings.calls == CallMode::First => Action::Calls(calls[..1].to_vec()),
         (_, false) => Action::Calls(calls.clone()),
@@ -44,7 +49,7 @@ pub(super) fn read(ids: &[u32], tokenizer: &Tokenizer, tools: &Toolbox, settings
         reasoning,
         tool_calls: if let Action::Calls(calls) = &action { calls.clone() } else { Vec::new() },
     };
-    Reading { action, calls, failure: error, repairs, keep, message }
+    Reading { action, calls, arguments, failure: error, repairs, keep, message }
 }
 
 /// A repair by the name it has everywhere.
@@ -75,5 +80,109 @@ fn kept(calls: &[ParsedCall], ends: &[usize], mode: CallMode) -> usize {
             ends.iter().position(|&end| end >= first.span.end).map_or(ends.len(), |last| last + 1)
         }
         _ => ends.len(),
+    }
+}
+
+/// The tokens of every argument that lies within the ids that are kept. Nothing where none is known.
+fn arguments(calls: Vec<Vec<Place>>, ends: &[usize]) -> Vec<BTreeMap<String, (usize, usize)>> {
+    let of_call = |places: Vec<Place>| {
+        places.into_iter().filter_map(|place| Some((place.argument.clone(), tokens(&place, ends)?))).collect()
+    };
+    let calls: Vec<BTreeMap<_, _>> = calls.into_iter().map(of_call).collect();
+    if calls.iter().all(BTreeMap::is_empty) { Vec::new() } else { calls }
+}
+
+/// The tokens that overlap a value or hold what ends it.
+fn tokens(place: &Place, ends: &[usize]) -> Option<(usize, usize)> {
+    let mut start = ends.partition_point(|&end| end <= place.value.start);
+    let last = ends.partition_point(|&end| end < place.end);
+    // The first tokens of a character that takes several say nothing yet; the decoder gives it with the last of them.
+    while start > 0 && ends[start - 1] == start.checked_sub(2).map_or(0, |before| ends[before]) {
+        start -= 1;
+    }
+    (start <= last && last < ends.len()).then_some((start, last + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use hone_chat::parse::Format;
+    use hone_chat::train_tokenizer;
+    use hone_trace::{ToolSet, ToolSpec};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn tools() -> Toolbox {
+        let properties = json!({"resolution": {"type": "string"}, "confidence": {"type": "number"}, "escalate": {"type": "boolean"}});
+        let submit = ToolSpec::new("submit", "", json!({"type": "object", "properties": properties}));
+        Toolbox::new(&ToolSet::new(vec![submit]).unwrap()).unwrap()
+    }
+
+    fn tokenizer() -> Tokenizer {
+        let text = "{\"name\": \"submit\", \"arguments\": {\"resolution\": \"Restart it.\", \"confidence\": 0.95, \"escalate\": false}}";
+        let directory = tempfile::tempdir().unwrap();
+        train_tokenizer([text.repeat(20)], 400, &[]).unwrap().write(directory.path()).unwrap();
+        Tokenizer::from_file(&directory.path().join("tokenizer.json")).unwrap()
+    }
+
+    /// The ids of a reply that submits this, and how they are read.
+    fn submitted(format: Format, confidence: &Value, tokenizer: &Tokenizer) -> (Vec<u32>, Reading) {
+        let arguments = json!({"resolution": "confidence: 0.5, ö", "confidence": confidence, "escalate": false});
+        let call = ToolCall::new("submit", arguments.as_object().cloned().unwrap());
+        let text = format.render_calls(&[call], &tools()).unwrap();
+        let ids = tokenizer.encode(&text).unwrap();
+        let settings = RolloutSettings { format: Some(format), ..RolloutSettings::default() };
+        let reading = read(&ids, tokenizer, &tools(), &settings);
+        (ids, reading)
+    }
+
+    /// Which of two confidences is said is decided inside the tokens of both, in every format: `0` by what ends it.
+    #[test]
+    fn the_token_that_decides_a_value_is_among_its_tokens() {
+        let tokenizer = tokenizer();
+        let values = [json!(0), json!(0.9), json!(0.95), json!(1), json!(1.0), json!(0.05)];
+        for format in Format::ALL {
+            for (one, other) in values.iter().flat_map(|one| values.iter().map(move |other| (one, other))) {
+                let ((ids, reading), (others, other_reading)) =
+                    (submitted(format, one, &tokenizer), submitted(format, other, &tokenizer));
+                let Some(decides) = ids.iter().zip(&others).position(|(a, b)| a != b) else { continue };
+                for reading in [&reading, &other_reading] {
+                    let (start, end) = reading.arguments[0]["confidence"];
+                    assert!(
+                        (start..end).contains(&decides),
+                        "{format}: {one} and {other} part at {decides}, not in {start}..{end}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tokens_of_a_value_are_its_own_and_what_ends_it() {
+        let tokenizer = tokenizer();
+        for format in Format::ALL {
+            let (ids, reading) = submitted(format, &json!(0.25), &tokenizer);
+            let text = |(start, end): (usize, usize)| tokenizer.decode(&ids[start..end]).unwrap();
+            assert_eq!(reading.arguments.len(), 1, "{format}");
+            let said = text(reading.arguments[0]["confidence"]);
+            assert!(said.contains("0.25") && said.len() <= 12 && !said.contains("0.5"), "{format}: {said:?}");
+            assert!(text(reading.arguments[0]["resolution"]).contains("confidence: 0.5, ö"), "{format}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_found_has_no_tokens() {
+        let tokenizer = tokenizer();
+        for reply in [
+            "",
+            "confidence: 0.5",
+            "<tool_call>\n{\"name\": \"submit\", \"arguments\": {\"confidence\": 0.5, \"confidence\": 0.6}}\n</tool_call>",
+            "<tool_call>\n{\"name\": \"submit\", \"arguments\": {\"confidence\": \"high\"}}\n</tool_call>",
+            "<tool_call>\n{\"name\": \"submit\", \"arguments\": {\"confidence\": 0.5",
+        ] {
+            let ids = tokenizer.encode(reply).unwrap();
+            let reading = read(&ids, &tokenizer, &tools(), &RolloutSettings::default());
+            assert_eq!(reading.arguments, Vec::new(), "{reply}");
+        }
     }
 }

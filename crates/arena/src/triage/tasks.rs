@@ -205,7 +205,13 @@ impl TaskSpec {
         for index in 0..count {
             let pool = &pools[index % used];
             let seed = Seed::root(self.seed).with("triage task").with(split.name()).at(index as u64);
-            let mut attempts = (0..ATTEMPTS).filter_map(|attempt| self.draft(pool, &mut seed.at(attempt).rng()));
+            // Another attempt is at a ticket of the same kind: some kinds are harder to make, and would be rarer than asked.
+            // Where a world has no such ticket, any kind will do.
+            let drawn = self.kind(Some(self.roll(split, index)), &mut seed.at(0).rng());
+            let attempts = (0..ATTEMPTS).map(|attempt| (attempt, Some(drawn)));
+            let attempts = attempts.chain((ATTEMPTS..2 * ATTEMPTS).map(|attempt| (attempt, None)));
+            let mut attempts =
+                attempts.filter_map(|(attempt, drawn)| self.draft(pool, drawn, &mut seed.at(attempt).rng()));
             let Some(draft) = attempts.find(|draft| tickets.insert(draft.identity())) else {
                 return Err(GenerateError::Exhausted { split: split.name(), made: index, asked: count });
             };
@@ -214,11 +220,19 @@ impl TaskSpec {
         Ok(tasks)
     }
 
-    /// One ticket with its answer, or `None` where the draw has no such problem or search would not find its document.
-    fn draft(&self, pool: &Pool<'_>, rng: &mut Rng) -> Option<Draft> {
-        let world = pool.world;
+    /// The number of a task among a hundred, shuffled: of every hundred tasks each kind has exactly its share.
+    fn roll(&self, split: Split, index: usize) -> usize {
+        let mut rolls: [usize; 100] = std::array::from_fn(|roll| roll);
+        let seed = Seed::root(self.seed).with("triage kinds").with(split.name()).at(index as u64 / 100);
+        seed.rng().shuffle(&mut rolls);
+        rolls[index % 100]
+    }
+
+    /// The level and the kind of a ticket, by its number among a hundred or by chance.
+    fn kind(&self, roll: Option<usize>, rng: &mut Rng) -> (u8, Kind) {
         let level = self.level.unwrap_or_else(|| 1 + rng.below(3) as u8);
-        let roll = rng.below(100);
+        let chance = rng.below(100);
+        let roll = roll.unwrap_or(chance);
         let kind = if roll < self.unknown_percent {
             Kind::Unknown
         } else if roll < self.unknown_percent + self.vague_percent {
@@ -230,6 +244,15 @@ impl TaskSpec {
         } else {
             Kind::Article
         };
+        (level, kind)
+    }
+
+    /// One ticket with its answer, of a kind drawn before or of any, or `None` where the draw has no such problem or search
+    /// would not find its document.
+    fn draft(&self, pool: &Pool<'_>, drawn: Option<(u8, Kind)>, rng: &mut Rng) -> Option<Draft> {
+        let world = pool.world;
+        let own = self.kind(None, rng);
+        let (level, kind) = drawn.unwrap_or(own);
         let (problem, site, gold, searches) = match kind {
             Kind::Incident => {
                 let &index = rng.pick(&pool.incidents)?;

@@ -21,6 +21,7 @@ mod formats;
 mod json;
 mod output;
 mod payload;
+mod places;
 mod python;
 mod repair;
 mod reply;
@@ -41,6 +42,7 @@ pub use self::{
     explain::{Attempt, explain},
     formats::{CannotRender, Format, UnknownFormat},
     json::MAX_DEPTH as MAX_NESTING,
+    places::{Place, places},
     repair::Repair,
     reply::MAX_CALLS,
     toolbox::{BadSchema, Toolbox},

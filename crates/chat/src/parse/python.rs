@@ -3,6 +3,8 @@
 //! `name(key=value, …)` with literal values only: nothing is evaluated, and a positional argument is a fault because a
 //! tool's arguments have names. JSON's `true`, `false` and `null` are read beside Python's words: models mix them.
 
+use std::ops::Range;
+
 use serde_json::{Map, Value};
 
 use super::{
@@ -26,6 +28,8 @@ pub(super) struct Python<'a> {
     close_at_end: bool,
     pub closed: bool,
     pub wide: Wide,
+    /// Where the keywords of the calls read so far and their values stand.
+    pub keywords: Vec<(Range<usize>, Range<usize>)>,
 }
 
 /// One call: its name, its arguments and where its text lies.
@@ -40,7 +44,7 @@ pub(super) struct PyCall {
 
 impl<'a> Python<'a> {
     pub fn new(text: &'a str, pos: usize) -> Self {
-        Self { text, pos, depth: 0, close_at_end: false, closed: false, wide: Wide::new() }
+        Self { text, pos, depth: 0, close_at_end: false, closed: false, wide: Wide::new(), keywords: Vec::new() }
     }
 
     pub fn closing_at_end(text: &'a str, pos: usize) -> Self {
@@ -125,6 +129,7 @@ impl<'a> Python<'a> {
             self.blank();
             let at = self.pos;
             let key = self.name().unwrap_or_default();
+            let key_end = self.pos;
             self.blank();
             if self.pos >= self.text.len() {
                 return self.fail("the arguments are cut off");
@@ -135,7 +140,10 @@ impl<'a> Python<'a> {
                 return Err(PyError { at, why: "an argument without a name", eof: cut });
             }
             self.pos += 1;
+            self.blank();
+            let start = self.pos;
             let value = self.value()?;
+            self.keywords.push((at..key_end, start..self.pos));
             if arguments.insert(key.to_owned(), value).is_some() {
                 return Err(PyError { at, why: "an argument is given twice", eof: false });
             }

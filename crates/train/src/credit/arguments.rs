@@ -4,36 +4,51 @@
 //! was stated modestly is taught as a good answer; paid to the confidence alone, the answer is judged by being right.
 //! The rest of the tokens are credited as without it.
 //!
-//! An argument does not answer for how right the rest was: its component is compared with what the batch's episodes of the
-//! same reward got (a least-squares line where rewards are graded). Without that, being right and being honest are one
-//! noise. The differences count as they are, those under 0 in full: divided by their deviation, the confidences of a batch
-//! ran to one number before the answers had settled; and a proper score is proper only if it hurts as much as it pays.
+//! The tokens are those the rollout recorded when it read the reply ([`Trace::argument`]): every token of the value and the
+//! one that ends it. `0` and `0.9` begin alike; which of them is said is decided by what follows, so that token is judged
+//! with the value. Left to the rest, it was reinforced by being right, and `0` with it. No text is read here.
+//!
+//! An argument does not answer for how right the rest was. By default its component is compared with what the batch's
+//! episodes of the same reward got (a least-squares line where rewards are graded). Without that, being right and being
+//! honest are one noise. The differences count as they are, those under 0 in full: divided by their deviation, the
+//! confidences of a batch ran to one number before the answers had settled; and a proper score is proper only if it hurts
+//! as much as it pays.
+//!
+//! With `skill_over` the component, a Brier score, is compared with what the batch's base rate would have earned as a
+//! constant confidence: A = (ȳ − y)² − (c − y)², with y the named component and ȳ its mean over the batch. Stating the base
+//! rate earns 0 whatever comes of it; with success probability p the expectation is largest at c = p and nowhere else,
+//! because ȳ does not depend on c; and its mean over the batch is the Brier skill times the uncertainty, resolution less
+//! reliability. It may only be paid to the argument: in an episode's total it would pay more for being wrong and knowing it
+//! than for being right, as (ȳ − y)² is largest for the rarer outcome.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use hone_chat::Tokenizer;
 use hone_trace::{Advantage, Credit, Group, NoSignal, Span, Trace};
 
 use super::Weights;
 use super::recipe::{BadCredit, CreditRecipe};
-use super::stats::mean;
+use super::stats::{SAME, mean};
 
 /// The recipe's estimator over `weights`, with its `arguments`. `components` are the rubric's, with their weights.
 pub fn by_argument(
     recipe: &CreditRecipe,
     weights: Weights,
     components: &[(&str, f64)],
-    tokenizer: &Tokenizer,
 ) -> Result<Box<dyn Credit>, BadCredit> {
     recipe.check(components)?;
     let inner = recipe.build(weights.clone())?;
     if recipe.arguments.is_empty() {
         return Ok(inner);
     }
-    let paid = recipe.arguments.iter().map(|(argument, component)| (argument.clone(), Weights::only(component)));
-    let (arguments, argument_weight) = (paid.collect(), recipe.argument_weight.unwrap_or(1.0));
-    Ok(Box::new(ByArgument { inner, weights, arguments, argument_weight, tokenizer: tokenizer.clone() }))
+    let paid = recipe.arguments.iter().map(|(argument, component)| (argument.clone(), component.clone()));
+    Ok(Box::new(ByArgument {
+        inner,
+        weights,
+        arguments: paid.collect(),
+        argument_weight: recipe.argument_weight.unwrap_or(1.0),
+        skill_over: recipe.skill_over.clone(),
+    }))
 }
 
 /// Another estimator's advantages, and for the tokens of some arguments those of a component of their own.
@@ -42,49 +57,35 @@ struct ByArgument {
     /// What the other tokens are credited by.
     weights: Weights,
     /// The argument's name, and the component its tokens are credited by.
-    arguments: Vec<(String, Weights)>,
+    arguments: Vec<(String, String)>,
     argument_weight: f64,
-    tokenizer: Tokenizer,
+    /// The outcome whose base rate an argument's score is compared with; absent: what episodes of the same reward got.
+    skill_over: Option<String>,
 }
 
 impl ByArgument {
-    /// Where the argument's value stands among the sampled tokens of a trace: its last mention in the last turn with one.
-    fn find(&self, trace: &Trace, argument: &str) -> Option<Range<usize>> {
-        let mut found = None;
-        let mut before = 0;
-        for (_, node) in trace.sampled() {
-            let (mut text, mut ends) = (String::new(), Vec::new());
-            let mut stream = self.tokenizer.stream();
-            for &id in node.tokens() {
-                text.push_str(&stream.push(id));
-                ends.push(text.len());
-            }
-            if let Some(value) = value_of(&text, argument) {
-                let start = ends.partition_point(|&end| end <= value.start);
-                let end = ends.partition_point(|&end| end < value.end) + 1;
-                found = Some(before + start..before + end.min(ends.len()));
-            }
-            before += ends.len();
-        }
-        found
-    }
-
     /// Where an argument stands in every trace that has it and was scored, with its advantage there.
-    fn spans(&self, groups: &[Group], argument: &str, component: &Weights) -> HashMap<(usize, usize), Span> {
+    fn spans(&self, groups: &[Group], argument: &str, component: &str) -> HashMap<(usize, usize), Span> {
+        let compared_by = |trace: &Trace| match &self.skill_over {
+            Some(outcome) => trace.reward(outcome),
+            None => self.weights.total(trace),
+        };
         let mut places = Vec::new();
         let mut scores = Vec::new();
         for (group, of) in groups.iter().enumerate() {
             for (place, trace) in of.traces().iter().enumerate() {
-                let score = self.weights.total(trace).zip(component.total(trace));
-                if let Some((score, range)) = score.zip(self.find(trace, argument)) {
+                let score = compared_by(trace).zip(trace.reward(component));
+                if let Some((score, range)) = score.zip(trace.argument(argument)) {
                     places.push(((group, place), range));
                     scores.push(score);
                 }
             }
         }
-        let own = places.into_iter().zip(unexplained(&scores));
-        let span = |Range { start, end }, value: f64| Span { start, end, value: self.argument_weight * value };
-        own.map(|((at, range), value)| (at, span(range, value))).collect()
+        let values = if self.skill_over.is_some() { skill(&scores) } else { unexplained(&scores) };
+        // What rounding leaves is no difference.
+        let value = |value: f64| if value.abs() <= SAME { 0.0 } else { self.argument_weight * value };
+        let span = |Range { start, end }, own: f64| Span { start, end, value: value(own) };
+        places.into_iter().zip(values).map(|((at, range), value)| (at, span(range, value))).collect()
     }
 }
 
@@ -122,30 +123,17 @@ fn unexplained(scores: &[(f64, f64)]) -> Vec<f64> {
     scores.iter().map(|(reward, value)| value - value_mean - slope * (reward - reward_mean)).collect()
 }
 
-/// Where the value of a named argument stands in a reply, whatever the format writes calls in: after the name comes `:`,
-/// `=` or `>`, then the value, quoted or up to what ends it.
-fn value_of(text: &str, name: &str) -> Option<Range<usize>> {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    text.rmatch_indices(name).find_map(|(at, _)| {
-        if text[..at].chars().next_back().is_some_and(is_word) {
-            return None;
-        }
-        let after = text[at + name.len()..].trim_start_matches(['"', '\'']).trim_start();
-        let value = after.strip_prefix([':', '=', '>'])?.trim_start();
-        let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
-        let value = &value[quote.map_or(0, char::len_utf8)..];
-        let ends = |c: char| match quote {
-            Some(quote) => c == quote,
-            None => matches!(c, ',' | '}' | ']' | ')' | '<') || c.is_whitespace(),
-        };
-        let length = value.find(ends).unwrap_or(value.len());
-        let start = text.len() - value.len();
-        (length > 0).then_some(start..start + length)
-    })
+/// What each (outcome, Brier score) is over the score of the outcomes' mean, stated as a confidence.
+fn skill(scores: &[(f64, f64)]) -> Vec<f64> {
+    let base = mean(&scores.iter().map(|(outcome, _)| *outcome).collect::<Vec<_>>());
+    scores.iter().map(|(outcome, score)| score - (1.0 - (base - outcome).powi(2))).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use hone_arena::rewards::calibration::murphy;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -160,20 +148,51 @@ mod tests {
         assert!(unexplained(&[(0.5, 0.2), (0.5, 0.6)]).iter().zip([-0.2, 0.2]).all(|(a, b)| (a - b).abs() < 1e-12));
     }
 
-    #[test]
-    fn the_value_is_found_in_every_way_of_writing_calls() {
-        for (text, value) in [
-            (r#"{"name": "f", "arguments": {"confidence": 0.9, "escalate": false}}"#, "0.9"),
-            (r#"{"confidence":0.25}"#, "0.25"),
-            ("<parameter=confidence>\n0.5\n</parameter>", "0.5"),
-            ("f(resolution='confidence: low', confidence=0.75)", "0.75"),
-            (r#"{"confidence": "high"}"#, "high"),
-            ("my confidence: 0.1, no: confidence: 0.2", "0.2"),
-        ] {
-            assert_eq!(value_of(text, "confidence").map(|range| &text[range]), Some(value), "{text}");
+    /// Brier scores of confidences, with what came of them.
+    fn scored(forecasts: &[(f64, bool)]) -> Vec<(f64, f64)> {
+        let score = |&(confidence, right): &(f64, bool)| {
+            let outcome = f64::from(u8::from(right));
+            (outcome, 1.0 - (confidence - outcome).powi(2))
+        };
+        forecasts.iter().map(score).collect()
+    }
+
+    proptest! {
+        /// The base rate as a constant earns nothing, episode by episode; any other constant loses.
+        #[test]
+        fn a_constant_has_no_skill(outcomes in proptest::collection::vec(any::<bool>(), 2..40), other in 0.0..1.0f64) {
+            let base = outcomes.iter().filter(|right| **right).count() as f64 / outcomes.len() as f64;
+            let constant = |c: f64| skill(&scored(&outcomes.iter().map(|right| (c, *right)).collect::<Vec<_>>()));
+            prop_assert!(constant(base).iter().all(|value| value.abs() < 1e-12));
+            prop_assert!((mean(&constant(other)) + (other - base).powi(2)).abs() < 1e-12);
         }
-        for text in ["", "confidence", "confidence:", "overconfidence: 1", r#"{"confidences": 1}"#] {
-            assert_eq!(value_of(text, "confidence"), None, "{text}");
+
+        /// Strictly proper among any others: over both outcomes of one episode the honest confidence earns most.
+        #[test]
+        fn skill_is_strictly_proper(
+            others in proptest::collection::vec((0.0..1.0f64, any::<bool>()), 1..20),
+            p in 0.0..1.0f64,
+            lie in 0.0..1.0f64,
+        ) {
+            let expected = |confidence: f64| {
+                let of = |right| {
+                    let batch: Vec<_> = std::iter::once((confidence, right)).chain(others.iter().copied()).collect();
+                    skill(&scored(&batch))[0]
+                };
+                p * of(true) + (1.0 - p) * of(false)
+            };
+            prop_assert!((expected(p) - expected(lie) - (p - lie).powi(2)).abs() < 1e-9);
+        }
+
+        /// The batch's mean is what Murphy's decomposition says: resolution less reliability.
+        #[test]
+        fn skill_is_resolution_less_reliability(
+            forecasts in proptest::collection::vec((0u8..5, any::<bool>()), 1..40),
+        ) {
+            let forecasts: Vec<_> = forecasts.iter().map(|(c, right)| (f64::from(*c) / 4.0, *right)).collect();
+            let parts = murphy(&forecasts).unwrap();
+            let paid = mean(&skill(&scored(&forecasts)));
+            prop_assert!((paid - (parts.resolution - parts.reliability)).abs() < 1e-12);
         }
     }
 }

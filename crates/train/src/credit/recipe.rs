@@ -41,6 +41,10 @@ pub struct CreditRecipe {
     /// they stay open until the rest has settled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments_from: Option<f64>,
+    /// The component of 0 or 1 that says what a stated confidence was about: a Brier score that pays an argument is then
+    /// compared with what the batch's base rate would have earned. Not given: with episodes of the same reward.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skill_over: Option<String>,
 }
 
 /// Why there is no such estimator.
@@ -63,6 +67,8 @@ pub enum BadCredit {
          rubric"
     )]
     PaidTwice { argument: String, component: String },
+    #[error("credit.skill_over names the component {component:?}; the rubric has {there}")]
+    NoOutcome { component: String, there: String },
     #[error("credit.{option} is given and credit.arguments is not; say which arguments it is for, or leave it out")]
     NoArguments { option: &'static str },
     #[error("credit.{option} = {value} is out of range: it lies between 0 and 1")]
@@ -107,16 +113,22 @@ impl CreditRecipe {
                 _ => {}
             }
         }
+        let there = || components.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        if let Some(component) = &self.skill_over {
+            if self.arguments.is_empty() {
+                return Err(BadCredit::NoArguments { option: "skill_over" });
+            }
+            if !components.iter().any(|(name, _)| name == component) {
+                return Err(BadCredit::NoOutcome { component: component.clone(), there: there() });
+            }
+        }
         if !self.arguments.is_empty() && self.name.starts_with("turn_") {
             return Err(BadCredit::PerTurnArguments { name: self.name.clone() });
         }
         for (argument, component) in &self.arguments {
             let (argument, component) = (argument.clone(), component.clone());
             match components.iter().find(|(name, _)| *name == component) {
-                None => {
-                    let there = components.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-                    return Err(BadCredit::NoComponent { argument, component, there });
-                }
+                None => return Err(BadCredit::NoComponent { argument, component, there: there() }),
                 Some((_, weight)) if *weight != 0.0 => return Err(BadCredit::PaidTwice { argument, component }),
                 Some(_) => {}
             }
@@ -143,6 +155,7 @@ impl<'de> Deserialize<'de> for CreditRecipe {
             arguments: BTreeMap<String, String>,
             argument_weight: Option<f64>,
             arguments_from: Option<f64>,
+            skill_over: Option<String>,
         }
         struct NameOrTable;
         impl<'de> Visitor<'de> for NameOrTable {
@@ -167,6 +180,7 @@ impl<'de> Deserialize<'de> for CreditRecipe {
                     arguments: table.arguments,
                     argument_weight: table.argument_weight,
                     arguments_from: table.arguments_from,
+                    skill_over: table.skill_over,
                 })
             }
         }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use hone_chat::Tokenizer;
 use hone_trace::Credit;
 
 use super::Weights;
@@ -23,9 +22,8 @@ impl Schedule {
         steps: u64,
         weights: Weights,
         components: &[(&str, f64)],
-        tokenizer: &Tokenizer,
     ) -> Result<Self, BadCredit> {
-        let build = |recipe: &CreditRecipe| by_argument(recipe, weights.clone(), components, tokenizer);
+        let build = |recipe: &CreditRecipe| by_argument(recipe, weights.clone(), components);
         let then = build(recipe)?;
         let first = match recipe.arguments_from {
             None => None,

@@ -3,7 +3,7 @@
 use hone_trace::NoSignal;
 
 /// Rewards closer together than this are the same reward.
-const SAME: f64 = 1e-9;
+pub(super) const SAME: f64 = 1e-9;
 
 pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64

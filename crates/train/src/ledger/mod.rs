@@ -4,6 +4,7 @@
 //! written. A value that is not known is absent, never 0. Everything that depends on the wall clock is under `timing/`:
 //! the rest of a resumed run is the same to the bit.
 
+mod arguments;
 mod episodes;
 mod learning;
 pub mod names;
@@ -34,12 +35,20 @@ pub struct Scheme {
     pub success: String,
     /// Whether credit normalises each component by itself (GDPO) instead of comparing totals.
     pub normalised: bool,
+    /// Arguments whose tokens a component pays by itself, and the component.
+    pub arguments: Vec<(String, String)>,
 }
 
 impl Scheme {
     pub fn of(rubric: &Rubric, recipe: &Recipe) -> Self {
         let weights = rubric.weights().map(|(name, weight)| (name.to_owned(), weight)).collect();
-        Self { weights, success: recipe.eval.success.clone(), normalised: recipe.credit.name == "gdpo" }
+        let arguments = recipe.credit.arguments.iter().map(|(name, component)| (name.clone(), component.clone()));
+        Self {
+            weights,
+            success: recipe.eval.success.clone(),
+            normalised: recipe.credit.name == "gdpo",
+            arguments: arguments.collect(),
+        }
     }
 }
 
@@ -64,6 +73,7 @@ impl Ledger {
         ledger.components(groups);
         ledger.shares(groups, advantages, scheme);
         ledger.signal(groups, advantages, scheme);
+        ledger.arguments(groups, advantages, scheme);
         ledger.account = Account::of(groups, advantages);
         ledger.settle();
         ledger.earned = groups.iter().map(|group| group.traces().iter().map(rewards::values).collect()).collect();

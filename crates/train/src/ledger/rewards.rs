@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hone_arena::rewards::TOTAL;
 use hone_trace::{Advantage, Group, NoSignal, Trace};
 
-use super::{Ledger, Scheme, Spread, by_env, sampled_tokens};
+use super::{Ledger, Scheme, Spread, arguments, by_env, sampled_tokens};
 use crate::penalty::KL;
 
 /// The scored components of one trace.
@@ -51,14 +51,19 @@ impl Ledger {
     /// In a group, with x the component's weighted values and T what was paid, both less their means over the traces with a
     /// total, a component's share is Σ xT / ΣT²: its covariance with T over T's variance. The shares of a plain weighted
     /// sum add up to 1; what gates, and weights shared out for unscored components, put between is the rest. Groups count
-    /// by their squared advantages, so that a group without signal counts nothing.
+    /// by their squared advantages, so that a group without signal counts nothing. The tokens of an argument that a
+    /// component pays by itself are that component's alone, by their number in the trace.
     pub(super) fn shares(&mut self, groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) {
         let mut energy = 0.0;
         let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
         for (group, advantages) in groups.iter().zip(advantages) {
+            for (component, push) in arguments::pushes(group, advantages, scheme) {
+                energy += push;
+                *shares.entry(component).or_default() += push;
+            }
             let parts = parts(group, scheme);
             let paid = if scheme.normalised { sum(&parts) } else { centred(group, paid) };
-            let (push, variance) = (squared(advantages), paid.iter().map(|paid| paid * paid).sum::<f64>());
+            let (push, variance) = (total_push(group, advantages), paid.iter().map(|paid| paid * paid).sum::<f64>());
             if push <= 0.0 || variance <= 0.0 {
                 continue;
             }
@@ -90,7 +95,7 @@ impl Ledger {
             group.iter().any(|advantage| matches!(advantage, Advantage::None { why: NoSignal::ZeroVariance }))
         };
         self.set("reward/num_zero_variance_filtered", advantages.iter().filter(flat).count() as f64);
-        let values = || advantages.iter().flatten().flat_map(Advantage::values);
+        let values = || advantages.iter().flatten().flat_map(of_total);
         self.set_some("loss/avg_raw_advantages", values().collect::<Spread>().mean());
         self.set_some("loss/avg_raw_advantages_abs", values().map(f64::abs).collect::<Spread>().mean());
     }
@@ -105,7 +110,7 @@ impl Ledger {
         scheme: &Scheme,
     ) {
         let name = |metric: &str| format!("{prefix}{metric}");
-        let has_signal = |&&index: &&usize| advantages.get(index).is_some_and(|group| squared(group) > 0.0);
+        let has_signal = |&&index: &&usize| advantages.get(index).is_some_and(|group| told_apart(group));
         self.ratio(&name("signal_ratio"), indices.iter().filter(has_signal).count(), indices.len());
         let solved = |&&index: &&usize| groups[index].traces().iter().any(|t| t.reward(&scheme.success) == Some(1.0));
         self.ratio(&name(pass), indices.iter().filter(solved).count(), indices.len());
@@ -162,7 +167,26 @@ fn centred(group: &Group, value: impl Fn(&Trace) -> Option<f64>) -> Vec<f64> {
     values.into_iter().map(|value| value.map_or(0.0, |value| value - mean)).collect()
 }
 
-/// How hard a group pushes.
-fn squared(advantages: &[Advantage]) -> f64 {
-    advantages.iter().flat_map(Advantage::values).map(|value| value * value).sum()
+/// How hard the total pushes in a group: its squared advantages. Beside the spans of arguments it counts for the share of
+/// the tokens that is left to it.
+fn total_push(group: &Group, advantages: &[Advantage]) -> f64 {
+    let of_trace = |(trace, advantage): (&Trace, &Advantage)| {
+        let square: f64 = of_total(advantage).iter().map(|value| value * value).sum();
+        let spans: f64 = arguments::spans(advantage).iter().map(|span| arguments::share(trace, span)).sum();
+        square * (1.0 - spans)
+    };
+    group.traces().iter().zip(advantages).map(of_trace).sum()
+}
+
+/// Whether the total tells a group's traces apart.
+fn told_apart(advantages: &[Advantage]) -> bool {
+    advantages.iter().flat_map(of_total).any(|value| value != 0.0)
+}
+
+/// The values an advantage owes to the total, those of arguments left out.
+fn of_total(advantage: &Advantage) -> Vec<f64> {
+    match advantage {
+        Advantage::Spans { value, .. } => vec![*value],
+        other => other.values(),
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Evaluated, Row, RunReport};
+use super::{Change, Evaluated, Row, RunReport, Skill};
 
 impl RunReport {
     pub fn markdown(&self) -> String {
@@ -82,6 +82,39 @@ impl RunReport {
                 "| {set} | {} | {:.4} | {:.4} | {:.4} | {:.4} | {:.3} | {:.3} |",
                 c.n, c.brier_loss, c.reliability, c.resolution, c.uncertainty, c.mean_confidence, c.success
             );
+        }
+        self.skills(page);
+    }
+
+    /// The confidences against a constant.
+    fn skills(&self, page: &mut String) {
+        let skilled: Vec<_> = self.calibration.iter().filter_map(|(set, c)| Some((set, c.skill?))).collect();
+        if !skilled.is_empty() {
+            *page += "\nSkill = 1 − Brier loss / uncertainty: 0 for the best constant, which is the base rate. Intervals are \
+                      bootstrapped over tasks; p is the share of permutations of the outcomes that resolve as much.\n\n";
+            *page +=
+                "| episodes | skill | 95 % interval | p of the resolution | earned | best constant | it would earn |\n";
+            *page += "|---|---:|---|---:|---:|---:|---:|\n";
+        }
+        for (set, skill) in skilled {
+            let Skill { value, interval, resolution_p, earned, best_constant, constant_earns } = skill;
+            let interval = interval.map_or_else(String::new, |[low, high]| format!("{low:.3} to {high:.3}"));
+            let _ = writeln!(
+                page,
+                "| {set} | {value:.3} | {interval} | {resolution_p:.4} | {earned:.4} | {best_constant:.3} | {constant_earns:.4} |"
+            );
+        }
+        *page += "\n";
+        for (set, c) in &self.calibration {
+            let _ = write!(page, "- {set}: {}.", c.verdict());
+            if let Some(Change { total, accuracy, confidence }) = c.change {
+                let _ = write!(
+                    page,
+                    " The reward for calibration changed by {total:+.4} since the first such episodes: {accuracy:+.4} by how \
+                     often answers are right, {confidence:+.4} by what the confidences say."
+                );
+            }
+            *page += "\n";
         }
     }
 }

@@ -16,7 +16,7 @@ use hone_trace::rundir::{RunDirError, RunReader, TraceReader};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use calibration::Calibration;
+pub use calibration::{Calibration, Change, Forecasts, Skill};
 pub use windows::{Row, Windows};
 
 use crate::evaluate::{self, Evaluation};
@@ -230,17 +230,15 @@ impl Record {
         for (step, (range, _)) in &self.evaluations {
             sets.push((format!("held-out at step {step}"), vec![range.clone()]));
         }
-        let mut found = BTreeMap::new();
+        let mut found = Vec::new();
         for (name, ranges) in sets {
-            let mut forecasts = Vec::new();
+            let mut forecasts = Forecasts::default();
             for trace in ranges.into_iter().flat_map(|range| self.traces.range(range)) {
-                forecasts.extend(calibration::forecasts(&trace?));
+                forecasts.add_trace(&trace?);
             }
-            if let Some(calibration) = Calibration::of(&forecasts) {
-                found.insert(name, calibration);
-            }
+            found.extend(forecasts.judge().map(|calibration| (name, calibration)));
         }
-        Ok(found)
+        Ok(calibration::changes(found))
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hone_chat::Tokenizer;
 use hone_trace::{
-    Advantage, Boundary, Credit, Fault, Group, Limit, NoSignal, Outcome, ParseFailure, Reward, TurnRecord,
+    Advantage, Boundary, Credit, Fault, Group, Limit, NoSignal, Outcome, ParseFailure, Reward, ToolCall, TurnRecord,
 };
 use hone_trace::{ParseFailureKind, Trace};
 use hone_train::credit::{
@@ -14,7 +13,6 @@ use hone_train::credit::{
 use proptest::prelude::*;
 
 use crate::common::{Turn, close, earned, group, trace};
-use crate::tiny::{recipe, setup};
 
 fn rewards() -> impl Strategy<Value = Vec<Option<f64>>> {
     let reward = prop_oneof![4 => (0u32..5).prop_map(|step| Some(f64::from(step) / 4.0)), 1 => Just(None)];
@@ -249,45 +247,47 @@ fn negative_advantages_count_what_the_recipe_says() {
     assert!(wrong.build(Weights::only("r")).is_err());
 }
 
-/// A reply that states a confidence, and what it earned for its answer and for the confidence.
-fn stated(tokenizer: &Tokenizer, confidence: &str, right: f64, honest: f64) -> Trace {
-    let reply = format!("{{\"resolution\": \"Restart it.\", \"confidence\": {confidence}, \"escalate\": false}}");
-    let turn = |text: &str| Turn { sampled: tokenizer.encode(text).unwrap(), answer: vec![] };
+/// An episode of two turns, the second of which submits a confidence in its tokens 5 to 8, and what it earned for its
+/// answer and for the confidence.
+fn stated(right: f64, honest: f64) -> Trace {
+    let turn = |length: u32| Turn { sampled: (0..length).collect(), answer: vec![] };
     let rewards = vec![Reward::scored("r", right, ""), Reward::scored("calibration", honest, "")];
-    trace(&[9], &[turn("Let me see."), turn(&reply)], rewards)
+    let mut trace = trace(&[9], &[turn(4), turn(12)], rewards);
+    let call = ToolCall::new("submit", serde_json::Map::from_iter([("confidence".to_owned(), 0.9.into())]));
+    let arguments = vec![BTreeMap::from([("confidence".to_owned(), (5, 9))])];
+    trace.turns.push(TurnRecord { node: 1, ..TurnRecord::default() });
+    trace.turns.push(TurnRecord { node: 3, calls: vec![call], arguments, executed: 1, ..TurnRecord::default() });
+    trace
 }
 
-#[tokio::test]
-async fn an_argument_is_paid_by_its_own_component_and_nothing_else_is() {
-    let setup = setup(&recipe(&[]));
-    let tokenizer = setup.renderer.tokenizer();
+/// The confidence's tokens among the sampled ones.
+const STATED: std::ops::Range<usize> = 9..13;
+
+fn by_confidence() -> CreditRecipe {
     let arguments = BTreeMap::from([("confidence".to_owned(), "calibration".to_owned())]);
-    let recipe = CreditRecipe { negative: Some(0.1), arguments, ..CreditRecipe::named("dr_grpo") };
+    CreditRecipe { negative: Some(0.1), arguments, ..CreditRecipe::named("dr_grpo") }
+}
+
+#[test]
+fn an_argument_is_paid_by_its_own_component_and_nothing_else_is() {
+    let recipe = by_confidence();
     let build = |recipe: &CreditRecipe, weight: f64| {
-        by_argument(recipe, Weights::only("r"), &[("r", 1.0), ("calibration", weight)], tokenizer)
+        by_argument(recipe, Weights::only("r"), &[("r", 1.0), ("calibration", weight)])
     };
     let credit = build(&recipe, 0.0).unwrap();
-    let group = Group::new(vec![
-        stated(tokenizer, "0.9", 1.0, 0.99),
-        stated(tokenizer, "0.5", 0.0, 0.75),
-        stated(tokenizer, "0.5", 1.0, 0.75),
-        stated(tokenizer, "0.9", 0.0, 0.19),
-    ]);
+    let group = Group::new(vec![stated(1.0, 0.99), stated(0.0, 0.75), stated(1.0, 0.75), stated(0.0, 0.19)]);
     // A confidence is compared with the others of the same reward: 0.99 with 0.87 on average, 0.75 with 0.47.
     let wanted = [(0.5, 0.12), (-0.05, 0.28), (0.5, -0.12), (-0.05, -0.28)];
     let credited = credit.credit(std::slice::from_ref(&group));
-    for ((trace, advantage), (value, stated)) in group.traces().iter().zip(&credited[0]).zip(wanted) {
-        let ids: Vec<u32> = trace.sampled().flat_map(|(_, node)| node.tokens().to_vec()).collect();
-        let values = advantage.per_token([ids.len()]).unwrap();
-        let own: Vec<u32> =
-            ids.iter().zip(&values).filter(|(_, v)| !close(**v, value, 1e-9)).map(|(id, _)| *id).collect();
-        let text = tokenizer.decode(&own).unwrap();
-        assert!(["0.9", "0.5"].contains(&text.as_str()), "{text}");
-        assert!(values.iter().any(|v| close(*v, stated, 1e-9)), "{values:?} has no {stated}");
+    for (advantage, (value, stated)) in credited[0].iter().zip(wanted) {
+        for (token, paid) in advantage.per_token([4, 12]).unwrap().into_iter().enumerate() {
+            let wanted = if STATED.contains(&token) { stated } else { value };
+            assert!(close(paid, wanted, 1e-9), "token {token} has {paid}, not {wanted}");
+        }
     }
 
     // All wrong: the answers teach nothing, the confidences do.
-    let wrong = Group::new(vec![stated(tokenizer, "0.9", 0.0, 0.19), stated(tokenizer, "0.1", 0.0, 0.99)]);
+    let wrong = Group::new(vec![stated(0.0, 0.19), stated(0.0, 0.99)]);
     let credited = credit.credit(std::slice::from_ref(&wrong));
     assert!(matches!(&credited[0][0], Advantage::Spans { value, spans } if *value == 0.0 && spans[0].value < 0.0));
 
@@ -303,8 +303,7 @@ async fn an_argument_is_paid_by_its_own_component_and_nothing_else_is() {
     assert!(close(first(&slowly), 0.1 * first(&credited), 1e-12));
     // Of ten steps the first four pay it nothing, and what it says then is no signal.
     let late = CreditRecipe { arguments_from: Some(0.4), ..recipe.clone() };
-    let schedule =
-        Schedule::new(&late, 10, Weights::only("r"), &[("r", 1.0), ("calibration", 0.0)], tokenizer).unwrap();
+    let schedule = Schedule::new(&late, 10, Weights::only("r"), &[("r", 1.0), ("calibration", 0.0)]).unwrap();
     for step in 1..=10 {
         let credited = schedule.at(step).credit(std::slice::from_ref(&wrong));
         assert_eq!(matches!(&credited[0][0], Advantage::None { .. }), step <= 4, "step {step}");
@@ -318,4 +317,60 @@ async fn an_argument_is_paid_by_its_own_component_and_nothing_else_is() {
     assert!(matches!(build(&of_none, 0.0), Err(BadCredit::NoArguments { .. })));
     let turns = CreditRecipe { name: "turn_rloo".into(), ..recipe };
     assert!(matches!(build(&turns, 0.0), Err(BadCredit::PerTurnArguments { .. })));
+}
+
+/// Credit by skill pays nothing for saying the base rate, and the same tokens as without it.
+#[test]
+fn skill_is_paid_over_the_base_rate_of_the_batch() {
+    let components = [("r", 1.0), ("calibration", 0.0)];
+    let recipe = CreditRecipe { skill_over: Some("r".into()), ..by_confidence() };
+    let credit = by_argument(&recipe, Weights::only("r"), &components).unwrap();
+    let forecast = |confidence: f64, right: f64| stated(right, 1.0 - (confidence - right) * (confidence - right));
+    let paid = |groups: &[Group]| -> Vec<f64> {
+        let of = |advantage: &Advantage| match advantage {
+            Advantage::Spans { spans, .. } => spans[0].value,
+            Advantage::None { .. } => 0.0,
+            other => panic!("{other:?}"),
+        };
+        credit.credit(groups).iter().flatten().map(of).collect()
+    };
+    // Three of four right, in two groups: 0.75 is the base rate.
+    let batch = |said: [f64; 4]| {
+        let [a, b, c, d] = said;
+        [Group::new(vec![forecast(a, 1.0), forecast(b, 1.0)]), Group::new(vec![forecast(c, 1.0), forecast(d, 0.0)])]
+    };
+    assert!(paid(&batch([0.75; 4])).iter().all(|value| value.abs() < 1e-12));
+    let wanted = [0.0625 - 0.01, 0.0625 - 0.01, 0.0625 - 0.01, 0.5625 - 0.04];
+    assert!(paid(&batch([0.9, 0.9, 0.9, 0.2])).iter().zip(wanted).all(|(a, b)| close(*a, b, 1e-12)));
+
+    let build = |recipe: &CreditRecipe| by_argument(recipe, Weights::only("r"), &components).map(|_| ());
+    let elsewhere = CreditRecipe { skill_over: Some("right".into()), ..by_confidence() };
+    assert!(matches!(build(&elsewhere), Err(BadCredit::NoOutcome { .. })));
+    let of_none = CreditRecipe { arguments: BTreeMap::new(), ..recipe };
+    assert!(matches!(build(&of_none), Err(BadCredit::NoArguments { option: "skill_over" })));
+}
+
+/// An argument counts where one call with it ran; what cannot be told apart or was not recorded is credited as a whole.
+#[test]
+fn an_argument_that_is_not_known_is_credited_as_the_rest() {
+    let credit = by_argument(&by_confidence(), Weights::only("r"), &[("r", 1.0), ("calibration", 0.0)]).unwrap();
+    type Break = fn(&mut TurnRecord);
+    let broken: [(&str, Break); 5] = [
+        ("the call did not run", |turn| turn.executed = 0),
+        ("another call says it too", |turn| {
+            turn.calls.push(turn.calls[0].clone());
+            turn.executed = 2;
+        }),
+        ("the record is old", |turn| turn.arguments.clear()),
+        ("the record is of other tokens", |turn| _ = turn.arguments[0].insert("confidence".into(), (5, 99))),
+        ("nobody said it", |turn| turn.calls[0].arguments.clear()),
+    ];
+    for (why, broken) in broken {
+        let mut trace = stated(1.0, 0.2);
+        broken(trace.turns.last_mut().unwrap());
+        assert_eq!(trace.argument("confidence"), None, "{why}");
+        let credited = credit.credit(&[Group::new(vec![trace, stated(0.0, 0.75)])]);
+        assert_eq!(credited[0][0], Advantage::Spans { value: 0.5, spans: vec![] }, "{why}");
+    }
+    assert_eq!(stated(1.0, 0.2).argument("confidence"), Some(STATED));
 }

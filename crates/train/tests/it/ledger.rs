@@ -1,10 +1,12 @@
 //! The signal ledger on made-up steps: every token is in one place, and the shares of the advantages' variance add up.
 
+use std::collections::BTreeMap;
+
 use hone_trace::{
     Advantage, Batch, BatchNode, Boundary, Fault, Group, LearnStats, Limit, LossStats, NoSignal, Outcome,
-    PolicyVersion, Reward, StepReport, Target, Trace,
+    PolicyVersion, Reward, StepReport, Target, ToolCall, Trace, TurnRecord,
 };
-use hone_train::credit::{CreditRecipe, Weights};
+use hone_train::credit::{CreditRecipe, Weights, by_argument};
 use hone_train::ledger::{Ledger, Pass, STALE, Scheme};
 use proptest::prelude::*;
 
@@ -135,13 +137,49 @@ fn a_component_that_does_not_vary_has_no_share() {
     ])];
     let advantages = CreditRecipe::named("grpo").build(Weights::only("total")).unwrap().credit(&groups);
     let weights = [("a", 1.0), ("b", 0.5), ("penalty", 1.0)].map(|(name, weight)| (name.to_owned(), weight)).to_vec();
-    let ledger = Ledger::of(1, &groups, &advantages, &Scheme { weights, success: "a".into(), normalised: false });
+    let ledger = Ledger::of(1, &groups, &advantages, &Scheme { weights, success: "a".into(), ..Scheme::default() });
     let share = |name: &str| ledger.get(&format!("batch_reward/{name}/advantage_share")).unwrap();
     assert_eq!(share("b"), 0.0);
     // Totals centred: 0.125, -0.375, 0.625, -0.375, squares 0.6875; a centred ±0.5, penalty -0.375, 0.125 three times.
     assert!((share("a") - 0.75 / 0.6875).abs() < 1e-12 && (share("penalty") + 0.0625 / 0.6875).abs() < 1e-12);
     assert!(ledger.get("reward/advantage_share_rest").unwrap().abs() < 1e-12);
     assert_eq!((ledger.get("reward/success_rate"), ledger.get("reward/avg_pass_at_4")), (Some(0.5), Some(1.0)));
+}
+
+/// A component that pays an argument has the share of that argument's tokens, and its own ratio of groups with signal.
+#[test]
+fn a_component_that_pays_an_argument_has_its_share() {
+    let stated = |right: f64, honest: f64| {
+        let rewards = [("r", right), ("total", right), ("calibration", honest)];
+        let mut trace = episode(10, rewards.map(|(name, value)| Reward::scored(name, value, "")).to_vec());
+        let call = ToolCall::new("submit", serde_json::Map::from_iter([("confidence".to_owned(), 0.9.into())]));
+        let arguments = vec![BTreeMap::from([("confidence".to_owned(), (6, 8))])];
+        trace.turns = vec![TurnRecord { node: 1, calls: vec![call], arguments, executed: 1, ..TurnRecord::default() }];
+        trace
+    };
+    // The first group tells answers and confidences apart, the second confidences alone, the third nothing.
+    let groups = [
+        Group::new(vec![stated(1.0, 0.9), stated(0.0, 0.2), stated(1.0, 0.7), stated(0.0, 0.6)]),
+        Group::new(vec![stated(1.0, 0.9), stated(1.0, 0.7)]),
+        Group::new(vec![stated(1.0, 0.8), stated(1.0, 0.8)]),
+    ];
+    let arguments = [("confidence".to_owned(), "calibration".to_owned())];
+    let recipe = CreditRecipe { arguments: arguments.clone().into(), ..CreditRecipe::named("dr_grpo") };
+    let components = [("r", 1.0), ("calibration", 0.0)];
+    let credit = by_argument(&recipe, Weights::only("r"), &components).unwrap();
+    let weights = components.map(|(name, weight)| (name.to_owned(), weight)).to_vec();
+    let scheme = Scheme { weights, success: "r".into(), arguments: arguments.to_vec(), ..Scheme::default() };
+    let ledger = Ledger::of(1, &groups, &credit.credit(&groups), &scheme);
+    // Answers: four times 0.5² on eight tokens of ten. Confidences, on two of ten: 0.1² four times, 0.2² twice.
+    let (answers, confidences) = (4.0 * 0.25 * 0.8, (4.0 * 0.01 + 2.0 * 0.04) * 0.2);
+    let share = |name: &str| ledger.get(&format!("batch_reward/{name}/advantage_share")).unwrap();
+    assert!((share("r") - answers / (answers + confidences)).abs() < 1e-9, "{}", share("r"));
+    assert!((share("calibration") - confidences / (answers + confidences)).abs() < 1e-9);
+    assert!(ledger.get("reward/advantage_share_rest").unwrap().abs() < 1e-9);
+    assert!((ledger.get("reward/signal_ratio").unwrap() - 1.0 / 3.0).abs() < 1e-12);
+    assert!((ledger.get("batch_reward/calibration/signal_ratio").unwrap() - 2.0 / 3.0).abs() < 1e-12);
+    assert_eq!(ledger.get("batch_reward/calibration/argument_found"), Some(1.0));
+    assert!((ledger.get("loss/avg_raw_advantages_abs").unwrap() - 0.5 * 4.0 / 6.0).abs() < 1e-9);
 }
 
 proptest! {
@@ -164,7 +202,7 @@ proptest! {
         let counted = if credit == "gdpo" { Weights::new(apart) } else { Weights::new(together) };
         let advantages = CreditRecipe::named(credit).build(counted).unwrap().credit(&groups);
         let rubric = vec![("a".into(), weights.0), ("b".into(), weights.1)];
-        let scheme = Scheme { weights: rubric, success: "a".into(), normalised: credit == "gdpo" };
+        let scheme = Scheme { weights: rubric, success: "a".into(), normalised: credit == "gdpo", ..Scheme::default() };
         let ledger = Ledger::of(1, &groups, &advantages, &scheme);
         let share = |name: &str| ledger.get(&format!("batch_reward/{name}/advantage_share"));
         if let (Some(a), Some(b), Some(kl)) = (share("a"), share("b"), share("kl")) {

@@ -80,6 +80,8 @@ fn a_report_is_recomputed_from_the_record() {
     assert_eq!((held_out.n, held_out.resolution, held_out.uncertainty, held_out.success), (4, 0.0, 0.1875, 0.75));
     let trained = report.calibration["training, last window"];
     assert_eq!((trained.n, trained.reliability, trained.resolution, trained.uncertainty), (2, 0.0625, 0.25, 0.25));
+    let change = held_out.change.unwrap();
+    assert!((change.accuracy + change.confidence - change.total).abs() < 1e-12);
     for part in report.calibration.values() {
         assert!((part.brier_loss - (part.reliability - part.resolution + part.uncertainty)).abs() < 1e-12);
     }
@@ -88,6 +90,13 @@ fn a_report_is_recomputed_from_the_record() {
     let saved: RunReport = serde_json::from_str(&std::fs::read_to_string(path.join("report.json")).unwrap()).unwrap();
     assert_eq!(saved, report);
     assert_eq!(RunReport::read(&path).unwrap(), report, "asked again, it says the same");
+    // What older reports do not say is absent.
+    let mut old = serde_json::to_value(&report).unwrap();
+    for set in old["calibration"].as_object_mut().unwrap().values_mut().filter_map(serde_json::Value::as_object_mut) {
+        set.retain(|key, _| !["skill", "score_right", "score_wrong", "change"].contains(&key.as_str()));
+    }
+    let old: RunReport = serde_json::from_value(old).unwrap();
+    assert!(old.calibration.values().all(|set| set.skill.is_none() && set.change.is_none()));
     let page = std::fs::read_to_string(path.join("report.md")).unwrap();
     for part in [
         "4 of 6 steps in 8 s",
@@ -95,6 +104,8 @@ fn a_report_is_recomputed_from_the_record() {
         "| tau_state | 0.2500 | 0.7500 | +0.5000 |",
         "steps 1–1 against 4–4",
         "| total | 0.0000 | 1.0000 | +1.0000 |",
+        "| held-out at step 4 | -0.333 |",
+        "one task shows no skill, -0.333: saying 0.75 every time would earn 0.8125, they earn 0.7500.",
     ] {
         assert!(page.contains(part), "{part:?} in\n{page}");
     }

@@ -9,9 +9,9 @@ use crate::parse::{
 };
 
 pub(in crate::parse) const KEY: &str = "<arg_key>";
-const KEY_END: &str = "</arg_key>";
-const VALUE: &str = "<arg_value>";
-const VALUE_END: &str = "</arg_value>";
+pub(in crate::parse) const KEY_END: &str = "</arg_key>";
+pub(in crate::parse) const VALUE: &str = "<arg_value>";
+pub(in crate::parse) const VALUE_END: &str = "</arg_value>";
 
 pub(super) fn parse(reply: &mut Reply<'_>) {
     let mut tag = hermes::tag();

@@ -12,8 +12,8 @@ pub(in crate::parse) const OPEN: &str = "<minimax:tool_call>";
 const CLOSE: &str = "</minimax:tool_call>";
 pub(in crate::parse) const INVOKE: &str = "<invoke name=";
 const INVOKE_END: &str = "</invoke>";
-const PARAMETER: &str = "<parameter name=";
-const PARAMETER_END: &str = "</parameter>";
+pub(in crate::parse) const PARAMETER: &str = "<parameter name=";
+pub(in crate::parse) const PARAMETER_END: &str = "</parameter>";
 
 struct Lookups {
     close: Lookup,

@@ -14,8 +14,8 @@ use crate::parse::{
 
 pub(in crate::parse) const FUNCTION: &str = "<function=";
 const FUNCTION_END: &str = "</function>";
-const PARAMETER: &str = "<parameter=";
-const PARAMETER_END: &str = "</parameter>";
+pub(in crate::parse) const PARAMETER: &str = "<parameter=";
+pub(in crate::parse) const PARAMETER_END: &str = "</parameter>";
 
 /// Searches for closing tags, each of which runs through the whole reply once.
 struct Lookups {

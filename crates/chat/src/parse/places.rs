@@ -1,0 +1,196 @@
+//! Places of arguments: where in the reply the value of each argument stands, and what ends it.
+//!
+//! The parser's hot path keeps no positions of values. They are found afterwards, inside the span of a call that was read,
+//! with the reader that read it, and count only where that reading is the call's arguments again: an object that holds the
+//! arguments cannot occur inside itself, so text in a value that looks like a call is never taken for one. Calls that ran
+//! only after a repair of their values have no places.
+
+use std::ops::Range;
+
+use serde_json::{Map, Value};
+
+use super::{
+    ParsedCall,
+    formats::{glm45, minimax_m2, qwen3_coder},
+    json::{self, Json, Wide},
+    python::Python,
+    toolbox::Toolbox,
+    xml,
+};
+
+/// An argument's value in a reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub argument: String,
+    /// Bytes of the value as written, quotes and brackets included.
+    pub value: Range<usize>,
+    /// Where the text that ends the value ends: a string or a list ends with its own last byte, a number with the byte
+    /// after it, a value between tags with the start of the closing tag.
+    pub end: usize,
+}
+
+/// The places of one reading of a call's arguments.
+type Places = Vec<Place>;
+
+/// For each call of a reply, the places of its arguments. Empty for a call whose arguments are not found exactly once.
+pub fn places(text: &str, calls: &[ParsedCall], tools: &Toolbox) -> Vec<Vec<Place>> {
+    let mut found = Vec::with_capacity(calls.len());
+    // Calls of one message may share a span. Equal ones stand in the order of the text.
+    for calls in calls.chunk_by(|one, other| one.span == other.span) {
+        let span = calls[0].span.clone();
+        let objects = objects(text, span.clone());
+        for (index, call) in calls.iter().enumerate() {
+            let same = |other: &&ParsedCall| other.call.arguments == call.call.arguments;
+            let (before, all) = (calls[..index].iter().filter(same).count(), calls.iter().filter(same).count());
+            let mut readings: Vec<&Places> =
+                objects.iter().filter(|(map, _)| *map == call.call.arguments).map(|(_, places)| places).collect();
+            let other = if readings.is_empty() { written_otherwise(text, call, tools) } else { Vec::new() };
+            readings.extend(&other);
+            let only = if readings.len() == all { readings.get(before) } else { None };
+            found.push(only.map_or_else(Vec::new, |places| (*places).clone()));
+        }
+    }
+    found
+}
+
+/// Every JSON object in a span, and every one in a JSON string there, with the places of its members.
+fn objects(text: &str, span: Range<usize>) -> Vec<(Map<String, Value>, Places)> {
+    let Some(inside) = text.get(..span.end) else { return Vec::new() };
+    let mut found = Vec::new();
+    for at in memchr::memchr_iter(b'{', &inside.as_bytes()[span.start..]).map(|at| at + span.start) {
+        found.extend(object(inside, at));
+    }
+    let quotes = memchr::memchr_iter(b'"', &inside.as_bytes()[span.start..]).map(|at| at + span.start);
+    for at in quotes.filter(|at| inside[at + 1..].trim_start().starts_with('{')) {
+        found.extend(quoted_object(inside, at));
+    }
+    found
+}
+
+fn object(text: &str, at: usize) -> Option<(Map<String, Value>, Places)> {
+    let (mut map, mut places) = (Map::new(), Places::new());
+    let mut json = Json::new(text, at);
+    json.members(|json, key, _| {
+        json.whitespace();
+        let start = json.pos;
+        let value = json.value()?;
+        places.push(place(text, &key, start..json.pos, &value));
+        map.insert(key.into_owned(), value);
+        Ok(())
+    })
+    .ok()?;
+    (!map.is_empty()).then_some((map, places))
+}
+
+/// The object that a JSON string at `at` holds, its places taken back to the text with the escapes.
+fn quoted_object(text: &str, at: usize) -> Option<(Map<String, Value>, Places)> {
+    let mut json = Json::new(text, at);
+    json.string().ok()?;
+    let end = json.pos - 1;
+    // The decoded text, and where in the source each of its bytes starts.
+    let (mut decoded, mut sources) = (String::new(), Vec::new());
+    json.pos = at + 1;
+    while json.pos < end {
+        let start = json.pos;
+        let ch = if json.peek() == Some(b'\\') {
+            json.escape().ok()?
+        } else {
+            let ch = text[start..end].chars().next()?;
+            json.pos += ch.len_utf8();
+            ch
+        };
+        decoded.push(ch);
+        sources.resize(decoded.len(), start);
+    }
+    sources.push(end);
+    json::read_all(&decoded).ok()?;
+    let start = decoded.len() - decoded.trim_start().len();
+    let (map, mut places) = object(&decoded, start)?;
+    for place in &mut places {
+        place.value = sources[place.value.start]..sources[place.value.end];
+        place.end = sources[place.end];
+    }
+    Some((map, places))
+}
+
+/// Readings of a call in keyword syntax or between tags.
+fn written_otherwise(text: &str, call: &ParsedCall, tools: &Toolbox) -> Vec<Places> {
+    let Some(inside) = text.get(..call.span.end) else { return Vec::new() };
+    let (name, start) = (call.call.name.as_bytes(), call.span.start);
+    let names = memchr::memmem::find_iter(&inside.as_bytes()[start..], name).map(|at| at + start);
+    let mut found: Vec<Places> = names.filter_map(|at| keywords(inside, at, call)).collect();
+    if found.is_empty() {
+        found.extend(TAGS.iter().filter_map(|tags| tags.read(inside, call, tools)));
+    }
+    found
+}
+
+fn keywords(text: &str, at: usize, call: &ParsedCall) -> Option<Places> {
+    let mut python = Python::new(text, at);
+    let read = python.call().ok()?;
+    if read.name != call.call.name || read.arguments != call.call.arguments {
+        return None;
+    }
+    let place = |(key, value): (Range<usize>, Range<usize>)| {
+        let key = &text[key];
+        Some(place(text, key, value, read.arguments.get(key)?))
+    };
+    python.keywords.into_iter().map(place).collect()
+}
+
+/// A value in JSON's or Python's syntax. What does not close itself is ended by the next character.
+fn place(text: &str, argument: &str, value: Range<usize>, read: &Value) -> Place {
+    let closes_itself = matches!(read, Value::String(_) | Value::Array(_) | Value::Object(_));
+    let next = text[value.end..].chars().next().map_or(0, char::len_utf8);
+    let end = if closes_itself { value.end } else { value.end + next };
+    Place { argument: argument.to_owned(), value, end }
+}
+
+/// A way of writing arguments between tags.
+struct Tags {
+    /// Before the argument's name, and after it.
+    name: [&'static str; 2],
+    /// Before the value; none where it follows the name at once.
+    value: Option<&'static str>,
+    close: &'static str,
+    /// A line break per side belongs to the markup.
+    lines: bool,
+}
+
+const TAGS: [Tags; 3] = [
+    Tags { name: [qwen3_coder::PARAMETER, ">"], value: None, close: qwen3_coder::PARAMETER_END, lines: true },
+    Tags { name: [minimax_m2::PARAMETER, ">"], value: None, close: minimax_m2::PARAMETER_END, lines: true },
+    Tags { name: [glm45::KEY, glm45::KEY_END], value: Some(glm45::VALUE), close: glm45::VALUE_END, lines: false },
+];
+
+impl Tags {
+    /// The places of a call's arguments, where these tags hold exactly them.
+    fn read(&self, text: &str, call: &ParsedCall, tools: &Toolbox) -> Option<Places> {
+        let tool = tools.get(&call.call.name)?;
+        let [open, named] = self.name;
+        let mut places = Places::new();
+        let mut pos = call.span.start;
+        while let Some(found) = text[pos..].find(open) {
+            pos += found + open.len();
+            let length = text[pos..].find(named)?;
+            let argument = text[pos..pos + length].trim().trim_matches(['"', '\'']);
+            pos += length + named.len();
+            if let Some(value) = self.value {
+                pos += text[pos..].find(value)? + value.len();
+            }
+            let length = text[pos..].find(self.close)?;
+            let raw = &text[pos..pos + length];
+            let value = if self.lines { xml::strip_newlines(raw) } else { raw };
+            let start = pos + usize::from(self.lines && raw.starts_with('\n'));
+            let read = tool.types(argument).read(value, &mut Wide::new()).ok()?;
+            if call.call.arguments.get(argument) != Some(&read) || places.iter().any(|known| known.argument == argument)
+            {
+                return None;
+            }
+            let (value, end) = (start..start + value.len(), pos + length + 1);
+            places.push(Place { argument: argument.to_owned(), value, end });
+            pos += length + self.close.len();
+        }
+        (places.len() == call.call.arguments.len() && !places.is_empty()).then_some(places)
+    }
+}

@@ -1,0 +1,49 @@
+//! Arguments that a component pays by itself: how much of the advantages is theirs, and in how many groups they have any.
+
+use hone_trace::{Advantage, Group, Span, Trace};
+
+use super::{Ledger, Scheme, sampled_tokens};
+
+impl Ledger {
+    pub(super) fn arguments(&mut self, groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) {
+        for (argument, component) in &scheme.arguments {
+            let scored = || groups.iter().flat_map(Group::traces).filter(|trace| trace.reward(component).is_some());
+            let found = scored().filter(|trace| trace.argument(argument).is_some()).count();
+            self.ratio(&format!("batch_reward/{component}/argument_found"), found, scored().count());
+            let paid = groups.iter().zip(advantages).filter(|(group, advantages)| {
+                let traces = group.traces().iter().zip(*advantages);
+                traces.filter_map(|(trace, advantage)| span(trace, advantage, argument)).any(|span| span.value != 0.0)
+            });
+            self.ratio(&format!("batch_reward/{component}/signal_ratio"), paid.count(), groups.len());
+        }
+    }
+}
+
+/// How hard each component that pays an argument pushes in a group: squared advantages, by the tokens' share of the trace.
+pub(super) fn pushes<'a>(group: &Group, advantages: &[Advantage], scheme: &'a Scheme) -> Vec<(&'a str, f64)> {
+    let push = |argument: &str| {
+        let traces = group.traces().iter().zip(advantages);
+        let spans = traces.filter_map(|(trace, advantage)| Some((trace, span(trace, advantage, argument)?)));
+        spans.map(|(trace, span)| span.value * span.value * share(trace, span)).sum::<f64>()
+    };
+    scheme.arguments.iter().map(|(argument, component)| (component.as_str(), push(argument))).collect()
+}
+
+pub(super) fn spans(advantage: &Advantage) -> &[Span] {
+    match advantage {
+        Advantage::Spans { spans, .. } => spans,
+        _ => &[],
+    }
+}
+
+/// The share of a trace's sampled tokens that is in a span.
+pub(super) fn share(trace: &Trace, span: &Span) -> f64 {
+    (span.end.saturating_sub(span.start)) as f64 / sampled_tokens(trace).max(1) as f64
+}
+
+/// The advantage of an argument's tokens.
+fn span<'a>(trace: &Trace, advantage: &'a Advantage, argument: &str) -> Option<&'a Span> {
+    let spans = Some(spans(advantage)).filter(|spans| !spans.is_empty())?;
+    let place = trace.argument(argument)?;
+    spans.iter().find(|span| (span.start, span.end) == (place.start, place.end))
+}
