@@ -82,7 +82,8 @@ pub fn markdown() -> String {
         "Credit",
         "`credit = \"grpo\"`: rewards to advantages. In a table, `credit = { name = \"grpo\", … }`, there are options \
          beside those of estimators per turn. `negative = 0.1`: advantages under 0 count a tenth, for a policy whose \
-         failures are mostly right tokens. `arguments = { confidence = \"calibration\" }`: the tokens of that argument, \
+         failures are mostly right tokens; their mean is then over 0, which makes it rejection-weighted imitation, not \
+         GRPO. `arguments = { confidence = \"calibration\" }`: the tokens of that argument, \
          the one that ends its value included, are paid by that component alone, which has weight 0 in the rubric, and \
          compared with the batch's episodes of the same reward, from the share of the steps on that `arguments_from` says \
          and `argument_weight` times; for a component that one argument decides and that would otherwise teach a wrong \
