@@ -101,7 +101,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 /// Trains or goes on training, and shows what came of it. A run that is refused before it begins leaves no directory.
 async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(Report, RunReport)> {
     let ours = !directory.exists();
-    let result = begun(recipe, directory, resumes, samples).await;
+    let result = Box::pin(begun(recipe, directory, resumes, samples)).await;
     if result.is_err() && ours && !directory.join("recipe.toml").exists() {
         // The policy may lie there, and nothing else; that it cannot be removed is not what went wrong.
         let _ = std::fs::remove_dir_all(directory);

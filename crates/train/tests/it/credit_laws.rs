@@ -350,11 +350,12 @@ fn skill_is_paid_over_the_base_rate_of_the_batch() {
     assert!(matches!(build(&of_none), Err(BadCredit::NoArguments { option: "skill_over" })));
 }
 
+type Break = fn(&mut TurnRecord);
+
 /// An argument counts where one call with it ran; what cannot be told apart or was not recorded is credited as a whole.
 #[test]
 fn an_argument_that_is_not_known_is_credited_as_the_rest() {
     let credit = by_argument(&by_confidence(), Weights::only("r"), &[("r", 1.0), ("calibration", 0.0)]).unwrap();
-    type Break = fn(&mut TurnRecord);
     let broken: [(&str, Break); 5] = [
         ("the call did not run", |turn| turn.executed = 0),
         ("another call says it too", |turn| {
