@@ -40,6 +40,7 @@ impl ShopSpec {
             arena: Arc::new(Shop),
             splits: [split(TRAIN, self.tasks)?, split(HELD_OUT, self.held_out)?].into(),
             rubric: RubricSpec::single("tau_state", Map::new()).build()?,
+            baselines: Vec::new(),
         })
     }
 }
