@@ -1,5 +1,6 @@
 //! Environments and scoring: built-in domains, user simulators, reward components, the rollout driver.
 
+pub mod baseline;
 pub mod chat_client;
 pub mod domains;
 mod process_group;

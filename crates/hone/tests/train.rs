@@ -51,10 +51,16 @@ fn last_line(output: &Output) -> Value {
 
 fn check_result(result: &Value) {
     for evaluation in [&result["eval"]["before"], &result["eval"]["after"]] {
-        assert_eq!((evaluation["n"].as_u64(), evaluation["do_nothing"].as_f64()), (Some(4), Some(0.0)));
+        assert_eq!((evaluation["n"].as_u64(), evaluation["unscored"].as_u64()), (Some(4), Some(0)));
         assert!(evaluation["success"].is_f64() && evaluation["parse_failure_rate"].is_f64());
         assert_eq!(evaluation["ci"].as_array().unwrap().len(), 2);
     }
+    assert_eq!(result["eval"]["sampled"]["after"], result["eval"]["after"], "the headline is sampled");
+    assert_eq!(result["eval"]["greedy"]["after"]["temperature"].as_f64(), Some(0.0));
+    assert!(result["verdict"].is_string() && result["judgement"]["greedy"]["ci"].is_array(), "{result}");
+    assert!(result["gain"]["over"].is_string() && result["overlap"]["prompts"].is_f64());
+    let names: Vec<_> = result["baselines"].as_array().unwrap().iter().filter_map(|b| b["name"].as_str()).collect();
+    assert!(names.contains(&"does nothing") && names.contains(&"calls at random"), "{names:?}");
     for component in ["tau_state", "parse_penalty", "total"] {
         let row = &result["components"][component];
         assert!(row["first"].is_f64() && row["last"].is_f64(), "{component}: {row}");
@@ -104,8 +110,11 @@ fn a_run_says_what_it_came_to_and_the_report_says_it_again() {
         "step    2  ",
         "eval at step 0",
         "a conversation of step 2",
-        "held-out tasks, 4 episodes",
-        "doing nothing",
+        "held-out tasks, 4 of them",
+        "best scripted policy",
+        "early, not the start",
+        "verdict: ",
+        "gain over the best of the start and its controls",
     ] {
         assert!(told.contains(part), "{part:?} in {told}");
     }
@@ -145,6 +154,9 @@ fn ctrl_c_ends_after_the_step_with_everything_recorded() {
             && told.iter().any(|line| line.contains(&format!("stopped after step {steps} of 10000")))
     );
     assert!(dir.path().join(format!("runs/tiny-1/checkpoints/step-{steps:08}")).is_dir());
+    // The start is not the end of a run that was stopped.
+    assert!(result["eval"]["before"].is_object() && result["eval"]["after"].is_null(), "{result}");
+    assert!(told.iter().any(|line| line.contains("no verdict: training is not over")), "{told:?}");
 }
 
 #[test]
@@ -152,22 +164,25 @@ fn bench_learn_counts_again_and_says_which_bars_are_missed() {
     let dir = TempDir::new().unwrap();
     let output = hone(&dir)
         .args(["bench", "learn", "tiny.toml", "--seeds", "1", "--out", "bench", "--json"])
-        .args(["--placebo", "shuffle"])
+        .args(["--placebo", "permute"])
         .output()
         .unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{told}");
     let result = last_line(&output);
     let seed = &result["seeds"][0];
+    let sampled = &seed["sampled"];
     assert_eq!(
-        (seed["seed"].as_u64(), seed["before"]["n"].as_u64(), seed["after"]["n"].as_u64()),
+        (seed["seed"].as_u64(), sampled["before"]["n"].as_u64(), sampled["after"]["n"].as_u64()),
         (Some(1), Some(4), Some(4))
     );
-    assert_eq!((seed["leaked"].as_u64(), seed["do_nothing"].as_f64()), (Some(0), Some(0.0)));
-    assert_eq!(seed["placebo"]["before"], seed["before"], "the control starts from the same policy");
+    let controls: Vec<_> = seed["controls"].as_array().unwrap().iter().filter_map(|c| c["kind"].as_str()).collect();
+    assert!(controls.contains(&"again") && controls.contains(&"placebo"), "{controls:?}");
+    assert!(seed["content_overlap"]["prompts"].is_f64());
     let missed = seed["missed"].to_string();
     assert!(missed.contains("the end") && missed.contains("fewer than 256"), "{missed}");
-    assert!(Path::new(&dir.path().join("bench/seed-1/report.md")).is_file());
+    let page = std::fs::read_to_string(dir.path().join("bench/seed-1/report.md")).unwrap();
+    assert!(page.contains("the placebo (permute)"), "{page}");
 }
 
 #[test]
@@ -184,7 +199,7 @@ fn the_shipped_policy_learns() {
     let (before, after) = (&result["eval"]["before"], &result["eval"]["after"]);
     let success = |evaluation: &Value| evaluation["success"].as_f64().unwrap();
     assert!((0.25..=0.55).contains(&success(before)), "{before}");
-    assert_eq!((before["n"].as_u64(), before["do_nothing"].as_f64()), (Some(256), Some(0.0)));
+    assert_eq!((before["n"].as_u64(), before["unscored"].as_u64()), (Some(256), Some(0)));
     assert!(after["ci"][0].as_f64().unwrap() > success(before), "no significant rise: {before} -> {after}");
 }
 

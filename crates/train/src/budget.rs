@@ -44,8 +44,9 @@ impl Budget {
         let train = &recipe.train;
         let keep = if train.recompute { Keep::Inputs } else { Keep::Everything };
         let batch = train.batch_tokens.max(recipe.rollout.window);
-        let copies =
-            u64::from(recipe.kl_reward.is_some() || recipe.loss.kl.is_some()) + u64::from(recipe.overlap.staleness > 0);
+        let copies = u64::from(
+            recipe.kl_reward.is_some() || recipe.loss.kl.is_some() || train.kl_to_start || train.kl_within.is_some(),
+        ) + u64::from(recipe.overlap.staleness > 0);
         let episodes = train.groups as u64 * u64::from(train.group_size);
         let per_token = 2 * 4 * config.layers as u64 * (config.heads.keys * config.heads.dim) as u64;
         let running = episodes.min(recipe.rollout.concurrency as u64);

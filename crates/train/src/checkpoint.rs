@@ -13,7 +13,7 @@ use hone_trace::rundir::{Position, RunDir, RunReader};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::evaluate::Evaluation;
+use crate::evaluate::{Evaluation, Measured};
 use crate::plan::{Draw, PlanState};
 use crate::run::TrainError;
 
@@ -24,7 +24,7 @@ pub struct CheckpointRecipe {
     /// Steps between checkpoints. 0: after every step while a checkpoint is small (256 MiB), and of larger ones as often
     /// as keeps their writing under a twentieth of the time.
     pub every: u64,
-    /// Checkpoints kept, besides the best.
+    /// Checkpoints kept, besides the best and the beginning.
     pub keep_last: usize,
     /// What the best checkpoint has most of, by evaluation: `success` or a reward component. Empty: none is kept.
     pub best: String,
@@ -53,8 +53,12 @@ pub struct State {
     /// Steps in a row that were not to be learned from.
     #[serde(default)]
     pub idle: u32,
-    pub before: Option<Evaluation>,
-    pub after: Option<Evaluation>,
+    pub before: Option<Measured>,
+    /// The newest evaluation after a step.
+    pub after: Option<Measured>,
+    /// Factor on the learning rate of a run that is bound to another's KL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kl_factor: Option<f64>,
     pub best: Option<Best>,
     pub seconds: f64,
     /// How far the run was recorded.
@@ -124,11 +128,11 @@ impl Keeper {
         }
     }
 
-    /// Remembers the evaluation of a step if it is the best so far.
+    /// Remembers the evaluation of a step if it is the best so far. One that scored nothing is never the best.
     pub fn judge(&self, state: &mut State, step: u64, evaluation: &Evaluation) {
         let value = match self.recipe.best.as_str() {
             "" => None,
-            "success" => Some(evaluation.success),
+            "success" => evaluation.success,
             component => evaluation.components.get(component).copied(),
         };
         if let Some(value) = value.filter(|value| state.best.is_none_or(|best| *value > best.value)) {
@@ -155,7 +159,8 @@ impl Keeper {
         }
         let kept: Vec<u64> = RunReader::open(run.path())?.checkpoints()?.iter().map(|(step, _)| *step).collect();
         let oldest = kept.iter().rev().nth(self.recipe.keep_last.max(1) - 1).copied().unwrap_or(0);
-        run.prune(|other| other >= oldest || state.best.is_some_and(|best| best.step == other))?;
+        // The beginning is kept for the controls, which compare with it when training is over.
+        run.prune(|other| other == 0 || other >= oldest || state.best.is_some_and(|best| best.step == other))?;
         self.newest = Some(step);
         self.bytes = size(&path);
         self.cost = clock.elapsed();

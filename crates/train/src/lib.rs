@@ -10,6 +10,7 @@ pub mod budget;
 pub mod catalogue;
 pub mod checkpoint;
 pub mod credit;
+pub mod drift;
 pub mod evaluate;
 mod faults;
 pub mod fresh;

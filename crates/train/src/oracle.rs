@@ -1,11 +1,11 @@
-//! Episodes of policies that need no model: the demonstrator, who knows the solution, and the one who does nothing.
+//! Episodes of the demonstrator, who needs no model: it knows the solution.
 //!
 //! They play through the same driver as the policy does, so their traces have the same tokens a policy would see.
 
 use std::sync::Arc;
 
 use hone_arena::rollout::{Rollouts, Slot};
-use hone_arena::solution::{DONE, Move, demonstration, solution};
+use hone_arena::solution::{Move, demonstration, solution};
 use hone_trace::scripted::ScriptedSampler;
 use hone_trace::{Digest, PolicyVersion, Seed, Task, Trace};
 
@@ -37,11 +37,6 @@ pub async fn demonstrator(setup: &Setup, rollouts: &Rollouts, task: &Task, shown
         });
     }
     play(setup, rollouts, task, &replies).await
-}
-
-/// Says that it is done, as often as it is asked, and does nothing.
-pub async fn idle(setup: &Setup, rollouts: &Rollouts, task: &Task) -> Result<Trace, SetupError> {
-    play(setup, rollouts, task, &vec![DONE.into(); rollouts.settings.max_turns as usize]).await
 }
 
 async fn play(setup: &Setup, rollouts: &Rollouts, task: &Task, replies: &[String]) -> Result<Trace, SetupError> {

@@ -1,17 +1,19 @@
 //! The placebo: the same procedure with advantages that know nothing of the rewards.
 //!
 //! A policy can change without being taught: by imitating its own samples, by losing entropy, by luck of the evaluation.
-//! What training gains over its placebo is what the reward taught.
+//! A placebo shows what the procedure does by itself, as far as the placebo stays a policy: noise through an optimizer
+//! destroys a small softmax, and a gain over a ruin says nothing. [`Placebo::Permute`] is therefore run within the KL
+//! that the real run had at each step ([`crate::drift`]); the other two are not.
 
 use hone_trace::{Advantage, Seed, Span};
 use serde::{Deserialize, Serialize};
-
-use crate::evaluate::Evaluation;
 
 /// What the advantages are replaced by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placebo {
+    /// The step's advantages, handed out at random across tasks.
+    Permute,
     /// Each group's advantages, handed out to its episodes at random.
     Shuffle,
     /// The same advantage for every episode: the mean size of the step's.
@@ -19,9 +21,26 @@ pub enum Placebo {
 }
 
 impl Placebo {
+    pub const ALL: [Self; 3] = [Self::Permute, Self::Shuffle, Self::Constant];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Permute => "permute",
+            Self::Shuffle => "shuffle",
+            Self::Constant => "constant",
+        }
+    }
+
     /// Replaces the advantages of one step. Episodes without one stay without.
     pub fn treat(self, advantages: &mut [Vec<Advantage>], seed: Seed) {
         match self {
+            Self::Permute => {
+                let mut flat: Vec<Advantage> = advantages.iter().flatten().cloned().collect();
+                shuffle(&mut flat, seed);
+                for (advantage, handed) in advantages.iter_mut().flatten().zip(flat) {
+                    *advantage = handed;
+                }
+            }
             Self::Shuffle => {
                 for (number, group) in advantages.iter_mut().enumerate() {
                     shuffle(group, seed.at(number as u64));
@@ -66,22 +85,8 @@ fn handed_over(from: &Advantage, to: &Advantage) -> Advantage {
             });
             Advantage::Spans { value: *value, spans: handed.collect() }
         }
+        // Spans of another episode's text are nowhere in this one's.
+        (Advantage::Spans { value, .. }, _) => Advantage::Whole { value: *value },
         _ => from.clone(),
     }
-}
-
-/// How much better a policy does than another on the same tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Gain {
-    pub difference: f64,
-    /// Newcombe's 95 % interval of a difference of proportions, from both Wilson intervals.
-    pub ci: [f64; 2],
-}
-
-/// The gain of `a` over `b` in success.
-pub fn gain(a: &Evaluation, b: &Evaluation) -> Gain {
-    let difference = a.success - b.success;
-    let down = (a.success - a.ci[0]).hypot(b.ci[1] - b.success);
-    let up = (a.ci[1] - a.success).hypot(b.success - b.ci[0]);
-    Gain { difference, ci: [difference - down, difference + up] }
 }

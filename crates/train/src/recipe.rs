@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use hone_arena::registry::EnvSpecs;
+use hone_arena::rewards::TOTAL;
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::rollout::RolloutSettings;
 use hone_engine::memory;
@@ -20,6 +21,7 @@ use crate::ahead::AsyncRecipe;
 use crate::catalogue::nearest;
 use crate::checkpoint::CheckpointRecipe;
 use crate::credit::CreditRecipe;
+use crate::evaluate::Kind;
 use crate::fresh::FreshRecipe;
 use crate::loss::LossRecipe;
 use crate::penalty::KlReward;
@@ -39,7 +41,7 @@ pub struct Recipe {
     pub loss: LossRecipe,
     /// Train no episode that a length limit cut short.
     pub overlong_filter: bool,
-    /// Advantages that know nothing of the rewards: the control of a run, see `hone train --placebo`.
+    /// Advantages that know nothing of the rewards: a control of a run, see `hone train --placebo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placebo: Option<Placebo>,
     pub policy: PolicyRecipe,
@@ -105,6 +107,11 @@ pub struct TrainRecipe {
     /// Steps in a row from which nothing could be learned (every episode broke, no episode was scored, every gradient was
     /// not finite) after which the run stops.
     pub patience: u32,
+    /// Record the KL to the policy as it began, after every step: `policy/kl_to_start`.
+    pub kl_to_start: bool,
+    /// A run directory with that metric: no step of this run may go further from the start than that run's did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kl_within: Option<PathBuf>,
     pub adamw: AdamWSettings,
 }
 
@@ -146,10 +153,20 @@ pub struct EvalRecipe {
     pub every: u64,
     /// Held-out tasks of one evaluation, the first so many.
     pub tasks: usize,
-    /// Apart from training's; recorded with the result.
-    pub temperature: f32,
-    /// The component whose value of 1 is success.
+    /// Of the sampled evaluation; absent: training's. 0 makes the greedy evaluation, which is always made too, the
+    /// headline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f32>,
+    /// Episodes a task, sampled.
+    pub samples: u32,
+    /// Sample through the recipe's top_k, top_p and min_p. They flatter a policy whose tail is wrong.
+    pub filters: bool,
+    /// Seed of the episodes, apart from the run's and the tasks'.
+    pub seed: u64,
+    /// The component whose value of 1 is success. Empty: the first of the rubric with a weight.
     pub success: String,
+    /// Play the controls when training is over: the start again, and the start sharpened to the end's entropy.
+    pub controls: bool,
 }
 
 impl Default for Recipe {
@@ -193,6 +210,8 @@ impl Default for TrainRecipe {
             recompute: false,
             activation_mb: 0,
             patience: 3,
+            kl_to_start: false,
+            kl_within: None,
             adamw: AdamWSettings::default(),
         }
     }
@@ -220,7 +239,37 @@ impl Default for SftRecipe {
 
 impl Default for EvalRecipe {
     fn default() -> Self {
-        Self { every: 0, tasks: 256, temperature: 1.0, success: "tau_state".into() }
+        Self {
+            every: 0,
+            tasks: 256,
+            temperature: None,
+            samples: 1,
+            filters: false,
+            seed: 0,
+            success: String::new(),
+            controls: true,
+        }
+    }
+}
+
+impl EvalRecipe {
+    /// The evaluation that `checkpoint.best` and the first line of a report go by: sampled, unless the recipe asks for
+    /// temperature 0.
+    pub fn headline(&self) -> Kind {
+        if self.temperature == Some(0.0) { Kind::Greedy } else { Kind::Sampled }
+    }
+
+    fn check(&self, held_out: usize) -> Result<(), String> {
+        if self.tasks > held_out {
+            return Err(format!("eval.tasks ({}) is more than env.held_out ({held_out})", self.tasks));
+        }
+        if self.samples == 0 {
+            return Err("eval.samples is 0; it must be at least 1".into());
+        }
+        if let Some(value) = self.temperature.filter(|value| !value.is_finite() || *value < 0.0) {
+            return Err(format!("eval.temperature must be a number of at least 0, found {value}"));
+        }
+        Ok(())
     }
 }
 
@@ -270,10 +319,27 @@ impl Recipe {
             set(&mut table, key.trim(), read_value(value.trim()))
                 .map_err(|what| RecipeError(format!("--set {setting}: {what}")))?;
         }
-        let recipe: Self =
+        let mut recipe: Self =
             Value::Table(table).try_into().map_err(|error: toml::de::Error| RecipeError(with_nearest(&error)))?;
+        recipe.settle()?;
         recipe.check()?;
         Ok(recipe)
+    }
+
+    /// Fills in what follows from the rubric, and refuses what names no component of it.
+    fn settle(&mut self) -> Result<(), RecipeError> {
+        // A rubric that cannot be built says so itself when the run is set up.
+        let Ok(rubric) = self.rubric.build() else { return Ok(()) };
+        let known: Vec<&str> = rubric.weights().map(|(name, _)| name).collect();
+        if self.eval.success.is_empty() {
+            let paid = rubric.weights().find(|(_, weight)| *weight > 0.0);
+            self.eval.success = paid.map(|(name, _)| name.to_owned()).unwrap_or_default();
+        }
+        component("eval.success", &self.eval.success, &known)?;
+        match self.checkpoint.best.as_str() {
+            "" | "success" | TOTAL => Ok(()),
+            best => component("checkpoint.best", best, &known),
+        }
     }
 
     fn check(&self) -> Result<(), RecipeError> {
@@ -314,12 +380,13 @@ impl Recipe {
         self.policy.fresh.check().map_err(RecipeError)?;
         self.plan.check().map_err(RecipeError)?;
         self.kl_reward.as_ref().map_or(Ok(()), KlReward::check).map_err(RecipeError)?;
-        if self.eval.tasks > self.env.held_out() {
-            return bad(format!(
-                "eval.tasks ({}) is more than env.held_out ({})",
-                self.eval.tasks,
-                self.env.held_out()
-            ));
+        self.eval.check(self.env.held_out()).map_err(RecipeError)?;
+        if (self.train.kl_to_start || self.train.kl_within.is_some()) && self.policy.reference.is_some() {
+            return bad(
+                "train.kl_to_start and train.kl_within compare with the policy as it began, and policy.reference names \
+                 another; leave one of them out"
+                    .into(),
+            );
         }
         Ok(())
     }
@@ -328,6 +395,17 @@ impl Recipe {
     pub fn to_toml(&self) -> Result<String, RecipeError> {
         toml::to_string_pretty(self).map_err(|error| RecipeError(format!("the recipe cannot be written: {error}")))
     }
+}
+
+fn component(key: &str, name: &str, known: &[&str]) -> Result<(), RecipeError> {
+    if known.contains(&name) {
+        return Ok(());
+    }
+    let nearest = nearest(name, known.iter().copied()).unwrap_or_default();
+    Err(RecipeError(format!(
+        "{key} is {name:?}, which is no component of the rubric; did you mean {nearest:?}? Its components are {}",
+        known.join(", ")
+    )))
 }
 
 fn read_value(text: &str) -> Value {
@@ -381,6 +459,15 @@ mod tests {
     }
 
     #[test]
+    fn success_follows_the_rubric() {
+        let text = "[[rubric.component]]\nkind = \"format\"\nweight = 0\n[[rubric.component]]\nkind = \"correct\"\n";
+        assert_eq!(Recipe::parse(text, &[]).unwrap().eval.success, "correct");
+        assert_eq!(Recipe::parse("", &[]).unwrap().eval.success, "tau_state");
+        let best = Recipe::parse(text, &["checkpoint.best=total".into(), "eval.success=format".into()]).unwrap();
+        assert_eq!((best.checkpoint.best.as_str(), best.eval.success.as_str()), ("total", "format"));
+    }
+
+    #[test]
     fn settings_lie_over_the_file() {
         let settings =
             ["train.steps=3", "name=x y", "loss.clip_high=0.3", "sampling.stop_ids=[1, 2]"].map(String::from);
@@ -406,6 +493,9 @@ mod tests {
             ("[train]\ngroup_size = 1", "siblings"),
             ("[env]\ntasks = 3", "train.groups"),
             ("[eval]\ntasks = 999", "held_out"),
+            ("[eval]\nsamples = 0", "eval.samples"),
+            ("[eval]\nsuccess = \"tau_stat\"", "did you mean \"tau_state\"? Its components are tau_state"),
+            ("[checkpoint]\nbest = \"quality\"", "checkpoint.best is \"quality\""),
         ] {
             let error = Recipe::parse(text, &[]).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

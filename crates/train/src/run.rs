@@ -1,11 +1,12 @@
-//! The run: sample groups, score, credit, pack, learn, publish, record, evaluate, checkpoint. Read it top to bottom.
+//! The run: sample groups, score, credit, pack, learn, publish, record, evaluate, checkpoint; controls at the end. Read it
+//! top to bottom.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use hone_arena::rewards::TOTAL;
-use hone_engine::{Cpu, EngineError, LearnerSettings, NativeLearner};
+use hone_engine::{Cpu, EngineError, LearnerSettings, Model, NativeLearner};
 use hone_trace::rundir::{RunDir, RunDirError, RunReader};
 use hone_trace::{Advantage, Group, LearnFault, Loss as _, NoSignal, Seed};
 use serde_json::json;
@@ -14,16 +15,18 @@ use crate::ahead::{Ages, Gathered, Source};
 use crate::budget::Budget;
 use crate::checkpoint::{self, Keeper, State};
 use crate::credit::{self, BadCredit, Weights};
-use crate::evaluate::{Evaluation, evaluate};
+use crate::drift::{self, Bound, KL_TO_START, kl_to_start};
+use crate::evaluate::overlap::Overlap;
+use crate::evaluate::{self, Controls, Evaluation, Kind, Measured, baselines, count};
 use crate::faults::Faults;
 use crate::ledger::{Ledger, Scheme};
 use crate::loss::{BadLoss, Objective};
-use crate::pack::{self, PackError};
+use crate::pack::{self, PackError, Sequence};
 use crate::penalty::{self, KL};
 use crate::plan::Plan;
 use crate::recipe::{Recipe, RecipeError};
 use crate::setup::{Setup, SetupError};
-use crate::update::{Learned, learn};
+use crate::update::{Learned, Pace, learn};
 
 /// Why a run stopped.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +65,7 @@ pub trait Watch {
     fn doing(&mut self, _step: u64, _what: &'static str) {}
     /// The step's episodes, before the step learns from them.
     fn sampled(&mut self, _step: u64, _groups: &[Group]) {}
-    fn evaluated(&mut self, _step: u64, _evaluation: &Evaluation) {}
+    fn evaluated(&mut self, _step: u64, _measured: &Measured) {}
     fn stepped(&mut self, _ledger: &Ledger) {}
     /// Asked before every step: whether the run ends here, with everything recorded and a checkpoint to go on from.
     fn stop(&self) -> bool {
@@ -73,8 +76,10 @@ pub trait Watch {
 /// What a run came to.
 #[derive(Debug)]
 pub struct Report {
-    pub before: Evaluation,
-    pub after: Evaluation,
+    /// `None` where it was stopped before its first evaluation.
+    pub before: Option<Measured>,
+    /// The newest evaluation after a step. `None` where it was stopped before one: the start is not the end.
+    pub after: Option<Measured>,
     /// The ledger of every step, in order.
     pub steps: Vec<Ledger>,
     pub seconds: f64,
@@ -127,6 +132,8 @@ struct Trainer<'a> {
     keeper: Keeper,
     state: State,
     steps: Vec<Ledger>,
+    /// How far from the start each step may go, where another run says.
+    bound: Option<Bound>,
 }
 
 impl<'a> Trainer<'a> {
@@ -139,7 +146,8 @@ impl<'a> Trainer<'a> {
     ) -> Result<Self, TrainError> {
         let objective = recipe.loss.build()?;
         Budget::of(setup, recipe).check()?;
-        let learner = learner(setup, recipe, &objective, found.as_ref())?;
+        let reference = reference(setup, recipe, &objective)?;
+        let learner = learner(setup, recipe, reference.clone(), found.as_ref())?;
         let components: Vec<_> = setup.rubric.weights().collect();
         let weights = weights(setup, recipe);
         let credit = credit::Schedule::new(&recipe.credit, recipe.train.steps, weights, &components)?;
@@ -149,7 +157,15 @@ impl<'a> Trainer<'a> {
         if let Some(name) = plan.unknown_shares().first() {
             return Err(RecipeError::new(format!("plan.share.{name}: no task is of that environment")).into());
         }
+        let limits = recipe.train.kl_within.as_deref().map(drift::limits).transpose()?;
         let mut run = open()?;
+        let bound = match limits {
+            None => None,
+            Some(limits) => {
+                let (before, settings) = (run.path().join("before-step"), learner_settings(recipe)?);
+                Some(Bound { limits, before, reference, settings })
+            }
+        };
         if let Some(best) = state.best {
             run.mark_best(best.step)?;
         }
@@ -161,7 +177,7 @@ impl<'a> Trainer<'a> {
         let records = RunReader::open(run.path())?.metrics()?.records;
         let steps = records.iter().filter_map(Ledger::from_map).collect();
         let keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, at);
-        Ok(Self { setup, recipe, run, learner, credit, objective, plan, source, ages, keeper, state, steps })
+        Ok(Self { setup, recipe, run, learner, credit, objective, plan, source, ages, keeper, state, steps, bound })
     }
 
     async fn run(mut self, watch: &mut dyn Watch) -> Result<Report, TrainError> {
@@ -171,6 +187,7 @@ impl<'a> Trainer<'a> {
         if self.state.before.is_none() {
             // The beginning is a checkpoint too: what the run starts from need not stay anywhere else.
             self.checkpoint()?;
+            self.floors(watch).await?;
             self.state.before = Some(self.evaluate(0, watch).await?);
         }
         for step in self.state.step + 1..=recipe.train.steps {
@@ -189,13 +206,12 @@ impl<'a> Trainer<'a> {
             watch.doing(step, "learning");
             self.account(&batch, paid, &mut ledger);
             let (sequences, temperature) = pack::sequences(&batch.groups, &advantages)?;
+            let before = self.before_step()?;
             let learned = match temperature {
                 None => Learned::default(),
-                Some(temperature) => {
-                    let (learner, objective) = (&mut self.learner, &mut self.objective);
-                    learn(learner, objective, recipe, step, sequences, temperature, &mut ledger).await?
-                }
+                Some(temperature) => self.learn(step, sequences, temperature, &mut ledger).await?,
             };
+            self.drift(step, before, &batch.groups, &mut ledger)?;
             self.ages.mark(self.learner.policy().current().version.step);
             ledger.timing(sampled_s, clock.elapsed().as_secs_f64(), recipe.overlap.staleness > 0);
             ledger.set("timing/save_checkpoints", self.keeper.cost());
@@ -205,9 +221,12 @@ impl<'a> Trainer<'a> {
             self.steps.push(ledger);
             self.state.step = step;
             if step == recipe.train.steps || (recipe.eval.every > 0 && step.is_multiple_of(recipe.eval.every)) {
-                let evaluation = self.evaluate(step, watch).await?;
-                self.keeper.judge(&mut self.state, step, &evaluation);
-                self.state.after = Some(evaluation);
+                let measured = self.evaluate(step, watch).await?;
+                self.keeper.judge(&mut self.state, step, measured.headline(&recipe.eval));
+                self.state.after = Some(measured);
+            }
+            if step == recipe.train.steps && recipe.eval.controls {
+                self.controls(step, watch).await?;
             }
             self.state.seconds = seconds + started.elapsed().as_secs_f64();
             if self.keeper.is_due(&self.state, recipe.train.steps) {
@@ -217,10 +236,12 @@ impl<'a> Trainer<'a> {
         if !self.keeper.has(self.state.step) {
             self.checkpoint()?;
         }
+        if let Some(bound) = &self.bound {
+            bound.clear();
+        }
         self.run.sync()?;
-        let before = self.state.before.unwrap_or_default();
-        let after = self.state.after.unwrap_or_else(|| before.clone());
-        Ok(Report { before, after, steps: self.steps, seconds: self.state.seconds })
+        let State { before, after, seconds, .. } = self.state;
+        Ok(Report { before, after, steps: self.steps, seconds })
     }
 
     fn checkpoint(&mut self) -> Result<(), TrainError> {
@@ -243,6 +264,47 @@ impl<'a> Trainer<'a> {
             advantages.iter().flatten().any(|advantage| !matches!(advantage, Advantage::None { .. }))
         };
         self.source.gather(&mut self.plan, &recipe.plan, groups, &recipe.eval.success, tells).await
+    }
+
+    async fn learn(
+        &mut self,
+        step: u64,
+        sequences: Vec<Sequence>,
+        temperature: f32,
+        ledger: &mut Ledger,
+    ) -> Result<Learned, TrainError> {
+        let pace = Pace { step, factor: self.state.kl_factor.unwrap_or(1.0) };
+        let (learner, objective) = (&mut self.learner, &mut self.objective);
+        learn(learner, objective, self.recipe, pace, sequences, temperature, ledger).await
+    }
+
+    /// The policy's version, and everything else saved to go back to where a step may have to be taken back.
+    fn before_step(&self) -> Result<u64, TrainError> {
+        if let Some(bound) = &self.bound {
+            bound.save(&self.learner)?;
+        }
+        Ok(self.learner.policy().current().version.step)
+    }
+
+    /// How far the step went from the start, where somebody wants to know; takes it back where that is too far.
+    fn drift(&mut self, step: u64, before: u64, groups: &[Group], ledger: &mut Ledger) -> Result<(), TrainError> {
+        let train = &self.recipe.train;
+        if !train.kl_to_start && self.bound.is_none() {
+            return Ok(());
+        }
+        let Some(mut kl) = kl_to_start(&mut self.learner, groups, train.batch_tokens)? else { return Ok(()) };
+        if let Some(bound) = &self.bound {
+            let too_far = bound.exceeds(step, kl);
+            if too_far {
+                self.learner = bound.restored(&self.learner, before)?;
+                ledger.undone();
+                kl = kl_to_start(&mut self.learner, groups, train.batch_tokens)?.unwrap_or(kl);
+            }
+            self.state.kl_factor = Some(Bound::paced(self.state.kl_factor.unwrap_or(1.0), too_far));
+            ledger.set("policy/kl_rejected", f64::from(u8::from(too_far)));
+        }
+        ledger.set(KL_TO_START, kl);
+        Ok(())
     }
 
     /// The KL in the reward, where the recipe has one.
@@ -316,49 +378,95 @@ impl<'a> Trainer<'a> {
         Err(TrainError::Stuck { steps: self.state.idle, why, run: self.run.path().into() })
     }
 
-    async fn evaluate(&mut self, step: u64, watch: &mut dyn Watch) -> Result<Evaluation, TrainError> {
+    /// The held-out tasks, greedily and sampled.
+    async fn evaluate(&mut self, step: u64, watch: &mut dyn Watch) -> Result<Measured, TrainError> {
         watch.doing(step, "evaluating");
-        let (evaluation, traces) = evaluate(self.setup, self.recipe).await?;
+        let greedy = self.evaluate_once(step, Kind::Greedy).await?;
+        let measured = Measured { greedy, sampled: self.evaluate_once(step, Kind::Sampled).await? };
+        watch.evaluated(step, &measured);
+        Ok(measured)
+    }
+
+    async fn evaluate_once(&mut self, step: u64, kind: Kind) -> Result<Evaluation, TrainError> {
+        let (setup, recipe) = (self.setup, self.recipe);
+        let traces = evaluate::play(setup, recipe, Arc::clone(&setup.sampler), kind.decoding(recipe)).await;
+        let result = count(&traces, &recipe.eval.success).evaluation;
         let numbers = self.run.traces(&traces)?;
         let numbers = [numbers.start, numbers.end];
-        self.run.event(&json!({"event": "eval", "step": step, "result": evaluation, "traces": numbers}))?;
-        watch.evaluated(step, &evaluation);
-        Ok(evaluation)
+        let event = json!({"event": "eval", "step": step, "kind": kind, "result": result, "traces": numbers});
+        self.run.event(&event)?;
+        Ok(result)
+    }
+
+    /// What needs no policy: how much of the held-out tasks is trained on, and what scripted policies make of them.
+    async fn floors(&mut self, watch: &mut dyn Watch) -> Result<(), TrainError> {
+        let (setup, recipe) = (self.setup, self.recipe);
+        watch.doing(0, "playing the baselines");
+        let overlap = Overlap::of(&setup.tasks, &setup.held_out[..recipe.eval.tasks]);
+        self.run.event(&json!({"event": "overlap", "result": overlap}))?;
+        for played in baselines::measure(setup, recipe).await {
+            self.run.event(&json!({"event": "baseline", "result": played.floor(), "played": played}))?;
+        }
+        Ok(())
+    }
+
+    /// The start beside the end: again, and as sure as the end.
+    async fn controls(&mut self, step: u64, watch: &mut dyn Watch) -> Result<(), TrainError> {
+        let (Some(before), Some(after)) = (&self.state.before, &self.state.after) else { return Ok(()) };
+        watch.doing(step, "playing the controls");
+        let (setup, recipe) = (self.setup, self.recipe);
+        let Some(start) = evaluate::start(setup, self.run.path())? else {
+            let why = "the checkpoint of the start is gone";
+            self.run.event(&json!({"event": "control", "step": step, "kind": "sharpened", "skipped": why}))?;
+            return Ok(());
+        };
+        Controls { setup, recipe, start, run: &mut self.run, step }.play(before, after).await?;
+        Ok(())
     }
 }
 
-/// A learner of the setup's policy, new or from a checkpoint, with a reference where something compares with one.
-fn learner(
-    setup: &Setup,
-    recipe: &Recipe,
-    objective: &Objective,
-    found: Option<&(PathBuf, State)>,
-) -> Result<NativeLearner, TrainError> {
+/// The policy that something compares with, where something does: the one the run began with, unless the recipe names
+/// another. Asked before a checkpoint is loaded over the setup's policy.
+fn reference(setup: &Setup, recipe: &Recipe, objective: &Objective) -> Result<Option<Model>, TrainError> {
+    let train = &recipe.train;
+    let drifts = train.kl_to_start || train.kl_within.is_some();
+    let current = setup.policy.current();
+    Ok(match &recipe.policy.reference {
+        _ if !(drifts || objective.needs_reference() || recipe.kl_reward.is_some()) => None,
+        Some(dir) => Some(Model::load(dir, Arc::clone(&current.model.cpu))?),
+        // The base of an adapter is its own reference.
+        None if current.adapter.is_some() => None,
+        None => Some(current.model),
+    })
+}
+
+fn learner_settings(recipe: &Recipe) -> Result<LearnerSettings, TrainError> {
     let cpu = match recipe.overlap {
         ref overlap if overlap.staleness > 0 && overlap.learner_threads > 0 => {
             Some(Arc::new(Cpu::new(overlap.learner_threads)?))
         }
         _ => None,
     };
-    let policy = Arc::clone(&setup.policy);
-    let current = policy.current();
-    let compares = objective.needs_reference() || recipe.kl_reward.is_some();
-    let mut reference = match &recipe.policy.reference {
-        _ if !compares => None,
-        Some(dir) => Some(hone_engine::Model::load(dir, Arc::clone(&current.model.cpu))?),
-        // The base of an adapter is its own reference.
-        None if current.adapter.is_some() => None,
-        None => Some(current.model.clone()),
-    };
-    if let (Some(reference), Some(cpu)) = (&mut reference, &cpu) {
-        reference.cpu = Arc::clone(cpu);
-    }
-    let settings = LearnerSettings {
+    Ok(LearnerSettings {
         adamw: recipe.train.adamw,
         recompute: recipe.train.recompute,
         memory_limit: recipe.train.activation_limit(),
         cpu,
-    };
+    })
+}
+
+/// A learner of the setup's policy, new or from a checkpoint.
+fn learner(
+    setup: &Setup,
+    recipe: &Recipe,
+    mut reference: Option<Model>,
+    found: Option<&(PathBuf, State)>,
+) -> Result<NativeLearner, TrainError> {
+    let settings = learner_settings(recipe)?;
+    let policy = Arc::clone(&setup.policy);
+    if let (Some(reference), Some(cpu)) = (&mut reference, &settings.cpu) {
+        reference.cpu = Arc::clone(cpu);
+    }
     let Some((dir, state)) = found else { return Ok(NativeLearner::new(policy, reference, settings)) };
     let learner = NativeLearner::resume(policy, reference, settings, dir)?;
     learner.renumber(state.version);

@@ -1,8 +1,10 @@
 //! Everything a recipe names, opened: the policy, its sampler, the renderer, the world, the rubric.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hone_arena::baseline::Baseline;
 use hone_arena::registry::{RegistryError, World};
 use hone_arena::rewards::Rubric;
 use hone_arena::rewards::spec::SpecError;
@@ -68,6 +70,8 @@ pub struct Setup {
     /// Never trained on.
     pub held_out: Vec<Task>,
     pub rubric: Arc<Rubric>,
+    /// Scripted policies, by the environment that declares them.
+    pub baselines: BTreeMap<String, Vec<Arc<dyn Baseline>>>,
 }
 
 impl std::fmt::Debug for Setup {
@@ -95,9 +99,21 @@ impl Setup {
         };
         let policy = Policy::new(Snapshot::new(model, adapter, &recipe.name));
         let sampler = Arc::new(Generator::new(Arc::clone(&policy), GeneratorSettings::default())?);
-        let World { arena, tasks, held_out } = open_world(recipe)?;
+        let World { arena, tasks, held_out, baselines } = open_world(recipe)?;
         let rubric = Arc::new(recipe.rubric.build()?);
-        Ok(Self { policy, sampler, renderer, format, end_of_turn, model_dir, arena, tasks, held_out, rubric })
+        Ok(Self {
+            policy,
+            sampler,
+            renderer,
+            format,
+            end_of_turn,
+            model_dir,
+            arena,
+            tasks,
+            held_out,
+            rubric,
+            baselines,
+        })
     }
 
     /// A rollout driver for any sampler in this world.

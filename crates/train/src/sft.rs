@@ -136,7 +136,8 @@ impl<'a> Imitation<'a> {
             schedule: Schedule {
                 peak: sft.learning_rate,
                 warmup: sft.warmup,
-                total: sft.steps,
+                // One past the last: the last step trains too.
+                total: sft.steps + 1,
                 decay: sft.decay,
                 floor: 0.0,
             },
@@ -160,8 +161,8 @@ impl<'a> Imitation<'a> {
         }
         let asked = step > 0 && step.is_multiple_of(sft.check_every.max(1));
         let Some(enough) = sft.stop_at.filter(|_| asked) else { return Ok(true) };
-        let (evaluation, _) = evaluate(self.setup, self.recipe).await?;
-        Ok(evaluation.success < enough)
+        let success = evaluate(self.setup, self.recipe).await.success;
+        Ok(success.is_none_or(|success| success < enough))
     }
 
     async fn step(&mut self) -> Result<SftStep, TrainError> {

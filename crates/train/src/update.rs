@@ -17,12 +17,19 @@ pub struct Learned {
     pub skipped: Vec<String>,
 }
 
+/// Which step it is, and the factor on its learning rate.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    pub step: u64,
+    pub factor: f64,
+}
+
 /// Goes through the sequences `train.epochs_per_batch` times, `train.mini_batch` at a time.
 pub async fn learn(
     learner: &mut NativeLearner,
     objective: &mut Objective,
     recipe: &Recipe,
-    step: u64,
+    Pace { step, factor }: Pace,
     mut sequences: Vec<Sequence>,
     temperature: f32,
     ledger: &mut Ledger,
@@ -31,11 +38,12 @@ pub async fn learn(
     let schedule = Schedule {
         peak: train.learning_rate,
         warmup: train.warmup,
-        total: train.steps,
+        // One past the last: a rate of 0 would train nothing and book its tokens as trained.
+        total: train.steps + 1,
         decay: train.decay,
         floor: 0.0,
     };
-    let learning_rate = schedule.at(step);
+    let learning_rate = factor * schedule.at(step);
     let packing = Packing { reduction: objective.reduction, temperature, budget: train.batch_tokens, share: true };
     first_seen(learner, objective, recipe, &mut sequences, &packing)?;
     let size = if train.mini_batch == 0 { sequences.len() } else { train.mini_batch };

@@ -4,6 +4,7 @@
 //! tool calls read and write. What a desk answers depends on the [`Profile`]. Conversation, users and scoring live
 //! elsewhere: a desk knows tool calls and states.
 
+pub mod baselines;
 pub mod calculate;
 pub mod canon;
 mod dates;

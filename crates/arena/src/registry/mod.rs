@@ -17,6 +17,7 @@ use std::sync::Arc;
 use hone_trace::{Arena, DuplicateTool, Task, TaskSet, TaskSetError};
 use indexmap::IndexMap;
 
+use crate::baseline::Baseline;
 use crate::domains::LoadError;
 use crate::domains::generate::GenerateError;
 use crate::domains::tasks::TasksError;
@@ -76,6 +77,8 @@ pub struct Environment {
     pub arena: Arc<dyn Arena>,
     pub splits: IndexMap<String, TaskSet>,
     pub rubric: Rubric,
+    /// Scripted policies of its own, beside those that play everywhere: a floor under every trained policy.
+    pub baselines: Vec<Arc<dyn Baseline>>,
 }
 
 impl std::fmt::Debug for Environment {

@@ -81,6 +81,7 @@ impl ProgramSpec {
             arena: Arc::new(StdioArena::new(spec)?),
             splits: [set(name, TRAIN, &version, train)?, set(name, HELD_OUT, &version, held_out)?].into(),
             rubric: RubricSpec::single("correct", Map::new()).build()?,
+            baselines: Vec::new(),
         })
     }
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{Environment, HELD_OUT, RegistryError, TRAIN, set};
 use crate::chat_client::{ChatClient, ChatSpec};
+use crate::domains::baselines::baselines;
 use crate::domains::generate::{self, generate};
 use crate::domains::service::{NewUser, Service, scripted_users};
 use crate::domains::{self, Domain, Kind, Profile};
@@ -75,7 +76,7 @@ impl ServiceSpec {
             None => self.generate(new_user)?,
         };
         let rubric = RubricSpec::single("tau", Map::new()).build()?;
-        Ok(Environment { name: self.name.clone(), arena: Arc::new(service), splits, rubric })
+        Ok(Environment { name: self.name.clone(), arena: Arc::new(service), splits, rubric, baselines: baselines() })
     }
 
     fn generate(&self, new_user: Arc<NewUser>) -> Result<(Service, IndexMap<String, TaskSet>), RegistryError> {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use super::{Environment, HELD_OUT, RegistryError, TRAIN, set};
+use crate::baseline::Baseline;
 use crate::rewards::spec::RubricSpec;
 use crate::shop::{self, Shop, TRAINED_PAIRS, TaskSpec, Vocabulary};
 use crate::solution::Demonstrator;
@@ -61,6 +62,7 @@ impl ShopSpec {
             arena: Arc::new(Shop),
             splits: splits.into(),
             rubric: RubricSpec::single("tau_state", Map::new()).build()?,
+            baselines: shop::BASELINES.iter().map(|script| Arc::new(*script) as Arc<dyn Baseline>).collect(),
         })
     }
 }

@@ -121,6 +121,7 @@ impl TriageSpec {
             arena: Arc::new(TriageArena::default()),
             splits: splits.into_iter().map(|(name, tasks)| (name.to_owned(), tasks)).collect(),
             rubric: triage::rubric()?,
+            baselines: triage::baselines(),
         })
     }
 }

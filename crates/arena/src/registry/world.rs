@@ -1,12 +1,13 @@
 //! What is trained in: the environments of a recipe behind one arena, with their tasks.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hone_trace::{Arena, Boundary, Episode, Fault, Task};
 
 use super::{EnvSpecs, RegistryError, TRAIN};
+use crate::baseline::Baseline;
 
 /// An arena with tasks to train on and tasks that are never trained on.
 #[derive(Clone)]
@@ -14,6 +15,8 @@ pub struct World {
     pub arena: Arc<dyn Arena>,
     pub tasks: Vec<Task>,
     pub held_out: Vec<Task>,
+    /// Scripted policies, by the environment that declares them.
+    pub baselines: BTreeMap<String, Vec<Arc<dyn Baseline>>>,
 }
 
 impl std::fmt::Debug for World {
@@ -30,6 +33,7 @@ impl World {
     /// held out alternate between the environments, so that the first few of them are of every kind.
     pub fn open(specs: &EnvSpecs) -> Result<Self, RegistryError> {
         let (mut arenas, mut tasks, mut held_out) = (HashMap::new(), Vec::new(), Vec::new());
+        let mut baselines = BTreeMap::new();
         for spec in specs.iter() {
             let environment = spec.open()?;
             let (wanted, kept_back, _) = spec.counts();
@@ -45,11 +49,12 @@ impl World {
             };
             tasks.extend(split(TRAIN, wanted)?);
             held_out.push(split(spec.held_out_split(), kept_back)?);
+            baselines.insert(environment.name.clone(), environment.baselines);
             if arenas.insert(environment.name.clone(), environment.arena).is_some() {
                 return Err(RegistryError::Twice(environment.name));
             }
         }
-        Ok(Self { arena: Arc::new(Arenas(arenas)), tasks, held_out: alternate(held_out) })
+        Ok(Self { arena: Arc::new(Arenas(arenas)), tasks, held_out: alternate(held_out), baselines })
     }
 }
 

@@ -12,6 +12,7 @@
 //! Held-out tasks share no name, good, city, code name or phrasing with training tasks, and combine goals that training
 //! never combines. Each task's world comes from its own seed.
 
+mod baselines;
 mod desk;
 mod env;
 mod goals;
@@ -24,6 +25,7 @@ mod world;
 use async_trait::async_trait;
 use hone_trace::{Arena, Boundary, Episode, Fault, Message, Task};
 
+pub use baselines::BASELINES;
 pub use goals::{Goal, TRAINED_PAIRS};
 pub use tasks::TaskSpec;
 pub use tools::{Kit, Tool};

@@ -13,6 +13,7 @@
 //! It knows nothing of prompts as ids, of samplers or of training.
 
 mod arena;
+mod baselines;
 mod bm25;
 mod catalog;
 mod distractors;
@@ -26,6 +27,7 @@ mod tools;
 mod world;
 
 pub use arena::TriageArena;
+pub use baselines::baselines;
 pub use bm25::Bm25;
 pub use facts::{Gold, Submitted};
 pub use rubric::rubric;

@@ -16,6 +16,7 @@ use hone_train::sft::sft_recorded;
 use serde_json::json;
 
 use crate::progress::sft::SftProgress;
+use crate::progress::train::{optional, with_interval};
 
 /// Warm-start a policy by imitation: of the solutions of generated tasks, of demonstrations, or of recorded traces.
 ///
@@ -61,11 +62,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let (before, after) = runtime.block_on(async {
         let mut progress = SftProgress::start(&recipe.name, recipe.sft.steps);
         progress.doing("evaluating");
-        let (before, _) = evaluate(&setup, &recipe).await?;
+        let before = evaluate(&setup, &recipe).await;
         progress.doing("imitating");
         sft_recorded(&setup, &recipe, &run, |step| progress.stepped(step)).await?;
         progress.doing("evaluating");
-        let (after, _) = evaluate(&setup, &recipe).await?;
+        let after = evaluate(&setup, &recipe).await;
         anyhow::Ok((before, after))
     })?;
     save(&setup, &args.out)?;
@@ -77,12 +78,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         writeln!(std::io::stdout().lock(), "{result}")?;
     }
     anstream::eprintln!(
-        "success {:.3} -> {:.3} [{:.3}, {:.3}], parse failures {:.3}; the model is in {}",
-        before.success,
-        after.success,
-        after.ci[0],
-        after.ci[1],
-        after.parse_failure_rate,
+        "success {} -> {}, parse failures {}; the model is in {}",
+        optional(before.success),
+        with_interval(&after),
+        optional(after.parse_failure_rate),
         args.out.display()
     );
     Ok(ExitCode::SUCCESS)

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use hone_train::placebo::{Gain, Placebo, gain};
+use hone_train::placebo::Placebo;
 use hone_train::recipe::Recipe;
-use hone_train::report::{Row, RunReport};
-use hone_train::run::{Report, recorded_recipe, resume, train};
+use hone_train::report::{BeforeAfter, PLACEBO, Row, RunReport};
+use hone_train::run::{recorded_recipe, resume, train};
 use hone_train::setup::Setup;
 use serde_json::{Value, json};
 
 use crate::policies::Policy;
 use crate::progress::Style;
-use crate::progress::summary::summary;
+use crate::progress::summary::{gain_line, summary};
 use crate::progress::train::TrainProgress;
 
 /// Train a policy with reinforcement learning, and measure it on tasks it never trained on.
@@ -38,8 +38,10 @@ pub(crate) struct Args {
     /// never stopped.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["recipe", "set", "run"])]
     resume: Option<PathBuf>,
-    /// Also run the recipe with advantages that know nothing of the rewards, with the same seeds and budget, and report
-    /// the gain over it: what the reward taught, not the procedure. Recorded in RUN/placebo.
+    /// Also run the recipe with advantages that know nothing of the rewards, with the same seeds and budget, as one more
+    /// control. permute: handed out across tasks, no step further from the start than the run's own (the KL is matched
+    /// step by step). shuffle, constant: without that bound; small policies collapse under them, and a gain over a ruin
+    /// says nothing. Recorded in RUN/placebo.
     #[arg(long, value_name = "KIND", value_parser = placebo_kind)]
     placebo: Option<Placebo>,
     /// Show a conversation every N steps; 0 shows none.
@@ -54,43 +56,46 @@ pub(crate) struct Args {
 }
 
 fn placebo_kind(text: &str) -> Result<Placebo, String> {
-    match text {
-        "shuffle" => Ok(Placebo::Shuffle),
-        "constant" => Ok(Placebo::Constant),
-        other => Err(format!("{other:?} is not \"shuffle\" or \"constant\"")),
-    }
+    let names = Placebo::ALL.map(Placebo::name).join(", ");
+    Placebo::ALL
+        .into_iter()
+        .find(|placebo| placebo.name() == text)
+        .ok_or_else(|| format!("{text:?} is none of {names}"))
 }
 
 const QUICKSTART: &str = include_str!("../../../../recipes/quickstart.toml");
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    let recipe = match &args.resume {
+    let mut recipe = match &args.resume {
         Some(run) => recorded_recipe(run)?,
         None => read_recipe(&args)?,
     };
+    if args.resume.is_none() && args.placebo == Some(Placebo::Permute) {
+        recipe.train.kl_to_start = true;
+    }
     if args.dry_run {
         return runtime.block_on(dry_run::dry_run(recipe, args.json));
     }
     let fresh = || args.run.clone().unwrap_or_else(|| free_directory(&recipe.name));
     let directory = args.resume.clone().unwrap_or_else(fresh);
-    let (report, recounted) = runtime.block_on(one_run(recipe, &directory, args.resume.is_some(), args.samples))?;
-    let mut result = as_json(&report, &recounted, &directory);
+    let (mut report, seconds) = runtime.block_on(one_run(recipe, &directory, args.resume.is_some(), args.samples))?;
+    let mut control = None;
     // A run that was stopped is not compared with one that was not.
-    if let Some(placebo) = args.placebo.filter(|_| recounted.steps >= recounted.planned) {
-        let recipe = Recipe { placebo: Some(placebo), ..recorded_recipe(&directory)? };
-        let aside = directory.join("placebo");
+    if let Some(placebo) = args.placebo.filter(|_| report.steps >= report.planned) {
+        let aside = directory.join(PLACEBO);
         let resume = aside.join("recipe.toml").exists();
-        let (control, recounted) = runtime.block_on(one_run(recipe, &aside, resume, args.samples))?;
-        let gain = gain(&report.after, &control.after);
-        let Gain { difference, ci: [low, high] } = gain;
-        anstream::eprintln!(
-            "gain over the placebo: {difference:+.3} [{low:+.3}, {high:+.3}]; the placebo went {:.3} -> {:.3}",
-            control.before.success,
-            control.after.success
-        );
-        result["placebo"] = as_json(&control, &recounted, &aside);
-        result["gain_over_placebo"] = json!(gain);
+        let recipe = controlled(recorded_recipe(&directory)?, placebo, &directory)?;
+        let (aside_report, seconds) = runtime.block_on(one_run(recipe, &aside, resume, args.samples))?;
+        control = Some(as_json(&aside_report, seconds, &aside));
+        // The run's report again, now with its control.
+        report = RunReport::read(&directory)?;
+        report.save(&directory)?;
+        anstream::eprintln!("{}", gain_line(&report));
+    }
+    let mut result = as_json(&report, seconds, &directory);
+    if let Some(control) = control {
+        result["placebo"] = control;
     }
     if args.json {
         writeln!(std::io::stdout().lock(), "{result}")?;
@@ -98,8 +103,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The recipe of a run's control.
+fn controlled(mut recipe: Recipe, placebo: Placebo, directory: &Path) -> Result<Recipe> {
+    recipe.placebo = Some(placebo);
+    recipe.eval.controls = false;
+    if placebo == Placebo::Permute {
+        let run = std::path::absolute(directory).with_context(|| format!("cannot find {}", directory.display()))?;
+        recipe.train.kl_within = Some(run);
+    }
+    Ok(recipe)
+}
+
 /// Trains or goes on training, and shows what came of it. A run that is refused before it begins leaves no directory.
-async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(Report, RunReport)> {
+async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(RunReport, f64)> {
     let ours = !directory.exists();
     let result = Box::pin(begun(recipe, directory, resumes, samples)).await;
     if result.is_err() && ours && !directory.join("recipe.toml").exists() {
@@ -109,20 +125,20 @@ async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) 
     result
 }
 
-async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(Report, RunReport)> {
+async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(RunReport, f64)> {
     let recipe = with_policy(recipe, directory)?;
     let setup = Setup::open(&recipe)?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
-    let report = if resumes {
+    let trained = if resumes {
         resume(&setup, &recipe, directory, &mut watch).await?
     } else {
         train(&setup, &recipe, directory, &mut watch).await?
     };
     drop(watch);
-    let recounted = RunReport::read(directory)?;
-    recounted.save(directory)?;
-    anstream::eprint!("{}", summary(&recounted, directory, Style::for_stderr()));
-    Ok((report, recounted))
+    let report = RunReport::read(directory)?;
+    report.save(directory)?;
+    anstream::eprint!("{}", summary(&report, directory, Style::for_stderr()));
+    Ok((report, trained.seconds))
 }
 
 fn read_recipe(args: &Args) -> Result<Recipe> {
@@ -156,16 +172,32 @@ fn free_directory(name: &str) -> PathBuf {
     (1..=u32::MAX).map(numbered).find(|path| !path.exists()).unwrap_or_else(|| numbered(0))
 }
 
-fn as_json(report: &Report, recounted: &RunReport, directory: &Path) -> Value {
-    let tokens = |place: &str| recounted.tokens.get(place).copied().unwrap_or(0.0).round() as u64;
+fn as_json(report: &RunReport, seconds: f64, directory: &Path) -> Value {
+    let tokens = |place: &str| report.tokens.get(place).copied().unwrap_or(0.0).round() as u64;
     let component = |row: &Row| (row.name.clone(), json!({"first": row.first, "last": row.last}));
+    let held_out = &report.held_out;
+    let both = |kind: &BeforeAfter| json!({"before": kind.before, "after": kind.after});
     json!({
         "run": directory,
-        "steps": recounted.steps,
-        "seed": recounted.seed,
-        "eval": {"before": report.before, "after": report.after},
-        "components": recounted.components.iter().map(component).collect::<serde_json::Map<_, _>>(),
+        "steps": report.steps,
+        "planned": report.planned,
+        "seed": report.seed,
+        // `before` and `after` are the headline's; a run that was stopped early has no `after`.
+        "eval": {
+            "before": report.before,
+            "after": report.after,
+            "greedy": both(&held_out.greedy),
+            "sampled": both(&held_out.sampled),
+        },
+        "verdict": held_out.judgement.as_ref().map(|judgement| judgement.verdict),
+        "judgement": held_out.judgement,
+        "controls": held_out.controls,
+        "gain": held_out.gain,
+        "baselines": held_out.baselines,
+        "overlap": held_out.overlap,
+        "notes": held_out.notes,
+        "components": report.components.iter().map(component).collect::<serde_json::Map<_, _>>(),
         "tokens": {"sampled": tokens("sampled"), "trained": tokens("trained")},
-        "seconds": report.seconds,
+        "seconds": seconds,
     })
 }

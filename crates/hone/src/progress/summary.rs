@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::CommandFactory as _;
-use hone_train::report::{Evaluated, Row, RunReport};
+use hone_train::evaluate::{Difference, Evaluation};
+use hone_train::report::{Row, RunReport};
 
 use super::Style;
 
@@ -28,9 +29,9 @@ pub(crate) fn summary(report: &RunReport, directory: &Path, style: Style) -> Str
 fn training(out: &mut String, report: &RunReport, style: Style) {
     let Some(windows) = report.windows else { return };
     let ([a, b], [c, d]) = (windows.first, windows.last);
-    let title = format!("training, steps {} against {}", span(a, b), span(c, d));
+    let title = format!("training, steps {} (early, not the start) against {}", span(a, b), span(c, d));
     let _ = writeln!(out, "\n{}", style.bold(&title));
-    let _ = writeln!(out, "{}", style.dim("                               first     last            change    share"));
+    let _ = writeln!(out, "{}", style.dim("                               early     late            change    share"));
     for row in &report.components {
         let share = report.advantage_shares.get(&row.name).map_or_else(String::new, |share| format!("{share:.2}"));
         let _ = writeln!(out, "  {}  {share:>7}", cells(row, style));
@@ -62,24 +63,74 @@ fn cells(row: &Row, style: Style) -> String {
 }
 
 fn held_out(out: &mut String, report: &RunReport, style: Style) {
+    let held_out = &report.held_out;
     let Some(before) = &report.before else { return };
-    let title = format!("held-out tasks, {} episodes", before.result.n);
+    let title = format!("held-out tasks, {} of them", before.result.tasks);
     let _ = writeln!(out, "\n{}", style.bold(&title));
-    let _ = writeln!(out, "{}", style.dim("                             success    95 % interval   parse failures"));
-    let mut line = |label: &str, Evaluated { result, .. }: &Evaluated| {
-        let [low, high] = result.ci;
-        let interval = format!("[{low:.3}, {high:.3}]");
-        let _ =
-            writeln!(out, "  {label:<24} {:>9.3} {interval:>16} {:>16.3}", result.success, result.parse_failure_rate);
-    };
-    line("before", before);
-    if let Some(after) = &report.after {
-        line(&format!("after {} steps", after.step), after);
+    let header = "                           temperature   success    95 % interval  entropy  parse failures";
+    let _ = writeln!(out, "{}", style.dim(header));
+    for kind in [&held_out.greedy, &held_out.sampled] {
+        if let Some(before) = &kind.before {
+            let _ = writeln!(out, "  {}", evaluated("before", &before.result));
+        }
+        if let Some(after) = &kind.after {
+            let _ = writeln!(out, "  {}", evaluated(&format!("after {} steps", after.step), &after.result));
+        }
     }
-    let _ = writeln!(out, "  {:<24} {:>9.3}", "doing nothing", before.result.do_nothing);
-    let faults = [Some(before), report.after.as_ref()].into_iter().flatten().map(|e| e.result.faults).sum::<usize>();
-    if faults > 0 {
-        let _ = writeln!(out, "  {}", style.red(&format!("{faults} episodes broke and are not counted")));
+    for control in &held_out.controls {
+        let _ = writeln!(out, "  {}", evaluated(control.kind.words(), &control.result));
+    }
+    if let Some(best) = held_out.best_baseline() {
+        let label = format!("best scripted policy: {}", best.name);
+        let _ = writeln!(out, "  {label:<38} {:>8}", cell(best.success));
+    }
+    let all = [&held_out.greedy, &held_out.sampled].into_iter().flat_map(|kind| [&kind.before, &kind.after]);
+    let lost = |count: fn(&Evaluation) -> usize| all.clone().flatten().map(|found| count(&found.result)).sum::<usize>();
+    for (count, what) in [(lost(|e| e.faults), "broke"), (lost(|e| e.unscored), "were not scored")] {
+        if count > 0 {
+            let _ = writeln!(out, "  {}", style.red(&format!("{count} episodes {what} and are not counted")));
+        }
+    }
+    let _ = writeln!(out, "\n{}", style.bold(&verdict_line(report)));
+    let _ = writeln!(out, "{}", gain_line(report));
+}
+
+fn evaluated(label: &str, result: &Evaluation) -> String {
+    let interval = result.ci.map_or_else(|| "–".to_owned(), |[low, high]| format!("[{low:.3}, {high:.3}]"));
+    let temperature = format!("{:.3}", result.temperature);
+    let temperature = temperature.trim_end_matches('0').trim_end_matches('.');
+    format!(
+        "{label:<24} {temperature:>11} {:>9} {interval:>16} {:>8} {:>15}",
+        cell(result.success),
+        cell(result.entropy),
+        cell(result.parse_failure_rate)
+    )
+}
+
+fn cell(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"))
+}
+
+/// What was shown of the policy.
+fn verdict_line(report: &RunReport) -> String {
+    match (&report.held_out.judgement, report.steps < report.planned) {
+        (Some(judgement), _) => format!("verdict: {}", judgement.verdict.sentence()),
+        (None, true) => "no verdict: training is not over".to_owned(),
+        (None, false) => "no verdict: report.md says why".to_owned(),
+    }
+}
+
+/// The gain over the best of the controls.
+pub(crate) fn gain_line(report: &RunReport) -> String {
+    match &report.held_out.gain {
+        None => "no gain: there is no evaluation after a step".to_owned(),
+        Some(gain) => {
+            let Difference { mean, ci: [low, high], .. } = gain.difference;
+            format!(
+                "gain over the best of the start and its controls ({}): {mean:+.3} [{low:+.3}, {high:+.3}]",
+                gain.over
+            )
+        }
     }
 }
 
@@ -111,21 +162,7 @@ mod tests {
     fn only_commands_that_exist_are_named() {
         assert!(has("train", None) && has("train", Some("set")));
         assert!(!has("train", Some("no-such-flag")) && !has("no-such-command", None));
-        let report = RunReport {
-            name: "r".into(),
-            seed: 0,
-            steps: 1,
-            planned: 2,
-            seconds: 1.0,
-            before: None,
-            after: None,
-            windows: None,
-            components: Vec::new(),
-            metrics: Vec::new(),
-            advantage_shares: std::collections::BTreeMap::default(),
-            tokens: std::collections::BTreeMap::default(),
-            calibration: std::collections::BTreeMap::default(),
-        };
+        let report = RunReport { steps: 1, planned: 2, ..RunReport::default() };
         for command in next_commands(&report, Path::new("runs/x")) {
             let words: Vec<&str> = command.split(' ').collect();
             assert!(crate::Cli::command().try_get_matches_from(words).is_ok(), "{command}");

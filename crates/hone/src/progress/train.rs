@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hone_arena::show::Show;
 use hone_trace::{Group, Trace};
-use hone_train::evaluate::Evaluation;
+use hone_train::evaluate::{Evaluation, Measured};
 use hone_train::ledger::Ledger;
 use hone_train::recipe::Recipe;
 use hone_train::run::Watch;
@@ -25,7 +25,7 @@ pub(crate) struct TrainProgress<'a> {
     setup: &'a Setup,
     /// Steps between sample conversations; 0: none.
     samples: u64,
-    evaluations: Vec<(u64, Evaluation)>,
+    evaluations: Vec<(u64, Measured)>,
 }
 
 impl<'a> TrainProgress<'a> {
@@ -51,21 +51,30 @@ impl<'a> TrainProgress<'a> {
 
     fn facts(&self) -> Vec<String> {
         let Some((_, first)) = self.evaluations.first() else { return Vec::new() };
-        let mut line = format!("held-out success {} at the start", with_interval(first));
-        if let Some((step, last)) = self.evaluations.last().filter(|(step, _)| *step > 0) {
-            line = format!(
-                "held-out success {} at the start, {} at step {step}",
-                number(first.success),
-                with_interval(last)
-            );
-        }
-        vec![format!("{line}; doing nothing {}", number(first.do_nothing))]
+        let last = self.evaluations.last().filter(|(step, _)| *step > 0);
+        let line = |name: &str, of: fn(&Measured) -> &Evaluation| match last {
+            None => format!("held-out success, {name}: {} at the start", with_interval(of(first))),
+            Some((step, last)) => format!(
+                "held-out success, {name}: {} at the start, {} at step {step}",
+                optional(of(first).success),
+                with_interval(of(last))
+            ),
+        };
+        vec![line("greedy", |measured| &measured.greedy), line("sampled", |measured| &measured.sampled)]
     }
 }
 
-fn with_interval(evaluation: &Evaluation) -> String {
-    let [low, high] = evaluation.ci;
-    format!("{} [{}, {}]", number(evaluation.success), number(low), number(high))
+/// A number, or that there is none.
+pub(crate) fn optional(value: Option<f64>) -> String {
+    value.map_or_else(|| "not scored".to_owned(), number)
+}
+
+/// Success with its interval.
+pub(crate) fn with_interval(evaluation: &Evaluation) -> String {
+    match evaluation.ci {
+        Some([low, high]) => format!("{} [{}, {}]", optional(evaluation.success), number(low), number(high)),
+        None => optional(evaluation.success),
+    }
 }
 
 /// The numbers of a step on the board.
@@ -103,12 +112,12 @@ impl Watch for TrainProgress<'_> {
         }
     }
 
-    fn evaluated(&mut self, step: u64, evaluation: &Evaluation) {
-        self.evaluations.push((step, evaluation.clone()));
+    fn evaluated(&mut self, step: u64, measured: &Measured) {
+        self.evaluations.push((step, measured.clone()));
         let facts = self.facts();
         self.progress.update(|board| board.facts = facts);
         if !self.progress.is_live() {
-            self.progress.print(&evaluation_line(step, evaluation));
+            self.progress.print(&evaluation_line(step, measured));
         }
     }
 
@@ -139,12 +148,18 @@ fn foot(ledger: &Ledger) -> String {
     parts.collect::<Vec<_>>().join(" · ")
 }
 
-fn evaluation_line(step: u64, evaluation: &Evaluation) -> String {
-    let Evaluation { parse_failure_rate, n, do_nothing, .. } = evaluation;
+fn evaluation_line(step: u64, Measured { greedy, sampled }: &Measured) -> String {
+    let failures = sampled.parse_failure_rate.map_or_else(|| "–".to_owned(), |rate| format!("{rate:.3}"));
+    let lost = match (sampled.unscored + greedy.unscored, sampled.faults + greedy.faults) {
+        (0, 0) => String::new(),
+        (unscored, faults) => format!("; {unscored} episodes unscored, {faults} broken"),
+    };
     format!(
-        "eval at step {step}: success {} on {n} held-out tasks, parse failures {parse_failure_rate:.3}, doing nothing \
-         {do_nothing:.3}",
-        with_interval(evaluation)
+        "eval at step {step}: success {} greedily, {} sampled at {} on {} held-out tasks, parse failures {failures}{lost}",
+        with_interval(greedy),
+        with_interval(sampled),
+        sampled.temperature,
+        sampled.tasks
     )
 }
 

@@ -121,6 +121,13 @@ impl Ledger {
         Some(Self { step, metrics, ..Self::default() })
     }
 
+    /// The step was taken back: what it trained counts as skipped.
+    pub fn undone(&mut self) {
+        let trained = self.get("tokens/trained").unwrap_or(0.0);
+        self.set("tokens/skipped", self.get("tokens/skipped").unwrap_or(0.0) + trained);
+        self.set("tokens/trained", 0.0);
+    }
+
     pub fn set(&mut self, name: &str, value: f64) {
         self.metrics.insert(name.to_owned(), value);
     }

@@ -86,10 +86,10 @@ impl Ledger {
     pub(super) fn signal(&mut self, groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) {
         let all: Vec<usize> = (0..groups.len()).collect();
         let n = groups.iter().map(|group| group.traces().len() + group.excluded().len()).max().unwrap_or(0);
-        self.signal_of("reward/", &format!("avg_pass_at_{n}"), &all, groups, advantages, scheme);
+        self.signal_of("reward/", ("avg_pass_at", n), &all, groups, advantages, scheme);
         for (env, indices) in by_env(groups) {
             let prefix = format!("reward/{env}/");
-            self.signal_of(&prefix, &format!("pass_at_{n}"), &indices, groups, advantages, scheme);
+            self.signal_of(&prefix, ("pass_at", n), &indices, groups, advantages, scheme);
         }
         let flat = |group: &&Vec<Advantage>| {
             group.iter().any(|advantage| matches!(advantage, Advantage::None { why: NoSignal::ZeroVariance }))
@@ -103,7 +103,7 @@ impl Ledger {
     fn signal_of(
         &mut self,
         prefix: &str,
-        pass: &str,
+        (pass, size): (&str, usize),
         indices: &[usize],
         groups: &[Group],
         advantages: &[Vec<Advantage>],
@@ -112,8 +112,12 @@ impl Ledger {
         let name = |metric: &str| format!("{prefix}{metric}");
         let has_signal = |&&index: &&usize| advantages.get(index).is_some_and(|group| told_apart(group));
         self.ratio(&name("signal_ratio"), indices.iter().filter(has_signal).count(), indices.len());
-        let solved = |&&index: &&usize| groups[index].traces().iter().any(|t| t.reward(&scheme.success) == Some(1.0));
-        self.ratio(&name(pass), indices.iter().filter(solved).count(), indices.len());
+        // A group that lost episodes, or whose episodes were not all scored, had fewer tries: it says nothing of n.
+        let values = |index: usize| groups[index].traces().iter().filter_map(|trace| trace.reward(&scheme.success));
+        let whole = |&&index: &&usize| values(index).count() == size;
+        let solved = |&&index: &&usize| values(index).any(|value| value == 1.0);
+        let tried = indices.iter().filter(whole).count();
+        self.ratio(&name(&format!("{pass}_{size}")), indices.iter().filter(whole).filter(solved).count(), tried);
         let traces = || indices.iter().flat_map(|&index| groups[index].traces());
         let scored: Spread = traces().filter_map(|trace| trace.reward(&scheme.success)).collect();
         if scored.count > 0.0 {

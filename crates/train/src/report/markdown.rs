@@ -1,18 +1,22 @@
 //! report.md: the report for people.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Change, Evaluated, Row, RunReport, Skill};
+use super::{Change, Row, RunReport, Skill};
 
 impl RunReport {
     pub fn markdown(&self) -> String {
         let mut page = format!("# {}\n\n{}\n", self.name, self.headline());
-        self.evaluations(&mut page);
+        self.held_out.markdown(&mut page);
         if let Some(windows) = &self.windows {
             let [[a, b], [c, d]] = [windows.first, windows.last];
             let _ = write!(page, "\n## Training, steps {a}–{b} against {c}–{d}\n\n");
-            page += "| | first | last | difference | ± |\n|---|---:|---:|---:|---:|\n";
+            let _ = write!(
+                page,
+                "Steps {a}–{b} are early training, not the start: the policy learns from the first step on. The start is the \
+                 evaluation at step 0.\n\n"
+            );
+            page += "| | early | late | difference | ± |\n|---|---:|---:|---:|---:|\n";
             for row in self.components.iter().chain(&self.metrics) {
                 page += &line(row);
             }
@@ -40,33 +44,6 @@ impl RunReport {
     fn headline(&self) -> String {
         let done = if self.steps < self.planned { format!(" of {}", self.planned) } else { String::new() };
         format!("Seed {}, {}{done} steps in {:.0} s.", self.seed, self.steps, self.seconds)
-    }
-
-    fn evaluations(&self, page: &mut String) {
-        let Some(before) = &self.before else { return };
-        *page += "\n## Held-out tasks\n\nSuccess recounted from the recorded traces, with Wilson's 95 % interval.\n\n";
-        *page += "| | step | success | interval | parse failures | episodes | faults | doing nothing |\n";
-        *page += "|---|---:|---:|---|---:|---:|---:|---:|\n";
-        for (name, evaluated) in [("before", Some(before)), ("after", self.after.as_ref())] {
-            let Some(Evaluated { step, result }) = evaluated else { continue };
-            let [low, high] = result.ci;
-            let _ = writeln!(
-                page,
-                "| {name} | {step} | {:.3} | {low:.3} to {high:.3} | {:.4} | {} | {} | {:.3} |",
-                result.success, result.parse_failure_rate, result.n, result.faults, result.do_nothing
-            );
-        }
-        let Some(after) = &self.after else { return };
-        *page += "\nMeans over the episodes: every component, and how often each tool was called.\n\n";
-        *page += "| | before | after | difference |\n|---|---:|---:|---:|\n";
-        let (before, after) = (&before.result, &after.result);
-        for (name, before, after) in both(&before.components, &after.components) {
-            let _ = writeln!(page, "| {name} | {before:.4} | {after:.4} | {:+.4} |", after - before);
-        }
-        for (tool, before, after) in both(&before.calls, &after.calls).filter(|(_, before, after)| before + after > 0.0)
-        {
-            let _ = writeln!(page, "| calls of {tool} | {before:.3} | {after:.3} | {:+.3} |", after - before);
-        }
     }
 
     fn calibrations(&self, page: &mut String) {
@@ -117,14 +94,6 @@ impl RunReport {
             *page += "\n";
         }
     }
-}
-
-/// What was measured before and after.
-fn both<'a>(
-    before: &'a BTreeMap<String, f64>,
-    after: &'a BTreeMap<String, f64>,
-) -> impl Iterator<Item = (&'a str, f64, f64)> {
-    before.iter().filter_map(|(name, value)| Some((name.as_str(), *value, *after.get(name)?)))
 }
 
 fn line(row: &Row) -> String {

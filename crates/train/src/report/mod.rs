@@ -4,6 +4,8 @@
 //! everything else from metrics.jsonl. Asked again later, it says the same.
 
 mod calibration;
+mod held_out;
+mod held_out_markdown;
 mod markdown;
 mod windows;
 
@@ -17,9 +19,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use calibration::{Calibration, Change, Forecasts, Skill};
+pub use held_out::{BeforeAfter, Gain, HeldOut, PLACEBO};
 pub use windows::{Row, Windows};
 
-use crate::evaluate::{self, Evaluation};
+use crate::evaluate::{Evaluation, Kind};
 use crate::ledger::Ledger;
 use crate::recipe::{Recipe, RecipeError};
 
@@ -35,7 +38,7 @@ pub enum ReportError {
 }
 
 /// What a run came to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunReport {
     pub name: String,
     pub seed: u64,
@@ -44,9 +47,10 @@ pub struct RunReport {
     pub planned: u64,
     /// Seconds of all steps, evaluations aside.
     pub seconds: f64,
-    /// The first evaluation and the last, where there is one after training.
+    /// The first headline evaluation and the last, where there is one after a step. [`HeldOut`] has all of them.
     pub before: Option<Evaluated>,
     pub after: Option<Evaluated>,
+    pub held_out: HeldOut,
     pub windows: Option<Windows>,
     /// Reward components, the total last.
     pub components: Vec<Row>,
@@ -86,22 +90,24 @@ impl RunReport {
     pub fn read(directory: &Path) -> Result<Self, ReportError> {
         let run = RunReader::open(directory)?;
         let recipe = Recipe::parse(&run.recipe()?, &[])?;
-        let record = Record::read(&run)?;
+        let record = Record::read(&run, recipe.eval.headline())?;
         let windows = Windows::of(&record.steps);
         let components = record.component_names().into_iter().filter_map(|name| {
             let row = Row::of(&format!("batch_reward/{name}"), &record.steps, windows?)?;
             Some(Row { name, ..row })
         });
         let metrics = WATCHED.iter().filter_map(|name| Row::of(name, &record.steps, windows?));
-        let (first, last) = record.evaluations(&recipe.eval.success)?;
+        let held_out = HeldOut::read(directory, &recipe, &record)?;
+        let BeforeAfter { before, after } = held_out.headline().clone();
         Ok(Self {
             name: recipe.name,
             seed: recipe.seed,
             steps: record.steps.len() as u64,
             planned: recipe.train.steps,
             seconds: record.sum("timing/step"),
-            before: first,
-            after: last,
+            before,
+            after,
+            held_out,
             windows,
             components: components.collect(),
             metrics: metrics.collect(),
@@ -124,7 +130,7 @@ impl RunReport {
 
     /// The gain in held-out success.
     pub fn gain(&self) -> Option<f64> {
-        Some(self.after.as_ref()?.result.success - self.before.as_ref()?.result.success)
+        Some(self.after.as_ref()?.result.success? - self.before.as_ref()?.result.success?)
     }
 }
 
@@ -134,32 +140,33 @@ struct Record {
     steps: Vec<Ledger>,
     /// Traces of each step.
     episodes: BTreeMap<u64, Range<u64>>,
-    /// Traces of each evaluation, with what the run said of it.
-    evaluations: BTreeMap<u64, (Range<u64>, Option<Evaluation>)>,
+    /// Traces of each headline evaluation.
+    evaluations: BTreeMap<u64, (Range<u64>, Kind)>,
+    events: held_out::Events,
     traces: TraceReader,
 }
 
 impl Record {
-    fn read(run: &RunReader) -> Result<Self, ReportError> {
+    fn read(run: &RunReader, headline: Kind) -> Result<Self, ReportError> {
         let steps: BTreeMap<u64, Ledger> =
             run.metrics()?.records.iter().filter_map(Ledger::from_map).map(|ledger| (ledger.step, ledger)).collect();
         let mut record = Self {
             steps: steps.into_values().collect(),
             episodes: BTreeMap::new(),
             evaluations: BTreeMap::new(),
+            events: held_out::Events::default(),
             traces: run.traces()?,
         };
         for event in run.events()?.records {
-            let (Some(step), Some(range)) = (event["step"].as_u64(), range(&event["traces"])) else { continue };
-            match event["event"].as_str() {
-                Some("step") => _ = record.episodes.insert(step, range),
-                Some("eval") => {
-                    let said = serde_json::from_value(event["result"].clone()).ok();
-                    record.evaluations.insert(step, (range, said));
-                }
-                _ => {}
+            if let (Some("step"), Some(step), Some(range)) =
+                (event["event"].as_str(), event["step"].as_u64(), range(&event["traces"]))
+            {
+                record.episodes.insert(step, range);
             }
+            record.events.add(&event);
         }
+        let headline = record.events.of(headline).map(|(step, range)| (step, (range.clone(), headline)));
+        record.evaluations = headline.collect();
         Ok(record)
     }
 
@@ -202,20 +209,6 @@ impl Record {
             }
         }
         sums.into_iter().map(|(name, sum)| (name, sum / steps)).collect()
-    }
-
-    /// The first evaluation and the last one after it.
-    fn evaluations(&self, success: &str) -> Result<(Option<Evaluated>, Option<Evaluated>), ReportError> {
-        let recount = |(step, (range, said)): (&u64, &(Range<u64>, Option<Evaluation>))| {
-            let counted = evaluate::count(&self.traces(range.clone())?, success);
-            // The do-nothing policy's episodes and the settings are not among the traces.
-            let (do_nothing, temperature) =
-                said.as_ref().map_or((0.0, 0.0), |said| (said.do_nothing, said.temperature));
-            Ok::<_, RunDirError>(Evaluated { step: *step, result: Evaluation { do_nothing, temperature, ..counted } })
-        };
-        let first = self.evaluations.first_key_value();
-        let last = self.evaluations.last_key_value().filter(|last| first.is_some_and(|first| first.0 != last.0));
-        Ok((first.map(recount).transpose()?, last.map(recount).transpose()?))
     }
 
     fn calibration(&self, windows: Option<Windows>) -> Result<BTreeMap<String, Calibration>, ReportError> {

@@ -1,4 +1,5 @@
-//! The window table: a metric at the beginning of a run against its end.
+//! The window table: a metric early in training against late in it. Early is not the start, which no step shows: the start
+//! is the evaluation at step 0.
 
 use serde::{Deserialize, Serialize};
 

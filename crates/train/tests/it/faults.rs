@@ -73,8 +73,9 @@ async fn a_judge_that_stays_down_stops_the_run_which_then_resumes() {
     let directory = tempfile::tempdir().unwrap();
     let run = directory.path().join("run");
     let recipe = recipe(&["train.steps=4", "train.patience=2", "eval.every=0"]);
-    // The first evaluation and its idle baseline, and the first step's nine episodes.
-    let down = paid_for(&recipe, Judge { asked: AtomicU64::new(0), until: 2 + 2 + 9 });
+    // Two held-out tasks, by the baselines, greedily and sampled, and the first step's nine episodes.
+    let baselines = 2 + setup(&recipe).baselines.values().map(Vec::len).sum::<usize>() as u64;
+    let down = paid_for(&recipe, Judge { asked: AtomicU64::new(0), until: 2 * (baselines + 2) + 9 });
     let error = train(&down, &recipe, &run, &mut Silent).await.unwrap_err();
     assert!(matches!(error, TrainError::Stuck { steps: 2, .. }), "{error}");
     let text = error.to_string();
@@ -126,7 +127,7 @@ async fn a_dead_environment_is_left_out_or_stops_the_run() {
     all.arena = Arc::new(Dying { world: Arc::clone(&all.arena), dies });
     let error = train(&all, &recipe, &dead, &mut Silent).await.unwrap_err().to_string();
     assert!(error.contains("every episode broke") && error.contains("the tool server is gone"), "{error}");
-    assert_eq!(traces(&dead).len(), 2 + 2 * 12, "an evaluation, and every episode that broke");
+    assert_eq!(traces(&dead).len(), 4 + 2 * 12, "an evaluation, and every episode that broke");
 }
 
 /// Rewards so large that gradients overflow: no step is taken with them, and the weights stay what they were.
@@ -161,7 +162,7 @@ async fn more_memory_than_there_is_is_refused_with_the_fix() {
     let recipe = recipe(&["train.activation_mb=1"]);
     let error = train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap_err().to_string();
     assert!(error.contains("bytes") && error.contains("pack fewer tokens"), "{error}");
-    assert_eq!(traces(&run).len(), 2, "the evaluation before it is recorded");
+    assert_eq!(traces(&run).len(), 4, "the evaluation before it is recorded");
     assert_eq!(RunReader::open(&run).unwrap().checkpoints().unwrap().len(), 1, "and so is the beginning");
 }
 

@@ -182,6 +182,21 @@ fn a_component_that_pays_an_argument_has_its_share() {
     assert!((ledger.get("loss/avg_raw_advantages_abs").unwrap() - 0.5 * 4.0 / 6.0).abs() < 1e-9);
 }
 
+/// A group of which one episode was not scored had fewer than n tries: as a failure it would pull pass@n down.
+#[test]
+fn pass_at_n_is_of_groups_with_n_tries() {
+    let scored = |value: f64| episode(2, vec![Reward::scored("a", value, ""), Reward::scored("total", value, "")]);
+    let down = || episode(2, vec![Reward::unscored("a", "down"), Reward::unscored("total", "down")]);
+    let groups =
+        [Group::new(vec![scored(0.0), scored(1.0), scored(0.0)]), Group::new(vec![scored(0.0), scored(0.0), down()])];
+    let advantages = CreditRecipe::named("grpo").build(Weights::only("total")).unwrap().credit(&groups);
+    let scheme = Scheme { weights: vec![("a".into(), 1.0)], success: "a".into(), ..Scheme::default() };
+    let ledger = Ledger::of(1, &groups, &advantages, &scheme);
+    assert_eq!((ledger.get("reward/avg_pass_at_3"), ledger.get("reward/success_rate")), (Some(1.0), Some(0.2)));
+    let none = Ledger::of(1, &groups[1..], &advantages[1..], &scheme);
+    assert_eq!(none.get("reward/avg_pass_at_3"), None, "absent, not zero");
+}
+
 proptest! {
     #[test]
     fn shares_of_a_weighted_sum_add_up_to_one(

@@ -6,6 +6,7 @@ mod asynchronous;
 mod common;
 mod credit_golden;
 mod credit_laws;
+mod evaluation;
 mod faults;
 mod ledger;
 mod loss_golden;

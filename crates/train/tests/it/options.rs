@@ -53,7 +53,7 @@ async fn the_kl_in_the_reward_is_paid_by_every_episode() {
         assert!(estimator == "k1" || at(&metrics[1], "loss/avg_kl") > 0.0, "{estimator}");
         assert!(at(&metrics[0], "reward/kl_coefficient") < 0.1, "below the target it falls");
         let traces = traces(&directory.path().join("run"));
-        let paid = traces[2..11].iter().filter(|trace| trace.reward(KL).is_some()).count();
+        let paid = traces[4..13].iter().filter(|trace| trace.reward(KL).is_some()).count();
         assert_eq!(paid, 9, "every episode of the first step");
     }
 }

@@ -39,8 +39,8 @@ fn record(directory: &Path) {
         let traces: Vec<_> = (0..4).map(|number| episode(number < right, Some(0.5))).collect();
         let numbers = run.traces(&traces).unwrap();
         // What the run says of itself is not what is reported.
-        let said = json!({"success": 0.99, "ci": [0.9, 1.0], "parse_failure_rate": 0.9, "n": 99, "do_nothing": 0.125,
-                          "faults": 0, "temperature": 1.0, "components": {}});
+        let said = json!({"success": 0.99, "ci": [0.9, 1.0], "parse_failure_rate": 0.9, "n": 99, "faults": 0,
+                          "temperature": 1.0, "components": {}});
         let traces = [numbers.start, numbers.end];
         run.event(&json!({"event": "eval", "step": step, "result": said, "traces": traces})).unwrap();
     };
@@ -65,8 +65,8 @@ fn a_report_is_recomputed_from_the_record() {
         ("made up", 9, 4, 6, 8.0)
     );
     let (before, after) = (report.before.as_ref().unwrap(), report.after.as_ref().unwrap());
-    assert_eq!((before.step, before.result.success, before.result.n, before.result.do_nothing), (0, 0.25, 4, 0.125));
-    assert_eq!((after.step, after.result.success, after.result.parse_failure_rate), (4, 0.75, 0.0));
+    assert_eq!((before.step, before.result.success, before.result.n), (0, Some(0.25), 4));
+    assert_eq!((after.step, after.result.success, after.result.parse_failure_rate), (4, Some(0.75), None));
     assert_eq!(report.gain(), Some(0.5));
 
     let total = report.components.last().unwrap();
@@ -100,7 +100,8 @@ fn a_report_is_recomputed_from_the_record() {
     let page = std::fs::read_to_string(path.join("report.md")).unwrap();
     for part in [
         "4 of 6 steps in 8 s",
-        "| before | 0 | 0.250 |",
+        "| before, step 0 | 1 | 0.250 |",
+        "Steps 1–1 are early training, not the start",
         "| tau_state | 0.2500 | 0.7500 | +0.5000 |",
         "steps 1–1 against 4–4",
         "| total | 0.0000 | 1.0000 | +1.0000 |",
@@ -151,7 +152,7 @@ fn calls_are_counted_by_tool() {
         "tau_state",
     );
     assert_eq!(
-        counted.calls,
+        counted.evaluation.calls,
         [("search".to_owned(), 1.5), ("submit".to_owned(), 0.5), ("wait".to_owned(), 0.0)].into()
     );
 }

@@ -8,7 +8,7 @@ use hone_engine::weights::Storage;
 use hone_engine::{Config, Cpu, Model};
 use hone_trace::rundir::RunReader;
 use hone_trace::{Trace, Verdict};
-use hone_train::evaluate::Evaluation;
+use hone_train::evaluate::Measured;
 use hone_train::fresh::fresh_policy;
 use hone_train::ledger::Ledger;
 use hone_train::recipe::Recipe;
@@ -33,6 +33,8 @@ max_turns = 2
 backoff_s = 0.0
 [[rubric.component]]
 kind = "tau_state"
+# The tests put rubrics of their own in its place.
+name = "even"
 [train]
 steps = 3
 groups = 3
@@ -159,7 +161,7 @@ impl Copies {
 }
 
 impl Watch for Copies {
-    fn evaluated(&mut self, _step: u64, _evaluation: &Evaluation) {
+    fn evaluated(&mut self, _step: u64, _measured: &Measured) {
         self.take();
     }
 

@@ -1,0 +1,109 @@
+//! Drift: the KL from the policy as it began, measured after every step where a control wants to match it.
+//!
+//! A control that moves further from the start than the run it is compared with collapses for reasons of its own: noise
+//! through an optimizer destroys a small softmax. Bound to the run's KL, step by step, it stays a policy, and the two
+//! differ in where they went and not in how far.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hone_engine::{LearnerSettings, Model, NativeLearner, Whose};
+use hone_trace::rundir::RunReader;
+use hone_trace::{Advantage, Group};
+
+use crate::ledger::Ledger;
+use crate::loss::Reduction;
+use crate::pack::{self, Packing};
+use crate::recipe::RecipeError;
+use crate::run::TrainError;
+
+/// The metric.
+pub const KL_TO_START: &str = "policy/kl_to_start";
+
+/// Mean KL per token of the policy as it is to the reference, on episodes that a slightly older policy sampled: the
+/// never negative estimator r − 1 − ln r, each token weighted by how likely it still is. `None` without tokens.
+pub fn kl_to_start(learner: &mut NativeLearner, groups: &[Group], budget: usize) -> Result<Option<f64>, TrainError> {
+    let everyone: Vec<Vec<_>> =
+        groups.iter().map(|group| vec![Advantage::Whole { value: 0.0 }; group.traces().len()]).collect();
+    let (sequences, temperature) = pack::sequences(groups, &everyone)?;
+    let Some(temperature) = temperature else { return Ok(None) };
+    let packing = Packing { reduction: Reduction::TokenMean, temperature, budget, share: true };
+    let (mut now, mut start) = (Vec::new(), Vec::new());
+    for batch in pack::pack(&sequences, &packing) {
+        now.extend(learner.score(&batch, Whose::Policy)?.logprobs);
+        start.extend(learner.score(&batch, Whose::Reference)?.logprobs);
+    }
+    let places = sequences.iter().flat_map(|sequence| &sequence.places);
+    let terms = places.zip(now.iter().zip(&start)).map(|(place, (&now, &start))| {
+        let (now, start) = (f64::from(now), f64::from(start));
+        (now - f64::from(place.sampler)).exp() * ((start - now).exp() - 1.0 - (start - now))
+    });
+    let (sum, tokens) = terms.fold((0.0, 0usize), |(sum, tokens), term| (sum + term, tokens + 1));
+    Ok((tokens > 0).then(|| sum / tokens as f64))
+}
+
+/// The KL another run had after each of its steps: a bound on this one's.
+#[derive(Debug)]
+pub struct Bound {
+    pub limits: BTreeMap<u64, f64>,
+    /// Where weights and optimizer lie before a step, to go back to.
+    pub before: PathBuf,
+    /// The reference, to give back to a learner that is restored.
+    pub reference: Option<Model>,
+    pub settings: LearnerSettings,
+}
+
+/// Factor on the learning rate after a step that went too far, and after one that did not.
+const SLOWER: f64 = 0.5;
+const FASTER: f64 = 1.25;
+
+/// The KL that a run recorded after each of its steps.
+pub fn limits(other: &Path) -> Result<BTreeMap<u64, f64>, TrainError> {
+    let records = RunReader::open(other)?.metrics()?.records;
+    let steps = records.iter().filter_map(Ledger::from_map);
+    let limits: BTreeMap<u64, f64> = steps.filter_map(|ledger| Some((ledger.step, ledger.get(KL_TO_START)?))).collect();
+    if limits.is_empty() {
+        let what = format!(
+            "train.kl_within: {} recorded no KL to its start; train it with train.kl_to_start = true (`hone train --placebo \
+             permute` does)",
+            other.display()
+        );
+        return Err(RecipeError::new(what).into());
+    }
+    Ok(limits)
+}
+
+impl Bound {
+    /// Remembers the learner as it is.
+    pub fn save(&self, learner: &NativeLearner) -> Result<(), TrainError> {
+        let failed = |source| TrainError::Checkpoint { path: self.before.clone(), what: format!("{source}") };
+        std::fs::create_dir_all(&self.before).map_err(failed)?;
+        Ok(learner.save(&self.before)?)
+    }
+
+    /// Removes what was remembered. That it cannot be removed is not what a run should fail by.
+    pub fn clear(&self) {
+        let _ = std::fs::remove_dir_all(&self.before);
+    }
+
+    /// Whether a step that reached this KL went further than the other run at its step. A step the other run did not
+    /// take allows nothing more than its last.
+    pub fn exceeds(&self, step: u64, kl: f64) -> bool {
+        let limit = self.limits.range(..=step).next_back().map_or(0.0, |(_, limit)| *limit);
+        kl > limit
+    }
+
+    /// The learner as it was saved.
+    pub fn restored(&self, learner: &NativeLearner, version: u64) -> Result<NativeLearner, TrainError> {
+        let policy = Arc::clone(learner.policy());
+        let restored = NativeLearner::resume(policy, self.reference.clone(), self.settings.clone(), &self.before)?;
+        restored.renumber(version);
+        Ok(restored)
+    }
+
+    /// The next factor on the learning rate.
+    pub fn paced(factor: f64, too_far: bool) -> f64 {
+        if too_far { factor * SLOWER } else { (factor * FASTER).min(1.0) }
+    }
+}

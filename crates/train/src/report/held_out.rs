@@ -1,0 +1,209 @@
+//! Held-out tasks: every evaluation, control and baseline of a run, recounted from its directory, and the verdict.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use hone_trace::rundir::RunReader;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Evaluated, Record, ReportError, range};
+use crate::evaluate::baselines::{self, Floor, Played};
+use crate::evaluate::overlap::Overlap;
+use crate::evaluate::{
+    ByTask, Control, ControlKind, Counted, Difference, Evidence, Judgement, Kind, count, judge, paired,
+};
+use crate::recipe::Recipe;
+
+/// Where the control that is a training run lies.
+pub const PLACEBO: &str = "placebo";
+
+/// What is known of the held-out tasks.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct HeldOut {
+    /// Which evaluation comes first in words.
+    pub headline: Kind,
+    pub greedy: BeforeAfter,
+    pub sampled: BeforeAfter,
+    pub controls: Vec<Control>,
+    /// Whether the policy can do more, with the differences it rests on. Absent before training is over.
+    pub judgement: Option<Judgement>,
+    /// Why a part of it is missing, in words.
+    pub notes: Vec<String>,
+    /// The sampled success over the best of the start and the controls.
+    pub gain: Option<Gain>,
+    /// Policies without a model.
+    pub baselines: Vec<Floor>,
+    /// How much of the held-out tasks is in the training tasks.
+    pub overlap: Option<Overlap>,
+}
+
+/// The first evaluation and the last one after it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct BeforeAfter {
+    pub before: Option<Evaluated>,
+    pub after: Option<Evaluated>,
+}
+
+/// A gain, and what it is over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    pub over: String,
+    #[serde(flatten)]
+    pub difference: Difference,
+}
+
+impl HeldOut {
+    pub(super) fn read(directory: &Path, recipe: &Recipe, record: &Record) -> Result<Self, ReportError> {
+        let success = &recipe.eval.success;
+        let events = &record.events;
+        let recount = |range: &Range<u64>| Ok::<_, ReportError>(count(&record.traces(range.clone())?, success));
+        let both = |kind: Kind| -> Result<[Option<(u64, Counted)>; 2], ReportError> {
+            let (first, last) = (events.of(kind).next(), events.of(kind).next_back());
+            let last = last.filter(|(step, _)| first.is_some_and(|(first, _)| first != *step));
+            let one = |found: Option<(u64, &Range<u64>)>| {
+                found.map(|(step, range)| Ok::<_, ReportError>((step, recount(range)?))).transpose()
+            };
+            Ok([one(first)?, one(last)?])
+        };
+        let (greedy, sampled) = (both(Kind::Greedy)?, both(Kind::Sampled)?);
+        let mut controls = Vec::new();
+        let mut notes: Vec<String> =
+            events.skipped.iter().map(|why| format!("the start was not sharpened: {why}")).collect();
+        for (kind, range) in &events.controls {
+            let Counted { evaluation, by_task } = recount(range)?;
+            controls.push((Control { kind: *kind, placebo: None, result: evaluation }, by_task));
+        }
+        match placebo(directory)? {
+            Ok(found) => controls.extend(found),
+            Err(note) => notes.push(note),
+        }
+        let judgement = Self::judged(&greedy, &sampled, &controls, events, &mut notes);
+        let gain = Self::gain_over(&sampled, &controls);
+        Ok(Self {
+            headline: recipe.eval.headline(),
+            greedy: BeforeAfter::of(greedy),
+            sampled: BeforeAfter::of(sampled),
+            controls: controls.into_iter().map(|(control, _)| control).collect(),
+            judgement,
+            notes,
+            gain,
+            baselines: events.baselines.iter().map(Played::floor).collect(),
+            overlap: events.overlap,
+        })
+    }
+
+    /// The evaluations that come first in words.
+    pub fn headline(&self) -> &BeforeAfter {
+        match self.headline {
+            Kind::Greedy => &self.greedy,
+            Kind::Sampled => &self.sampled,
+        }
+    }
+
+    /// The best of the policies without a model.
+    pub fn best_baseline(&self) -> Option<&Floor> {
+        baselines::best(&self.baselines)
+    }
+
+    fn judged(
+        greedy: &[Option<(u64, Counted)>; 2],
+        sampled: &[Option<(u64, Counted)>; 2],
+        controls: &[(Control, ByTask)],
+        events: &Events,
+        notes: &mut Vec<String>,
+    ) -> Option<Judgement> {
+        let [Some((_, greedy_before)), Some((_, greedy_after))] = greedy else { return None };
+        let [Some((_, sampled_before)), Some((_, sampled_after))] = sampled else { return None };
+        let sharpened = controls.iter().find(|(control, _)| control.kind == ControlKind::Sharpened);
+        if sharpened.is_none() && events.skipped.is_none() {
+            notes.push(
+                "no verdict: the start was not sharpened (training is not over, or eval.controls = false)".into(),
+            );
+            return None;
+        }
+        judge(Evidence {
+            greedy: [&greedy_before.by_task, &greedy_after.by_task],
+            sampled: [&sampled_before.by_task, &sampled_after.by_task],
+            sharpened: sharpened.map(|(_, by_task)| by_task),
+        })
+    }
+
+    /// Over the best of them, so that no control is left out by choice.
+    fn gain_over(sampled: &[Option<(u64, Counted)>; 2], controls: &[(Control, ByTask)]) -> Option<Gain> {
+        let [Some((_, before)), Some((_, after))] = sampled else { return None };
+        let start = ("the start", before.evaluation.success, &before.by_task);
+        let others = controls.iter().map(|(control, by_task)| (control.kind.words(), control.result.success, by_task));
+        let scored = others.chain([start]).filter_map(|(name, success, by_task)| Some((name, success?, by_task)));
+        let (name, _, by_task) = scored.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(Gain { over: name.to_owned(), difference: paired(by_task, &after.by_task)? })
+    }
+}
+
+impl BeforeAfter {
+    fn of([before, after]: [Option<(u64, Counted)>; 2]) -> Self {
+        let evaluated = |(step, counted): (u64, Counted)| Evaluated { step, result: counted.evaluation };
+        Self { before: before.map(evaluated), after: after.map(evaluated) }
+    }
+}
+
+/// The end of the placebo run beside a run, where there is one that is finished; a note where it is not.
+fn placebo(directory: &Path) -> Result<Result<Option<(Control, ByTask)>, String>, ReportError> {
+    let aside = directory.join(PLACEBO);
+    if !aside.join("recipe.toml").is_file() {
+        return Ok(Ok(None));
+    }
+    let run = RunReader::open(&aside)?;
+    let recipe = Recipe::parse(&run.recipe()?, &[])?;
+    let record = Record::read(&run, Kind::Sampled)?;
+    let end = record.events.of(Kind::Sampled).next_back().filter(|(step, _)| *step == recipe.train.steps);
+    let Some((_, range)) = end else { return Ok(Err("the placebo run is not finished".into())) };
+    let Counted { evaluation, by_task } = count(&record.traces(range.clone())?, &recipe.eval.success);
+    let control = Control { kind: ControlKind::Placebo, placebo: recipe.placebo, result: evaluation };
+    Ok(Ok(Some((control, by_task))))
+}
+
+/// What events say of held-out tasks: which traces are whose. Results are counted again.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    evaluations: BTreeMap<(Kind, u64), Range<u64>>,
+    controls: BTreeMap<ControlKind, Range<u64>>,
+    /// Why the start was not sharpened.
+    skipped: Option<String>,
+    baselines: Vec<Played>,
+    overlap: Option<Overlap>,
+}
+
+impl Events {
+    pub(super) fn add(&mut self, event: &Value) {
+        let (step, traces) = (event["step"].as_u64(), range(&event["traces"]));
+        match (event["event"].as_str(), step, traces) {
+            (Some("eval"), Some(step), Some(range)) => {
+                // Older runs evaluated one way, sampled, and did not say so.
+                let kind = serde_json::from_value(event["kind"].clone()).unwrap_or(Kind::Sampled);
+                self.evaluations.insert((kind, step), range);
+            }
+            (Some("control"), _, Some(range)) => {
+                // Probes of the search are no controls.
+                if let Ok(kind) = serde_json::from_value(event["kind"].clone()) {
+                    self.controls.insert(kind, range);
+                }
+            }
+            (Some("control"), ..) => self.skipped = event["skipped"].as_str().map(str::to_owned),
+            (Some("baseline"), ..) => {
+                if let Ok(played) = serde_json::from_value::<Played>(event["played"].clone()) {
+                    self.baselines.retain(|other| other.name != played.name);
+                    self.baselines.push(played);
+                }
+            }
+            (Some("overlap"), ..) => self.overlap = serde_json::from_value(event["result"].clone()).ok(),
+            _ => {}
+        }
+    }
+
+    /// Steps and traces of the evaluations of a kind, in order.
+    pub(super) fn of(&self, kind: Kind) -> impl DoubleEndedIterator<Item = (u64, &Range<u64>)> {
+        self.evaluations.range((kind, 0)..=(kind, u64::MAX)).map(|((_, step), range)| (*step, range))
+    }
+}

@@ -1,0 +1,301 @@
+//! Evaluation: sharpening told from learning, absent kept apart from zero, controls and floors, recounted from the record.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hone_arena::rewards::{Case, Component, Measure};
+use hone_trace::rundir::{RunDir, RunReader};
+use hone_trace::{Trace, Verdict as Scored};
+use hone_train::evaluate::{
+    ByTask, ControlKind, Controls, Decoding, Evidence, Kind, Measured, Sharpening, Verdict, count, judge, play,
+};
+use hone_train::ledger::Ledger;
+use hone_train::recipe::Recipe;
+use hone_train::report::RunReport;
+use hone_train::run::{Watch, recorded_recipe, resume, train};
+use hone_train::setup::Setup;
+use serde_json::json;
+
+use crate::tiny::{Even, Silent, copy, paid_for, recipe, setup};
+
+/// The first `good` of 256 tasks succeed.
+fn solved(good: std::ops::Range<usize>) -> ByTask {
+    (0..256).map(|task| (format!("{task:03}"), f64::from(u8::from(good.contains(&task))))).collect()
+}
+
+#[test]
+fn a_verdict_says_what_was_shown_and_no_more() {
+    let [none, few, half, most] = [0..20, 0..60, 0..128, 0..230].map(solved);
+    let verdict = |greedy: [&ByTask; 2], sampled: [&ByTask; 2], sharpened: Option<&ByTask>| {
+        judge(Evidence { greedy, sampled, sharpened }).unwrap().verdict
+    };
+    // The quickstart of old: everything solved greedily before training; it only lost its doubts.
+    assert_eq!(verdict([&most, &most], [&half, &most], Some(&most)), Verdict::Surer);
+    // A new skill; the start gains nothing by being surer.
+    assert_eq!(verdict([&few, &most], [&few, &most], Some(&few)), Verdict::More);
+    // A new skill, and part of the sampled gain is to be had by sharpening.
+    assert_eq!(verdict([&half, &most], [&few, &most], Some(&half)), Verdict::Both);
+    // Greedy success rose, and the sharpened start is as good as the end: more is not shown.
+    assert_eq!(verdict([&half, &most], [&few, &half], Some(&half)), Verdict::Surer);
+    // No surer than before: the start as it was sampled is what there is to beat.
+    assert_eq!(verdict([&few, &most], [&few, &half], None), Verdict::More);
+    assert_eq!(verdict([&few, &few], [&few, &half], None), Verdict::Surer);
+    assert_eq!(verdict([&half, &half], [&half, &half], None), Verdict::Neither);
+    // Getting worse is no gain of any kind, whatever sharpening would have done.
+    assert_eq!(verdict([&half, &few], [&half, &none], Some(&most)), Verdict::Neither);
+    let chance = solved(0..131);
+    assert_eq!(verdict([&half, &chance], [&half, &chance], None), Verdict::Neither, "three tasks of 256 are luck");
+    assert!(judge(Evidence { greedy: [&ByTask::new(), &most], sampled: [&few, &most], sharpened: None }).is_none());
+}
+
+/// The policy's directory with its last norm multiplied: the same tokens in the same order, more or less sure.
+fn with_norm(from: &Path, to: PathBuf, factor: f32) -> PathBuf {
+    copy(from, &to);
+    let file = to.join("model.safetensors");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let table: serde_json::Value = serde_json::from_slice(&bytes[8..header]).unwrap();
+    let [first, last] = [0, 1].map(|end| table["model.norm.weight"]["data_offsets"][end].as_u64().unwrap() as usize);
+    for number in bytes[header + first..header + last].chunks_exact_mut(4) {
+        let value = f32::from_le_bytes(number.try_into().unwrap()) * factor;
+        number.copy_from_slice(&value.to_le_bytes());
+    }
+    std::fs::write(file, bytes).unwrap();
+    to
+}
+
+/// Succeeds where the policy says what the start says greedily.
+#[derive(Clone, Default)]
+struct Likeliest(Arc<Mutex<HashMap<String, Vec<u32>>>>);
+
+fn task_of(case: &Case) -> String {
+    case.id.as_str().and_then(|id| id.rsplit_once('/')).map(|(task, _)| task.to_owned()).unwrap_or_default()
+}
+
+impl Measure for Likeliest {
+    fn measure(&self, case: &Case) -> Scored {
+        let known = self.0.lock().unwrap().get(&task_of(case)).cloned();
+        let same = known.is_some() && known == case.tokens;
+        Scored::Scored { value: f64::from(u8::from(same)), why: String::new() }
+    }
+}
+
+async fn measured(setup: &Setup, recipe: &Recipe, run: &mut RunDir, step: u64) -> Measured {
+    let mut results = Vec::new();
+    for kind in [Kind::Greedy, Kind::Sampled] {
+        let traces = play(setup, recipe, Arc::clone(&setup.sampler), kind.decoding(recipe)).await;
+        let numbers = run.traces(&traces).unwrap();
+        run.event(&json!({"event": "eval", "step": step, "kind": kind, "traces": [numbers.start, numbers.end]}))
+            .unwrap();
+        results.push(count(&traces, &recipe.eval.success).evaluation);
+    }
+    let sampled = results.pop().unwrap();
+    Measured { greedy: results.pop().unwrap(), sampled }
+}
+
+/// The broken twin of learning: logits multiplied by 11 over 8. Success rises wherever it is sampled, and nothing was learned.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_is_only_sharpened_is_found_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let sized = ["env.held_out=64", "eval.tasks=64", "sampling.max_new_tokens=1", "rollout.max_turns=1"];
+    let base = recipe(&sized);
+    let model = base.policy.model.clone().unwrap();
+    let policy = |name: &str, factor: f32| Recipe {
+        policy: hone_train::recipe::PolicyRecipe {
+            model: Some(with_norm(&model, directory.path().join(name), factor)),
+            ..base.policy.clone()
+        },
+        ..base.clone()
+    };
+    let (begin, end) = (policy("begin", 8.0), policy("end", 11.0));
+    let likeliest = Likeliest::default();
+    let (start, sharpened) = (paid_for(&begin, likeliest.clone()), paid_for(&end, likeliest.clone()));
+    let greedy = play(&start, &begin, Arc::clone(&start.sampler), Decoding::greedy(&begin.eval)).await;
+    let said = |trace: &Trace| trace.sampled().flat_map(|(_, node)| node.tokens().to_vec()).collect::<Vec<u32>>();
+    likeliest.0.lock().unwrap().extend(greedy.iter().map(|trace| (trace.task.clone(), said(trace))));
+
+    let path = directory.path().join("run");
+    let mut run = RunDir::create(&path, &begin.to_toml().unwrap()).unwrap();
+    let before = measured(&start, &begin, &mut run, 0).await;
+    let after = measured(&sharpened, &begin, &mut run, 3).await;
+    let (recipe, step) = (&begin, 3);
+    let mut controls = Controls { setup: &sharpened, recipe, start: Arc::clone(&start.sampler), run: &mut run, step };
+    assert_eq!(controls.play(&before, &after).await.unwrap(), Sharpening::Found);
+
+    let held_out = RunReport::read(&path).unwrap().held_out;
+    let judgement = held_out.judgement.unwrap();
+    assert_eq!((before.greedy.success, after.greedy.success), (Some(1.0), Some(1.0)));
+    assert!(judgement.sampled.mean > 0.2, "sampled, it looks like learning: {judgement:?}");
+    assert_eq!(judgement.verdict, Verdict::Surer, "{judgement:?}");
+    let matched = held_out.controls.iter().find(|control| control.kind == ControlKind::Sharpened).unwrap();
+    let (wanted, found) = (after.sampled.entropy.unwrap(), matched.result.entropy.unwrap());
+    assert!((found / wanted - 1.0).abs() < 0.15, "entropy {found} for {wanted}");
+    assert!((matched.result.temperature - 8.0 / 11.0).abs() < 0.1, "{}", matched.result.temperature);
+    let gain = held_out.gain.unwrap();
+    assert!(gain.difference.ci[0] < 0.0, "no gain over the best control: {gain:?}");
+}
+
+/// A scorer that is down until the first evaluation is over.
+struct Down {
+    up: Arc<AtomicBool>,
+    /// Episodes of the first evaluation that it scores all the same.
+    spared: fn(&str) -> bool,
+}
+
+#[async_trait]
+impl Component for Down {
+    async fn verdict(&self, case: &Case) -> Scored {
+        if self.up.load(Ordering::SeqCst) || (self.spared)(&task_of(case)) {
+            let success = Even.measure(case);
+            let Scored::Scored { why, .. } = success else { return success };
+            return Scored::Scored { value: 1.0, why };
+        }
+        Scored::Unscored { unscored: "connection refused".into() }
+    }
+}
+
+struct Repairs(Arc<AtomicBool>);
+
+impl Watch for Repairs {
+    fn evaluated(&mut self, _step: u64, _measured: &Measured) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The broken twin: nothing is learned (learning rate 0), every episode succeeds, and the scorer is down at first. A run
+/// that counted unscored episodes as failed would report 0 -> 1.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scorer_that_was_down_is_no_gain() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = ["train.learning_rate=0.0", "train.steps=1", "eval.tasks=4", "train.patience=9"];
+    for (name, spared) in [("all", (|_| false) as fn(&str) -> bool), ("some", |task| task.ends_with('0'))] {
+        let recipe = recipe(&settings);
+        let up = Arc::new(AtomicBool::new(false));
+        let setup = paid_for(&recipe, Down { up: Arc::clone(&up), spared });
+        let run = directory.path().join(name);
+        let report = train(&setup, &recipe, &run, &mut Repairs(up)).await.unwrap();
+        let (before, after) = (report.before.unwrap().sampled, report.after.unwrap().sampled);
+        assert_eq!((after.success, after.n, after.unscored), (Some(1.0), 4, 0));
+        assert_eq!((before.n + before.unscored, before.faults), (4, 0));
+        let recounted = RunReport::read(&run).unwrap();
+        assert_eq!(recounted.before.as_ref().unwrap().result, before);
+        let held_out = &recounted.held_out;
+        if before.n == 0 {
+            assert_eq!((before.success, before.ci, recounted.gain()), (None, None, None));
+            assert!(held_out.judgement.is_none(), "nothing to compare with");
+            assert!(recounted.markdown().contains("| – | – |"), "absent, not zero: {}", recounted.markdown());
+        } else {
+            assert_eq!((before.success, recounted.gain()), (Some(1.0), Some(0.0)));
+            assert_eq!(held_out.judgement.as_ref().unwrap().verdict, Verdict::Neither);
+        }
+        // The start, played again when the scorer was back, is the control that tells.
+        let gain = held_out.gain.as_ref().unwrap();
+        assert_eq!(gain.difference.mean, 0.0, "{gain:?}");
+    }
+}
+
+/// A component that nobody scored is never the best.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_without_a_score_is_never_the_best() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["train.steps=1", "train.patience=9"]);
+    let setup = paid_for(&recipe, Down { up: Arc::new(AtomicBool::new(false)), spared: |_| false });
+    train(&setup, &recipe, &run, &mut Silent).await.unwrap();
+    assert!(!run.join("checkpoints/best").exists());
+}
+
+struct StopsAfter(u64, u64);
+
+impl Watch for StopsAfter {
+    fn stepped(&mut self, ledger: &Ledger) {
+        self.1 = ledger.step;
+    }
+    fn stop(&self) -> bool {
+        self.1 == self.0
+    }
+}
+
+/// Stopped early: no end, no verdict, and no start in the end's place. Resumed: the controls of a whole run, from the
+/// start that the run kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_stopped_early_has_no_end_and_a_resumed_one_has_controls() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["eval.every=0", "checkpoint.keep_last=1"]);
+    let report = train(&setup(&recipe), &recipe, &run, &mut StopsAfter(2, 0)).await.unwrap();
+    assert!(report.before.is_some() && report.after.is_none());
+    let stopped = RunReport::read(&run).unwrap();
+    assert!(stopped.after.is_none() && stopped.held_out.judgement.is_none() && stopped.held_out.gain.is_none());
+    assert!(stopped.markdown().contains("no evaluation after a step"));
+
+    let recipe = recorded_recipe(&run).unwrap();
+    resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
+    let whole = RunReport::read(&run).unwrap();
+    assert_eq!(whole.after.unwrap().step, 3);
+    assert!(whole.held_out.judgement.is_some());
+    assert!(whole.held_out.controls.iter().any(|control| control.kind == ControlKind::Again));
+    let steps: Vec<u64> = RunReader::open(&run).unwrap().checkpoints().unwrap().iter().map(|(step, _)| *step).collect();
+    assert_eq!(steps, [0, 3], "the start is kept for the controls");
+}
+
+/// Evaluations and baselines have seeds of their own and filters of nobody's.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_has_its_own_seed_and_no_filters() {
+    let played = |settings: &'static [&'static str]| async move {
+        let recipe = recipe(settings);
+        let setup = setup(&recipe);
+        play(&setup, &recipe, Arc::clone(&setup.sampler), Decoding::sampled(&recipe)).await
+    };
+    let ids = |traces: &[Trace]| traces.iter().flat_map(Trace::tokens).collect::<Vec<u32>>();
+    let plain = played(&["sampling.min_p=0.9"]).await;
+    assert_eq!(
+        ids(&plain),
+        ids(&played(&["seed=99"]).await),
+        "the run's seed is not the evaluation's, nor its filters"
+    );
+    assert_ne!(ids(&plain), ids(&played(&["eval.seed=1"]).await));
+    let filtered = played(&["sampling.min_p=0.9", "eval.filters=true"]).await;
+    assert!(filtered[0].sampling.truncates() && !plain[0].sampling.truncates());
+    assert!(count(&filtered, "even").evaluation.filters);
+    let twice = played(&["eval.samples=2", "eval.temperature=0.5"]).await;
+    assert_eq!((twice.len(), twice[0].sampling.temperature), (2 * plain.len(), 0.5));
+    assert_ne!(ids(&twice[..1]), ids(&twice[1..2]));
+    let counted = count(&twice, "even").evaluation;
+    assert_eq!((counted.tasks, counted.n), (2, 4));
+    assert!(counted.entropy.is_some() && count(&[], "even").evaluation.success.is_none());
+}
+
+/// Floors are measured once, recorded by task, and counted again by the report.
+#[tokio::test(flavor = "multi_thread")]
+async fn baselines_and_overlap_are_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["train.steps=1", "eval.every=1"]);
+    let setup = setup(&recipe);
+    train(&setup, &recipe, &run, &mut Silent).await.unwrap();
+    let events = RunReader::open(&run).unwrap().events().unwrap().records;
+    let own: usize = setup.baselines.values().map(Vec::len).sum();
+    assert_eq!(events.iter().filter(|event| event["event"] == "baseline").count(), 2 + own);
+    let held_out = RunReport::read(&run).unwrap().held_out;
+    let names: Vec<&str> = held_out.baselines.iter().map(|floor| floor.name.as_str()).collect();
+    assert!(names.contains(&"does nothing") && names.contains(&"calls at random"), "{names:?}");
+    assert!(held_out.baselines.iter().all(|floor| floor.n == 2 && floor.success == Some(0.0)));
+    assert_eq!(held_out.overlap.unwrap().held_out, 2);
+}
+
+/// A linear decay ends above 0: the last step books its tokens as trained, so it has to train.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_step_trains() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["train.decay=linear", "eval.every=0", "eval.controls=false"]);
+    let report = train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
+    let rates: Vec<f64> = report.steps.iter().filter_map(|step| step.get("policy/policy_lr")).collect();
+    assert!(rates.len() == 3 && rates[2] > 0.0 && rates[2] < rates[0], "{rates:?}");
+    let notes = RunReport::read(&run).unwrap().held_out.notes;
+    assert!(notes.iter().any(|note| note.contains("eval.controls")), "{notes:?}");
+}
