@@ -42,8 +42,34 @@ pub struct Rollouts {
 /// Work that episodes share.
 #[derive(Default)]
 struct Prepared {
-    openings: Mutex<HashMap<Digest, Opening>>,
-    kits: Mutex<HashMap<Digest, Kit>>,
+    openings: Cache<Opening>,
+    kits: Cache<Kit>,
+}
+
+/// Values by the digest of what they were made from: a few groups' worth, emptied when it is full. Tasks may each have
+/// tools of their own, so what is kept must not grow with the tasks.
+struct Cache<T>(Mutex<HashMap<Digest, T>>);
+
+impl<T> Default for Cache<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Cache<T> {
+    const CAPACITY: usize = 256;
+
+    fn get(&self, key: &Digest) -> Option<T> {
+        self.0.lock().ok()?.get(key).cloned()
+    }
+
+    fn insert(&self, key: Digest, value: T) {
+        let Ok(mut kept) = self.0.lock() else { return };
+        if kept.len() >= Self::CAPACITY {
+            kept.clear();
+        }
+        kept.insert(key, value);
+    }
 }
 
 /// Tools and their compiled schemas. All episodes with the same tools share one.
@@ -68,9 +94,6 @@ struct Opening {
     conversation: Conversation,
     kit: Kit,
 }
-
-/// Openings kept at once: a few groups' worth.
-const OPENINGS: usize = 256;
 
 /// Which episode of which task.
 #[derive(Debug, Clone, Copy)]
@@ -177,7 +200,7 @@ impl Rollouts {
     /// Renders the first prompt, or takes it from an episode of the same task.
     fn opening(&self, task: &Task, episode: &Episode) -> Result<Opening, Fault> {
         let key = opening_key(task, episode);
-        if let Some(opening) = self.prepared.openings.lock().ok().and_then(|openings| openings.get(&key).cloned()) {
+        if let Some(opening) = self.prepared.openings.get(&key) {
             return Ok(opening);
         }
         let ours = |error: &dyn std::error::Error| Fault::new(Boundary::Hone, format!("rendering the prompt: {error}"));
@@ -190,12 +213,7 @@ impl Rollouts {
         };
         let conversation = self.renderer.open(&prompt).map_err(|error| ours(&error))?;
         let opening = Opening { conversation, kit: self.kit(&episode.tools)? };
-        if let Ok(mut openings) = self.prepared.openings.lock() {
-            if openings.len() >= OPENINGS {
-                openings.clear();
-            }
-            openings.insert(key, opening.clone());
-        }
+        self.prepared.openings.insert(key, opening.clone());
         Ok(opening)
     }
 }
@@ -208,14 +226,12 @@ impl Rollouts {
 
     fn kit(&self, tools: &ToolSet) -> Result<Kit, Fault> {
         let key = tools.digest();
-        if let Some(kit) = self.prepared.kits.lock().ok().and_then(|kits| kits.get(&key).cloned()) {
+        if let Some(kit) = self.prepared.kits.get(&key) {
             return Ok(kit);
         }
         let toolbox = Toolbox::new(tools).map_err(|error| Fault::new(Boundary::Environment, error.to_string()))?;
         let kit = Kit { tools: Arc::new(tools.clone()), toolbox: Arc::new(toolbox) };
-        if let Ok(mut kits) = self.prepared.kits.lock() {
-            kits.insert(key, kit.clone());
-        }
+        self.prepared.kits.insert(key, kit.clone());
         Ok(kit)
     }
 }

@@ -3,7 +3,7 @@
 //! They are given what a small policy has to learn (to copy names and ids, to write calls, to know a tool by its
 //! description), so that their success shows what the rest is worth.
 
-use hone_trace::{Action, Content, Message, Seed, ToolSet};
+use hone_trace::{Action, Content, Message, Seed, ToolSet, ToolSpec};
 use serde_json::Value;
 
 use super::tools::{Tool, call};
@@ -60,7 +60,7 @@ fn act(tools: &ToolSet, said: &[Message], means: fn(&str) -> &'static [Tool]) ->
         Tool::ExchangeItem => vec![answered("order"), item, answered(detail)],
         Tool::ChangeCity => vec![answered("order"), detail],
     };
-    let is_it = |description: &str| Tool::described(description) == Some(tool);
-    let name = tools.iter().find(|spec| is_it(&spec.description)).map_or("", |spec| spec.name.as_str());
+    let is_it = |spec: &&ToolSpec| spec.description.as_deref().and_then(Tool::described) == Some(tool);
+    let name = tools.iter().find(is_it).map_or("", |spec| spec.name.as_str());
     Action::Calls(vec![call(name, tool, &arguments)])
 }

@@ -12,8 +12,8 @@ use super::world::{Status, World};
 use crate::solution::DEMONSTRATION;
 
 /// Of a hundred tasks that may have one, those with an error on the way and those with two wishes.
-const SNAG_PERCENT: usize = 35;
-const PAIR_PERCENT: usize = 40;
+const SNAG_PERCENT: usize = 45;
+const PAIR_PERCENT: usize = 20;
 
 /// Which tasks are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
