@@ -1,0 +1,286 @@
+//! Flash attention over packed sequences and forests. Formulas and layout: `kernels/attention.cu`.
+
+#![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use half::bf16;
+
+use crate::buffer::{Buffer, View, ViewMut};
+use crate::error::{Result, ensure};
+use crate::gpu::{Arg, Gpu, Launch};
+use crate::rope::Heads;
+
+/// Rows per block, keys or queries per step: the kernel's own constants.
+const FORWARD: (usize, usize) = (64, 64);
+const BACKWARD_KV: (usize, usize) = (128, 64);
+const BACKWARD_Q: (usize, usize) = (128, 64);
+
+/// Run of tokens that follow one another, and the runs before it that it also sees. A packed sequence is a node without
+/// ancestors; a branch of a forest names the nodes on its way to the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub tokens: Range<usize>,
+    /// Tokens of the ancestors, each before `tokens`.
+    pub ancestors: Vec<Range<usize>>,
+}
+
+/// Blocks of rows of one kernel and what each of them sees.
+#[derive(Debug)]
+struct Tiles {
+    /// (first row, end row, first range, end range) per block, the longest work first.
+    tiles: Buffer<i32>,
+    ranges: Buffer<i32>,
+    count: usize,
+}
+
+/// Who sees whom, prepared for the kernels. Depends on the packing only: made once per batch, used by every layer.
+#[derive(Debug)]
+pub struct Plan {
+    forward: Tiles,
+    keys: Tiles,
+    queries: Tiles,
+    tokens: usize,
+}
+
+impl Plan {
+    /// Packed sequences of these lengths.
+    pub fn packed(gpu: &Gpu, lengths: &[usize]) -> Result<Self> {
+        let mut at = 0;
+        let nodes: Vec<Node> = lengths
+            .iter()
+            .map(|len| {
+                let tokens = at..at + len;
+                at += len;
+                Node { tokens, ancestors: Vec::new() }
+            })
+            .collect();
+        Self::forest(gpu, &nodes)
+    }
+
+    /// Nodes that cover the tokens in order, without gaps.
+    pub fn forest(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
+        let mut tokens = 0;
+        for node in nodes {
+            let whole = node.tokens.start == tokens && node.ancestors.iter().all(|a| a.end <= node.tokens.start);
+            ensure(whole, "attention", || format!("{node:?} after {tokens} tokens"))?;
+            tokens = node.tokens.end;
+        }
+        let sees = query_ranges(nodes);
+        let seen = key_ranges(nodes);
+        Ok(Self {
+            forward: Tiles::new(gpu, nodes, &sees, FORWARD.0, query_work)?,
+            keys: Tiles::new(gpu, nodes, &seen, BACKWARD_KV.0, key_work)?,
+            queries: Tiles::new(gpu, nodes, &sees, BACKWARD_Q.0, query_work)?,
+            tokens,
+        })
+    }
+
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+}
+
+/// Runs of keys that the queries of each node see: its ancestors and itself.
+fn query_ranges(nodes: &[Node]) -> Vec<Vec<Range<usize>>> {
+    nodes.iter().map(|n| n.ancestors.iter().cloned().chain([n.tokens.clone()]).collect()).collect()
+}
+
+/// Runs of queries that see the keys of each node: itself and its descendants, neighbours joined.
+fn key_ranges(nodes: &[Node]) -> Vec<Vec<Range<usize>>> {
+    nodes
+        .iter()
+        .map(|n| {
+            let mut runs = vec![n.tokens.clone()];
+            for other in nodes.iter().filter(|o| o.ancestors.iter().any(|a| a.start < n.tokens.end && n.tokens.start < a.end)) {
+                match runs.last_mut() {
+                    Some(last) if last.end == other.tokens.start => last.end = other.tokens.end,
+                    _ => runs.push(other.tokens.clone()),
+                }
+            }
+            runs
+        })
+        .collect()
+}
+
+/// Keys that a block of queries reads: of each run, what lies before the block's end.
+fn query_work(block: &Range<usize>, runs: &[Range<usize>]) -> usize {
+    runs.iter().map(|r| r.end.min(block.end) - r.start).sum()
+}
+
+/// Queries that a block of keys reads: of each run, what lies after the block's start.
+fn key_work(block: &Range<usize>, runs: &[Range<usize>]) -> usize {
+    runs.iter().map(|r| r.end - r.start.max(block.start)).sum()
+}
+
+impl Tiles {
+    /// Blocks of `rows` rows of each node, the longest work first, so that the last to run are short.
+    fn new(
+        gpu: &Gpu,
+        nodes: &[Node],
+        runs: &[Vec<Range<usize>>],
+        rows: usize,
+        work: fn(&Range<usize>, &[Range<usize>]) -> usize,
+    ) -> Result<Self> {
+        let mut blocks: Vec<(Range<usize>, usize)> = Vec::new();
+        for (index, node) in nodes.iter().enumerate() {
+            let starts = node.tokens.clone().step_by(rows);
+            blocks.extend(starts.map(|from| (from..(from + rows).min(node.tokens.end), index)));
+        }
+        blocks.sort_by_key(|(block, node)| (Reverse(work(block, &runs[*node])), block.start));
+        let mut first = vec![0];
+        first.extend(runs.iter().scan(0, |at, r| {
+            *at += r.len();
+            Some(*at)
+        }));
+        let flat: Vec<i32> = runs.iter().flatten().flat_map(|r| [r.start as i32, r.end as i32]).collect();
+        let tiles: Vec<i32> =
+            blocks.into_iter().flat_map(|(b, n)| [b.start, b.end, first[n], first[n + 1]].map(|x| x as i32)).collect();
+        let (tiles, ranges) = (Buffer::from_slice(gpu, &tiles)?, Buffer::from_slice(gpu, &flat)?);
+        Ok(Self { count: tiles.len() / 4, tiles, ranges })
+    }
+}
+
+/// Rows of heads, `stride` elements from token to token.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    pub view: View<'a, bf16>,
+    pub stride: usize,
+}
+
+/// Rows of heads that are written.
+#[derive(Debug)]
+pub struct RowsMut<'a> {
+    pub view: ViewMut<'a, bf16>,
+    pub stride: usize,
+}
+
+/// Queries, keys and values.
+#[derive(Clone, Copy, Debug)]
+pub struct Qkv<'a> {
+    pub q: Rows<'a>,
+    pub k: Rows<'a>,
+    pub v: Rows<'a>,
+}
+
+/// Attention output `o` ([tokens, q_heads * head_dim]) and `lse` ([q_heads, tokens]).
+pub fn forward(
+    gpu: &Gpu,
+    heads: Heads,
+    plan: &Plan,
+    qkv: Qkv<'_>,
+    o: &mut ViewMut<'_, bf16>,
+    lse: &mut ViewMut<'_, f32>,
+) -> Result<()> {
+    check(heads, plan, qkv)?;
+    ensure(o.len == plan.tokens * heads.q * heads.dim && lse.len == plan.tokens * heads.q, "attention", || {
+        format!("o {}, lse {} for {} tokens of {heads:?}", o.len, lse.len, plan.tokens)
+    })?;
+    let kernel = format!("attention_forward_{}", heads.dim);
+    let shared = (FORWARD.0 + 4 * FORWARD.1) * heads.dim * 2;
+    let out: [Arg; 3] = [(&*o).into(), ((heads.q * heads.dim) as i64).into(), (&*lse).into()];
+    let args = [&operands(qkv)[..], &out, &tail(heads, plan, &plan.forward)].concat();
+    let launch = Launch {
+        module: "attention",
+        kernel: &kernel,
+        grid: (heads.q as u32, plan.forward.count as u32),
+        block: (FORWARD.0 * 2) as u32,
+        shared: shared as u32,
+    };
+    // SAFETY: as attention_forward declares; lengths checked above; the plan covers the tokens.
+    unsafe { gpu.launch(launch, &args) }
+}
+
+/// What the backward needs of the forward, and the gradient it starts from; all [tokens, q_heads * head_dim] but `lse`.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved<'a> {
+    pub o: View<'a, bf16>,
+    pub lse: View<'a, f32>,
+    pub d_o: View<'a, bf16>,
+}
+
+/// Gradients of queries, keys and values.
+#[derive(Debug)]
+pub struct DQkv<'a> {
+    pub dq: RowsMut<'a>,
+    pub dk: RowsMut<'a>,
+    pub dv: RowsMut<'a>,
+}
+
+/// Gradients of queries, keys and values, overwritten.
+pub fn backward(gpu: &Gpu, heads: Heads, plan: &Plan, qkv: Qkv<'_>, saved: Saved<'_>, out: &mut DQkv<'_>) -> Result<()> {
+    check(heads, plan, qkv)?;
+    let width = heads.q * heads.dim;
+    let fits = saved.o.len == plan.tokens * width && saved.d_o.len == saved.o.len && saved.lse.len == plan.tokens * heads.q;
+    let covers = |r: &RowsMut<'_>, heads_here: usize| covers(plan.tokens, r.view.len, r.stride, heads_here * heads.dim);
+    ensure(fits && covers(&out.dq, heads.q) && covers(&out.dk, heads.kv) && covers(&out.dv, heads.kv), "attention backward", || {
+        format!("o {}, do {}, dq {}, dk {}, dv {}", saved.o.len, saved.d_o.len, out.dq.view.len, out.dk.view.len, out.dv.view.len)
+    })?;
+    let mut delta = Buffer::<f32>::uninit(gpu, plan.tokens * heads.q)?;
+    let kernel = format!("attention_backward_delta_{}", heads.dim);
+    let grid = ((plan.tokens * heads.q).div_ceil(8) as u32, 1);
+    let launch = Launch { module: "attention", kernel: &kernel, grid, block: 256, shared: 0 };
+    let stride = Arg::from(width as i64);
+    let args = [
+        saved.o.into(),
+        saved.d_o.into(),
+        stride,
+        (&delta.view_mut()).into(),
+        plan.tokens.into(),
+        heads.q.into(),
+        heads.kv.into(),
+    ];
+    // SAFETY: as attention_backward_delta declares; lengths checked above.
+    unsafe { gpu.launch(launch, &args) }?;
+
+    let common = [&operands(qkv)[..], &[saved.d_o.into(), stride, saved.lse.into(), delta.view().into()]].concat();
+    let written = |r: &RowsMut<'_>| -> [Arg; 2] { [(&r.view).into(), (r.stride as i64).into()] };
+    let args = [&common[..], &written(&out.dk), &written(&out.dv), &tail(heads, plan, &plan.keys)].concat();
+    let kernel = format!("attention_backward_kv_{}", heads.dim);
+    let launch = Launch {
+        module: "attention",
+        kernel: &kernel,
+        grid: (heads.kv as u32, plan.keys.count as u32),
+        block: (BACKWARD_KV.0 * 2) as u32,
+        shared: ((2 * BACKWARD_KV.0 + 4 * BACKWARD_KV.1) * heads.dim * 2 + 4 * BACKWARD_KV.1 * 4) as u32,
+    };
+    // SAFETY: as attention_backward_kv declares; lengths checked above; the plan covers the tokens.
+    unsafe { gpu.launch(launch, &args) }?;
+
+    let args = [&common[..], &written(&out.dq), &tail(heads, plan, &plan.queries)].concat();
+    let kernel = format!("attention_backward_q_{}", heads.dim);
+    let launch = Launch {
+        module: "attention",
+        kernel: &kernel,
+        grid: (heads.q as u32, plan.queries.count as u32),
+        block: (BACKWARD_Q.0 * 2) as u32,
+        shared: ((2 * BACKWARD_Q.0 + 4 * BACKWARD_Q.1) * heads.dim * 2) as u32,
+    };
+    // SAFETY: as attention_backward_q declares; lengths checked above; the plan covers the tokens.
+    unsafe { gpu.launch(launch, &args) }
+}
+
+fn operands(qkv: Qkv<'_>) -> [Arg; 6] {
+    let [q, k, v] = [qkv.q, qkv.k, qkv.v].map(|r| [r.view.into(), (r.stride as i64).into()]);
+    [q[0], q[1], k[0], k[1], v[0], v[1]]
+}
+
+fn tail(heads: Heads, plan: &Plan, tiles: &Tiles) -> [Arg; 6] {
+    let scale = 1.0 / (heads.dim as f32).sqrt();
+    let (tokens, q, kv) = (plan.tokens.into(), heads.q.into(), heads.kv.into());
+    [tiles.tiles.view().into(), tiles.ranges.view().into(), tokens, q, kv, scale.into()]
+}
+
+fn covers(tokens: usize, len: usize, stride: usize, width: usize) -> bool {
+    stride >= width && stride % 8 == 0 && (tokens == 0 || (tokens - 1) * stride + width <= len)
+}
+
+fn check(heads: Heads, plan: &Plan, qkv: Qkv<'_>) -> Result<()> {
+    ensure(heads.dim == 64 || heads.dim == 128, "attention", || format!("heads of {}; 64 and 128 exist", heads.dim))?;
+    ensure(heads.kv > 0 && heads.q % heads.kv == 0, "attention", || format!("{heads:?}"))?;
+    let fits = |r: Rows<'_>, count: usize| covers(plan.tokens, r.view.len, r.stride, count * heads.dim);
+    ensure(fits(qkv.q, heads.q) && fits(qkv.k, heads.kv) && fits(qkv.v, heads.kv), "attention", || {
+        format!("q {}, k {}, v {} for {} tokens", qkv.q.view.len, qkv.k.view.len, qkv.v.view.len, plan.tokens)
+    })
+}

@@ -1,0 +1,427 @@
+// Flash attention for packed sequences: causal, grouped-query (GQA), forward and backward on tensor cores.
+//
+//   S = scale * Q K^T (visible keys only),   P = softmax(S),   O = P V,   lse = log sum exp(S)
+//   dV = P^T dO,   dP = dO V^T,   dS = P * (dP - delta),   delta = rowsum(dO * O),   dQ = scale * dS K,   dK = scale * dS^T Q
+//
+// Layout: q, o, dq, do [tokens, q_heads, DIM] and k, v, dk, dv [tokens, kv_heads, DIM] bf16, each with its own token stride;
+// lse, delta [q_heads, tokens] f32. `tiles` (int4: first row, end row, first range, end range) lists the blocks of rows,
+// and `ranges` (int2: begin, end) what each may see. A key is visible to a query when it lies in a range of the query's
+// tile and not behind the query: packed sequences are one range per tile, a forest of shared prefixes is one per ancestor.
+//
+// Fast because scores live in registers only: a warp owns 16 rows (queries; in dK/dV keys, with the scores transposed), so
+// that the accumulator of one mma.m16n8k16 is the operand of the next without a trip through shared memory. Keys and
+// values arrive by cp.async one block ahead, in 16-byte chunks swizzled so that ldmatrix meets no bank conflict.
+// No atomics: dQ has its own kernel, and dK/dV sums the query heads of a group in order. Results repeat bit for bit.
+
+#define INF __int_as_float(0x7f800000)
+#define LOG2E 1.4426950408889634f
+#define LN2 0.6931471805599453f
+
+__device__ __forceinline__ float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+__device__ __forceinline__ void copy_async(u32 to, const void* from, bool valid) {
+    int bytes = valid ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+}
+__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;"); }
+template <int N> __device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
+
+__device__ __forceinline__ void load_matrix(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address));
+}
+__device__ __forceinline__ void load_matrix_transposed(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address));
+}
+__device__ __forceinline__ void mma(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// A tile of rows of DIM bf16 in shared memory; 16-byte chunk c of row r lies at chunk c ^ (r mod 8).
+template <int DIM> __device__ __forceinline__ u32 chunk_address(u32 tile, int row, int chunk) {
+    return tile + row * (DIM * 2) + ((chunk ^ (row & 7)) << 4);
+}
+// Operand A (16 rows from `row`, 16 columns from chunk): rows of the tile are rows of A.
+template <int DIM> __device__ __forceinline__ void load_a(u32 (&r)[4], u32 tile, int row, int chunk) {
+    int lane = threadIdx.x & 31;
+    load_matrix(r, chunk_address<DIM>(tile, row + (lane & 15), chunk + (lane >> 4)));
+}
+// Operand B for two column tiles: rows of the tile are columns of B (as in Q K^T).
+template <int DIM> __device__ __forceinline__ void load_b(u32 (&r)[4], u32 tile, int row, int chunk) {
+    int lane = threadIdx.x & 31;
+    load_matrix(r, chunk_address<DIM>(tile, row + (lane & 7) + ((lane >> 4) << 3), chunk + ((lane >> 3) & 1)));
+}
+// Operand B for two column tiles: rows of the tile are rows of B (as in P V).
+template <int DIM> __device__ __forceinline__ void load_b_rows(u32 (&r)[4], u32 tile, int row, int chunk) {
+    int lane = threadIdx.x & 31;
+    load_matrix_transposed(r, chunk_address<DIM>(tile, row + (lane & 15), chunk + (lane >> 4)));
+}
+
+// Starts copying rows [first, first + ROWS) of a head; rows at or after `end` become zero.
+template <int DIM, int ROWS, int THREADS>
+__device__ __forceinline__ void copy_tile(u32 tile, const bf16* head, i64 stride, int first, int end) {
+    constexpr int CHUNKS = DIM / 8;
+#pragma unroll
+    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
+        int row = i / CHUNKS, chunk = i % CHUNKS;
+        bool valid = first + row < end;
+        const bf16* from = head + (valid ? (i64)(first + row) * stride + chunk * 8 : 0);
+        copy_async(chunk_address<DIM>(tile, row, chunk), from, valid);
+    }
+}
+
+// acc[16, COLS] += A[16, DIM] (rows of `a` from row_a) times the transpose of the COLS rows of `b`.
+template <int DIM, int COLS>
+__device__ __forceinline__ void scores(float (&acc)[COLS / 8][4], u32 a, int row_a, u32 b) {
+#pragma unroll
+    for (int j = 0; j < COLS / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) acc[j][i] = 0.f;
+#pragma unroll
+    for (int d = 0; d < DIM / 16; d++) {
+        u32 ra[4];
+        load_a<DIM>(ra, a, row_a, d * 2);
+#pragma unroll
+        for (int j = 0; j < COLS / 16; j++) {
+            u32 rb[4];
+            load_b<DIM>(rb, b, j * 16, d * 2);
+            mma(acc[2 * j], ra, rb[0], rb[1]);
+            mma(acc[2 * j + 1], ra, rb[2], rb[3]);
+        }
+    }
+}
+
+// acc[16, DIM] += X[16, ROWS] (accumulators of `scores`, rounded to bf16) times the ROWS rows of `b`.
+template <int DIM, int ROWS>
+__device__ __forceinline__ void accumulate(float (&acc)[DIM / 8][4], const float (&x)[ROWS / 8][4], u32 b) {
+#pragma unroll
+    for (int k = 0; k < ROWS / 16; k++) {
+        u32 ra[4] = {pack_bf16(x[2 * k][0], x[2 * k][1]), pack_bf16(x[2 * k][2], x[2 * k][3]),
+                     pack_bf16(x[2 * k + 1][0], x[2 * k + 1][1]), pack_bf16(x[2 * k + 1][2], x[2 * k + 1][3])};
+#pragma unroll
+        for (int j = 0; j < DIM / 16; j++) {
+            u32 rb[4];
+            load_b_rows<DIM>(rb, b, k * 16, j * 2);
+            mma(acc[2 * j], ra, rb[0], rb[1]);
+            mma(acc[2 * j + 1], ra, rb[2], rb[3]);
+        }
+    }
+}
+
+// Writes a warp's 16 rows of DIM accumulators, times `factor` per row, to rows [row, row + 16) below `end`.
+template <int DIM>
+__device__ __forceinline__ void store_rows(bf16* head, i64 stride, int row, int end, const float (&acc)[DIM / 8][4],
+                                           float factor0, float factor1) {
+    int lane = threadIdx.x & 31, r0 = row + (lane >> 2), r1 = r0 + 8, col = (lane & 3) * 2;
+#pragma unroll
+    for (int j = 0; j < DIM / 8; j++) {
+        if (r0 < end) store2(head + (i64)r0 * stride + j * 8 + col, acc[j][0] * factor0, acc[j][1] * factor0);
+        if (r1 < end) store2(head + (i64)r1 * stride + j * 8 + col, acc[j][2] * factor1, acc[j][3] * factor1);
+    }
+}
+
+// Walks the blocks of STEP rows in the ranges of a tile, clipped to [low, high).
+template <int STEP> struct Walk {
+    const int2* ranges;
+    int range, end_range, at, end, low, high;
+
+    __device__ __forceinline__ Walk(const int2* ranges, int4 tile, int low, int high)
+        : ranges(ranges), range(tile.z - 1), end_range(tile.w), at(0), end(0), low(low), high(high) {
+        next_range();
+    }
+    __device__ __forceinline__ void next_range() {
+        do {
+            if (++range >= end_range) return;
+            int2 r = ranges[range];
+            at = max(r.x, low), end = min(r.y, high);
+        } while (at >= end);
+    }
+    __device__ __forceinline__ bool done() const { return range >= end_range; }
+    __device__ __forceinline__ void advance() {
+        at += STEP;
+        if (at >= end) next_range();
+    }
+};
+
+struct Shape {
+    int tokens, q_heads, kv_heads;
+    float scale;
+};
+
+template <int DIM, int WARPS, int KEYS>
+__device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16* k, i64 k_stride, const bf16* v,
+                                        i64 v_stride, bf16* o, i64 o_stride, float* lse, const int4* tiles,
+                                        const int2* ranges, Shape shape) {
+    extern __shared__ __align__(128) unsigned char memory[];
+    constexpr int ROWS = WARPS * 16, TILE = KEYS * DIM * 2, THREADS = WARPS * 32;
+    u32 sq = shared_address(memory), sk = sq + ROWS * DIM * 2, sv = sk + 2 * TILE;
+    int head = blockIdx.x, kv_head = head / (shape.q_heads / shape.kv_heads);
+    int4 tile = tiles[blockIdx.y];
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, row = tile.x + warp * 16;
+    k += kv_head * DIM, v += kv_head * DIM;
+
+    Walk<KEYS> ahead(ranges, tile, 0, tile.y), now = ahead;
+    copy_tile<DIM, ROWS, THREADS>(sq, q + head * DIM, q_stride, tile.x, tile.y);
+    copy_tile<DIM, KEYS, THREADS>(sk, k, k_stride, ahead.at, ahead.end);
+    copy_tile<DIM, KEYS, THREADS>(sv, v, v_stride, ahead.at, ahead.end);
+    copy_commit();
+
+    float acc[DIM / 8][4] = {}, top[2] = {-INF, -INF}, sum[2] = {0.f, 0.f};
+    float scale = shape.scale * LOG2E;
+    for (int stage = 0; !now.done(); now.advance(), stage ^= 1) {
+        ahead.advance();
+        if (!ahead.done()) {
+            copy_tile<DIM, KEYS, THREADS>(sk + (stage ^ 1) * TILE, k, k_stride, ahead.at, ahead.end);
+            copy_tile<DIM, KEYS, THREADS>(sv + (stage ^ 1) * TILE, v, v_stride, ahead.at, ahead.end);
+        }
+        copy_commit();
+        copy_wait<1>();
+        __syncthreads();
+
+        float s[KEYS / 8][4];
+        scores<DIM, KEYS>(s, sq, warp * 16, sk + stage * TILE);
+        int r0 = row + (lane >> 2), first = now.at + (lane & 3) * 2;
+        if (now.at + KEYS > now.end || now.at + KEYS - 1 > row) {
+#pragma unroll
+            for (int j = 0; j < KEYS / 8; j++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    int key = first + j * 8 + (i & 1);
+                    if (key >= now.end || key > r0 + (i >> 1) * 8) s[j][i] = -INF;
+                }
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float m = top[half];
+#pragma unroll
+            for (int j = 0; j < KEYS / 8; j++) m = fmaxf(m, fmaxf(s[j][2 * half], s[j][2 * half + 1]));
+            m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 1));
+            m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 2));
+            float base = m == -INF ? 0.f : m * scale, factor = exp2_fast(top[half] * scale - base);
+            top[half] = m, sum[half] *= factor;
+#pragma unroll
+            for (int j = 0; j < KEYS / 8; j++)
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    float p = exp2_fast(s[j][2 * half + i] * scale - base);
+                    s[j][2 * half + i] = p, sum[half] += p;
+                }
+#pragma unroll
+            for (int j = 0; j < DIM / 8; j++) acc[j][2 * half] *= factor, acc[j][2 * half + 1] *= factor;
+        }
+        accumulate<DIM, KEYS>(acc, s, sv + stage * TILE);
+        __syncthreads();
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
+        sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
+        int r = row + (lane >> 2) + half * 8;
+        if ((lane & 3) == 0 && r < tile.y)
+            lse[(i64)head * shape.tokens + r] = top[half] * shape.scale + logf(sum[half]);
+    }
+    store_rows<DIM>(o + head * DIM, o_stride, row, tile.y, acc, 1.f / sum[0], 1.f / sum[1]);
+}
+
+// Tiles of keys; the ranges of a tile are the queries that may see it.
+template <int DIM, int WARPS, int QUERIES>
+__device__ __forceinline__ void backward_kv(const bf16* q, i64 q_stride, const bf16* k, i64 k_stride, const bf16* v,
+                                            i64 v_stride, const bf16* d_o, i64 o_stride, const float* lse,
+                                            const float* delta, bf16* dk, i64 dk_stride, bf16* dv, i64 dv_stride,
+                                            const int4* tiles, const int2* ranges, Shape shape) {
+    extern __shared__ __align__(128) unsigned char memory[];
+    constexpr int ROWS = WARPS * 16, TILE = QUERIES * DIM * 2, THREADS = WARPS * 32;
+    u32 sk = shared_address(memory), sv = sk + ROWS * DIM * 2, sq = sv + ROWS * DIM * 2, so = sq + 2 * TILE;
+    float* stats = reinterpret_cast<float*>(memory + 2 * ROWS * DIM * 2 + 4 * TILE);  // [stage][lse, delta][QUERIES]
+    int kv_head = blockIdx.x, group = shape.q_heads / shape.kv_heads;
+    int4 tile = tiles[blockIdx.y];
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, row = tile.x + warp * 16;
+
+    auto copy_queries = [&](int stage, int head, int at, int end) {
+        copy_tile<DIM, QUERIES, THREADS>(sq + stage * TILE, q + head * DIM, q_stride, at, end);
+        copy_tile<DIM, QUERIES, THREADS>(so + stage * TILE, d_o + head * DIM, o_stride, at, end);
+        if (threadIdx.x < QUERIES) {
+            int t = at + threadIdx.x;
+            i64 from = (i64)head * shape.tokens + t;
+            // lse = inf makes the probability of a row past the end zero.
+            stats[stage * 2 * QUERIES + threadIdx.x] = t < end ? lse[from] * LOG2E : INF;
+            stats[(stage * 2 + 1) * QUERIES + threadIdx.x] = t < end ? delta[from] : 0.f;
+        }
+    };
+
+    float acc_k[DIM / 8][4] = {}, acc_v[DIM / 8][4] = {};
+    float scale = shape.scale * LOG2E;
+    int head = kv_head * group, last = head + group, ahead_head = head, stage = 0;
+    Walk<QUERIES> start(ranges, tile, tile.x, 0x7fffffff), now = start, ahead = start;
+    copy_tile<DIM, ROWS, THREADS>(sk, k + kv_head * DIM, k_stride, tile.x, tile.y);
+    copy_tile<DIM, ROWS, THREADS>(sv, v + kv_head * DIM, v_stride, tile.x, tile.y);
+    copy_queries(0, head, ahead.at, ahead.end);
+    copy_commit();
+    while (head < last) {
+        ahead.advance();
+        if (ahead.done()) ahead = start, ahead_head++;
+        if (ahead_head < last) copy_queries(stage ^ 1, ahead_head, ahead.at, ahead.end);
+        copy_commit();
+        copy_wait<1>();
+        __syncthreads();
+
+        float p[QUERIES / 8][4], ds[QUERIES / 8][4];
+        scores<DIM, QUERIES>(p, sk, warp * 16, sq + stage * TILE);
+        const float* row_lse = stats + stage * 2 * QUERIES;
+        const float* row_delta = row_lse + QUERIES;
+        bool masked = now.at < row + 15;
+        int r0 = row + (lane >> 2);
+#pragma unroll
+        for (int j = 0; j < QUERIES / 8; j++) {
+            int col = j * 8 + (lane & 3) * 2;
+            float2 l = *reinterpret_cast<const float2*>(row_lse + col);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                p[j][i] = exp2_fast(p[j][i] * scale - ((i & 1) ? l.y : l.x));
+                if (masked && r0 + (i >> 1) * 8 > now.at + col + (i & 1)) p[j][i] = 0.f;
+            }
+        }
+        scores<DIM, QUERIES>(ds, sv, warp * 16, so + stage * TILE);
+#pragma unroll
+        for (int j = 0; j < QUERIES / 8; j++) {
+            int col = j * 8 + (lane & 3) * 2;
+            float2 d = *reinterpret_cast<const float2*>(row_delta + col);
+#pragma unroll
+            for (int i = 0; i < 4; i++) ds[j][i] = p[j][i] * (ds[j][i] - ((i & 1) ? d.y : d.x));
+        }
+        accumulate<DIM, QUERIES>(acc_v, p, so + stage * TILE);
+        accumulate<DIM, QUERIES>(acc_k, ds, sq + stage * TILE);
+        __syncthreads();
+        now.advance();
+        if (now.done()) now = start, head++;
+        stage ^= 1;
+    }
+    store_rows<DIM>(dk + kv_head * DIM, dk_stride, row, tile.y, acc_k, shape.scale, shape.scale);
+    store_rows<DIM>(dv + kv_head * DIM, dv_stride, row, tile.y, acc_v, 1.f, 1.f);
+}
+
+template <int DIM, int WARPS, int KEYS>
+__device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf16* k, i64 k_stride, const bf16* v,
+                                           i64 v_stride, const bf16* d_o, i64 o_stride, const float* lse,
+                                           const float* delta, bf16* dq, i64 dq_stride, const int4* tiles,
+                                           const int2* ranges, Shape shape) {
+    extern __shared__ __align__(128) unsigned char memory[];
+    constexpr int ROWS = WARPS * 16, TILE = KEYS * DIM * 2, THREADS = WARPS * 32;
+    u32 sq = shared_address(memory), so = sq + ROWS * DIM * 2, sk = so + ROWS * DIM * 2, sv = sk + 2 * TILE;
+    int head = blockIdx.x, kv_head = head / (shape.q_heads / shape.kv_heads);
+    int4 tile = tiles[blockIdx.y];
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, row = tile.x + warp * 16;
+    k += kv_head * DIM, v += kv_head * DIM;
+
+    Walk<KEYS> ahead(ranges, tile, 0, tile.y), now = ahead;
+    copy_tile<DIM, ROWS, THREADS>(sq, q + head * DIM, q_stride, tile.x, tile.y);
+    copy_tile<DIM, ROWS, THREADS>(so, d_o + head * DIM, o_stride, tile.x, tile.y);
+    copy_tile<DIM, KEYS, THREADS>(sk, k, k_stride, ahead.at, ahead.end);
+    copy_tile<DIM, KEYS, THREADS>(sv, v, v_stride, ahead.at, ahead.end);
+    copy_commit();
+
+    float row_lse[2], row_delta[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int r = row + (lane >> 2) + half * 8;
+        i64 from = (i64)head * shape.tokens + r;
+        row_lse[half] = r < tile.y ? lse[from] * LOG2E : INF;
+        row_delta[half] = r < tile.y ? delta[from] : 0.f;
+    }
+    float acc[DIM / 8][4] = {};
+    float scale = shape.scale * LOG2E;
+    for (int stage = 0; !now.done(); now.advance(), stage ^= 1) {
+        ahead.advance();
+        if (!ahead.done()) {
+            copy_tile<DIM, KEYS, THREADS>(sk + (stage ^ 1) * TILE, k, k_stride, ahead.at, ahead.end);
+            copy_tile<DIM, KEYS, THREADS>(sv + (stage ^ 1) * TILE, v, v_stride, ahead.at, ahead.end);
+        }
+        copy_commit();
+        copy_wait<1>();
+        __syncthreads();
+
+        float p[KEYS / 8][4], ds[KEYS / 8][4];
+        scores<DIM, KEYS>(p, sq, warp * 16, sk + stage * TILE);
+        scores<DIM, KEYS>(ds, so, warp * 16, sv + stage * TILE);
+        bool masked = now.at + KEYS > now.end || now.at + KEYS - 1 > row;
+        int r0 = row + (lane >> 2);
+#pragma unroll
+        for (int j = 0; j < KEYS / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int half = i >> 1, key = now.at + j * 8 + (lane & 3) * 2 + (i & 1);
+                float x = exp2_fast(p[j][i] * scale - row_lse[half]);
+                if (masked && (key >= now.end || key > r0 + half * 8)) x = 0.f;
+                ds[j][i] = x * (ds[j][i] - row_delta[half]);
+            }
+        accumulate<DIM, KEYS>(acc, ds, sk + stage * TILE);
+        __syncthreads();
+    }
+    store_rows<DIM>(dq + head * DIM, dq_stride, row, tile.y, acc, shape.scale, shape.scale);
+}
+
+// delta[head][token] = sum over DIM of do * o; one warp per token and head.
+template <int DIM>
+__device__ __forceinline__ void backward_delta(const bf16* o, const bf16* d_o, i64 o_stride, float* delta, Shape shape) {
+    i64 item = (i64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
+    int lane = threadIdx.x & 31;
+    if (item >= (i64)shape.tokens * shape.q_heads) return;
+    int token = item / shape.q_heads, head = item % shape.q_heads;
+    i64 at = (i64)token * o_stride + head * DIM;
+    float sum = 0.f;
+#pragma unroll
+    for (int i = lane * 2; i < DIM; i += 64) {
+        float2 a = load2(o + at + i), b = load2(d_o + at + i);
+        sum += a.x * b.x + a.y * b.y;
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) delta[(i64)head * shape.tokens + token] = sum;
+}
+
+#define ATTENTION(DIM)                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(FORWARD_WARPS * 32, FORWARD_BLOCKS) attention_forward_##DIM(            \
+        const bf16* q, i64 q_stride, const bf16* k, i64 k_stride, const bf16* v, i64 v_stride, bf16* o, i64 o_stride,    \
+        float* lse, const int4* tiles, const int2* ranges, int tokens, int q_heads, int kv_heads, float scale) {         \
+        forward<DIM, FORWARD_WARPS, FORWARD_KEYS>(q, q_stride, k, k_stride, v, v_stride, o, o_stride, lse, tiles,        \
+                                                  ranges, {tokens, q_heads, kv_heads, scale});                           \
+    }                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(KV_WARPS * 32, 1) attention_backward_kv_##DIM(                          \
+        const bf16* q, i64 q_stride, const bf16* k, i64 k_stride, const bf16* v, i64 v_stride, const bf16* d_o,          \
+        i64 o_stride, const float* lse, const float* delta, bf16* dk, i64 dk_stride, bf16* dv, i64 dv_stride,            \
+        const int4* tiles, const int2* ranges, int tokens, int q_heads, int kv_heads, float scale) {                     \
+        backward_kv<DIM, KV_WARPS, KV_QUERIES>(q, q_stride, k, k_stride, v, v_stride, d_o, o_stride, lse, delta, dk,     \
+                                               dk_stride, dv, dv_stride, tiles, ranges,                                  \
+                                               {tokens, q_heads, kv_heads, scale});                                      \
+    }                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(Q_WARPS * 32, 1) attention_backward_q_##DIM(                            \
+        const bf16* q, i64 q_stride, const bf16* k, i64 k_stride, const bf16* v, i64 v_stride, const bf16* d_o,          \
+        i64 o_stride, const float* lse, const float* delta, bf16* dq, i64 dq_stride, const int4* tiles,                  \
+        const int2* ranges, int tokens, int q_heads, int kv_heads, float scale) {                                        \
+        backward_q<DIM, Q_WARPS, Q_KEYS>(q, q_stride, k, k_stride, v, v_stride, d_o, o_stride, lse, delta, dq,           \
+                                         dq_stride, tiles, ranges, {tokens, q_heads, kv_heads, scale});                  \
+    }                                                                                                                    \
+    extern "C" __global__ void attention_backward_delta_##DIM(const bf16* o, const bf16* d_o, i64 o_stride,              \
+                                                              float* delta, int tokens, int q_heads, int kv_heads) {     \
+        backward_delta<DIM>(o, d_o, o_stride, delta, {tokens, q_heads, kv_heads, 0.f});                                  \
+    }
+
+#define FORWARD_WARPS 4
+#define FORWARD_KEYS 64
+#define FORWARD_BLOCKS 2
+#define KV_WARPS 8
+#define KV_QUERIES 64
+#define Q_WARPS 8
+#define Q_KEYS 64
+ATTENTION(64)
+ATTENTION(128)
