@@ -13,7 +13,7 @@ use crate::gpu::{Arg, Gpu, Launch};
 use crate::rope::Heads;
 
 /// Rows per block, keys or queries per step: the kernel's own constants.
-const FORWARD: (usize, usize) = (64, 64);
+const FORWARD: (usize, usize) = (128, 64);
 const BACKWARD_KV: (usize, usize) = (128, 64);
 const BACKWARD_Q: (usize, usize) = (128, 64);
 
@@ -42,6 +42,7 @@ pub struct Plan {
     keys: Tiles,
     queries: Tiles,
     tokens: usize,
+    module: &'static str,
 }
 
 impl Plan {
@@ -74,7 +75,14 @@ impl Plan {
             keys: Tiles::new(gpu, nodes, &seen, BACKWARD_KV.0, key_work)?,
             queries: Tiles::new(gpu, nodes, &sees, BACKWARD_Q.0, query_work)?,
             tokens,
+            module: "attention",
         })
+    }
+
+    /// The same plan for kernels without the GPU's own instructions: what other GPUs run.
+    #[must_use]
+    pub fn portable(self) -> Self {
+        Self { module: "attention_portable", ..self }
     }
 
     pub fn tokens(&self) -> usize {
@@ -93,7 +101,9 @@ fn key_ranges(nodes: &[Node]) -> Vec<Vec<Range<usize>>> {
         .iter()
         .map(|n| {
             let mut runs = vec![n.tokens.clone()];
-            for other in nodes.iter().filter(|o| o.ancestors.iter().any(|a| a.start < n.tokens.end && n.tokens.start < a.end)) {
+            for other in
+                nodes.iter().filter(|o| o.ancestors.iter().any(|a| a.start < n.tokens.end && n.tokens.start < a.end))
+            {
                 match runs.last_mut() {
                     Some(last) if last.end == other.tokens.start => last.end = other.tokens.end,
                     _ => runs.push(other.tokens.clone()),
@@ -182,7 +192,7 @@ pub fn forward(
     let out: [Arg; 3] = [(&*o).into(), ((heads.q * heads.dim) as i64).into(), (&*lse).into()];
     let args = [&operands(qkv)[..], &out, &tail(heads, plan, &plan.forward)].concat();
     let launch = Launch {
-        module: "attention",
+        module: plan.module,
         kernel: &kernel,
         grid: (heads.q as u32, plan.forward.count as u32),
         block: (FORWARD.0 * 2) as u32,
@@ -209,18 +219,33 @@ pub struct DQkv<'a> {
 }
 
 /// Gradients of queries, keys and values, overwritten.
-pub fn backward(gpu: &Gpu, heads: Heads, plan: &Plan, qkv: Qkv<'_>, saved: Saved<'_>, out: &mut DQkv<'_>) -> Result<()> {
+pub fn backward(
+    gpu: &Gpu,
+    heads: Heads,
+    plan: &Plan,
+    qkv: Qkv<'_>,
+    saved: Saved<'_>,
+    out: &mut DQkv<'_>,
+) -> Result<()> {
     check(heads, plan, qkv)?;
     let width = heads.q * heads.dim;
-    let fits = saved.o.len == plan.tokens * width && saved.d_o.len == saved.o.len && saved.lse.len == plan.tokens * heads.q;
+    let fits =
+        saved.o.len == plan.tokens * width && saved.d_o.len == saved.o.len && saved.lse.len == plan.tokens * heads.q;
     let covers = |r: &RowsMut<'_>, heads_here: usize| covers(plan.tokens, r.view.len, r.stride, heads_here * heads.dim);
-    ensure(fits && covers(&out.dq, heads.q) && covers(&out.dk, heads.kv) && covers(&out.dv, heads.kv), "attention backward", || {
-        format!("o {}, do {}, dq {}, dk {}, dv {}", saved.o.len, saved.d_o.len, out.dq.view.len, out.dk.view.len, out.dv.view.len)
-    })?;
+    ensure(
+        fits && covers(&out.dq, heads.q) && covers(&out.dk, heads.kv) && covers(&out.dv, heads.kv),
+        "attention backward",
+        || {
+            format!(
+                "o {}, do {}, dq {}, dk {}, dv {}",
+                saved.o.len, saved.d_o.len, out.dq.view.len, out.dk.view.len, out.dv.view.len
+            )
+        },
+    )?;
     let mut delta = Buffer::<f32>::uninit(gpu, plan.tokens * heads.q)?;
     let kernel = format!("attention_backward_delta_{}", heads.dim);
     let grid = ((plan.tokens * heads.q).div_ceil(8) as u32, 1);
-    let launch = Launch { module: "attention", kernel: &kernel, grid, block: 256, shared: 0 };
+    let launch = Launch { module: plan.module, kernel: &kernel, grid, block: 256, shared: 0 };
     let stride = Arg::from(width as i64);
     let args = [
         saved.o.into(),
@@ -239,7 +264,7 @@ pub fn backward(gpu: &Gpu, heads: Heads, plan: &Plan, qkv: Qkv<'_>, saved: Saved
     let args = [&common[..], &written(&out.dk), &written(&out.dv), &tail(heads, plan, &plan.keys)].concat();
     let kernel = format!("attention_backward_kv_{}", heads.dim);
     let launch = Launch {
-        module: "attention",
+        module: plan.module,
         kernel: &kernel,
         grid: (heads.kv as u32, plan.keys.count as u32),
         block: (BACKWARD_KV.0 * 2) as u32,
@@ -251,7 +276,7 @@ pub fn backward(gpu: &Gpu, heads: Heads, plan: &Plan, qkv: Qkv<'_>, saved: Saved
     let args = [&common[..], &written(&out.dq), &tail(heads, plan, &plan.queries)].concat();
     let kernel = format!("attention_backward_q_{}", heads.dim);
     let launch = Launch {
-        module: "attention",
+        module: plan.module,
         kernel: &kernel,
         grid: (heads.q as u32, plan.queries.count as u32),
         block: (BACKWARD_Q.0 * 2) as u32,

@@ -127,7 +127,10 @@ impl<T: Element> Buffer<T> {
     pub fn write(&mut self, from: &[T]) -> Result<()> {
         let bytes: &[u8] = bytemuck::cast_slice(from);
         if from.len() != self.len {
-            return Err(CudaError::Shape { kernel: "copy to the GPU", what: format!("{} into {}", from.len(), self.len) });
+            return Err(CudaError::Shape {
+                kernel: "copy to the GPU",
+                what: format!("{} into {}", from.len(), self.len),
+            });
         }
         self.gpu.bind()?;
         // SAFETY: both ranges have `bytes.len()` bytes, and the stream is waited for before `from` can go.

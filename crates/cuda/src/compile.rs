@@ -27,7 +27,7 @@ pub struct Source {
 const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 
 /// Every kernel file.
-pub const SOURCES: [Source; 8] = [
+pub const SOURCES: [Source; 9] = [
     Source { name: "rms_norm", text: include_str!("kernels/rms_norm.cu") },
     Source { name: "rope", text: include_str!("kernels/rope.cu") },
     Source { name: "swiglu", text: include_str!("kernels/swiglu.cu") },
@@ -35,6 +35,11 @@ pub const SOURCES: [Source; 8] = [
     Source { name: "head", text: include_str!("kernels/head.cu") },
     Source { name: "adamw", text: include_str!("kernels/adamw.cu") },
     Source { name: "attention", text: include_str!("kernels/attention.cu") },
+    // Without Hopper's own instructions: for other GPUs, and to be checked against the other on a Hopper.
+    Source {
+        name: "attention_portable",
+        text: concat!("#define PORTABLE 1\n#line 1\n", include_str!("kernels/attention.cu")),
+    },
     Source { name: "random", text: include_str!("kernels/random.cu") },
 ];
 
@@ -48,7 +53,7 @@ impl Source {
 /// Compiler as found on this machine, for one architecture.
 #[derive(Clone, Debug)]
 pub struct Compiler {
-    /// Architecture as NVRTC spells it: `sm_90`.
+    /// Architecture as NVRTC spells it: `sm_80`; `sm_90a` for Hopper with the instructions only it has.
     arch: String,
     /// NVRTC's version, (major, minor).
     version: (i32, i32),
@@ -128,7 +133,11 @@ impl Compiler {
             let log = unsafe { result::get_program_log(program) }.unwrap_or_default();
             let log: Vec<u8> = log.into_iter().map(|c| c.cast_unsigned()).collect();
             let log = CStr::from_bytes_until_nul(&log).map(|l| l.to_string_lossy().into_owned()).unwrap_or_default();
-            return Err(CudaError::Compile { name: name.into(), arch: self.arch.clone(), log: format!("{:?}\n{log}", e.0) });
+            return Err(CudaError::Compile {
+                name: name.into(),
+                arch: self.arch.clone(),
+                log: format!("{:?}\n{log}", e.0),
+            });
         }
         let mut size = 0;
         // SAFETY: `program` is live and compiled; `size` outlives the call.
@@ -229,14 +238,14 @@ mod tests {
     #[ignore = "needs NVRTC (libnvrtc.so on LD_LIBRARY_PATH), no GPU"]
     fn every_source_compiles_and_a_corrupt_entry_is_compiled_again() {
         let folder = tempfile::tempdir().unwrap();
-        for arch in ["sm_80", "sm_90", "sm_100"] {
+        for arch in ["sm_80", "sm_90a", "sm_100"] {
             let compiler = Compiler::new(arch.into(), Some(folder.path().into())).unwrap();
             for source in &SOURCES {
                 let cubin = compiler.cubin(source).unwrap_or_else(|e| panic!("{e}"));
                 assert!(cubin.starts_with(b"\x7fELF"));
             }
         }
-        let compiler = Compiler::new("sm_90".into(), Some(folder.path().into())).unwrap();
+        let compiler = Compiler::new("sm_90a".into(), Some(folder.path().into())).unwrap();
         let first = compiler.cubin(&SOURCES[0]).unwrap();
         for entry in fs::read_dir(folder.path()).unwrap() {
             fs::write(entry.unwrap().path(), b"not an entry").unwrap();

@@ -64,9 +64,7 @@ pub fn backward<T: Float>(gpu: &Gpu, dout: View<'_, T>, ids: &Ids, dtable: &mut 
     let launch = Launch { module: "embed", kernel: &kernel, grid, block: 128, shared: 0 };
     let (id, order, starts) = (ids.id.view(), ids.order.view(), ids.starts.view());
     // SAFETY: as embed_backward declares; lengths checked above and ids when they were made.
-    unsafe {
-        gpu.launch(launch, &[dout.into(), id.into(), order.into(), starts.into(), (&*dtable).into(), dim.into()])
-    }
+    unsafe { gpu.launch(launch, &[dout.into(), id.into(), order.into(), starts.into(), (&*dtable).into(), dim.into()]) }
 }
 
 fn check(table: usize, ids: &Ids, rows: usize) -> Result<usize> {

@@ -38,7 +38,7 @@ struct Inner {
 #[derive(Default)]
 struct Kernels {
     modules: HashMap<&'static str, Module>,
-    functions: HashMap<String, Function>,
+    functions: HashMap<(&'static str, String), Function>,
 }
 
 #[derive(Clone, Copy)]
@@ -126,6 +126,15 @@ impl Arg {
 impl Gpu {
     /// Opens a device and looks for what the kernels need, so that whatever is missing is said now and not in a step.
     pub fn open(ordinal: usize) -> Result<Self> {
+        Self::open_as(ordinal, true)
+    }
+
+    /// Opens a device without the instructions only its own architecture has: what the next architecture would run.
+    pub fn open_portable(ordinal: usize) -> Result<Self> {
+        Self::open_as(ordinal, false)
+    }
+
+    fn open_as(ordinal: usize, own: bool) -> Result<Self> {
         // SAFETY: only looks the library up.
         if !unsafe { sys::is_culib_present() } {
             return Err(CudaError::NoDriver);
@@ -144,7 +153,8 @@ impl Gpu {
         let processors = context
             .attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
             .map_err(CudaError::driver("cuDeviceGetAttribute"))?;
-        let compiler = Compiler::new(format!("sm_{major}{minor}"), cache_folder())?;
+        let own = if own && (major, minor) == (9, 0) { "a" } else { "" };
+        let compiler = Compiler::new(format!("sm_{major}{minor}{own}"), cache_folder())?;
         supported(&name, (major, minor), &compiler)?;
         let need = compiler.cuda_version() / 1000 * 1000;
         if driver < need {
@@ -280,10 +290,12 @@ impl Gpu {
 
     fn function(&self, launch: Launch<'_>) -> Result<Function> {
         let mut kernels = self.0.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&function) = kernels.functions.get(launch.kernel) {
+        let key = (launch.module, launch.kernel.to_owned());
+        if let Some(&function) = kernels.functions.get(&key) {
             return Ok(function);
         }
-        let missing = || CudaError::Driver { call: "cuModuleGetFunction", what: format!("no kernel {}", launch.kernel) };
+        let missing =
+            || CudaError::Driver { call: "cuModuleGetFunction", what: format!("no kernel {}", launch.kernel) };
         let module = if let Some(&module) = kernels.modules.get(launch.module) {
             module
         } else {
@@ -304,14 +316,17 @@ impl Gpu {
             unsafe { result::function::set_function_attribute(function, attribute, launch.shared as i32) }
                 .map_err(CudaError::driver("cuFuncSetAttribute"))?;
         }
-        kernels.functions.insert(launch.kernel.to_owned(), Function(function));
+        kernels.functions.insert(key, Function(function));
         Ok(Function(function))
     }
 }
 
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gpu").field("name", &self.0.name).field("capability", &self.0.capability).finish_non_exhaustive()
+        f.debug_struct("Gpu")
+            .field("name", &self.0.name)
+            .field("capability", &self.0.capability)
+            .finish_non_exhaustive()
     }
 }
 
@@ -346,7 +361,10 @@ fn supported(name: &str, (major, minor): (i32, i32), compiler: &Compiler) -> Res
     let known = compiler.architectures()?;
     if !known.contains(&(major * 10 + minor)) {
         let (a, b) = (compiler.cuda_version() / 1000, compiler.cuda_version() % 1000 / 10);
-        return refuse(format!("NVRTC {a}.{b} does not know it"), "put a newer CUDA's libraries on LD_LIBRARY_PATH".into());
+        return refuse(
+            format!("NVRTC {a}.{b} does not know it"),
+            "put a newer CUDA's libraries on LD_LIBRARY_PATH".into(),
+        );
     }
     Ok(())
 }

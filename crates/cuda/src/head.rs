@@ -73,7 +73,8 @@ pub fn run<T: Float>(
         matmul.run(Product::ABt, hidden, embedding, out, Store::Set)?;
         let kernel = format!("head_{}", T::SUFFIX);
         let launch = Launch { module: "head", kernel: &kernel, grid: (rows as u32, 1), block: 1024, shared: 0 };
-        let slopes = gradient.as_ref().map(|g| (g.dlogprob.slice(range.clone()), g.dentropy.map(|e| e.slice(range.clone()))));
+        let slopes =
+            gradient.as_ref().map(|g| (g.dlogprob.slice(range.clone()), g.dentropy.map(|e| e.slice(range.clone()))));
         let dlogits_out = dlogits.view_mut();
         let args = [
             logits.view().into(),

@@ -232,8 +232,11 @@ impl Plan {
             result::create_matrix_layout(kind, rows as u64, cols as u64, stride as i64)
                 .map_err(CudaError::cublas("cublasLtMatrixLayoutCreate"))
         };
-        let layouts =
-            [layout(input, b, key.strides[1])?, layout(input, a, key.strides[0])?, layout(output, (n, m), key.strides[2])?];
+        let layouts = [
+            layout(input, b, key.strides[1])?,
+            layout(input, a, key.strides[0])?,
+            layout(output, (n, m), key.strides[2])?,
+        ];
         let algorithm = heuristic(handle, operation, layouts)?;
         Ok(Self { operation, layouts, algorithm })
     }

@@ -35,8 +35,17 @@ pub fn forward<T: Float>(
     let kernel = format!("rms_norm_forward_{}", T::SUFFIX);
     let grid = (rows.div_ceil(8) as u32, 1);
     let launch = Launch { module: "rms_norm", kernel: &kernel, grid, block: 256, shared: 0 };
-    let args =
-        [x.into(), delta.into(), w.into(), sum.into(), (&*y).into(), (&*rstd).into(), rows.into(), dim.into(), eps.into()];
+    let args = [
+        x.into(),
+        delta.into(),
+        w.into(),
+        sum.into(),
+        (&*y).into(),
+        (&*rstd).into(),
+        rows.into(),
+        dim.into(),
+        eps.into(),
+    ];
     // SAFETY: as rms_norm_forward declares; lengths checked above.
     unsafe { gpu.launch(launch, &args) }
 }
@@ -54,9 +63,16 @@ pub fn backward<T: Float>(
 ) -> Result<()> {
     let (dim, rows) = (w.len, rstd.len);
     let fits = dy.len == rows * dim && r.len == dy.len && dr.len == dy.len && dw.len == dim;
-    ensure(dim % 8 == 0 && dim <= WIDEST && fits && above.is_none_or(|a| a.len == dy.len), "rms_norm backward", || {
-        format!("dy {}, r {}, dr {}, w {dim}, dw {}, rows {rows}; at most {WIDEST} columns", dy.len, r.len, dr.len, dw.len)
-    })?;
+    ensure(
+        dim % 8 == 0 && dim <= WIDEST && fits && above.is_none_or(|a| a.len == dy.len),
+        "rms_norm backward",
+        || {
+            format!(
+                "dy {}, r {}, dr {}, w {dim}, dw {}, rows {rows}; at most {WIDEST} columns",
+                dy.len, r.len, dr.len, dw.len
+            )
+        },
+    )?;
     let blocks = rows.min(gpu.processors() as usize * 8);
     let mut partial = Buffer::<f32>::uninit(gpu, blocks * dim)?;
     let kernel = format!("rms_norm_backward_{}", T::SUFFIX);

@@ -265,10 +265,8 @@ pub fn attention_backward(
             let from = head / (qh / kv);
             let at = (token * qh + head) * dim;
             let (p, _) = probabilities(&q[at..at + dim], k, &keys, kv, from);
-            let dp: Vec<f64> = keys
-                .iter()
-                .map(|key| (0..dim).map(|i| d_o[at + i] * v[(key * kv + from) * dim + i]).sum())
-                .collect();
+            let dp: Vec<f64> =
+                keys.iter().map(|key| (0..dim).map(|i| d_o[at + i] * v[(key * kv + from) * dim + i]).sum()).collect();
             let delta: f64 = p.iter().zip(&dp).map(|(p, d)| p * d).sum();
             for ((key, p), dp) in keys.iter().zip(p).zip(dp) {
                 let ds = p * (dp - delta) * scale;

@@ -235,7 +235,12 @@ impl Trainer {
     /// Scores of the batch; the gradient of `sum(dlogprob * logprob)` is added to [`Self::grad`].
     pub fn forward_backward(&mut self, batch: &Batch, dlogprob: View<'_, f32>) -> Result<Scores> {
         ensure(batch.tokens() > 0 && batch.longest <= self.positions, "step", || {
-            format!("{} tokens, the longest sequence {}, of {} positions", batch.tokens(), batch.longest, self.positions)
+            format!(
+                "{} tokens, the longest sequence {}, of {} positions",
+                batch.tokens(),
+                batch.longest,
+                self.positions
+            )
         })?;
         let mut embedded = self.buffer(batch.tokens() * self.shape.dim)?;
         embed::forward(&self.gpu, self.weight(&self.layout.embedding), &batch.ids, &mut embedded.view_mut())?;

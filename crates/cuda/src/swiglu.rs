@@ -29,11 +29,9 @@ pub fn backward<T: Float>(
     dim: usize,
 ) -> Result<()> {
     check(gate_up.len, dout.len, dim)?;
-    ensure(
-        dgate_up.len == gate_up.len && again.as_ref().is_none_or(|a| a.len == dout.len),
-        "swiglu backward",
-        || format!("dgate_up {} for gate_up {}", dgate_up.len, gate_up.len),
-    )?;
+    ensure(dgate_up.len == gate_up.len && again.as_ref().is_none_or(|a| a.len == dout.len), "swiglu backward", || {
+        format!("dgate_up {} for gate_up {}", dgate_up.len, gate_up.len)
+    })?;
     let kernel = format!("swiglu_backward_{}", T::SUFFIX);
     let args = [
         dout.into(),

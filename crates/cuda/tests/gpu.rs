@@ -45,6 +45,8 @@ on_gpu! {
     adamw
     attention_forward
     attention_backward
+    attention_forward_portable
+    attention_backward_portable
     repeats_bit_for_bit
     model
 }

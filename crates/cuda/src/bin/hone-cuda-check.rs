@@ -1,6 +1,6 @@
 //! Runs every kernel check and benchmark on a GPU and prints one JSON object: for machines without Rust.
 //!
-//! `hone-cuda-check [--only NAME]... [--no-bench]`. Exits with 1 where a check failed; one failure does not hide the rest.
+//! `hone-cuda-check [--only NAME]... [--no-bench] [--portable]`. Exits with 1 where a check failed; one failure does not hide the rest.
 
 use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};
@@ -29,7 +29,8 @@ fn run() -> hone_cuda::Result<(Value, bool)> {
     let only: Vec<&String> = args.windows(2).filter(|w| w[0] == "--only").map(|w| &w[1]).collect();
     let wanted = |name: &str| only.is_empty() || only.iter().any(|o| *o == name);
     let start = Instant::now();
-    let gpu = Gpu::open(0)?;
+    let portable = args.iter().any(|a| a == "--portable");
+    let gpu = if portable { Gpu::open_portable(0)? } else { Gpu::open(0)? };
     let (major, minor) = gpu.capability();
     let mut report = Map::new();
     report.insert(
@@ -37,6 +38,7 @@ fn run() -> hone_cuda::Result<(Value, bool)> {
         json!({
             "name": gpu.name(),
             "capability": format!("{major}.{minor}"),
+            "portable": portable,
             "processors": gpu.processors(),
             "driver_cuda": gpu.driver(),
             "nvrtc": gpu.compiler().cuda_version(),

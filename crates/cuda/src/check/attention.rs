@@ -107,11 +107,27 @@ impl OnDevice {
 const BOUND: f64 = 6e-3;
 
 pub fn forward(gpu: &Gpu) -> Result<Vec<Measured>> {
+    forward_by(gpu, |plan| plan)
+}
+
+pub fn forward_portable(gpu: &Gpu) -> Result<Vec<Measured>> {
+    forward_by(gpu, Plan::portable)
+}
+
+pub fn backward(gpu: &Gpu) -> Result<Vec<Measured>> {
+    backward_by(gpu, |plan| plan)
+}
+
+pub fn backward_portable(gpu: &Gpu) -> Result<Vec<Measured>> {
+    backward_by(gpu, Plan::portable)
+}
+
+fn forward_by(gpu: &Gpu, path: fn(Plan) -> Plan) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for case in cases() {
         let (data, heads) = (case.data(), case.heads);
         let device = OnDevice::new(gpu, &case, &data)?;
-        let plan = Plan::forest(gpu, &case.nodes)?;
+        let plan = path(Plan::forest(gpu, &case.nodes)?);
         let (mut o, mut lse) = (poisoned(gpu, data.q.len())?, poisoned(gpu, case.tokens() * heads.q)?);
         attention::forward(gpu, heads, &plan, device.operands(), &mut o.view_mut(), &mut lse.view_mut())?;
         let (want, want_lse) = reference::attention(heads, &case.nodes, &data.q, &data.k, &data.v);
@@ -121,13 +137,13 @@ pub fn forward(gpu: &Gpu) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-pub fn backward(gpu: &Gpu) -> Result<Vec<Measured>> {
+fn backward_by(gpu: &Gpu, path: fn(Plan) -> Plan) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for case in cases() {
         let (data, heads) = (case.data(), case.heads);
         let Heads { q: qh, kv, dim } = heads;
         let device = OnDevice::new(gpu, &case, &data)?;
-        let plan = Plan::forest(gpu, &case.nodes)?;
+        let plan = path(Plan::forest(gpu, &case.nodes)?);
         // The reference's own output and lse: the backward is judged apart from the forward.
         let (want_o, want_lse) = reference::attention(heads, &case.nodes, &data.q, &data.k, &data.v);
         let (o, lse) = (upload(gpu, &want_o)?, upload(gpu, &want_lse)?);
@@ -152,7 +168,12 @@ pub fn backward(gpu: &Gpu) -> Result<Vec<Measured>> {
             all.push(measure(format!("dk, {}", case.name), &dk, &want_k, 2.0 * BOUND)?);
         } else {
             let dq: Vec<f64> = dq.read()?.iter().map(|x| x.to_f64()).collect();
-            all.push(compare(format!("dq, {}", case.name), &[dq.iter().map(|x| x.abs()).sum::<f64>() + 1.0], &[1.0], 0.5));
+            all.push(compare(
+                format!("dq, {}", case.name),
+                &[dq.iter().map(|x| x.abs()).sum::<f64>() + 1.0],
+                &[1.0],
+                0.5,
+            ));
         }
         all.push(measure(format!("dv, {}", case.name), &dv, &fused(&want_v, width, width + 64), BOUND)?);
     }

@@ -140,34 +140,36 @@ pub fn elementwise(gpu: &Gpu) -> Result<Value> {
 pub fn attention(gpu: &Gpu) -> Result<Value> {
     let mut all = serde_json::Map::new();
     let case = |q, kv, dim| Heads { q, kv, dim };
-    for (count, len, heads) in [(8, 2048, case(16, 8, 128)), (2, 8192, case(16, 8, 128)), (8, 2048, case(32, 8, 64))] {
-        let (forward, backward) = attention_case(gpu, count, len, heads)?;
+    let same: fn(Plan) -> Plan = |plan| plan;
+    for (count, len, heads, path, note) in [
+        (8, 2048, case(16, 8, 128), same, ""),
+        (2, 8192, case(16, 8, 128), same, ""),
+        (8, 2048, case(32, 8, 64), same, ""),
+        (8, 2048, case(16, 8, 128), Plan::portable, ", portable"),
+    ] {
+        let plan = path(Plan::packed(gpu, &vec![len; count])?);
+        let (forward, backward) = attention_case(gpu, &plan, heads)?;
         let pairs = count as f64 * len as f64 * (len as f64 + 1.0) / 2.0;
         let flops = 4.0 * pairs * (heads.q * heads.dim) as f64;
-        let name = format!("{count}x{len}, {}/{} heads of {}", heads.q, heads.kv, heads.dim);
-        all.insert(
-            name,
-            json!({"forward": flops_rate(flops, forward), "backward": flops_rate(2.5 * flops, backward)}),
-        );
+        let name = format!("{count}x{len}, {}/{} heads of {}{note}", heads.q, heads.kv, heads.dim);
+        all.insert(name, json!({"forward": flops_rate(flops, forward), "backward": flops_rate(2.5 * flops, backward)}));
     }
     Ok(Value::Object(all))
 }
 
-fn attention_case(gpu: &Gpu, count: usize, len: usize, heads: Heads) -> Result<(f64, f64)> {
-    let tokens = count * len;
+fn attention_case(gpu: &Gpu, plan: &Plan, heads: Heads) -> Result<(f64, f64)> {
+    let tokens = plan.tokens();
     let (q_width, kv_width) = (heads.q * heads.dim, heads.kv * heads.dim);
     let q = values(gpu, tokens * q_width, 1.0)?;
     let (k, v) = (values(gpu, tokens * kv_width, 1.0)?, values(gpu, tokens * kv_width, 1.0)?);
     let d_o = values(gpu, tokens * q_width, 1.0)?;
     let (mut o, mut lse) = (Buffer::zeros(gpu, tokens * q_width)?, Buffer::zeros(gpu, tokens * heads.q)?);
-    let plan = Plan::packed(gpu, &vec![len; count])?;
     let qkv = Qkv {
         q: Rows { view: q.view(), stride: q_width },
         k: Rows { view: k.view(), stride: kv_width },
         v: Rows { view: v.view(), stride: kv_width },
     };
-    let forward =
-        time(gpu, 10, || attention::forward(gpu, heads, &plan, qkv, &mut o.view_mut(), &mut lse.view_mut()))?;
+    let forward = time(gpu, 10, || attention::forward(gpu, heads, plan, qkv, &mut o.view_mut(), &mut lse.view_mut()))?;
     let mut dq = Buffer::zeros(gpu, tokens * q_width)?;
     let (mut dk, mut dv) = (Buffer::zeros(gpu, tokens * kv_width)?, Buffer::zeros(gpu, tokens * kv_width)?);
     let mut out = DQkv {
@@ -176,7 +178,7 @@ fn attention_case(gpu: &Gpu, count: usize, len: usize, heads: Heads) -> Result<(
         dv: RowsMut { view: dv.view_mut(), stride: kv_width },
     };
     let saved = Saved { o: o.view(), lse: lse.view(), d_o: d_o.view() };
-    let backward = time(gpu, 10, || attention::backward(gpu, heads, &plan, qkv, saved, &mut out))?;
+    let backward = time(gpu, 10, || attention::backward(gpu, heads, plan, qkv, saved, &mut out))?;
     Ok((forward, backward))
 }
 

@@ -39,10 +39,7 @@ fn norm_case<T: Float>(gpu: &Gpu, rows: usize, dim: usize, fused: bool) -> Resul
     }
     let (want_y, want_rstd) = reference::rms_norm(&r, &w, f64::from(eps));
     let what = |s: &str| format!("{s} {rows}x{dim}{}", if fused { " with residual" } else { "" });
-    let mut all = vec![
-        measure(what("y"), &y, &want_y, grain::<T>())?,
-        measure(what("rstd"), &rstd, &want_rstd, 2e-6)?,
-    ];
+    let mut all = vec![measure(what("y"), &y, &want_y, grain::<T>())?, measure(what("rstd"), &rstd, &want_rstd, 2e-6)?];
     if fused {
         all.push(measure(what("sum"), &sum, &r, 1e-12)?);
     }
@@ -96,8 +93,7 @@ fn rope_case<T: Float>(gpu: &Gpu, tokens: usize, heads: Heads, normed: bool) -> 
     rope_kernels::forward(gpu, heads, gqkv.view(), weights, rotation, &mut q.view_mut(), &mut k.view_mut())?;
     let (want_q, want_k) = reference::rope(&qkv, case);
     let what = |s: &str| format!("{s} {tokens} tokens {qh}/{kv}x{dim}{}", if normed { "" } else { " without norm" });
-    let mut all =
-        vec![measure(what("q"), &q, &want_q, grain::<T>())?, measure(what("k"), &k, &want_k, grain::<T>())?];
+    let mut all = vec![measure(what("q"), &q, &want_q, grain::<T>())?, measure(what("k"), &k, &want_k, grain::<T>())?];
 
     let (gdq, gdk) = (upload::<T>(gpu, &dq)?, upload::<T>(gpu, &dk)?);
     // Values are not this kernel's to write: zeros must stay zeros.

@@ -29,15 +29,16 @@ fn case<T: Float>(
     let mut random = Random((tokens * vocab) as u64);
     let hidden = rounded::<T>(&random.normal(tokens * dim, 1.0));
     let embedding = rounded::<T>(&random.normal(vocab * dim, 0.3));
-    let target: Vec<i32> =
-        (0..tokens).map(|t| if t % 7 == 3 { -1 } else { random.below(vocab) as i32 }).collect();
-    let (dlogprob, dentropy) = (rounded::<f32>(&random.normal(tokens, 1.0)), rounded::<f32>(&random.normal(tokens, 0.5)));
+    let target: Vec<i32> = (0..tokens).map(|t| if t % 7 == 3 { -1 } else { random.below(vocab) as i32 }).collect();
+    let (dlogprob, dentropy) =
+        (rounded::<f32>(&random.normal(tokens, 1.0)), rounded::<f32>(&random.normal(tokens, 0.5)));
     let (ghidden, gembedding) = (upload::<T>(gpu, &hidden)?, upload::<T>(gpu, &embedding)?);
     let gtarget = Buffer::from_slice(gpu, &target)?;
     let (gdlogprob, gdentropy) = (upload::<f32>(gpu, &dlogprob)?, upload::<f32>(gpu, &dentropy)?);
     let call = Head { hidden: ghidden.view(), embedding: gembedding.view(), target: gtarget.view(), vocab, chunk };
     let (mut logprob, mut entropy) = (poisoned::<f32>(gpu, tokens)?, poisoned::<f32>(gpu, tokens)?);
-    let (mut dhidden, mut dembedding) = (poisoned::<T>(gpu, hidden.len())?, Buffer::<f32>::zeros(gpu, embedding.len())?);
+    let (mut dhidden, mut dembedding) =
+        (poisoned::<T>(gpu, hidden.len())?, Buffer::<f32>::zeros(gpu, embedding.len())?);
 
     run(gpu, blas, call, &mut logprob.view_mut(), &mut entropy.view_mut(), None)?;
     let logits = reference::matmul_abt(&hidden, &embedding, dim);

@@ -38,7 +38,7 @@ impl std::fmt::Debug for Check {
 }
 
 /// Every check, the simple before what is built of them.
-pub const CHECKS: [Check; 15] = [
+pub const CHECKS: [Check; 17] = [
     Check { name: "matmul", body: matmul::matmul },
     Check { name: "rms_norm_bf16", body: elementwise::rms_norm::<half::bf16> },
     Check { name: "rms_norm_f32", body: elementwise::rms_norm::<f32> },
@@ -52,6 +52,8 @@ pub const CHECKS: [Check; 15] = [
     Check { name: "adamw", body: optimizer::adamw },
     Check { name: "attention_forward", body: attention::forward },
     Check { name: "attention_backward", body: attention::backward },
+    Check { name: "attention_forward_portable", body: attention::forward_portable },
+    Check { name: "attention_backward_portable", body: attention::backward_portable },
     Check { name: "repeats_bit_for_bit", body: step::repeats },
     Check { name: "model", body: step::model },
 ];

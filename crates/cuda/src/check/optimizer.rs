@@ -35,8 +35,7 @@ fn case(gpu: &Gpu, len: usize) -> Result<Vec<Measured>> {
         let ggrad = upload::<f32>(gpu, &grad)?;
         let norm = Norm::of(gpu, ggrad.view(), Some(max as f32))?;
         let settings = AdamW { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.1, step: number };
-        let mut state =
-            State { master: master.view_mut(), m: gm.view_mut(), v: gv.view_mut(), copy: copy.view_mut() };
+        let mut state = State { master: master.view_mut(), m: gm.view_mut(), v: gv.view_mut(), copy: copy.view_mut() };
         step(gpu, settings, &mut state, ggrad.view(), Some(&norm))?;
         let size = grad.iter().map(|g| g * g).sum::<f64>().sqrt();
         let clip = if size > max { max / size } else { 1.0 };

@@ -63,7 +63,8 @@ fn model_case(gpu: &Gpu, shape: Shape) -> Result<Vec<Measured>> {
 }
 
 fn tensors(layout: &Layout) -> Vec<(String, Range<usize>)> {
-    let mut all = vec![("embedding".to_owned(), layout.embedding.clone()), ("final norm".into(), layout.final_norm.clone())];
+    let mut all =
+        vec![("embedding".to_owned(), layout.embedding.clone()), ("final norm".into(), layout.final_norm.clone())];
     for (i, l) in layout.layers.iter().enumerate() {
         let named = [
             ("norm1", &l.norm1),

@@ -9,8 +9,10 @@
 // tile and not behind the query: packed sequences are one range per tile, a forest of shared prefixes is one per ancestor.
 //
 // Fast because scores live in registers only: a warp owns 16 rows (queries; in dK/dV keys, with the scores transposed), so
-// that the accumulator of one mma.m16n8k16 is the operand of the next without a trip through shared memory. Keys and
-// values arrive by cp.async one block ahead, in 16-byte chunks swizzled so that ldmatrix meets no bank conflict.
+// that the accumulator of one product is the operand of the next without a trip through shared memory. Keys and values
+// arrive by cp.async one block ahead, swizzled in the 128-byte pattern that tensor cores read without bank conflicts.
+// On Hopper (sm_90a) four warps multiply together (wgmma, operands straight from shared memory); elsewhere, and where
+// PORTABLE is defined, each warp does on its own (mma.m16n8k16). Both leave the same elements in the same registers.
 // No atomics: dQ has its own kernel, and dK/dV sums the query heads of a group in order. Results repeat bit for bit.
 
 #define INF __int_as_float(0x7f800000)
@@ -31,6 +33,113 @@ __device__ __forceinline__ void copy_async(u32 to, const void* from, bool valid)
 __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;"); }
 template <int N> __device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
 
+// A tile of ROWS rows of DIM bf16 in shared memory: panels of 64 columns, 128 bytes a row, in which 16-byte chunk c of row
+// r lies at chunk c ^ (r mod 8). Panels begin at multiples of 1,024 bytes.
+template <int ROWS> __device__ __forceinline__ u32 chunk_address(u32 tile, int row, int chunk) {
+    return tile + (chunk >> 3) * (ROWS * 128) + row * 128 + (((chunk & 7) ^ (row & 7)) << 4);
+}
+
+// Starts copying rows [first, first + ROWS) of a head; rows at or after `end` become zero.
+template <int DIM, int ROWS, int THREADS>
+__device__ __forceinline__ void copy_tile(u32 tile, const bf16* head, i64 stride, int first, int end) {
+    constexpr int CHUNKS = DIM / 8;
+#pragma unroll
+    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
+        int row = i / CHUNKS, chunk = i % CHUNKS;
+        bool valid = first + row < end;
+        const bf16* from = head + (valid ? (i64)(first + row) * stride + chunk * 8 : 0);
+        copy_async(chunk_address<ROWS>(tile, row, chunk), from, valid);
+    }
+}
+
+// Columns [16k, 16k + 16) of accumulators as the left operand of the next product, rounded to bf16.
+template <int N> __device__ __forceinline__ void operand(u32 (&r)[4], const float (&x)[N][4], int k) {
+    r[0] = pack_bf16(x[2 * k][0], x[2 * k][1]), r[1] = pack_bf16(x[2 * k][2], x[2 * k][3]);
+    r[2] = pack_bf16(x[2 * k + 1][0], x[2 * k + 1][1]), r[3] = pack_bf16(x[2 * k + 1][2], x[2 * k + 1][3]);
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(PORTABLE)
+
+// Description of a panel to wgmma: address, distance of panels (operands stored across), of groups of 8 rows, swizzle.
+__device__ __forceinline__ u64 describe(u32 address, u32 panel_bytes) {
+    return (u64)((address & 0x3ffff) >> 4) | (u64)(panel_bytes >> 4) << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+}
+__device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_finish() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+// What cp.async wrote becomes visible to wgmma: in every writing thread, before the barrier.
+__device__ __forceinline__ void tiles_ready() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+}
+
+#define F4(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
+#define F32(c) F4(c, 0), F4(c, 1), F4(c, 2), F4(c, 3), F4(c, 4), F4(c, 5), F4(c, 6), F4(c, 7)
+#define F64(c) F32(c), F4(c, 8), F4(c, 9), F4(c, 10), F4(c, 11), F4(c, 12), F4(c, 13), F4(c, 14), F4(c, 15)
+#define R32                                                                                                              \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30," \
+    "%31"
+#define R64                                                                                                              \
+    R32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,"   \
+        "%59,%60,%61,%62,%63"
+
+// c[64, N] (+)= A·B^T of two tiles, 16 columns of each.
+__device__ __forceinline__ void wgmma_tiles(float (&c)[8][4], u64 a, u64 b, int add) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0;"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" R32 "}, %32, %33, p, 1, 1, 0, 0;}"
+                 : F32(c)
+                 : "l"(a), "l"(b), "r"(add));
+}
+__device__ __forceinline__ void wgmma_tiles(float (&c)[16][4], u64 a, u64 b, int add) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0;"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" R64 "}, %64, %65, p, 1, 1, 0, 0;}"
+                 : F64(c)
+                 : "l"(a), "l"(b), "r"(add));
+}
+// c[64, N] += A·B of registers and 16 rows of a tile.
+__device__ __forceinline__ void wgmma_rows(float (&c)[8][4], const u32 (&a)[4], u64 b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" R32 "}, {%32,%33,%34,%35}, %36, 1, 1, 1, 1;"
+                 : F32(c)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+__device__ __forceinline__ void wgmma_rows(float (&c)[16][4], const u32 (&a)[4], u64 b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" R64 "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;"
+                 : F64(c)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+// acc[16, COLS] = A[16, DIM] (rows of the tile `a` from row_a) times the transpose of the COLS rows of `b`.
+template <int DIM, int ROWS_A, int COLS>
+__device__ __forceinline__ void scores(float (&acc)[COLS / 8][4], u32 a, int row_a, u32 b) {
+    a += (row_a & ~63) * 128;
+    wgmma_begin();
+#pragma unroll
+    for (int d = 0; d < DIM / 16; d++) {
+        u32 at = (d & 3) * 32;
+        wgmma_tiles(acc, describe(a + (d >> 2) * (ROWS_A * 128) + at, 0), describe(b + (d >> 2) * (COLS * 128) + at, 0),
+                    d > 0);
+    }
+    wgmma_finish();
+}
+
+// acc[16, DIM] += X[16, ROWS] (accumulators of `scores`, rounded to bf16) times the ROWS rows of `b`.
+template <int DIM, int ROWS>
+__device__ __forceinline__ void accumulate(float (&acc)[DIM / 8][4], const float (&x)[ROWS / 8][4], u32 b) {
+    u32 ra[ROWS / 16][4];
+#pragma unroll
+    for (int k = 0; k < ROWS / 16; k++) operand(ra[k], x, k);
+    wgmma_begin();
+#pragma unroll
+    for (int k = 0; k < ROWS / 16; k++) wgmma_rows(acc, ra[k], describe(b + k * 2048, ROWS * 128));
+    wgmma_finish();
+}
+
+#else
+
+__device__ __forceinline__ void tiles_ready() { __syncthreads(); }
+
 __device__ __forceinline__ void load_matrix(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -48,42 +157,10 @@ __device__ __forceinline__ void mma(float (&c)[4], const u32 (&a)[4], u32 b0, u3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// A tile of rows of DIM bf16 in shared memory; 16-byte chunk c of row r lies at chunk c ^ (r mod 8).
-template <int DIM> __device__ __forceinline__ u32 chunk_address(u32 tile, int row, int chunk) {
-    return tile + row * (DIM * 2) + ((chunk ^ (row & 7)) << 4);
-}
-// Operand A (16 rows from `row`, 16 columns from chunk): rows of the tile are rows of A.
-template <int DIM> __device__ __forceinline__ void load_a(u32 (&r)[4], u32 tile, int row, int chunk) {
-    int lane = threadIdx.x & 31;
-    load_matrix(r, chunk_address<DIM>(tile, row + (lane & 15), chunk + (lane >> 4)));
-}
-// Operand B for two column tiles: rows of the tile are columns of B (as in Q K^T).
-template <int DIM> __device__ __forceinline__ void load_b(u32 (&r)[4], u32 tile, int row, int chunk) {
-    int lane = threadIdx.x & 31;
-    load_matrix(r, chunk_address<DIM>(tile, row + (lane & 7) + ((lane >> 4) << 3), chunk + ((lane >> 3) & 1)));
-}
-// Operand B for two column tiles: rows of the tile are rows of B (as in P V).
-template <int DIM> __device__ __forceinline__ void load_b_rows(u32 (&r)[4], u32 tile, int row, int chunk) {
-    int lane = threadIdx.x & 31;
-    load_matrix_transposed(r, chunk_address<DIM>(tile, row + (lane & 15), chunk + (lane >> 4)));
-}
-
-// Starts copying rows [first, first + ROWS) of a head; rows at or after `end` become zero.
-template <int DIM, int ROWS, int THREADS>
-__device__ __forceinline__ void copy_tile(u32 tile, const bf16* head, i64 stride, int first, int end) {
-    constexpr int CHUNKS = DIM / 8;
-#pragma unroll
-    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
-        int row = i / CHUNKS, chunk = i % CHUNKS;
-        bool valid = first + row < end;
-        const bf16* from = head + (valid ? (i64)(first + row) * stride + chunk * 8 : 0);
-        copy_async(chunk_address<DIM>(tile, row, chunk), from, valid);
-    }
-}
-
-// acc[16, COLS] += A[16, DIM] (rows of `a` from row_a) times the transpose of the COLS rows of `b`.
-template <int DIM, int COLS>
+// acc[16, COLS] = A[16, DIM] (rows of the tile `a` from row_a) times the transpose of the COLS rows of `b`.
+template <int DIM, int ROWS_A, int COLS>
 __device__ __forceinline__ void scores(float (&acc)[COLS / 8][4], u32 a, int row_a, u32 b) {
+    int lane = threadIdx.x & 31;
 #pragma unroll
     for (int j = 0; j < COLS / 8; j++)
 #pragma unroll
@@ -91,11 +168,12 @@ __device__ __forceinline__ void scores(float (&acc)[COLS / 8][4], u32 a, int row
 #pragma unroll
     for (int d = 0; d < DIM / 16; d++) {
         u32 ra[4];
-        load_a<DIM>(ra, a, row_a, d * 2);
+        load_matrix(ra, chunk_address<ROWS_A>(a, row_a + (lane & 15), d * 2 + (lane >> 4)));
 #pragma unroll
         for (int j = 0; j < COLS / 16; j++) {
             u32 rb[4];
-            load_b<DIM>(rb, b, j * 16, d * 2);
+            int row = j * 16 + (lane & 7) + ((lane >> 4) << 3);
+            load_matrix(rb, chunk_address<COLS>(b, row, d * 2 + ((lane >> 3) & 1)));
             mma(acc[2 * j], ra, rb[0], rb[1]);
             mma(acc[2 * j + 1], ra, rb[2], rb[3]);
         }
@@ -105,19 +183,22 @@ __device__ __forceinline__ void scores(float (&acc)[COLS / 8][4], u32 a, int row
 // acc[16, DIM] += X[16, ROWS] (accumulators of `scores`, rounded to bf16) times the ROWS rows of `b`.
 template <int DIM, int ROWS>
 __device__ __forceinline__ void accumulate(float (&acc)[DIM / 8][4], const float (&x)[ROWS / 8][4], u32 b) {
+    int lane = threadIdx.x & 31;
 #pragma unroll
     for (int k = 0; k < ROWS / 16; k++) {
-        u32 ra[4] = {pack_bf16(x[2 * k][0], x[2 * k][1]), pack_bf16(x[2 * k][2], x[2 * k][3]),
-                     pack_bf16(x[2 * k + 1][0], x[2 * k + 1][1]), pack_bf16(x[2 * k + 1][2], x[2 * k + 1][3])};
+        u32 ra[4];
+        operand(ra, x, k);
 #pragma unroll
         for (int j = 0; j < DIM / 16; j++) {
             u32 rb[4];
-            load_b_rows<DIM>(rb, b, k * 16, j * 2);
+            load_matrix_transposed(rb, chunk_address<ROWS>(b, k * 16 + (lane & 15), j * 2 + (lane >> 4)));
             mma(acc[2 * j], ra, rb[0], rb[1]);
             mma(acc[2 * j + 1], ra, rb[2], rb[3]);
         }
     }
 }
+
+#endif
 
 // Writes a warp's 16 rows of DIM accumulators, times `factor` per row, to rows [row, row + 16) below `end`.
 template <int DIM>
@@ -163,7 +244,7 @@ template <int DIM, int WARPS, int KEYS>
 __device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16* k, i64 k_stride, const bf16* v,
                                         i64 v_stride, bf16* o, i64 o_stride, float* lse, const int4* tiles,
                                         const int2* ranges, Shape shape) {
-    extern __shared__ __align__(128) unsigned char memory[];
+    extern __shared__ __align__(1024) unsigned char memory[];
     constexpr int ROWS = WARPS * 16, TILE = KEYS * DIM * 2, THREADS = WARPS * 32;
     u32 sq = shared_address(memory), sk = sq + ROWS * DIM * 2, sv = sk + 2 * TILE;
     int head = blockIdx.x, kv_head = head / (shape.q_heads / shape.kv_heads);
@@ -187,10 +268,10 @@ __device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16*
         }
         copy_commit();
         copy_wait<1>();
-        __syncthreads();
+        tiles_ready();
 
         float s[KEYS / 8][4];
-        scores<DIM, KEYS>(s, sq, warp * 16, sk + stage * TILE);
+        scores<DIM, ROWS, KEYS>(s, sq, warp * 16, sk + stage * TILE);
         int r0 = row + (lane >> 2), first = now.at + (lane & 3) * 2;
         if (now.at + KEYS > now.end || now.at + KEYS - 1 > row) {
 #pragma unroll
@@ -240,7 +321,7 @@ __device__ __forceinline__ void backward_kv(const bf16* q, i64 q_stride, const b
                                             i64 v_stride, const bf16* d_o, i64 o_stride, const float* lse,
                                             const float* delta, bf16* dk, i64 dk_stride, bf16* dv, i64 dv_stride,
                                             const int4* tiles, const int2* ranges, Shape shape) {
-    extern __shared__ __align__(128) unsigned char memory[];
+    extern __shared__ __align__(1024) unsigned char memory[];
     constexpr int ROWS = WARPS * 16, TILE = QUERIES * DIM * 2, THREADS = WARPS * 32;
     u32 sk = shared_address(memory), sv = sk + ROWS * DIM * 2, sq = sv + ROWS * DIM * 2, so = sq + 2 * TILE;
     float* stats = reinterpret_cast<float*>(memory + 2 * ROWS * DIM * 2 + 4 * TILE);  // [stage][lse, delta][QUERIES]
@@ -274,10 +355,10 @@ __device__ __forceinline__ void backward_kv(const bf16* q, i64 q_stride, const b
         if (ahead_head < last) copy_queries(stage ^ 1, ahead_head, ahead.at, ahead.end);
         copy_commit();
         copy_wait<1>();
-        __syncthreads();
+        tiles_ready();
 
         float p[QUERIES / 8][4], ds[QUERIES / 8][4];
-        scores<DIM, QUERIES>(p, sk, warp * 16, sq + stage * TILE);
+        scores<DIM, ROWS, QUERIES>(p, sk, warp * 16, sq + stage * TILE);
         const float* row_lse = stats + stage * 2 * QUERIES;
         const float* row_delta = row_lse + QUERIES;
         bool masked = now.at < row + 15;
@@ -292,7 +373,7 @@ __device__ __forceinline__ void backward_kv(const bf16* q, i64 q_stride, const b
                 if (masked && r0 + (i >> 1) * 8 > now.at + col + (i & 1)) p[j][i] = 0.f;
             }
         }
-        scores<DIM, QUERIES>(ds, sv, warp * 16, so + stage * TILE);
+        scores<DIM, ROWS, QUERIES>(ds, sv, warp * 16, so + stage * TILE);
 #pragma unroll
         for (int j = 0; j < QUERIES / 8; j++) {
             int col = j * 8 + (lane & 3) * 2;
@@ -316,7 +397,7 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
                                            i64 v_stride, const bf16* d_o, i64 o_stride, const float* lse,
                                            const float* delta, bf16* dq, i64 dq_stride, const int4* tiles,
                                            const int2* ranges, Shape shape) {
-    extern __shared__ __align__(128) unsigned char memory[];
+    extern __shared__ __align__(1024) unsigned char memory[];
     constexpr int ROWS = WARPS * 16, TILE = KEYS * DIM * 2, THREADS = WARPS * 32;
     u32 sq = shared_address(memory), so = sq + ROWS * DIM * 2, sk = so + ROWS * DIM * 2, sv = sk + 2 * TILE;
     int head = blockIdx.x, kv_head = head / (shape.q_heads / shape.kv_heads);
@@ -349,11 +430,11 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
         }
         copy_commit();
         copy_wait<1>();
-        __syncthreads();
+        tiles_ready();
 
         float p[KEYS / 8][4], ds[KEYS / 8][4];
-        scores<DIM, KEYS>(p, sq, warp * 16, sk + stage * TILE);
-        scores<DIM, KEYS>(ds, so, warp * 16, sv + stage * TILE);
+        scores<DIM, ROWS, KEYS>(p, sq, warp * 16, sk + stage * TILE);
+        scores<DIM, ROWS, KEYS>(ds, so, warp * 16, sv + stage * TILE);
         bool masked = now.at + KEYS > now.end || now.at + KEYS - 1 > row;
         int r0 = row + (lane >> 2);
 #pragma unroll
@@ -416,9 +497,9 @@ __device__ __forceinline__ void backward_delta(const bf16* o, const bf16* d_o, i
         backward_delta<DIM>(o, d_o, o_stride, delta, {tokens, q_heads, kv_heads, 0.f});                                  \
     }
 
-#define FORWARD_WARPS 4
+#define FORWARD_WARPS 8
 #define FORWARD_KEYS 64
-#define FORWARD_BLOCKS 2
+#define FORWARD_BLOCKS 1
 #define KV_WARPS 8
 #define KV_QUERIES 64
 #define Q_WARPS 8
