@@ -30,7 +30,7 @@ pub struct Node {
 #[derive(Debug)]
 struct Tiles {
     /// (first row, end row, first range, end range) per block, the longest work first.
-    tiles: Buffer<i32>,
+    blocks: Buffer<i32>,
     ranges: Buffer<i32>,
     count: usize,
 }
@@ -147,8 +147,8 @@ impl Tiles {
         let flat: Vec<i32> = runs.iter().flatten().flat_map(|r| [r.start as i32, r.end as i32]).collect();
         let tiles: Vec<i32> =
             blocks.into_iter().flat_map(|(b, n)| [b.start, b.end, first[n], first[n + 1]].map(|x| x as i32)).collect();
-        let (tiles, ranges) = (Buffer::from_slice(gpu, &tiles)?, Buffer::from_slice(gpu, &flat)?);
-        Ok(Self { count: tiles.len() / 4, tiles, ranges })
+        let (blocks, ranges) = (Buffer::from_slice(gpu, &tiles)?, Buffer::from_slice(gpu, &flat)?);
+        Ok(Self { count: blocks.len() / 4, blocks, ranges })
     }
 }
 
@@ -294,16 +294,16 @@ fn operands(qkv: Qkv<'_>) -> [Arg; 6] {
 fn tail(heads: Heads, plan: &Plan, tiles: &Tiles) -> [Arg; 6] {
     let scale = 1.0 / (heads.dim as f32).sqrt();
     let (tokens, q, kv) = (plan.tokens.into(), heads.q.into(), heads.kv.into());
-    [tiles.tiles.view().into(), tiles.ranges.view().into(), tokens, q, kv, scale.into()]
+    [tiles.blocks.view().into(), tiles.ranges.view().into(), tokens, q, kv, scale.into()]
 }
 
 fn covers(tokens: usize, len: usize, stride: usize, width: usize) -> bool {
-    stride >= width && stride % 8 == 0 && (tokens == 0 || (tokens - 1) * stride + width <= len)
+    stride >= width && stride.is_multiple_of(8) && (tokens == 0 || (tokens - 1) * stride + width <= len)
 }
 
 fn check(heads: Heads, plan: &Plan, qkv: Qkv<'_>) -> Result<()> {
     ensure(heads.dim == 64 || heads.dim == 128, "attention", || format!("heads of {}; 64 and 128 exist", heads.dim))?;
-    ensure(heads.kv > 0 && heads.q % heads.kv == 0, "attention", || format!("{heads:?}"))?;
+    ensure(heads.kv > 0 && heads.q.is_multiple_of(heads.kv), "attention", || format!("{heads:?}"))?;
     let fits = |r: Rows<'_>, count: usize| covers(plan.tokens, r.view.len, r.stride, count * heads.dim);
     ensure(fits(qkv.q, heads.q) && fits(qkv.k, heads.kv) && fits(qkv.v, heads.kv), "attention", || {
         format!("q {}, k {}, v {} for {} tokens", qkv.q.view.len, qkv.k.view.len, qkv.v.view.len, plan.tokens)

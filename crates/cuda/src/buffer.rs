@@ -190,6 +190,7 @@ impl<'a, T> View<'a, T> {
     }
 
     /// Part of the view. Panics past the end, as a slice does.
+    #[must_use]
     pub fn slice(self, range: Range<usize>) -> View<'a, T> {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
         View {

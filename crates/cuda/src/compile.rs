@@ -131,7 +131,7 @@ impl Compiler {
         if let Err(e) = unsafe { result::compile_program(program, &self.options()) } {
             // SAFETY: as above.
             let log = unsafe { result::get_program_log(program) }.unwrap_or_default();
-            let log: Vec<u8> = log.into_iter().map(|c| c.cast_unsigned()).collect();
+            let log: Vec<u8> = log.into_iter().map(i8::cast_unsigned).collect();
             let log = CStr::from_bytes_until_nul(&log).map(|l| l.to_string_lossy().into_owned()).unwrap_or_default();
             return Err(CudaError::Compile {
                 name: name.into(),
@@ -171,7 +171,8 @@ fn cache_key(text: &str, options: &[String], version: (i32, i32), arch: &str) ->
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes.iter().flat_map(|b| [b >> 4, b & 15]).map(|d| char::from(DIGITS[usize::from(d)])).collect()
 }
 
 /// Content of a whole entry; nothing for a missing, torn or edited one.

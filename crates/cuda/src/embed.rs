@@ -69,7 +69,7 @@ pub fn backward<T: Float>(gpu: &Gpu, dout: View<'_, T>, ids: &Ids, dtable: &mut 
 
 fn check(table: usize, ids: &Ids, rows: usize) -> Result<usize> {
     let dim = table / ids.vocab;
-    ensure(dim % 8 == 0 && table == ids.vocab * dim && rows == ids.len() * dim, "embed", || {
+    ensure(dim.is_multiple_of(8) && table == ids.vocab * dim && rows == ids.len() * dim, "embed", || {
         format!("table {table} for a vocabulary of {}, {} tokens, {rows} elements", ids.vocab, ids.len())
     })?;
     Ok(dim)

@@ -33,6 +33,18 @@ struct Inner {
     compiler: Compiler,
     kernels: Mutex<Kernels>,
     blas: OnceLock<Blas>,
+    profile: Mutex<Option<Vec<Span>>>,
+}
+
+/// One launch while profiling: its name, and the marks before and after it.
+type Span = (String, CudaEvent, CudaEvent);
+
+/// Time of all launches of one kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelTime {
+    pub kernel: String,
+    pub launches: usize,
+    pub ms: f64,
 }
 
 #[derive(Default)]
@@ -172,6 +184,7 @@ impl Gpu {
             compiler,
             kernels: Mutex::default(),
             blas: OnceLock::new(),
+            profile: Mutex::default(),
         })))
     }
 
@@ -243,6 +256,38 @@ impl Gpu {
         from.elapsed_ms(to).map_err(CudaError::driver("cuEventElapsedTime"))
     }
 
+    /// Times every launch in `body` on its own, the longest total first. The marks cost a few microseconds per launch.
+    pub fn profile(&self, body: impl FnOnce() -> Result<()>) -> Result<Vec<KernelTime>> {
+        *self.0.profile.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+        let done = body();
+        let spans = self.0.profile.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+        done?;
+        let mut all: Vec<KernelTime> = Vec::new();
+        for (kernel, from, to) in spans {
+            let ms = f64::from(Self::milliseconds(&from, &to)?);
+            match all.iter_mut().find(|t| t.kernel == kernel) {
+                Some(time) => (time.launches, time.ms) = (time.launches + 1, time.ms + ms),
+                None => all.push(KernelTime { kernel, launches: 1, ms }),
+            }
+        }
+        all.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+        Ok(all)
+    }
+
+    /// Runs `body`, between two marks where profiling is on.
+    pub(crate) fn spanned(&self, name: impl FnOnce() -> String, body: impl FnOnce() -> Result<()>) -> Result<()> {
+        if self.0.profile.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return body();
+        }
+        let from = self.mark()?;
+        body()?;
+        let to = self.mark()?;
+        if let Some(spans) = self.0.profile.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            spans.push((name(), from, to));
+        }
+        Ok(())
+    }
+
     pub(crate) fn bind(&self) -> Result<()> {
         self.0.context.bind_to_thread().map_err(CudaError::driver("cuCtxSetCurrent"))
     }
@@ -274,18 +319,18 @@ impl Gpu {
         let function = self.function(launch)?;
         let mut args = args.to_vec();
         let mut addresses: Vec<*mut c_void> = args.iter_mut().map(Arg::address).collect();
-        // SAFETY: the caller's promise; `args` and `addresses` outlive the call, which copies them.
-        unsafe {
-            result::launch_kernel(
-                function.0,
-                (launch.grid.0, launch.grid.1, 1),
-                (launch.block, 1, 1),
-                launch.shared,
-                self.stream(),
-                &mut addresses,
-            )
-        }
-        .map_err(|e| CudaError::Driver { call: "cuLaunchKernel", what: format!("{}: {e:?}", launch.kernel) })
+        self.spanned(
+            || launch.kernel.to_owned(),
+            || {
+                let (grid, block) = ((launch.grid.0, launch.grid.1, 1), (launch.block, 1, 1));
+                // SAFETY: the caller's promise; `args` and `addresses` outlive the call, which copies them.
+                unsafe { result::launch_kernel(function.0, grid, block, launch.shared, self.stream(), &mut addresses) }
+                    .map_err(|e| CudaError::Driver {
+                        call: "cuLaunchKernel",
+                        what: format!("{}: {e:?}", launch.kernel),
+                    })
+            },
+        )
     }
 
     fn function(&self, launch: Launch<'_>) -> Result<Function> {

@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "cuBLASLt is a C interface")]
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
@@ -170,11 +171,14 @@ impl Matmul {
         self.gpu.bind()?;
         let blas = self.gpu.blas()?;
         let mut plans = blas.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if !plans.contains_key(&key) {
-            plans.insert(key, Plan::new(blas.handle, &key, T::CUDA, O::CUDA)?);
-        }
-        let plan = &plans[&key];
-        self.queue(blas.handle, plan, into, [b.view.pointer, a.view.pointer, c.view.pointer])
+        let plan = match plans.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Plan::new(blas.handle, &key, T::CUDA, O::CUDA)?),
+        };
+        self.gpu.spanned(
+            || format!("matmul {product:?} {m}x{n}x{k}"),
+            || self.queue(blas.handle, plan, into, [b.view.pointer, a.view.pointer, c.view.pointer]),
+        )
     }
 
     fn queue(&self, handle: sys::cublasLtHandle_t, plan: &Plan, into: Store, [b, a, c]: [u64; 3]) -> Result<()> {

@@ -20,7 +20,7 @@ pub fn forward<T: Float>(
     eps: f32,
 ) -> Result<()> {
     let (dim, rows) = (w.len, rstd.len);
-    ensure(dim % 8 == 0 && dim > 0 && x.len == rows * dim && y.len == x.len, "rms_norm", || {
+    ensure(dim.is_multiple_of(8) && dim > 0 && x.len == rows * dim && y.len == x.len, "rms_norm", || {
         format!("x {}, y {}, w {dim}, rows {rows}; the row length must be a multiple of 8", x.len, y.len)
     })?;
     let (delta, sum) = match &delta {
@@ -64,7 +64,7 @@ pub fn backward<T: Float>(
     let (dim, rows) = (w.len, rstd.len);
     let fits = dy.len == rows * dim && r.len == dy.len && dr.len == dy.len && dw.len == dim;
     ensure(
-        dim % 8 == 0 && dim <= WIDEST && fits && above.is_none_or(|a| a.len == dy.len),
+        dim.is_multiple_of(8) && dim <= WIDEST && fits && above.is_none_or(|a| a.len == dy.len),
         "rms_norm backward",
         || {
             format!(

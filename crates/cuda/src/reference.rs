@@ -222,7 +222,7 @@ fn visible(nodes: &[Node], token: usize) -> Vec<usize> {
     nodes
         .iter()
         .filter(|n| n.tokens.contains(&token))
-        .flat_map(|n| n.ancestors.iter().cloned().flatten().chain(n.tokens.start..token + 1))
+        .flat_map(|n| n.ancestors.iter().cloned().flatten().chain(n.tokens.start..=token))
         .collect()
 }
 

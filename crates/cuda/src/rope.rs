@@ -138,7 +138,7 @@ fn check<T>(
     ensure(heads.dim == 64 || heads.dim == 128, "rope", || format!("heads of {}; 64 and 128 exist", heads.dim))?;
     let fits = qkv == tokens * heads.qkv() && q == tokens * heads.q * heads.dim && k == tokens * heads.kv * heads.dim;
     let norms = norm.is_none_or(|n| n.q.len == heads.dim && n.k.len == heads.dim);
-    ensure(fits && norms && rotation.table.len % heads.dim == 0, "rope", || {
+    ensure(fits && norms && rotation.table.len.is_multiple_of(heads.dim), "rope", || {
         format!("{tokens} tokens of {heads:?}: qkv {qkv}, q {q}, k {k}, table {}", rotation.table.len)
     })
 }

@@ -50,7 +50,7 @@ fn launch(kernel: &str, elements: usize) -> Launch<'_> {
 }
 
 fn check(gate_up: usize, out: usize, dim: usize) -> Result<()> {
-    ensure(dim > 0 && dim % 8 == 0 && out % dim == 0 && gate_up == 2 * out, "swiglu", || {
+    ensure(dim > 0 && dim.is_multiple_of(8) && out.is_multiple_of(dim) && gate_up == 2 * out, "swiglu", || {
         format!("gate_up {gate_up}, out {out}, rows of {dim}; the row length must be a multiple of 8")
     })
 }

@@ -5,7 +5,7 @@ use hone_cuda::check::{CHECKS, Check};
 
 fn run(name: &str) {
     let gpu = Gpu::open(0).unwrap_or_else(|e| panic!("{e}"));
-    let check: &Check = CHECKS.iter().find(|c| c.name == name).expect("a check of this name");
+    let check: &Check = CHECKS.iter().find(|c| c.name == name).unwrap_or_else(|| panic!("no check {name}"));
     let all = (check.body)(&gpu).unwrap_or_else(|e| panic!("{e}"));
     assert!(!all.is_empty());
     for m in &all {

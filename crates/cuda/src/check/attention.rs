@@ -28,13 +28,16 @@ fn packed(lengths: &[usize]) -> Vec<Node> {
 
 /// A shared prefix, two branches, one of which branches again.
 fn forest() -> Vec<Node> {
-    let node = |tokens, ancestors: &[std::ops::Range<usize>]| Node { tokens, ancestors: ancestors.to_vec() };
+    let node = |tokens, ancestors: &[(usize, usize)]| Node {
+        tokens,
+        ancestors: ancestors.iter().map(|&(from, to)| from..to).collect(),
+    };
     vec![
         node(0..150, &[]),
-        node(150..233, &[0..150]),
-        node(233..240, &[0..150, 150..233]),
-        node(240..371, &[0..150, 150..233]),
-        node(371..441, &[0..150]),
+        node(150..233, &[(0, 150)]),
+        node(233..240, &[(0, 150), (150, 233)]),
+        node(240..371, &[(0, 150), (150, 233)]),
+        node(371..441, &[(0, 150)]),
         node(441..442, &[]),
     ]
 }

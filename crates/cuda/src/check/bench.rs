@@ -202,7 +202,7 @@ pub fn optimizer(gpu: &Gpu) -> Result<Value> {
 pub fn step(gpu: &Gpu) -> Result<Value> {
     let start = Instant::now();
     let shape = Shape::qwen3_06b();
-    let (count, len) = (8, 2048);
+    let (count, len) = (8usize, 2048usize);
     let mut trainer = Trainer::random(gpu, shape, len, 1)?;
     let mut random = Random(1);
     let sequences: Vec<Vec<u32>> =
@@ -231,6 +231,14 @@ pub fn step(gpu: &Gpu) -> Result<Value> {
         losses.push(-scores.logprob.read()?.iter().map(|&x| f64::from(x)).sum::<f64>() / tokens as f64);
         norms.push(norm.read()?);
     }
+    let peak = gpu.peak()?;
+    let profile = gpu.profile(|| {
+        trainer.zero_grad()?;
+        trainer.forward_backward(&batch, slopes.view()).map(drop)?;
+        let settings = AdamW { lr: 0.0, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.0, step: 9 };
+        trainer.update(settings, Some(1.0)).map(drop)
+    })?;
+    let profile: Vec<Value> = profile.iter().map(|t| json!([t.kernel, t.launches, t.ms])).collect();
     let mut sorted = times[2..].to_vec();
     sorted.sort_by(f64::total_cmp);
     let seconds = sorted[sorted.len() / 2];
@@ -246,10 +254,11 @@ pub fn step(gpu: &Gpu) -> Result<Value> {
         "forward_backward_ms, update_ms": phases,
         "tflop_per_s": flops / seconds / 1e12,
         "mfu_of_989": flops / seconds / 989e12,
-        "peak_gb": gpu.peak()? as f64 / 1e9,
+        "peak_gb": peak as f64 / 1e9,
         "first_step_s": first,
         "losses": losses,
         "gradient_norms": norms,
+        "kernels (name, launches, ms)": profile,
     }))
 }
 
