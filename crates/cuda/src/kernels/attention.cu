@@ -52,11 +52,18 @@ __device__ __forceinline__ void copy_tile(u32 tile, const bf16* head, i64 stride
     }
 }
 
-// Columns [16k, 16k + 16) of accumulators as the left operand of the next product, rounded to bf16.
-template <int N> __device__ __forceinline__ void operand(u32 (&r)[4], const float (&x)[N][4], int k) {
-    r[0] = pack_bf16(x[2 * k][0], x[2 * k][1]), r[1] = pack_bf16(x[2 * k][2], x[2 * k][3]);
-    r[2] = pack_bf16(x[2 * k + 1][0], x[2 * k + 1][1]), r[3] = pack_bf16(x[2 * k + 1][2], x[2 * k + 1][3]);
-}
+// Accumulators as the left operand of the next product, rounded to bf16: four registers per 16 columns.
+template <int N> struct Operand {
+    u32 r[N / 2][4];
+
+    __device__ __forceinline__ explicit Operand(const float (&x)[N][4]) {
+#pragma unroll
+        for (int k = 0; k < N / 2; k++) {
+            r[k][0] = pack_bf16(x[2 * k][0], x[2 * k][1]), r[k][1] = pack_bf16(x[2 * k][2], x[2 * k][3]);
+            r[k][2] = pack_bf16(x[2 * k + 1][0], x[2 * k + 1][1]), r[k][3] = pack_bf16(x[2 * k + 1][2], x[2 * k + 1][3]);
+        }
+    }
+};
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(PORTABLE)
 
@@ -64,10 +71,14 @@ template <int N> __device__ __forceinline__ void operand(u32 (&r)[4], const floa
 __device__ __forceinline__ u64 describe(u32 address, u32 panel_bytes) {
     return (u64)((address & 0x3ffff) >> 4) | (u64)(panel_bytes >> 4) << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
-__device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_finish() {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Waits until at most N of the products started are unfinished; `acc`, which one of the finished wrote, may be read then.
+template <int N, int TILES> __device__ __forceinline__ void products_wait(float (&acc)[TILES][4]) {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+#pragma unroll
+    for (int j = 0; j < TILES; j++)
+        asm volatile("" : "+f"(acc[j][0]), "+f"(acc[j][1]), "+f"(acc[j][2]), "+f"(acc[j][3])::"memory");
 }
 // What cp.async wrote becomes visible to wgmma: in every writing thread, before the barrier.
 __device__ __forceinline__ void tiles_ready() {
@@ -110,35 +121,34 @@ __device__ __forceinline__ void wgmma_rows(float (&c)[16][4], const u32 (&a)[4],
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-// acc[16, COLS] = A[16, DIM] (rows of the tile `a` from row_a) times the transpose of the COLS rows of `b`.
+// Starts acc[16, COLS] = A[16, DIM] (rows of the tile `a` from row_a) times the transpose of the COLS rows of `b`.
 template <int DIM, int ROWS_A, int COLS>
 __device__ __forceinline__ void scores(float (&acc)[COLS / 8][4], u32 a, int row_a, u32 b) {
     a += (row_a & ~63) * 128;
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
     for (int d = 0; d < DIM / 16; d++) {
         u32 at = (d & 3) * 32;
         wgmma_tiles(acc, describe(a + (d >> 2) * (ROWS_A * 128) + at, 0), describe(b + (d >> 2) * (COLS * 128) + at, 0),
                     d > 0);
     }
-    wgmma_finish();
+    wgmma_commit();
 }
 
-// acc[16, DIM] += X[16, ROWS] (accumulators of `scores`, rounded to bf16) times the ROWS rows of `b`.
+// Starts acc[16, DIM] += X[16, ROWS] times the ROWS rows of `b`.
 template <int DIM, int ROWS>
-__device__ __forceinline__ void accumulate(float (&acc)[DIM / 8][4], const float (&x)[ROWS / 8][4], u32 b) {
-    u32 ra[ROWS / 16][4];
+__device__ __forceinline__ void accumulate(float (&acc)[DIM / 8][4], const Operand<ROWS / 8>& x, u32 b) {
+    wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < ROWS / 16; k++) operand(ra[k], x, k);
-    wgmma_begin();
-#pragma unroll
-    for (int k = 0; k < ROWS / 16; k++) wgmma_rows(acc, ra[k], describe(b + k * 2048, ROWS * 128));
-    wgmma_finish();
+    for (int k = 0; k < ROWS / 16; k++) wgmma_rows(acc, x.r[k], describe(b + k * 2048, ROWS * 128));
+    wgmma_commit();
 }
 
 #else
 
 __device__ __forceinline__ void tiles_ready() { __syncthreads(); }
+// Products here are finished when they return.
+template <int N, int TILES> __device__ __forceinline__ void products_wait(float (&)[TILES][4]) {}
 
 __device__ __forceinline__ void load_matrix(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -180,20 +190,18 @@ __device__ __forceinline__ void scores(float (&acc)[COLS / 8][4], u32 a, int row
     }
 }
 
-// acc[16, DIM] += X[16, ROWS] (accumulators of `scores`, rounded to bf16) times the ROWS rows of `b`.
+// acc[16, DIM] += X[16, ROWS] times the ROWS rows of `b`.
 template <int DIM, int ROWS>
-__device__ __forceinline__ void accumulate(float (&acc)[DIM / 8][4], const float (&x)[ROWS / 8][4], u32 b) {
+__device__ __forceinline__ void accumulate(float (&acc)[DIM / 8][4], const Operand<ROWS / 8>& x, u32 b) {
     int lane = threadIdx.x & 31;
 #pragma unroll
     for (int k = 0; k < ROWS / 16; k++) {
-        u32 ra[4];
-        operand(ra, x, k);
 #pragma unroll
         for (int j = 0; j < DIM / 16; j++) {
             u32 rb[4];
             load_matrix_transposed(rb, chunk_address<ROWS>(b, k * 16 + (lane & 15), j * 2 + (lane >> 4)));
-            mma(acc[2 * j], ra, rb[0], rb[1]);
-            mma(acc[2 * j + 1], ra, rb[2], rb[3]);
+            mma(acc[2 * j], x.r[k], rb[0], rb[1]);
+            mma(acc[2 * j + 1], x.r[k], rb[2], rb[3]);
         }
     }
 }
@@ -272,6 +280,7 @@ __device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16*
 
         float s[KEYS / 8][4];
         scores<DIM, ROWS, KEYS>(s, sq, warp * 16, sk + stage * TILE);
+        products_wait<0>(s);
         int r0 = row + (lane >> 2), first = now.at + (lane & 3) * 2;
         if (now.at + KEYS > now.end || now.at + KEYS - 1 > row) {
 #pragma unroll
@@ -301,7 +310,9 @@ __device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16*
 #pragma unroll
             for (int j = 0; j < DIM / 8; j++) acc[j][2 * half] *= factor, acc[j][2 * half + 1] *= factor;
         }
-        accumulate<DIM, KEYS>(acc, s, sv + stage * TILE);
+        Operand<KEYS / 8> p(s);
+        accumulate<DIM, KEYS>(acc, p, sv + stage * TILE);
+        products_wait<0>(acc);
         __syncthreads();
     }
 #pragma unroll
@@ -359,6 +370,8 @@ __device__ __forceinline__ void backward_kv(const bf16* q, i64 q_stride, const b
 
         float p[QUERIES / 8][4], ds[QUERIES / 8][4];
         scores<DIM, ROWS, QUERIES>(p, sk, warp * 16, sq + stage * TILE);
+        scores<DIM, ROWS, QUERIES>(ds, sv, warp * 16, so + stage * TILE);
+        products_wait<1>(p);
         const float* row_lse = stats + stage * 2 * QUERIES;
         const float* row_delta = row_lse + QUERIES;
         bool masked = now.at < row + 15;
@@ -373,7 +386,9 @@ __device__ __forceinline__ void backward_kv(const bf16* q, i64 q_stride, const b
                 if (masked && r0 + (i >> 1) * 8 > now.at + col + (i & 1)) p[j][i] = 0.f;
             }
         }
-        scores<DIM, ROWS, QUERIES>(ds, sv, warp * 16, so + stage * TILE);
+        Operand<QUERIES / 8> op(p);
+        products_wait<0>(ds);
+        accumulate<DIM, QUERIES>(acc_v, op, so + stage * TILE);
 #pragma unroll
         for (int j = 0; j < QUERIES / 8; j++) {
             int col = j * 8 + (lane & 3) * 2;
@@ -381,8 +396,10 @@ __device__ __forceinline__ void backward_kv(const bf16* q, i64 q_stride, const b
 #pragma unroll
             for (int i = 0; i < 4; i++) ds[j][i] = p[j][i] * (ds[j][i] - ((i & 1) ? d.y : d.x));
         }
-        accumulate<DIM, QUERIES>(acc_v, p, so + stage * TILE);
-        accumulate<DIM, QUERIES>(acc_k, ds, sq + stage * TILE);
+        Operand<QUERIES / 8> ods(ds);
+        accumulate<DIM, QUERIES>(acc_k, ods, sq + stage * TILE);
+        products_wait<0>(acc_v);
+        products_wait<0>(acc_k);
         __syncthreads();
         now.advance();
         if (now.done()) now = start, head++;
@@ -435,6 +452,7 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
         float p[KEYS / 8][4], ds[KEYS / 8][4];
         scores<DIM, ROWS, KEYS>(p, sq, warp * 16, sk + stage * TILE);
         scores<DIM, ROWS, KEYS>(ds, so, warp * 16, sv + stage * TILE);
+        products_wait<1>(p);
         bool masked = now.at + KEYS > now.end || now.at + KEYS - 1 > row;
         int r0 = row + (lane >> 2);
 #pragma unroll
@@ -442,11 +460,17 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 int half = i >> 1, key = now.at + j * 8 + (lane & 3) * 2 + (i & 1);
-                float x = exp2_fast(p[j][i] * scale - row_lse[half]);
-                if (masked && (key >= now.end || key > r0 + half * 8)) x = 0.f;
-                ds[j][i] = x * (ds[j][i] - row_delta[half]);
+                p[j][i] = exp2_fast(p[j][i] * scale - row_lse[half]);
+                if (masked && (key >= now.end || key > r0 + half * 8)) p[j][i] = 0.f;
             }
-        accumulate<DIM, KEYS>(acc, ds, sk + stage * TILE);
+        products_wait<0>(ds);
+#pragma unroll
+        for (int j = 0; j < KEYS / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) ds[j][i] = p[j][i] * (ds[j][i] - row_delta[i >> 1]);
+        Operand<KEYS / 8> op(ds);
+        accumulate<DIM, KEYS>(acc, op, sk + stage * TILE);
+        products_wait<0>(acc);
         __syncthreads();
     }
     store_rows<DIM>(dq + head * DIM, dq_stride, row, tile.y, acc, shape.scale, shape.scale);
@@ -499,7 +523,11 @@ __device__ __forceinline__ void backward_delta(const bf16* o, const bf16* d_o, i
 
 #define FORWARD_WARPS 8
 #define FORWARD_KEYS 64
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(PORTABLE)
+#define FORWARD_BLOCKS 2
+#else
 #define FORWARD_BLOCKS 1
+#endif
 #define KV_WARPS 8
 #define KV_QUERIES 64
 #define Q_WARPS 8
