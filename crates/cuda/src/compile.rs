@@ -27,7 +27,7 @@ pub struct Source {
 const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 
 /// Every kernel file.
-pub const SOURCES: [Source; 9] = [
+pub const SOURCES: [Source; 10] = [
     Source { name: "rms_norm", text: include_str!("kernels/rms_norm.cu") },
     Source { name: "rope", text: include_str!("kernels/rope.cu") },
     Source { name: "swiglu", text: include_str!("kernels/swiglu.cu") },
@@ -40,6 +40,7 @@ pub const SOURCES: [Source; 9] = [
         name: "attention_portable",
         text: concat!("#define PORTABLE 1\n#line 1\n", include_str!("kernels/attention.cu")),
     },
+    Source { name: "decode", text: include_str!("kernels/decode.cu") },
     Source { name: "random", text: include_str!("kernels/random.cu") },
 ];
 

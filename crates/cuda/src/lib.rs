@@ -11,6 +11,7 @@ pub mod attention;
 pub mod buffer;
 pub mod check;
 pub mod compile;
+pub mod decode;
 pub mod embed;
 pub mod error;
 pub mod gpu;

@@ -217,6 +217,21 @@ fn probabilities(q: &[f64], k: &[f64], keys: &[usize], kv: usize, head: usize) -
     (s.iter().map(|x| (x - lse).exp()).collect(), lse)
 }
 
+/// Attention of one query token ([q_heads, dim]) over all `keys` tokens of k and v.
+pub fn decode(heads: Heads, query: &[f64], k: &[f64], v: &[f64], keys: usize) -> Vec<f64> {
+    let Heads { q: qh, kv, dim } = heads;
+    let keys: Vec<usize> = (0..keys).collect();
+    let mut o = vec![0.0; qh * dim];
+    for (head, o) in o.chunks_mut(dim).enumerate() {
+        let from = head / (qh / kv);
+        let (p, _) = probabilities(&query[head * dim..][..dim], k, &keys, kv, from);
+        for (key, p) in keys.iter().zip(p) {
+            o.iter_mut().zip(&v[(key * kv + from) * dim..]).for_each(|(o, v)| *o += p * v);
+        }
+    }
+    o
+}
+
 /// Keys that a token sees: its ancestors' and those of its own node up to itself.
 fn visible(nodes: &[Node], token: usize) -> Vec<usize> {
     nodes

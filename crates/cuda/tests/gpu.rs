@@ -47,6 +47,7 @@ on_gpu! {
     attention_backward
     attention_forward_portable
     attention_backward_portable
+    decode
     repeats_bit_for_bit
     model
 }

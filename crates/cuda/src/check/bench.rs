@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::adamw::{self, AdamW, Norm, State};
 use crate::attention::{self, DQkv, Plan, Qkv, Rows, RowsMut, Saved};
 use crate::buffer::Buffer;
+use crate::decode::{self, Cache, PAGE, Pages};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::matmul::{Matmul, Matrix, MatrixMut, Product, Store};
@@ -182,6 +183,26 @@ fn attention_case(gpu: &Gpu, plan: &Plan, heads: Heads) -> Result<(f64, f64)> {
     Ok((forward, backward))
 }
 
+/// Decode attention of one layer at Qwen3-0.6B's heads: bytes of keys and values over time.
+pub fn decode_attention(gpu: &Gpu) -> Result<Value> {
+    let heads = Heads { q: 16, kv: 8, dim: 128 };
+    let mut all = serde_json::Map::new();
+    for (sequences, length) in [(1usize, 4096usize), (64, 384), (256, 1024), (64, 8192)] {
+        let pages = sequences * length.div_ceil(PAGE);
+        let mut cache = Cache::zeros(gpu, heads, pages)?;
+        let size = cache.len();
+        (cache.k, cache.v) = (values(gpu, size, 1.0)?, values(gpu, size, 1.0)?);
+        let table: Vec<Vec<usize>> =
+            (0..sequences).map(|s| (0..length.div_ceil(PAGE)).map(|p| p * sequences + s).collect()).collect();
+        let table = Pages::new(gpu, &table, &vec![length; sequences], pages)?;
+        let q = values(gpu, sequences * heads.q * heads.dim, 1.0)?;
+        let mut o = Buffer::zeros(gpu, q.len())?;
+        let ms = time(gpu, 20, || decode::attention(gpu, heads, q.view(), &cache, &table, &mut o.view_mut()))?;
+        all.insert(format!("{sequences}x{length}"), bytes_rate(4 * sequences * length * heads.kv * heads.dim, ms));
+    }
+    Ok(Value::Object(all))
+}
+
 /// Norm and AdamW over 600 million parameters.
 pub fn optimizer(gpu: &Gpu) -> Result<Value> {
     let len = 600_000_000;
@@ -266,10 +287,11 @@ pub fn step(gpu: &Gpu) -> Result<Value> {
 pub type Bench = (&'static str, fn(&Gpu) -> Result<Value>);
 
 /// Every benchmark.
-pub const BENCHES: [Bench; 5] = [
+pub const BENCHES: [Bench; 6] = [
     ("matmul", matmul),
     ("elementwise", elementwise),
     ("attention", attention),
+    ("decode attention", decode_attention),
     ("optimizer", optimizer),
     ("step", step),
 ];
