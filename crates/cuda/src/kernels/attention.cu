@@ -30,8 +30,7 @@ __device__ __forceinline__ void copy_async(u32 to, const void* from, bool valid)
     int bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
 }
-__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;"); }
-template <int N> __device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
+__device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // A tile of ROWS rows of DIM bf16 in shared memory: panels of 64 columns, 128 bytes a row, in which 16-byte chunk c of row
 // r lies at chunk c ^ (r mod 8). Panels begin at multiples of 1,024 bytes.
@@ -264,19 +263,18 @@ __device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16*
     copy_tile<DIM, ROWS, THREADS>(sq, q + head * DIM, q_stride, tile.x, tile.y);
     copy_tile<DIM, KEYS, THREADS>(sk, k, k_stride, ahead.at, ahead.end);
     copy_tile<DIM, KEYS, THREADS>(sv, v, v_stride, ahead.at, ahead.end);
-    copy_commit();
 
     float acc[DIM / 8][4] = {}, top[2] = {-INF, -INF}, sum[2] = {0.f, 0.f};
     float scale = shape.scale * LOG2E;
     for (int stage = 0; !now.done(); now.advance(), stage ^= 1) {
+        // One barrier per step: behind it this block's tiles are there, and the other stage's are done with.
+        copy_wait();
+        tiles_ready();
         ahead.advance();
         if (!ahead.done()) {
             copy_tile<DIM, KEYS, THREADS>(sk + (stage ^ 1) * TILE, k, k_stride, ahead.at, ahead.end);
             copy_tile<DIM, KEYS, THREADS>(sv + (stage ^ 1) * TILE, v, v_stride, ahead.at, ahead.end);
         }
-        copy_commit();
-        copy_wait<1>();
-        tiles_ready();
 
         float s[KEYS / 8][4];
         scores<DIM, ROWS, KEYS>(s, sq, warp * 16, sk + stage * TILE);
@@ -313,7 +311,6 @@ __device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16*
         Operand<KEYS / 8> p(s);
         accumulate<DIM, KEYS>(acc, p, sv + stage * TILE);
         products_wait<0>(acc);
-        __syncthreads();
     }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -359,14 +356,12 @@ __device__ __forceinline__ void backward_kv(const bf16* q, i64 q_stride, const b
     copy_tile<DIM, ROWS, THREADS>(sk, k + kv_head * DIM, k_stride, tile.x, tile.y);
     copy_tile<DIM, ROWS, THREADS>(sv, v + kv_head * DIM, v_stride, tile.x, tile.y);
     copy_queries(0, head, ahead.at, ahead.end);
-    copy_commit();
     while (head < last) {
+        copy_wait();
+        tiles_ready();
         ahead.advance();
         if (ahead.done()) ahead = start, ahead_head++;
         if (ahead_head < last) copy_queries(stage ^ 1, ahead_head, ahead.at, ahead.end);
-        copy_commit();
-        copy_wait<1>();
-        tiles_ready();
 
         float p[QUERIES / 8][4], ds[QUERIES / 8][4];
         scores<DIM, ROWS, QUERIES>(p, sk, warp * 16, sq + stage * TILE);
@@ -400,7 +395,6 @@ __device__ __forceinline__ void backward_kv(const bf16* q, i64 q_stride, const b
         accumulate<DIM, QUERIES>(acc_k, ods, sq + stage * TILE);
         products_wait<0>(acc_v);
         products_wait<0>(acc_k);
-        __syncthreads();
         now.advance();
         if (now.done()) now = start, head++;
         stage ^= 1;
@@ -427,7 +421,6 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
     copy_tile<DIM, ROWS, THREADS>(so, d_o + head * DIM, o_stride, tile.x, tile.y);
     copy_tile<DIM, KEYS, THREADS>(sk, k, k_stride, ahead.at, ahead.end);
     copy_tile<DIM, KEYS, THREADS>(sv, v, v_stride, ahead.at, ahead.end);
-    copy_commit();
 
     float row_lse[2], row_delta[2];
 #pragma unroll
@@ -440,14 +433,14 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
     float acc[DIM / 8][4] = {};
     float scale = shape.scale * LOG2E;
     for (int stage = 0; !now.done(); now.advance(), stage ^= 1) {
+        // One barrier per step: behind it this block's tiles are there, and the other stage's are done with.
+        copy_wait();
+        tiles_ready();
         ahead.advance();
         if (!ahead.done()) {
             copy_tile<DIM, KEYS, THREADS>(sk + (stage ^ 1) * TILE, k, k_stride, ahead.at, ahead.end);
             copy_tile<DIM, KEYS, THREADS>(sv + (stage ^ 1) * TILE, v, v_stride, ahead.at, ahead.end);
         }
-        copy_commit();
-        copy_wait<1>();
-        tiles_ready();
 
         float p[KEYS / 8][4], ds[KEYS / 8][4];
         scores<DIM, ROWS, KEYS>(p, sq, warp * 16, sk + stage * TILE);
@@ -471,7 +464,6 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
         Operand<KEYS / 8> op(ds);
         accumulate<DIM, KEYS>(acc, op, sk + stage * TILE);
         products_wait<0>(acc);
-        __syncthreads();
     }
     store_rows<DIM>(dq + head * DIM, dq_stride, row, tile.y, acc, shape.scale, shape.scale);
 }
