@@ -12,10 +12,22 @@ use crate::error::{Result, ensure};
 use crate::gpu::{Arg, Gpu, Launch};
 use crate::rope::Heads;
 
-/// Rows per block, keys or queries per step: the kernel's own constants.
-const FORWARD: (usize, usize) = (128, 64);
-const BACKWARD_KV: (usize, usize) = (128, 64);
-const BACKWARD_Q: (usize, usize) = (128, 64);
+/// Tile sizes of one build of the kernels: rows per block, keys or queries per step. `compile.rs` defines the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    pub module: &'static str,
+    forward: (usize, usize),
+    keys: (usize, usize),
+    queries: (usize, usize),
+}
+
+const HOPPER: Tuning = Tuning { module: "attention", forward: (128, 128), keys: (128, 64), queries: (128, 64) };
+const PORTABLE: Tuning = Tuning { module: "attention_portable", forward: (128, 64), ..HOPPER };
+/// Under trial.
+pub const TRIALS: [Tuning; 2] = [
+    Tuning { module: "attention_v1", forward: (128, 64), ..HOPPER },
+    Tuning { module: "attention_v2", forward: (192, 64), ..HOPPER },
+];
 
 /// Run of tokens that follow one another, and the runs before it that it also sees. A packed sequence is a node without
 /// ancestors; a branch of a forest names the nodes on its way to the root.
@@ -24,6 +36,16 @@ pub struct Node {
     pub tokens: Range<usize>,
     /// Tokens of the ancestors, each before `tokens`.
     pub ancestors: Vec<Range<usize>>,
+}
+
+/// Nodes of packed sequences of these lengths.
+pub fn packed(lengths: &[usize]) -> Vec<Node> {
+    let mut at = 0;
+    let mut node = |len: &usize| {
+        at += len;
+        Node { tokens: at - len..at, ancestors: Vec::new() }
+    };
+    lengths.iter().map(&mut node).collect()
 }
 
 /// Blocks of rows of one kernel and what each of them sees.
@@ -42,26 +64,26 @@ pub struct Plan {
     keys: Tiles,
     queries: Tiles,
     tokens: usize,
-    module: &'static str,
+    tuning: Tuning,
 }
 
 impl Plan {
     /// Packed sequences of these lengths.
     pub fn packed(gpu: &Gpu, lengths: &[usize]) -> Result<Self> {
-        let mut at = 0;
-        let nodes: Vec<Node> = lengths
-            .iter()
-            .map(|len| {
-                let tokens = at..at + len;
-                at += len;
-                Node { tokens, ancestors: Vec::new() }
-            })
-            .collect();
-        Self::forest(gpu, &nodes)
+        Self::forest(gpu, &packed(lengths))
     }
 
     /// Nodes that cover the tokens in order, without gaps.
     pub fn forest(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
+        Self::tuned(gpu, nodes, if gpu.hopper() { HOPPER } else { PORTABLE })
+    }
+
+    /// The same for kernels without Hopper's own instructions: what other GPUs run.
+    pub fn portable(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
+        Self::tuned(gpu, nodes, PORTABLE)
+    }
+
+    pub fn tuned(gpu: &Gpu, nodes: &[Node], tuning: Tuning) -> Result<Self> {
         let mut tokens = 0;
         for node in nodes {
             let whole = node.tokens.start == tokens && node.ancestors.iter().all(|a| a.end <= node.tokens.start);
@@ -71,18 +93,12 @@ impl Plan {
         let sees = query_ranges(nodes);
         let seen = key_ranges(nodes);
         Ok(Self {
-            forward: Tiles::new(gpu, nodes, &sees, FORWARD.0, query_work)?,
-            keys: Tiles::new(gpu, nodes, &seen, BACKWARD_KV.0, key_work)?,
-            queries: Tiles::new(gpu, nodes, &sees, BACKWARD_Q.0, query_work)?,
+            forward: Tiles::new(gpu, nodes, &sees, tuning.forward.0, query_work)?,
+            keys: Tiles::new(gpu, nodes, &seen, tuning.keys.0, key_work)?,
+            queries: Tiles::new(gpu, nodes, &sees, tuning.queries.0, query_work)?,
             tokens,
-            module: "attention",
+            tuning,
         })
-    }
-
-    /// The same plan for kernels without the GPU's own instructions: what other GPUs run.
-    #[must_use]
-    pub fn portable(self) -> Self {
-        Self { module: "attention_portable", ..self }
     }
 
     pub fn tokens(&self) -> usize {
@@ -188,14 +204,14 @@ pub fn forward(
         format!("o {}, lse {} for {} tokens of {heads:?}", o.len, lse.len, plan.tokens)
     })?;
     let kernel = format!("attention_forward_{}", heads.dim);
-    let shared = (FORWARD.0 + 4 * FORWARD.1) * heads.dim * 2;
+    let shared = (plan.tuning.forward.0 + 4 * plan.tuning.forward.1) * heads.dim * 2;
     let out: [Arg; 3] = [(&*o).into(), ((heads.q * heads.dim) as i64).into(), (&*lse).into()];
     let args = [&operands(qkv)[..], &out, &tail(heads, plan, &plan.forward)].concat();
     let launch = Launch {
-        module: plan.module,
+        module: plan.tuning.module,
         kernel: &kernel,
         grid: (heads.q as u32, plan.forward.count as u32),
-        block: (FORWARD.0 * 2) as u32,
+        block: (plan.tuning.forward.0 * 2) as u32,
         shared: shared as u32,
     };
     // SAFETY: as attention_forward declares; lengths checked above; the plan covers the tokens.
@@ -245,7 +261,7 @@ pub fn backward(
     let mut delta = Buffer::<f32>::uninit(gpu, plan.tokens * heads.q)?;
     let kernel = format!("attention_backward_delta_{}", heads.dim);
     let grid = ((plan.tokens * heads.q).div_ceil(8) as u32, 1);
-    let launch = Launch { module: plan.module, kernel: &kernel, grid, block: 256, shared: 0 };
+    let launch = Launch { module: plan.tuning.module, kernel: &kernel, grid, block: 256, shared: 0 };
     let stride = Arg::from(width as i64);
     let args = [
         saved.o.into(),
@@ -264,11 +280,11 @@ pub fn backward(
     let args = [&common[..], &written(&out.dk), &written(&out.dv), &tail(heads, plan, &plan.keys)].concat();
     let kernel = format!("attention_backward_kv_{}", heads.dim);
     let launch = Launch {
-        module: plan.module,
+        module: plan.tuning.module,
         kernel: &kernel,
         grid: (heads.kv as u32, plan.keys.count as u32),
-        block: (BACKWARD_KV.0 * 2) as u32,
-        shared: ((2 * BACKWARD_KV.0 + 4 * BACKWARD_KV.1) * heads.dim * 2 + 4 * BACKWARD_KV.1 * 4) as u32,
+        block: (plan.tuning.keys.0 * 2) as u32,
+        shared: ((2 * plan.tuning.keys.0 + 4 * plan.tuning.keys.1) * heads.dim * 2 + 4 * plan.tuning.keys.1 * 4) as u32,
     };
     // SAFETY: as attention_backward_kv declares; lengths checked above; the plan covers the tokens.
     unsafe { gpu.launch(launch, &args) }?;
@@ -276,11 +292,11 @@ pub fn backward(
     let args = [&common[..], &written(&out.dq), &tail(heads, plan, &plan.queries)].concat();
     let kernel = format!("attention_backward_q_{}", heads.dim);
     let launch = Launch {
-        module: plan.module,
+        module: plan.tuning.module,
         kernel: &kernel,
         grid: (heads.q as u32, plan.queries.count as u32),
-        block: (BACKWARD_Q.0 * 2) as u32,
-        shared: ((2 * BACKWARD_Q.0 + 4 * BACKWARD_Q.1) * heads.dim * 2) as u32,
+        block: (plan.tuning.queries.0 * 2) as u32,
+        shared: ((2 * plan.tuning.queries.0 + 5 * plan.tuning.queries.1) * heads.dim * 2) as u32,
     };
     // SAFETY: as attention_backward_q declares; lengths checked above; the plan covers the tokens.
     unsafe { gpu.launch(launch, &args) }

@@ -27,18 +27,40 @@ pub struct Source {
 const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 
 /// Every kernel file.
-pub const SOURCES: [Source; 10] = [
+pub const SOURCES: [Source; 12] = [
     Source { name: "rms_norm", text: include_str!("kernels/rms_norm.cu") },
     Source { name: "rope", text: include_str!("kernels/rope.cu") },
     Source { name: "swiglu", text: include_str!("kernels/swiglu.cu") },
     Source { name: "embed", text: include_str!("kernels/embed.cu") },
     Source { name: "head", text: include_str!("kernels/head.cu") },
     Source { name: "adamw", text: include_str!("kernels/adamw.cu") },
-    Source { name: "attention", text: include_str!("kernels/attention.cu") },
-    // Without Hopper's own instructions: for other GPUs, and to be checked against the other on a Hopper.
+    Source {
+        name: "attention",
+        text: concat!(
+            "#define FORWARD_WARPS 8\n#define FORWARD_KEYS 128\n#define FORWARD_BLOCKS 1\n#define KV_WARPS 8\n#define KV_QUERIES 64\n#define Q_WARPS 8\n#define Q_KEYS 64\n#line 1\n",
+            include_str!("kernels/attention.cu")
+        ),
+    },
     Source {
         name: "attention_portable",
-        text: concat!("#define PORTABLE 1\n#line 1\n", include_str!("kernels/attention.cu")),
+        text: concat!(
+            "#define PORTABLE 1\n#define FORWARD_WARPS 8\n#define FORWARD_KEYS 64\n#define FORWARD_BLOCKS 1\n#define KV_WARPS 8\n#define KV_QUERIES 64\n#define Q_WARPS 8\n#define Q_KEYS 64\n#line 1\n",
+            include_str!("kernels/attention.cu")
+        ),
+    },
+    Source {
+        name: "attention_v1",
+        text: concat!(
+            "#define FORWARD_WARPS 8\n#define FORWARD_KEYS 64\n#define FORWARD_BLOCKS 1\n#define KV_WARPS 8\n#define KV_QUERIES 64\n#define Q_WARPS 8\n#define Q_KEYS 64\n#line 1\n",
+            include_str!("kernels/attention.cu")
+        ),
+    },
+    Source {
+        name: "attention_v2",
+        text: concat!(
+            "#define FORWARD_WARPS 12\n#define FORWARD_KEYS 64\n#define FORWARD_BLOCKS 1\n#define KV_WARPS 8\n#define KV_QUERIES 64\n#define Q_WARPS 8\n#define Q_KEYS 64\n#line 1\n",
+            include_str!("kernels/attention.cu")
+        ),
     },
     Source { name: "decode", text: include_str!("kernels/decode.cu") },
     Source { name: "random", text: include_str!("kernels/random.cu") },
@@ -74,6 +96,10 @@ impl Compiler {
             .result()
             .map_err(CudaError::nvrtc("nvrtcVersion"))?;
         Ok(Self { arch, version, cache })
+    }
+
+    pub fn arch(&self) -> &str {
+        &self.arch
     }
 
     /// CUDA version of NVRTC in the driver's notation (13.0 is 13000).

@@ -196,6 +196,11 @@ impl Gpu {
         self.0.capability
     }
 
+    /// Compiled with the instructions only Hopper has.
+    pub fn hopper(&self) -> bool {
+        self.0.compiler.arch() == "sm_90a"
+    }
+
     /// Number of streaming multiprocessors.
     pub fn processors(&self) -> u32 {
         self.0.processors

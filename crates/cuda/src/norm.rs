@@ -73,7 +73,7 @@ pub fn backward<T: Float>(
             )
         },
     )?;
-    let blocks = rows.min(gpu.processors() as usize * 8);
+    let blocks = rows.min(gpu.processors() as usize * 6);
     let mut partial = Buffer::<f32>::uninit(gpu, blocks * dim)?;
     let kernel = format!("rms_norm_backward_{}", T::SUFFIX);
     let block = dim.div_ceil(8).next_multiple_of(32) as u32;
@@ -99,7 +99,7 @@ pub(crate) fn column_sum(gpu: &Gpu, partial: View<'_, f32>, rows: usize, out: &m
     let dim = out.len;
     ensure(partial.len == rows * dim, "column_sum", || format!("{} is not {rows} rows of {dim}", partial.len))?;
     let grid = (dim.div_ceil(32) as u32, 1);
-    let launch = Launch { module: "rms_norm", kernel: "column_sum", grid, block: 256, shared: 0 };
+    let launch = Launch { module: "rms_norm", kernel: "column_sum", grid, block: 1024, shared: 0 };
     // SAFETY: as column_sum declares; length checked above.
     unsafe { gpu.launch(launch, &[partial.into(), (&*out).into(), rows.into(), dim.into()]) }
 }

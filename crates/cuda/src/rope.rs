@@ -63,7 +63,8 @@ pub fn forward<T: Float>(
     let tokens = rotation.position.len;
     check(heads, tokens, qkv.len, norm, rotation, (q.len, k.len))?;
     let kernel = format!("rope_forward_{}_{}", heads.dim, T::SUFFIX);
-    let grid = ((tokens * (heads.q + heads.kv)).div_ceil(8) as u32, 1);
+    let per_block = 256 / (heads.dim / 8);
+    let grid = ((tokens * (heads.q + heads.kv)).div_ceil(per_block) as u32, 1);
     let launch = Launch { module: "rope", kernel: &kernel, grid, block: 256, shared: 0 };
     let args = [
         qkv.into(),
@@ -100,7 +101,8 @@ pub fn backward<T: Float>(
     ensure(fits && dw.as_ref().is_none_or(|w| w.len == 2 * heads.dim), "rope backward", || {
         format!("dqkv {} for qkv {}; dw is [2, head_dim] with qk-norm and absent without", dqkv.len, qkv.len)
     })?;
-    let blocks = tokens.min(gpu.processors() as usize * 8);
+    let per_block = 256 / (heads.dim / 8);
+    let blocks = (tokens * (heads.q + heads.kv)).div_ceil(per_block).min(gpu.processors() as usize * 8);
     let mut partial = Buffer::<f32>::uninit(gpu, blocks * 2 * heads.dim)?;
     let kernel = format!("rope_backward_{}_{}", heads.dim, T::SUFFIX);
     let launch = Launch { module: "rope", kernel: &kernel, grid: (blocks as u32, 1), block: 256, shared: 0 };
@@ -119,7 +121,7 @@ pub fn backward<T: Float>(
         heads.kv.into(),
         rotation.eps.into(),
     ];
-    // SAFETY: as rope_backward declares; lengths checked above; the block has the 8 warps the kernel counts on.
+    // SAFETY: as rope_backward declares; lengths checked above; the block has the 256 threads the kernel counts on.
     unsafe { gpu.launch(launch, &args) }?;
     match dw {
         Some(dw) => column_sum(gpu, partial.view(), blocks, dw),

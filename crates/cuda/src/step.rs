@@ -497,13 +497,14 @@ impl Trainer {
             dv: RowsMut { view: dqkv_view.slice((qh + kv) * dim..len), stride: heads.qkv() },
         };
         attention::backward(&self.gpu, heads, &batch.plan, self.operands(&q, &k, &kept.qkv), saved, &mut out)?;
-        let (norm, rotation) = (Some(self.qk_norm(layer)), self.rotation(batch));
-        let mut grad = Buffer::<f32>::zeros(&self.gpu, 2 * dim)?;
-        let pair = (dq.view(), dk.view());
-        let dw = Some(&mut grad.view_mut());
-        rope::backward(&self.gpu, heads, pair, kept.qkv.view(), norm, rotation, &mut dqkv.view_mut(), dw)?;
         let at = self.layout.layers[layer].qk_norm.clone();
-        norm::column_sum(&self.gpu, grad.view(), 1, &mut self.grad.view_mut().slice(at))?;
+        // Fields rather than methods: the gradient is borrowed beside them.
+        let both = self.weights.view().slice(at.clone());
+        let norm = Some(QkNorm { q: both.slice(0..dim), k: both.slice(dim..2 * dim) });
+        let rotation = Rotation { table: self.table.view(), position: batch.position.view(), eps: self.shape.eps };
+        let (pair, mut grad) = ((dq.view(), dk.view()), self.grad.view_mut());
+        let dw = Some(&mut grad.slice(at));
+        rope::backward(&self.gpu, heads, pair, kept.qkv.view(), norm, rotation, &mut dqkv.view_mut(), dw)?;
         Ok(dqkv)
     }
 }

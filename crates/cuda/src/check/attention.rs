@@ -3,7 +3,7 @@
 use half::bf16;
 
 use super::{Measured, compare, measure, poisoned, rounded, upload};
-use crate::attention::{self, DQkv, Node, Plan, Qkv, Rows, RowsMut, Saved};
+use crate::attention::{self, DQkv, Node, Plan, Qkv, Rows, RowsMut, Saved, packed};
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::gpu::Gpu;
@@ -15,15 +15,6 @@ struct Case {
     name: &'static str,
     heads: Heads,
     nodes: Vec<Node>,
-}
-
-fn packed(lengths: &[usize]) -> Vec<Node> {
-    let mut at = 0;
-    let mut node = |len: &usize| {
-        at += len;
-        Node { tokens: at - len..at, ancestors: Vec::new() }
-    };
-    lengths.iter().map(&mut node).collect()
 }
 
 /// A shared prefix, two branches, one of which branches again.
@@ -110,7 +101,7 @@ impl OnDevice {
 const BOUND: f64 = 6e-3;
 
 pub fn forward(gpu: &Gpu) -> Result<Vec<Measured>> {
-    forward_by(gpu, |plan| plan)
+    forward_by(gpu, Plan::forest)
 }
 
 pub fn forward_portable(gpu: &Gpu) -> Result<Vec<Measured>> {
@@ -118,19 +109,32 @@ pub fn forward_portable(gpu: &Gpu) -> Result<Vec<Measured>> {
 }
 
 pub fn backward(gpu: &Gpu) -> Result<Vec<Measured>> {
-    backward_by(gpu, |plan| plan)
+    backward_by(gpu, Plan::forest)
 }
 
 pub fn backward_portable(gpu: &Gpu) -> Result<Vec<Measured>> {
     backward_by(gpu, Plan::portable)
 }
 
-fn forward_by(gpu: &Gpu, path: fn(Plan) -> Plan) -> Result<Vec<Measured>> {
+/// TRIAL
+pub fn trials(gpu: &Gpu) -> Result<Vec<Measured>> {
+    let mut all = Vec::new();
+    for at in [
+        |g: &Gpu, n: &[Node]| Plan::tuned(g, n, attention::TRIALS[0]),
+        |g: &Gpu, n: &[Node]| Plan::tuned(g, n, attention::TRIALS[1]),
+    ] {
+        all.extend(forward_by(gpu, at)?);
+        all.extend(backward_by(gpu, at)?);
+    }
+    Ok(all)
+}
+
+fn forward_by(gpu: &Gpu, plan: fn(&Gpu, &[Node]) -> Result<Plan>) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for case in cases() {
         let (data, heads) = (case.data(), case.heads);
         let device = OnDevice::new(gpu, &case, &data)?;
-        let plan = path(Plan::forest(gpu, &case.nodes)?);
+        let plan = plan(gpu, &case.nodes)?;
         let (mut o, mut lse) = (poisoned(gpu, data.q.len())?, poisoned(gpu, case.tokens() * heads.q)?);
         attention::forward(gpu, heads, &plan, device.operands(), &mut o.view_mut(), &mut lse.view_mut())?;
         let (want, want_lse) = reference::attention(heads, &case.nodes, &data.q, &data.k, &data.v);
@@ -140,13 +144,13 @@ fn forward_by(gpu: &Gpu, path: fn(Plan) -> Plan) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-fn backward_by(gpu: &Gpu, path: fn(Plan) -> Plan) -> Result<Vec<Measured>> {
+fn backward_by(gpu: &Gpu, plan: fn(&Gpu, &[Node]) -> Result<Plan>) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for case in cases() {
         let (data, heads) = (case.data(), case.heads);
         let Heads { q: qh, kv, dim } = heads;
         let device = OnDevice::new(gpu, &case, &data)?;
-        let plan = path(Plan::forest(gpu, &case.nodes)?);
+        let plan = plan(gpu, &case.nodes)?;
         // The reference's own output and lse: the backward is judged apart from the forward.
         let (want_o, want_lse) = reference::attention(heads, &case.nodes, &data.q, &data.k, &data.v);
         let (o, lse) = (upload(gpu, &want_o)?, upload(gpu, &want_lse)?);

@@ -141,14 +141,16 @@ pub fn elementwise(gpu: &Gpu) -> Result<Value> {
 pub fn attention(gpu: &Gpu) -> Result<Value> {
     let mut all = serde_json::Map::new();
     let case = |q, kv, dim| Heads { q, kv, dim };
-    let same: fn(Plan) -> Plan = |plan| plan;
-    for (count, len, heads, path, note) in [
-        (8, 2048, case(16, 8, 128), same, ""),
-        (2, 8192, case(16, 8, 128), same, ""),
-        (8, 2048, case(32, 8, 64), same, ""),
+    let forest: fn(&Gpu, &[attention::Node]) -> Result<Plan> = Plan::forest;
+    for (count, len, heads, plan, note) in [
+        (8, 2048, case(16, 8, 128), forest, ""),
+        (2, 8192, case(16, 8, 128), forest, ""),
+        (8, 2048, case(32, 8, 64), forest, ""),
         (8, 2048, case(16, 8, 128), Plan::portable, ", portable"),
+        (8, 2048, case(16, 8, 128), |g, n| Plan::tuned(g, n, attention::TRIALS[0]), ", v1"),
+        (8, 2048, case(16, 8, 128), |g, n| Plan::tuned(g, n, attention::TRIALS[1]), ", v2"),
     ] {
-        let plan = path(Plan::packed(gpu, &vec![len; count])?);
+        let plan = plan(gpu, &attention::packed(&vec![len; count]))?;
         let (forward, backward) = attention_case(gpu, &plan, heads)?;
         let pairs = count as f64 * len as f64 * (len as f64 + 1.0) / 2.0;
         let flops = 4.0 * pairs * (heads.q * heads.dim) as f64;
@@ -221,10 +223,19 @@ pub fn optimizer(gpu: &Gpu) -> Result<Value> {
 
 /// Training step of Qwen3-0.6B's shape on 8 x 2,048 random tokens: forward, head, backward, clipping, AdamW.
 pub fn step(gpu: &Gpu) -> Result<Value> {
+    step_by(gpu, 2048)
+}
+
+fn step_wide(gpu: &Gpu) -> Result<Value> {
+    step_by(gpu, 4096)
+}
+
+fn step_by(gpu: &Gpu, chunk: usize) -> Result<Value> {
     let start = Instant::now();
     let shape = Shape::qwen3_06b();
     let (count, len) = (8usize, 2048usize);
     let mut trainer = Trainer::random(gpu, shape, len, 1)?;
+    trainer.chunk = chunk;
     let mut random = Random(1);
     let sequences: Vec<Vec<u32>> =
         (0..count).map(|_| (0..len).map(|_| random.below(shape.vocab) as u32).collect()).collect();
@@ -287,11 +298,12 @@ pub fn step(gpu: &Gpu) -> Result<Value> {
 pub type Bench = (&'static str, fn(&Gpu) -> Result<Value>);
 
 /// Every benchmark.
-pub const BENCHES: [Bench; 6] = [
+pub const BENCHES: [Bench; 7] = [
     ("matmul", matmul),
     ("elementwise", elementwise),
     ("attention", attention),
     ("decode attention", decode_attention),
     ("optimizer", optimizer),
     ("step", step),
+    ("step, head chunk 4096", step_wide),
 ];

@@ -39,7 +39,7 @@ impl std::fmt::Debug for Check {
 }
 
 /// Every check, the simple before what is built of them.
-pub const CHECKS: [Check; 18] = [
+pub const CHECKS: [Check; 19] = [
     Check { name: "matmul", body: matmul::matmul },
     Check { name: "rms_norm_bf16", body: elementwise::rms_norm::<half::bf16> },
     Check { name: "rms_norm_f32", body: elementwise::rms_norm::<f32> },
@@ -55,6 +55,7 @@ pub const CHECKS: [Check; 18] = [
     Check { name: "attention_backward", body: attention::backward },
     Check { name: "attention_forward_portable", body: attention::forward_portable },
     Check { name: "attention_backward_portable", body: attention::backward_portable },
+    Check { name: "trials", body: attention::trials },
     Check { name: "decode", body: decode::decode },
     Check { name: "repeats_bit_for_bit", body: step::repeats },
     Check { name: "model", body: step::model },

@@ -15,6 +15,11 @@
 // PORTABLE is defined, each warp does on its own (mma.m16n8k16). Both leave the same elements in the same registers.
 // No atomics: dQ has its own kernel, and dK/dV sums the query heads of a group in order. Results repeat bit for bit.
 
+// Tile sizes come from the launcher (attention.rs), which needs them too: warps of 16 rows, and keys or queries per step.
+#ifndef FORWARD_WARPS
+#error "the launcher defines the tile sizes"
+#endif
+
 #define INF __int_as_float(0x7f800000)
 #define LOG2E 1.4426950408889634f
 #define LN2 0.6931471805599453f
@@ -235,6 +240,13 @@ template <int STEP> struct Walk {
             at = max(r.x, low), end = min(r.y, high);
         } while (at >= end);
     }
+    // The walk one block on; at its end an empty block, of which nothing is copied but zeros.
+    __device__ __forceinline__ Walk following() const {
+        Walk walk = *this;
+        if (!walk.done()) walk.advance();
+        if (walk.done()) walk.at = walk.end = 0;
+        return walk;
+    }
     __device__ __forceinline__ bool done() const { return range >= end_range; }
     __device__ __forceinline__ void advance() {
         at += STEP;
@@ -246,6 +258,41 @@ struct Shape {
     int tokens, q_heads, kv_heads;
     float scale;
 };
+
+// One step of the online softmax: masks the scores of keys [at, at + KEYS), turns them into probabilities relative to the
+// running maximum `top`, and brings the sum to that maximum. `factor` is what the output so far has to be multiplied by.
+template <int KEYS>
+__device__ __forceinline__ void softmax(float (&s)[KEYS / 8][4], float (&top)[2], float (&sum)[2], float (&factor)[2],
+                                        float scale, int row, int at, int end) {
+    int lane = threadIdx.x & 31, r0 = row + (lane >> 2), first = at + (lane & 3) * 2;
+    if (at + KEYS > end || at + KEYS - 1 > row) {
+#pragma unroll
+        for (int j = 0; j < KEYS / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int key = first + j * 8 + (i & 1);
+                if (key >= end || key > r0 + (i >> 1) * 8) s[j][i] = -INF;
+            }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float m = top[half];
+#pragma unroll
+        for (int j = 0; j < KEYS / 8; j++) m = fmaxf(m, fmaxf(s[j][2 * half], s[j][2 * half + 1]));
+        m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 1));
+        m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 2));
+        float base = m == -INF ? 0.f : m * scale;
+        factor[half] = exp2_fast(top[half] * scale - base);
+        top[half] = m, sum[half] *= factor[half];
+#pragma unroll
+        for (int j = 0; j < KEYS / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                float p = exp2_fast(s[j][2 * half + i] * scale - base);
+                s[j][2 * half + i] = p, sum[half] += p;
+            }
+    }
+}
 
 template <int DIM, int WARPS, int KEYS>
 __device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16* k, i64 k_stride, const bf16* v,
@@ -259,59 +306,46 @@ __device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16*
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, row = tile.x + warp * 16;
     k += kv_head * DIM, v += kv_head * DIM;
 
-    Walk<KEYS> ahead(ranges, tile, 0, tile.y), now = ahead;
-    copy_tile<DIM, ROWS, THREADS>(sq, q + head * DIM, q_stride, tile.x, tile.y);
-    copy_tile<DIM, KEYS, THREADS>(sk, k, k_stride, ahead.at, ahead.end);
-    copy_tile<DIM, KEYS, THREADS>(sv, v, v_stride, ahead.at, ahead.end);
-
-    float acc[DIM / 8][4] = {}, top[2] = {-INF, -INF}, sum[2] = {0.f, 0.f};
+    // Block i's values are multiplied while block i + 1's scores go through the softmax. One barrier per step: behind it
+    // the tiles copied in the last step are there, and those its products read may be overwritten.
+    Walk<KEYS> now(ranges, tile, 0, tile.y), next = now.following();
+    float acc[DIM / 8][4] = {}, top[2] = {-INF, -INF}, sum[2] = {0.f, 0.f}, factor[2], s[KEYS / 8][4];
     float scale = shape.scale * LOG2E;
-    for (int stage = 0; !now.done(); now.advance(), stage ^= 1) {
-        // One barrier per step: behind it this block's tiles are there, and the other stage's are done with.
+    copy_tile<DIM, ROWS, THREADS>(sq, q + head * DIM, q_stride, tile.x, tile.y);
+    copy_tile<DIM, KEYS, THREADS>(sk, k, k_stride, now.at, now.end);
+    copy_wait();
+    tiles_ready();
+    copy_tile<DIM, KEYS, THREADS>(sv, v, v_stride, now.at, now.end);
+    copy_tile<DIM, KEYS, THREADS>(sk + TILE, k, k_stride, next.at, next.end);
+    scores<DIM, ROWS, KEYS>(s, sq, warp * 16, sk);
+    products_wait<0>(s);
+    softmax<KEYS>(s, top, sum, factor, scale, row, now.at, now.end);
+    Operand<KEYS / 8> p(s);
+    int stage = 0;
+    for (; !next.done(); stage ^= 1) {
         copy_wait();
         tiles_ready();
-        ahead.advance();
-        if (!ahead.done()) {
-            copy_tile<DIM, KEYS, THREADS>(sk + (stage ^ 1) * TILE, k, k_stride, ahead.at, ahead.end);
-            copy_tile<DIM, KEYS, THREADS>(sv + (stage ^ 1) * TILE, v, v_stride, ahead.at, ahead.end);
-        }
-
-        float s[KEYS / 8][4];
-        scores<DIM, ROWS, KEYS>(s, sq, warp * 16, sk + stage * TILE);
-        products_wait<0>(s);
-        int r0 = row + (lane >> 2), first = now.at + (lane & 3) * 2;
-        if (now.at + KEYS > now.end || now.at + KEYS - 1 > row) {
-#pragma unroll
-            for (int j = 0; j < KEYS / 8; j++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    int key = first + j * 8 + (i & 1);
-                    if (key >= now.end || key > r0 + (i >> 1) * 8) s[j][i] = -INF;
-                }
-        }
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float m = top[half];
-#pragma unroll
-            for (int j = 0; j < KEYS / 8; j++) m = fmaxf(m, fmaxf(s[j][2 * half], s[j][2 * half + 1]));
-            m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 1));
-            m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 2));
-            float base = m == -INF ? 0.f : m * scale, factor = exp2_fast(top[half] * scale - base);
-            top[half] = m, sum[half] *= factor;
-#pragma unroll
-            for (int j = 0; j < KEYS / 8; j++)
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    float p = exp2_fast(s[j][2 * half + i] * scale - base);
-                    s[j][2 * half + i] = p, sum[half] += p;
-                }
-#pragma unroll
-            for (int j = 0; j < DIM / 8; j++) acc[j][2 * half] *= factor, acc[j][2 * half + 1] *= factor;
-        }
-        Operand<KEYS / 8> p(s);
+        now = next, next = now.following();
+        copy_tile<DIM, KEYS, THREADS>(sv + (stage ^ 1) * TILE, v, v_stride, now.at, now.end);
+        copy_tile<DIM, KEYS, THREADS>(sk + stage * TILE, k, k_stride, next.at, next.end);
+        scores<DIM, ROWS, KEYS>(s, sq, warp * 16, sk + (stage ^ 1) * TILE);
         accumulate<DIM, KEYS>(acc, p, sv + stage * TILE);
+        products_wait<1>(s);
+        softmax<KEYS>(s, top, sum, factor, scale, row, now.at, now.end);
         products_wait<0>(acc);
+        p = Operand<KEYS / 8>(s);
+        // The maximum settles after a few blocks; most steps have nothing to rescale.
+        if (__any_sync(0xffffffffu, factor[0] != 1.f || factor[1] != 1.f)) {
+#pragma unroll
+            for (int j = 0; j < DIM / 8; j++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) acc[j][i] *= factor[i >> 1];
+        }
     }
+    copy_wait();
+    tiles_ready();
+    accumulate<DIM, KEYS>(acc, p, sv + stage * TILE);
+    products_wait<0>(acc);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
@@ -410,17 +444,11 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
                                            const int2* ranges, Shape shape) {
     extern __shared__ __align__(1024) unsigned char memory[];
     constexpr int ROWS = WARPS * 16, TILE = KEYS * DIM * 2, THREADS = WARPS * 32;
-    u32 sq = shared_address(memory), so = sq + ROWS * DIM * 2, sk = so + ROWS * DIM * 2, sv = sk + 2 * TILE;
+    u32 sq = shared_address(memory), so = sq + ROWS * DIM * 2, sk = so + ROWS * DIM * 2, sv = sk + 3 * TILE;
     int head = blockIdx.x, kv_head = head / (shape.q_heads / shape.kv_heads);
     int4 tile = tiles[blockIdx.y];
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, row = tile.x + warp * 16;
     k += kv_head * DIM, v += kv_head * DIM;
-
-    Walk<KEYS> ahead(ranges, tile, 0, tile.y), now = ahead;
-    copy_tile<DIM, ROWS, THREADS>(sq, q + head * DIM, q_stride, tile.x, tile.y);
-    copy_tile<DIM, ROWS, THREADS>(so, d_o + head * DIM, o_stride, tile.x, tile.y);
-    copy_tile<DIM, KEYS, THREADS>(sk, k, k_stride, ahead.at, ahead.end);
-    copy_tile<DIM, KEYS, THREADS>(sv, v, v_stride, ahead.at, ahead.end);
 
     float row_lse[2], row_delta[2];
 #pragma unroll
@@ -430,22 +458,12 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
         row_lse[half] = r < tile.y ? lse[from] * LOG2E : INF;
         row_delta[half] = r < tile.y ? delta[from] : 0.f;
     }
-    float acc[DIM / 8][4] = {};
+    // As in the forward: block i's dQ is multiplied beside block i + 1's exponentials. Keys need a third stage, because
+    // dQ reads block i's while block i + 1's are multiplied and block i + 2's arrive.
+    Walk<KEYS> now(ranges, tile, 0, tile.y), next = now.following();
+    float acc[DIM / 8][4] = {}, p[KEYS / 8][4], ds[KEYS / 8][4];
     float scale = shape.scale * LOG2E;
-    for (int stage = 0; !now.done(); now.advance(), stage ^= 1) {
-        // One barrier per step: behind it this block's tiles are there, and the other stage's are done with.
-        copy_wait();
-        tiles_ready();
-        ahead.advance();
-        if (!ahead.done()) {
-            copy_tile<DIM, KEYS, THREADS>(sk + (stage ^ 1) * TILE, k, k_stride, ahead.at, ahead.end);
-            copy_tile<DIM, KEYS, THREADS>(sv + (stage ^ 1) * TILE, v, v_stride, ahead.at, ahead.end);
-        }
-
-        float p[KEYS / 8][4], ds[KEYS / 8][4];
-        scores<DIM, ROWS, KEYS>(p, sq, warp * 16, sk + stage * TILE);
-        scores<DIM, ROWS, KEYS>(ds, so, warp * 16, sv + stage * TILE);
-        products_wait<1>(p);
+    auto probabilities = [&] {
         bool masked = now.at + KEYS > now.end || now.at + KEYS - 1 > row;
         int r0 = row + (lane >> 2);
 #pragma unroll
@@ -456,15 +474,49 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
                 p[j][i] = exp2_fast(p[j][i] * scale - row_lse[half]);
                 if (masked && (key >= now.end || key > r0 + half * 8)) p[j][i] = 0.f;
             }
-        products_wait<0>(ds);
+    };
+    auto slopes = [&] {
 #pragma unroll
         for (int j = 0; j < KEYS / 8; j++)
 #pragma unroll
             for (int i = 0; i < 4; i++) ds[j][i] = p[j][i] * (ds[j][i] - row_delta[i >> 1]);
-        Operand<KEYS / 8> op(ds);
-        accumulate<DIM, KEYS>(acc, op, sk + stage * TILE);
+    };
+    copy_tile<DIM, ROWS, THREADS>(sq, q + head * DIM, q_stride, tile.x, tile.y);
+    copy_tile<DIM, ROWS, THREADS>(so, d_o + head * DIM, o_stride, tile.x, tile.y);
+    copy_tile<DIM, KEYS, THREADS>(sk, k, k_stride, now.at, now.end);
+    copy_tile<DIM, KEYS, THREADS>(sv, v, v_stride, now.at, now.end);
+    copy_wait();
+    tiles_ready();
+    copy_tile<DIM, KEYS, THREADS>(sk + TILE, k, k_stride, next.at, next.end);
+    copy_tile<DIM, KEYS, THREADS>(sv + TILE, v, v_stride, next.at, next.end);
+    scores<DIM, ROWS, KEYS>(p, sq, warp * 16, sk);
+    scores<DIM, ROWS, KEYS>(ds, so, warp * 16, sv);
+    products_wait<1>(p);
+    probabilities();
+    products_wait<0>(ds);
+    slopes();
+    Operand<KEYS / 8> op(ds);
+    int key = 0;
+    for (int stage = 0; !next.done(); stage ^= 1) {
+        copy_wait();
+        tiles_ready();
+        now = next, next = now.following();
+        int key_now = key == 2 ? 0 : key + 1, key_next = 3 - key - key_now;
+        copy_tile<DIM, KEYS, THREADS>(sk + key_next * TILE, k, k_stride, next.at, next.end);
+        copy_tile<DIM, KEYS, THREADS>(sv + stage * TILE, v, v_stride, next.at, next.end);
+        scores<DIM, ROWS, KEYS>(p, sq, warp * 16, sk + key_now * TILE);
+        scores<DIM, ROWS, KEYS>(ds, so, warp * 16, sv + (stage ^ 1) * TILE);
+        accumulate<DIM, KEYS>(acc, op, sk + key * TILE);
+        products_wait<2>(p);
+        probabilities();
+        products_wait<1>(ds);
+        slopes();
         products_wait<0>(acc);
+        op = Operand<KEYS / 8>(ds);
+        key = key_now;
     }
+    accumulate<DIM, KEYS>(acc, op, sk + key * TILE);
+    products_wait<0>(acc);
     store_rows<DIM>(dq + head * DIM, dq_stride, row, tile.y, acc, shape.scale, shape.scale);
 }
 
@@ -513,16 +565,5 @@ __device__ __forceinline__ void backward_delta(const bf16* o, const bf16* d_o, i
         backward_delta<DIM>(o, d_o, o_stride, delta, {tokens, q_heads, kv_heads, 0.f});                                  \
     }
 
-#define FORWARD_WARPS 8
-#define FORWARD_KEYS 64
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(PORTABLE)
-#define FORWARD_BLOCKS 2
-#else
-#define FORWARD_BLOCKS 1
-#endif
-#define KV_WARPS 8
-#define KV_QUERIES 64
-#define Q_WARPS 8
-#define Q_KEYS 64
 ATTENTION(64)
 ATTENTION(128)

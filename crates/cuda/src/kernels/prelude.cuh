@@ -51,6 +51,22 @@ __device__ __forceinline__ void store8(float* p, const float (&x)[8]) {
     reinterpret_cast<float4*>(p)[1] = make_float4(x[4], x[5], x[6], x[7]);
 }
 
+// Four consecutive elements: one 8-byte access in bf16, 16 bytes in f32.
+__device__ __forceinline__ void load4(const bf16* p, float (&x)[4]) {
+    uint2 v = *reinterpret_cast<const uint2*>(p);
+    x[0] = low_f32(v.x), x[1] = high_f32(v.x), x[2] = low_f32(v.y), x[3] = high_f32(v.y);
+}
+__device__ __forceinline__ void load4(const float* p, float (&x)[4]) {
+    float4 v = *reinterpret_cast<const float4*>(p);
+    x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+}
+__device__ __forceinline__ void store4(bf16* p, const float (&x)[4]) {
+    *reinterpret_cast<uint2*>(p) = make_uint2(pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]));
+}
+__device__ __forceinline__ void store4(float* p, const float (&x)[4]) {
+    *reinterpret_cast<float4*>(p) = make_float4(x[0], x[1], x[2], x[3]);
+}
+
 // Two consecutive elements: one 4-byte access in bf16, 8 bytes in f32.
 __device__ __forceinline__ float2 load2(const bf16* p) {
     u32 v = *reinterpret_cast<const u32*>(p);

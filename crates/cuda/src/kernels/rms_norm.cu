@@ -85,18 +85,17 @@ BOTH(rms_norm_forward, FORWARD_PARAMS, FORWARD)
 #define BACKWARD(T) backward<T>(dy, r, rstd, w, above, dr, partial, rows, dim)
 BOTH(rms_norm_backward, BACKWARD_PARAMS, BACKWARD)
 
-// out[c] += sum over rows of partial[row][c], in row order: 32 columns by 8 row groups per block.
+// out[c] += sum over rows of partial[row][c], in a fixed order: 32 columns by 32 groups of rows per block.
 extern "C" __global__ void column_sum(const float* partial, float* out, int rows, int dim) {
-    __shared__ float sums[8][33];
+    __shared__ float sums[32][33];
     int lane = threadIdx.x & 31, group = threadIdx.x >> 5, col = blockIdx.x * 32 + lane;
     float sum = 0.f;
     if (col < dim)
-        for (int row = group; row < rows; row += 8) sum += partial[(i64)row * dim + col];
+        for (int row = group; row < rows; row += 32) sum += partial[(i64)row * dim + col];
     sums[group][lane] = sum;
     __syncthreads();
-    if (group == 0 && col < dim) {
-#pragma unroll
-        for (int g = 1; g < 8; g++) sum += sums[g][lane];
-        out[col] += sum;
-    }
+    // Transposed: a warp now holds the 32 groups of one column.
+    sum = warp_sum(sums[lane][group]);
+    col = blockIdx.x * 32 + group;
+    if (lane == 0 && col < dim) out[col] += sum;
 }
