@@ -24,9 +24,10 @@ pub struct Tuning {
 const HOPPER: Tuning = Tuning { module: "attention", forward: (128, 128), keys: (128, 64), queries: (128, 64) };
 const PORTABLE: Tuning = Tuning { module: "attention_portable", forward: (128, 64), ..HOPPER };
 /// Under trial.
-pub const TRIALS: [Tuning; 2] = [
+pub const TRIALS: [Tuning; 3] = [
     Tuning { module: "attention_v1", forward: (128, 64), ..HOPPER },
     Tuning { module: "attention_v2", forward: (192, 64), ..HOPPER },
+    Tuning { module: "attention_v3", ..HOPPER },
 ];
 
 /// Run of tokens that follow one another, and the runs before it that it also sees. A packed sequence is a node without

@@ -38,6 +38,12 @@ impl Shape {
         let heads = Heads { q: 16, kv: 8, dim: 128 };
         Self { layers: 28, dim: 1024, heads, ffn: 3072, vocab: 151_936, theta: 1e6, eps: 1e-6 }
     }
+
+    /// Qwen3-4B.
+    pub fn qwen3_4b() -> Self {
+        let heads = Heads { q: 32, kv: 8, dim: 128 };
+        Self { layers: 36, dim: 2560, heads, ffn: 9728, ..Self::qwen3_06b() }
+    }
 }
 
 /// Where each tensor lies in the flat arrays.

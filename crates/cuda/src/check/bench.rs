@@ -3,8 +3,6 @@
 //! Times are medians between events on the stream after a warm-up. Rates count what must be done: each byte once, each
 //! multiplication of visible pairs once, whatever a kernel recomputes.
 
-use std::time::Instant;
-
 use half::bf16;
 use serde_json::{Value, json};
 
@@ -15,10 +13,11 @@ use crate::decode::{self, Cache, PAGE, Pages};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::matmul::{Matmul, Matrix, MatrixMut, Product, Store};
-use crate::random::{self, Random};
+use crate::random;
 use crate::rope::{Heads, QkNorm, Rotation};
-use crate::step::{Batch, Shape, Trainer};
 use crate::{norm, rope, swiglu};
+
+use super::training;
 
 /// Median milliseconds of `body`.
 fn time(gpu: &Gpu, repeats: usize, mut body: impl FnMut() -> Result<()>) -> Result<f64> {
@@ -148,6 +147,7 @@ pub fn attention(gpu: &Gpu) -> Result<Value> {
         (8, 2048, case(32, 8, 64), forest, ""),
         (8, 2048, case(16, 8, 128), Plan::portable, ", portable"),
         (8, 2048, case(16, 8, 128), |g, n| Plan::tuned(g, n, attention::TRIALS[0]), ", v1"),
+        (8, 2048, case(16, 8, 128), |g, n| Plan::tuned(g, n, attention::TRIALS[2]), ", v3"),
         (8, 2048, case(16, 8, 128), |g, n| Plan::tuned(g, n, attention::TRIALS[1]), ", v2"),
     ] {
         let plan = plan(gpu, &attention::packed(&vec![len; count]))?;
@@ -221,89 +221,17 @@ pub fn optimizer(gpu: &Gpu) -> Result<Value> {
     Ok(json!({"norm": bytes_rate(4 * len, norm), "adamw": bytes_rate(30 * len, update)}))
 }
 
-/// Training step of Qwen3-0.6B's shape on 8 x 2,048 random tokens: forward, head, backward, clipping, AdamW.
-pub fn step(gpu: &Gpu) -> Result<Value> {
-    step_by(gpu, 2048)
-}
-
-fn step_wide(gpu: &Gpu) -> Result<Value> {
-    step_by(gpu, 4096)
-}
-
-fn step_by(gpu: &Gpu, chunk: usize) -> Result<Value> {
-    let start = Instant::now();
-    let shape = Shape::qwen3_06b();
-    let (count, len) = (8usize, 2048usize);
-    let mut trainer = Trainer::random(gpu, shape, len, 1)?;
-    trainer.chunk = chunk;
-    let mut random = Random(1);
-    let sequences: Vec<Vec<u32>> =
-        (0..count).map(|_| (0..len).map(|_| random.below(shape.vocab) as u32).collect()).collect();
-    let batch = Batch::packed(gpu, &sequences, shape.vocab)?;
-    let tokens = batch.tokens();
-    let slopes = Buffer::from_slice(gpu, &vec![-1.0 / tokens as f32; tokens])?;
-    gpu.reset_peak()?;
-    let (mut losses, mut times, mut norms) = (Vec::new(), Vec::new(), Vec::new());
-    let mut first = None;
-    let mut phases = Vec::new();
-    for number in 1..=8 {
-        gpu.wait()?;
-        let clock = Instant::now();
-        let marks = [gpu.mark()?];
-        trainer.zero_grad()?;
-        let scores = trainer.forward_backward(&batch, slopes.view())?;
-        let middle = gpu.mark()?;
-        let settings = AdamW { lr: 3e-4, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.0, step: number };
-        let norm = trainer.update(settings, Some(1.0))?;
-        let end = gpu.mark()?;
-        gpu.wait()?;
-        times.push(clock.elapsed().as_secs_f64());
-        phases.push((Gpu::milliseconds(&marks[0], &middle)?, Gpu::milliseconds(&middle, &end)?));
-        first.get_or_insert_with(|| start.elapsed().as_secs_f64());
-        losses.push(-scores.logprob.read()?.iter().map(|&x| f64::from(x)).sum::<f64>() / tokens as f64);
-        norms.push(norm.read()?);
-    }
-    let peak = gpu.peak()?;
-    let profile = gpu.profile(|| {
-        trainer.zero_grad()?;
-        trainer.forward_backward(&batch, slopes.view()).map(drop)?;
-        let settings = AdamW { lr: 0.0, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.0, step: 9 };
-        trainer.update(settings, Some(1.0)).map(drop)
-    })?;
-    let profile: Vec<Value> = profile.iter().map(|t| json!([t.kernel, t.launches, t.ms])).collect();
-    let mut sorted = times[2..].to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let seconds = sorted[sorted.len() / 2];
-    let parameters = trainer.layout().len as f64;
-    let pairs = count as f64 * len as f64 * (len as f64 + 1.0) / 2.0;
-    let attention = 3.5 * 4.0 * pairs * (shape.heads.q * shape.heads.dim * shape.layers) as f64;
-    let flops = 6.0 * parameters * tokens as f64 + attention;
-    Ok(json!({
-        "shape": "Qwen3-0.6B, 8 x 2048 tokens, bf16, AdamW with f32 master weights",
-        "tokens_per_s": tokens as f64 / seconds,
-        "ms": seconds * 1e3,
-        "all_ms": times.iter().map(|t| t * 1e3).collect::<Vec<_>>(),
-        "forward_backward_ms, update_ms": phases,
-        "tflop_per_s": flops / seconds / 1e12,
-        "mfu_of_989": flops / seconds / 989e12,
-        "peak_gb": peak as f64 / 1e9,
-        "first_step_s": first,
-        "losses": losses,
-        "gradient_norms": norms,
-        "kernels (name, launches, ms)": profile,
-    }))
-}
-
 /// A benchmark by name.
 pub type Bench = (&'static str, fn(&Gpu) -> Result<Value>);
 
 /// Every benchmark.
-pub const BENCHES: [Bench; 7] = [
+pub const BENCHES: [Bench; 8] = [
     ("matmul", matmul),
     ("elementwise", elementwise),
     ("attention", attention),
     ("decode attention", decode_attention),
     ("optimizer", optimizer),
-    ("step", step),
-    ("step, head chunk 4096", step_wide),
+    ("step", training::small),
+    ("step, head chunk 4096", training::wide),
+    ("step, Qwen3-4B", training::large),
 ];

@@ -11,6 +11,7 @@ mod head;
 mod matmul;
 mod optimizer;
 mod step;
+mod training;
 
 use crate::buffer::{Buffer, Element, Float};
 use crate::error::Result;

@@ -43,16 +43,30 @@ template <int ROWS> __device__ __forceinline__ u32 chunk_address(u32 tile, int r
     return tile + (chunk >> 3) * (ROWS * 128) + row * 128 + (((chunk & 7) ^ (row & 7)) << 4);
 }
 
-// Starts copying rows [first, first + ROWS) of a head; rows at or after `end` become zero.
+// Starts copying rows [first, first + ROWS) of a head; rows at or after `end` become zero. A thread keeps its chunk of the
+// row and takes every STEP-th row: STEP is a multiple of 8, so that its place in the swizzle stays the same too.
 template <int DIM, int ROWS, int THREADS>
 __device__ __forceinline__ void copy_tile(u32 tile, const bf16* head, i64 stride, int first, int end) {
-    constexpr int CHUNKS = DIM / 8;
+#ifdef COPY_PLAIN
 #pragma unroll
-    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
-        int row = i / CHUNKS, chunk = i % CHUNKS;
+    for (int i = threadIdx.x; i < ROWS * (DIM / 8); i += THREADS) {
+        int row = i / (DIM / 8), chunk = i % (DIM / 8);
         bool valid = first + row < end;
         const bf16* from = head + (valid ? (i64)(first + row) * stride + chunk * 8 : 0);
         copy_async(chunk_address<ROWS>(tile, row, chunk), from, valid);
+    }
+    return;
+#endif
+    constexpr int CHUNKS = DIM / 8, STEP = THREADS / CHUNKS;
+    static_assert(STEP % 8 == 0, "the swizzle repeats every 8 rows");
+    int row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
+    const bf16* from = head + (i64)(first + row) * stride + chunk * 8;
+    u32 to = chunk_address<ROWS>(tile, row, chunk);
+#pragma unroll
+    for (int i = 0; i < (ROWS + STEP - 1) / STEP; i++, from += STEP * stride) {
+        if (ROWS % STEP != 0 && row + i * STEP >= ROWS) break;
+        bool valid = first + row + i * STEP < end;
+        copy_async(to + i * (STEP * 128), valid ? from : head, valid);
     }
 }
 
