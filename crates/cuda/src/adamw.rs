@@ -2,9 +2,7 @@
 
 #![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
 
-use half::bf16;
-
-use crate::buffer::{Buffer, View, ViewMut};
+use crate::buffer::{Buffer, Float, View, ViewMut};
 use crate::error::{Result, ensure};
 use crate::gpu::{Gpu, Launch};
 
@@ -22,12 +20,12 @@ pub struct AdamW {
 
 /// Flat parameters and their state.
 #[derive(Debug)]
-pub struct State<'a> {
+pub struct State<'a, T> {
     pub master: ViewMut<'a, f32>,
     pub m: ViewMut<'a, f32>,
     pub v: ViewMut<'a, f32>,
     /// What the matmuls read.
-    pub copy: ViewMut<'a, bf16>,
+    pub copy: ViewMut<'a, T>,
 }
 
 /// Global norm of a gradient on the device: `[norm, factor that clips it]`.
@@ -58,14 +56,20 @@ impl Norm {
 }
 
 /// One step of AdamW; with `norm`, the gradient is scaled by its clipping factor.
-pub fn step(gpu: &Gpu, settings: AdamW, state: &mut State<'_>, grad: View<'_, f32>, norm: Option<&Norm>) -> Result<()> {
+pub fn step<T: Float>(
+    gpu: &Gpu,
+    settings: AdamW,
+    state: &mut State<'_, T>,
+    grad: View<'_, f32>,
+    norm: Option<&Norm>,
+) -> Result<()> {
     let len = grad.len;
     let fits = state.master.len == len && state.m.len == len && state.v.len == len && state.copy.len == len;
     ensure(fits && settings.step > 0, "adamw", || {
         format!("gradient {len}, master {}, copy {}, step {}", state.master.len, state.copy.len, settings.step)
     })?;
-    let launch =
-        Launch { module: "adamw", kernel: "adamw_bf16", grid: (blocks(gpu, len) as u32, 1), block: 256, shared: 0 };
+    let kernel = format!("adamw_{}", T::SUFFIX);
+    let launch = Launch { module: "adamw", kernel: &kernel, grid: (blocks(gpu, len) as u32, 1), block: 256, shared: 0 };
     let args = [
         (&state.master).into(),
         (&state.m).into(),
@@ -82,15 +86,16 @@ pub fn step(gpu: &Gpu, settings: AdamW, state: &mut State<'_>, grad: View<'_, f3
         (1.0 - settings.beta1.powi(settings.step)).into(),
         (1.0 - settings.beta2.powi(settings.step)).into(),
     ];
-    // SAFETY: as adamw_bf16 declares; lengths checked above.
+    // SAFETY: as adamw.cu declares; lengths checked above.
     unsafe { gpu.launch(launch, &args) }
 }
 
 /// `copy = round(master)`, for the first step.
-pub fn round_copy(gpu: &Gpu, master: View<'_, f32>, copy: &mut ViewMut<'_, bf16>) -> Result<()> {
+pub fn round_copy<T: Float>(gpu: &Gpu, master: View<'_, f32>, copy: &mut ViewMut<'_, T>) -> Result<()> {
     ensure(master.len == copy.len, "round_copy", || format!("{} into {}", master.len, copy.len))?;
     let grid = (blocks(gpu, master.len) as u32, 1);
-    let launch = Launch { module: "adamw", kernel: "round_copy", grid, block: 256, shared: 0 };
+    let kernel = format!("round_copy_{}", T::SUFFIX);
+    let launch = Launch { module: "adamw", kernel: &kernel, grid, block: 256, shared: 0 };
     // SAFETY: as round_copy declares; lengths checked above.
     unsafe { gpu.launch(launch, &[master.into(), (&*copy).into(), (master.len as i64).into()]) }
 }

@@ -5,9 +5,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use half::bf16;
-
-use crate::buffer::{Buffer, View, ViewMut};
+use crate::buffer::{Buffer, Float, View, ViewMut};
 use crate::error::{Result, ensure};
 use crate::gpu::{Arg, Gpu, Launch};
 use crate::rope::Heads;
@@ -105,6 +103,11 @@ impl Plan {
     pub fn tokens(&self) -> usize {
         self.tokens
     }
+
+    /// Kernels for a storage type; those for f32 take tiles of any size.
+    fn module<T: Float>(&self) -> &'static str {
+        if T::SUFFIX == "f32" { "attention_f32" } else { self.tuning.module }
+    }
 }
 
 /// Runs of keys that the queries of each node see: its ancestors and itself.
@@ -171,33 +174,33 @@ impl Tiles {
 
 /// Rows of heads, `stride` elements from token to token.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
-    pub view: View<'a, bf16>,
+pub struct Rows<'a, T> {
+    pub view: View<'a, T>,
     pub stride: usize,
 }
 
 /// Rows of heads that are written.
 #[derive(Debug)]
-pub struct RowsMut<'a> {
-    pub view: ViewMut<'a, bf16>,
+pub struct RowsMut<'a, T> {
+    pub view: ViewMut<'a, T>,
     pub stride: usize,
 }
 
 /// Queries, keys and values.
 #[derive(Clone, Copy, Debug)]
-pub struct Qkv<'a> {
-    pub q: Rows<'a>,
-    pub k: Rows<'a>,
-    pub v: Rows<'a>,
+pub struct Qkv<'a, T> {
+    pub q: Rows<'a, T>,
+    pub k: Rows<'a, T>,
+    pub v: Rows<'a, T>,
 }
 
 /// Attention output `o` ([tokens, q_heads * head_dim]) and `lse` ([q_heads, tokens]).
-pub fn forward(
+pub fn forward<T: Float>(
     gpu: &Gpu,
     heads: Heads,
     plan: &Plan,
-    qkv: Qkv<'_>,
-    o: &mut ViewMut<'_, bf16>,
+    qkv: Qkv<'_, T>,
+    o: &mut ViewMut<'_, T>,
     lse: &mut ViewMut<'_, f32>,
 ) -> Result<()> {
     check(heads, plan, qkv)?;
@@ -209,7 +212,7 @@ pub fn forward(
     let out: [Arg; 3] = [(&*o).into(), ((heads.q * heads.dim) as i64).into(), (&*lse).into()];
     let args = [&operands(qkv)[..], &out, &tail(heads, plan, &plan.forward)].concat();
     let launch = Launch {
-        module: plan.tuning.module,
+        module: plan.module::<T>(),
         kernel: &kernel,
         grid: (heads.q as u32, plan.forward.count as u32),
         block: (plan.tuning.forward.0 * 2) as u32,
@@ -221,34 +224,35 @@ pub fn forward(
 
 /// What the backward needs of the forward, and the gradient it starts from; all [tokens, q_heads * head_dim] but `lse`.
 #[derive(Clone, Copy, Debug)]
-pub struct Saved<'a> {
-    pub o: View<'a, bf16>,
+pub struct Saved<'a, T> {
+    pub o: View<'a, T>,
     pub lse: View<'a, f32>,
-    pub d_o: View<'a, bf16>,
+    pub d_o: View<'a, T>,
 }
 
 /// Gradients of queries, keys and values.
 #[derive(Debug)]
-pub struct DQkv<'a> {
-    pub dq: RowsMut<'a>,
-    pub dk: RowsMut<'a>,
-    pub dv: RowsMut<'a>,
+pub struct DQkv<'a, T> {
+    pub dq: RowsMut<'a, T>,
+    pub dk: RowsMut<'a, T>,
+    pub dv: RowsMut<'a, T>,
 }
 
 /// Gradients of queries, keys and values, overwritten.
-pub fn backward(
+pub fn backward<T: Float>(
     gpu: &Gpu,
     heads: Heads,
     plan: &Plan,
-    qkv: Qkv<'_>,
-    saved: Saved<'_>,
-    out: &mut DQkv<'_>,
+    qkv: Qkv<'_, T>,
+    saved: Saved<'_, T>,
+    out: &mut DQkv<'_, T>,
 ) -> Result<()> {
     check(heads, plan, qkv)?;
     let width = heads.q * heads.dim;
     let fits =
         saved.o.len == plan.tokens * width && saved.d_o.len == saved.o.len && saved.lse.len == plan.tokens * heads.q;
-    let covers = |r: &RowsMut<'_>, heads_here: usize| covers(plan.tokens, r.view.len, r.stride, heads_here * heads.dim);
+    let covers =
+        |r: &RowsMut<'_, T>, heads_here: usize| covers(plan.tokens, r.view.len, r.stride, heads_here * heads.dim);
     ensure(
         fits && covers(&out.dq, heads.q) && covers(&out.dk, heads.kv) && covers(&out.dv, heads.kv),
         "attention backward",
@@ -262,7 +266,7 @@ pub fn backward(
     let mut delta = Buffer::<f32>::uninit(gpu, plan.tokens * heads.q)?;
     let kernel = format!("attention_backward_delta_{}", heads.dim);
     let grid = ((plan.tokens * heads.q).div_ceil(8) as u32, 1);
-    let launch = Launch { module: plan.tuning.module, kernel: &kernel, grid, block: 256, shared: 0 };
+    let launch = Launch { module: plan.module::<T>(), kernel: &kernel, grid, block: 256, shared: 0 };
     let stride = Arg::from(width as i64);
     let args = [
         saved.o.into(),
@@ -277,11 +281,11 @@ pub fn backward(
     unsafe { gpu.launch(launch, &args) }?;
 
     let common = [&operands(qkv)[..], &[saved.d_o.into(), stride, saved.lse.into(), delta.view().into()]].concat();
-    let written = |r: &RowsMut<'_>| -> [Arg; 2] { [(&r.view).into(), (r.stride as i64).into()] };
+    let written = |r: &RowsMut<'_, T>| -> [Arg; 2] { [(&r.view).into(), (r.stride as i64).into()] };
     let args = [&common[..], &written(&out.dk), &written(&out.dv), &tail(heads, plan, &plan.keys)].concat();
     let kernel = format!("attention_backward_kv_{}", heads.dim);
     let launch = Launch {
-        module: plan.tuning.module,
+        module: plan.module::<T>(),
         kernel: &kernel,
         grid: (heads.kv as u32, plan.keys.count as u32),
         block: (plan.tuning.keys.0 * 2) as u32,
@@ -293,7 +297,7 @@ pub fn backward(
     let args = [&common[..], &written(&out.dq), &tail(heads, plan, &plan.queries)].concat();
     let kernel = format!("attention_backward_q_{}", heads.dim);
     let launch = Launch {
-        module: plan.tuning.module,
+        module: plan.module::<T>(),
         kernel: &kernel,
         grid: (heads.q as u32, plan.queries.count as u32),
         block: (plan.tuning.queries.0 * 2) as u32,
@@ -303,7 +307,7 @@ pub fn backward(
     unsafe { gpu.launch(launch, &args) }
 }
 
-fn operands(qkv: Qkv<'_>) -> [Arg; 6] {
+fn operands<T: Copy>(qkv: Qkv<'_, T>) -> [Arg; 6] {
     let [q, k, v] = [qkv.q, qkv.k, qkv.v].map(|r| [r.view.into(), (r.stride as i64).into()]);
     [q[0], q[1], k[0], k[1], v[0], v[1]]
 }
@@ -318,10 +322,10 @@ fn covers(tokens: usize, len: usize, stride: usize, width: usize) -> bool {
     stride >= width && stride.is_multiple_of(8) && (tokens == 0 || (tokens - 1) * stride + width <= len)
 }
 
-fn check(heads: Heads, plan: &Plan, qkv: Qkv<'_>) -> Result<()> {
+fn check<T: Copy>(heads: Heads, plan: &Plan, qkv: Qkv<'_, T>) -> Result<()> {
     ensure(heads.dim == 64 || heads.dim == 128, "attention", || format!("heads of {}; 64 and 128 exist", heads.dim))?;
     ensure(heads.kv > 0 && heads.q.is_multiple_of(heads.kv), "attention", || format!("{heads:?}"))?;
-    let fits = |r: Rows<'_>, count: usize| covers(plan.tokens, r.view.len, r.stride, count * heads.dim);
+    let fits = |r: Rows<'_, T>, count: usize| covers(plan.tokens, r.view.len, r.stride, count * heads.dim);
     ensure(fits(qkv.q, heads.q) && fits(qkv.k, heads.kv) && fits(qkv.v, heads.kv), "attention", || {
         format!("q {}, k {}, v {} for {} tokens", qkv.q.view.len, qkv.k.view.len, qkv.v.view.len, plan.tokens)
     })

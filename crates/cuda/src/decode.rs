@@ -131,10 +131,10 @@ pub fn attention(
 }
 
 /// Writes keys and values of new tokens into the cache; `slots` are page * PAGE + place.
-pub fn write(gpu: &Gpu, cache: &mut Cache, k: Rows<'_>, v: Rows<'_>, slots: &[usize]) -> Result<()> {
+pub fn write(gpu: &Gpu, cache: &mut Cache, k: Rows<'_, bf16>, v: Rows<'_, bf16>, slots: &[usize]) -> Result<()> {
     let width = cache.heads.kv * cache.heads.dim;
     let places = cache.pages() * PAGE;
-    let covers = |r: Rows<'_>| slots.is_empty() || (slots.len() - 1) * r.stride + width <= r.view.len;
+    let covers = |r: Rows<'_, bf16>| slots.is_empty() || (slots.len() - 1) * r.stride + width <= r.view.len;
     let fits = covers(k) && covers(v) && k.stride.is_multiple_of(8) && v.stride.is_multiple_of(8);
     ensure(fits && slots.iter().all(|&s| s < places), "cache write", || {
         format!("{} tokens of {width}, k {}, v {}, {places} places", slots.len(), k.view.len, v.view.len)

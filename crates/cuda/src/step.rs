@@ -7,11 +7,9 @@
 
 use std::ops::Range;
 
-use half::bf16;
-
 use crate::adamw::{self, AdamW, Norm, State};
 use crate::attention::{self, DQkv, Qkv, Rows, RowsMut, Saved};
-use crate::buffer::{Buffer, View};
+use crate::buffer::{Buffer, Float, View};
 use crate::embed::{self, Ids};
 use crate::error::{Result, ensure};
 use crate::gpu::Gpu;
@@ -140,29 +138,29 @@ pub struct Scores {
 
 /// What the backward of one layer needs of its forward.
 #[derive(Debug)]
-struct Kept {
+struct Kept<T> {
     /// Residual sum before attention, and its norm.
-    r1: Buffer<bf16>,
+    r1: Buffer<T>,
     rstd1: Buffer<f32>,
-    qkv: Buffer<bf16>,
-    o: Buffer<bf16>,
+    qkv: Buffer<T>,
+    o: Buffer<T>,
     lse: Buffer<f32>,
     /// Residual sum before the feed-forward, and its norm.
-    r2: Buffer<bf16>,
+    r2: Buffer<T>,
     rstd2: Buffer<f32>,
-    gate_up: Buffer<bf16>,
+    gate_up: Buffer<T>,
 }
 
 /// What enters a layer: the embedded tokens, or the output of the layer before, yet to be added to the residual sum.
 #[derive(Debug)]
-enum Input {
-    Embedding(Buffer<bf16>),
-    Delta(Buffer<bf16>),
+enum Input<T> {
+    Embedding(Buffer<T>),
+    Delta(Buffer<T>),
 }
 
-/// Model, gradient and optimizer state on one GPU.
+/// Model, gradient and optimizer state on one GPU; weights and activations in `T` (bf16, or f32 in tests).
 #[derive(Debug)]
-pub struct Trainer {
+pub struct Trainer<T> {
     gpu: Gpu,
     matmul: Matmul,
     shape: Shape,
@@ -171,14 +169,14 @@ pub struct Trainer {
     m: Buffer<f32>,
     v: Buffer<f32>,
     grad: Buffer<f32>,
-    weights: Buffer<bf16>,
+    weights: Buffer<T>,
     table: Buffer<f32>,
     positions: usize,
     /// Tokens whose logits exist at one time.
     pub chunk: usize,
 }
 
-impl Trainer {
+impl<T: Float> Trainer<T> {
     /// Random weights: matrices uniform with the deviation 0.02, norms 1.
     pub fn random(gpu: &Gpu, shape: Shape, positions: usize, seed: i32) -> Result<Self> {
         let layout = Layout::new(&shape);
@@ -226,7 +224,7 @@ impl Trainer {
         &self.grad
     }
 
-    pub fn weights(&self) -> &Buffer<bf16> {
+    pub fn weights(&self) -> &Buffer<T> {
         &self.weights
     }
 
@@ -234,7 +232,7 @@ impl Trainer {
         self.grad.fill_bytes(0)
     }
 
-    fn weight(&self, range: &Range<usize>) -> View<'_, bf16> {
+    fn weight(&self, range: &Range<usize>) -> View<'_, T> {
         self.weights.view().slice(range.clone())
     }
 
@@ -250,7 +248,7 @@ impl Trainer {
         })?;
         let mut embedded = self.buffer(batch.tokens() * self.shape.dim)?;
         embed::forward(&self.gpu, self.weight(&self.layout.embedding), &batch.ids, &mut embedded.view_mut())?;
-        let mut kept: Vec<Kept> = Vec::with_capacity(self.shape.layers);
+        let mut kept: Vec<Kept<T>> = Vec::with_capacity(self.shape.layers);
         let mut input = Input::Embedding(embedded);
         for layer in 0..self.shape.layers {
             let (keep, delta) = self.layer_forward(layer, batch, kept.last(), input)?;
@@ -279,12 +277,12 @@ impl Trainer {
         Ok(norm)
     }
 
-    fn buffer(&self, len: usize) -> Result<Buffer<bf16>> {
+    fn buffer(&self, len: usize) -> Result<Buffer<T>> {
         Buffer::uninit(&self.gpu, len)
     }
 
     /// `rows x out = input · weightᵀ`.
-    fn project(&self, input: View<'_, bf16>, weight: &Range<usize>, rows: usize) -> Result<Buffer<bf16>> {
+    fn project(&self, input: View<'_, T>, weight: &Range<usize>, rows: usize) -> Result<Buffer<T>> {
         let inner = input.len() / rows;
         let width = weight.len() / inner;
         let mut out = self.buffer(rows * width)?;
@@ -301,11 +299,11 @@ impl Trainer {
     /// Gradients of a projection: of its weight (added) and of its input (returned).
     fn project_backward(
         &mut self,
-        dout: View<'_, bf16>,
-        input: View<'_, bf16>,
+        dout: View<'_, T>,
+        input: View<'_, T>,
         weight: &Range<usize>,
         rows: usize,
-    ) -> Result<Buffer<bf16>> {
+    ) -> Result<Buffer<T>> {
         let (width, inner) = (dout.len() / rows, input.len() / rows);
         let (dout, input) = (Matrix::new(dout, rows, width), Matrix::new(input, rows, inner));
         let mut grad = self.grad.view_mut();
@@ -317,7 +315,7 @@ impl Trainer {
         Ok(dinput)
     }
 
-    fn qk_norm(&self, layer: usize) -> QkNorm<'_, bf16> {
+    fn qk_norm(&self, layer: usize) -> QkNorm<'_, T> {
         let both = self.weight(&self.layout.layers[layer].qk_norm);
         let dim = self.shape.heads.dim;
         QkNorm { q: both.slice(0..dim), k: both.slice(dim..2 * dim) }
@@ -328,7 +326,7 @@ impl Trainer {
     }
 
     /// Rotated queries and keys.
-    fn rotate(&self, layer: usize, batch: &Batch, qkv: View<'_, bf16>) -> Result<(Buffer<bf16>, Buffer<bf16>)> {
+    fn rotate(&self, layer: usize, batch: &Batch, qkv: View<'_, T>) -> Result<(Buffer<T>, Buffer<T>)> {
         let (tokens, heads) = (batch.tokens(), self.shape.heads);
         let (mut q, mut k) = (self.buffer(tokens * heads.q * heads.dim)?, self.buffer(tokens * heads.kv * heads.dim)?);
         let norm = Some(self.qk_norm(layer));
@@ -336,7 +334,7 @@ impl Trainer {
         Ok((q, k))
     }
 
-    fn operands<'a>(&self, q: &'a Buffer<bf16>, k: &'a Buffer<bf16>, qkv: &'a Buffer<bf16>) -> Qkv<'a> {
+    fn operands<'a>(&self, q: &'a Buffer<T>, k: &'a Buffer<T>, qkv: &'a Buffer<T>) -> Qkv<'a, T> {
         let Heads { q: qh, kv, dim } = self.shape.heads;
         Qkv {
             q: Rows { view: q.view(), stride: qh * dim },
@@ -346,7 +344,7 @@ impl Trainer {
     }
 
     /// Norm of rows: (normed, rstd).
-    fn normed(&self, x: View<'_, bf16>, weight: &Range<usize>) -> Result<(Buffer<bf16>, Buffer<f32>)> {
+    fn normed(&self, x: View<'_, T>, weight: &Range<usize>) -> Result<(Buffer<T>, Buffer<f32>)> {
         let mut y = self.buffer(x.len())?;
         let mut rstd = Buffer::uninit(&self.gpu, x.len() / weight.len())?;
         let eps = self.shape.eps;
@@ -357,10 +355,10 @@ impl Trainer {
     /// Norm of the layer's input: (residual sum, normed, rstd). `previous` holds the sum that a delta is added to.
     fn enter(
         &self,
-        previous: Option<&Buffer<bf16>>,
-        input: Input,
+        previous: Option<&Buffer<T>>,
+        input: Input<T>,
         weight: &Range<usize>,
-    ) -> Result<(Buffer<bf16>, Buffer<bf16>, Buffer<f32>)> {
+    ) -> Result<(Buffer<T>, Buffer<T>, Buffer<f32>)> {
         match (input, previous) {
             (Input::Delta(delta), Some(x)) => {
                 let (mut sum, mut y) = (self.buffer(x.len())?, self.buffer(x.len())?);
@@ -382,9 +380,9 @@ impl Trainer {
         &self,
         layer: usize,
         batch: &Batch,
-        previous: Option<&Kept>,
-        input: Input,
-    ) -> Result<(Kept, Buffer<bf16>)> {
+        previous: Option<&Kept<T>>,
+        input: Input<T>,
+    ) -> Result<(Kept<T>, Buffer<T>)> {
         let at = &self.layout.layers[layer];
         let (tokens, heads) = (batch.tokens(), self.shape.heads);
         let (r1, y, rstd1) = self.enter(previous.map(|p| &p.r2), input, &at.norm1)?;
@@ -407,10 +405,10 @@ impl Trainer {
     fn head(
         &mut self,
         batch: &Batch,
-        last: Option<&Kept>,
-        input: Input,
+        last: Option<&Kept<T>>,
+        input: Input<T>,
         dlogprob: View<'_, f32>,
-    ) -> Result<(Scores, Buffer<bf16>)> {
+    ) -> Result<(Scores, Buffer<T>)> {
         let tokens = batch.tokens();
         let at = self.layout.final_norm.clone();
         let (r, hidden, rstd) = self.enter(last.map(|p| &p.r2), input, &at)?;
@@ -438,12 +436,12 @@ impl Trainer {
 
     fn norm_backward(
         &mut self,
-        dy: &Buffer<bf16>,
-        r: &Buffer<bf16>,
+        dy: &Buffer<T>,
+        r: &Buffer<T>,
         rstd: &Buffer<f32>,
         weight: &Range<usize>,
-        above: Option<&Buffer<bf16>>,
-    ) -> Result<Buffer<bf16>> {
+        above: Option<&Buffer<T>>,
+    ) -> Result<Buffer<T>> {
         let mut dr = self.buffer(dy.len())?;
         let w = self.weights.view().slice(weight.clone());
         let mut grad = self.grad.view_mut();
@@ -453,7 +451,7 @@ impl Trainer {
     }
 
     /// Gradient of the layer's input sum from that of its output.
-    fn layer_backward(&mut self, layer: usize, batch: &Batch, kept: &Kept, dr: Buffer<bf16>) -> Result<Buffer<bf16>> {
+    fn layer_backward(&mut self, layer: usize, batch: &Batch, kept: &Kept<T>, dr: Buffer<T>) -> Result<Buffer<T>> {
         let at = self.layout.layers[layer].clone();
         let tokens = batch.tokens();
         let dr = self.ffn_backward(&at, tokens, kept, dr)?;
@@ -464,7 +462,7 @@ impl Trainer {
         self.norm_backward(&dy, &kept.r1, &kept.rstd1, &at.norm1, Some(&dr))
     }
 
-    fn ffn_backward(&mut self, at: &LayerLayout, tokens: usize, kept: &Kept, dr: Buffer<bf16>) -> Result<Buffer<bf16>> {
+    fn ffn_backward(&mut self, at: &LayerLayout, tokens: usize, kept: &Kept<T>, dr: Buffer<T>) -> Result<Buffer<T>> {
         let (dim, ffn) = (self.shape.dim, self.shape.ffn);
         let mut dact = self.buffer(tokens * ffn)?;
         let d = Matrix::new(dr.view(), tokens, dim);
@@ -486,9 +484,9 @@ impl Trainer {
         &mut self,
         layer: usize,
         batch: &Batch,
-        kept: &Kept,
-        d_o: &Buffer<bf16>,
-    ) -> Result<Buffer<bf16>> {
+        kept: &Kept<T>,
+        d_o: &Buffer<T>,
+    ) -> Result<Buffer<T>> {
         let (tokens, heads) = (batch.tokens(), self.shape.heads);
         let Heads { q: qh, kv, dim } = heads;
         let (q, k) = self.rotate(layer, batch, kept.qkv.view())?;

@@ -45,9 +45,10 @@ on_gpu! {
     adamw
     attention_forward
     attention_backward
-    attention_forward_portable
-    attention_backward_portable
+    attention_portable
+    attention_f32
     decode
     repeats_bit_for_bit
-    model
+    model_bf16
+    model_f32
 }

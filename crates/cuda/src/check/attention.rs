@@ -4,7 +4,7 @@ use half::bf16;
 
 use super::{Measured, compare, measure, poisoned, rounded, upload};
 use crate::attention::{self, DQkv, Node, Plan, Qkv, Rows, RowsMut, Saved, packed};
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Float};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::random::Random;
@@ -59,10 +59,10 @@ impl Case {
         self.nodes.last().map_or(0, |n| n.tokens.end)
     }
 
-    fn data(&self) -> Data {
+    fn data<T: Float>(&self) -> Data {
         let mut random = Random(self.tokens() as u64);
         let Heads { q, kv, dim } = self.heads;
-        let mut draw = |heads: usize, scale| rounded::<bf16>(&random.normal(self.tokens() * heads * dim, scale));
+        let mut draw = |heads: usize, scale| rounded::<T>(&random.normal(self.tokens() * heads * dim, scale));
         // Scores of a few units: rows that are neither uniform nor one-hot.
         Data { q: draw(q, 1.5), k: draw(kv, 1.5), v: draw(kv, 1.0), d_o: draw(q, 1.0) }
     }
@@ -73,21 +73,21 @@ fn fused(v: &[f64], width: usize, stride: usize) -> Vec<f64> {
     v.chunks(width).flat_map(|row| std::iter::repeat_n(9.0, stride - width).chain(row.iter().copied())).collect()
 }
 
-struct OnDevice {
-    q: Buffer<bf16>,
-    k: Buffer<bf16>,
-    v: Buffer<bf16>,
+struct OnDevice<T> {
+    q: Buffer<T>,
+    k: Buffer<T>,
+    v: Buffer<T>,
     heads: Heads,
 }
 
-impl OnDevice {
+impl<T: Float> OnDevice<T> {
     fn new(gpu: &Gpu, case: &Case, data: &Data) -> Result<Self> {
         let width = case.heads.kv * case.heads.dim;
         let v = upload(gpu, &fused(&data.v, width, width + 64))?;
         Ok(Self { q: upload(gpu, &data.q)?, k: upload(gpu, &data.k)?, v, heads: case.heads })
     }
 
-    fn operands(&self) -> Qkv<'_> {
+    fn operands(&self) -> Qkv<'_, T> {
         let Heads { q, kv, dim } = self.heads;
         Qkv {
             q: Rows { view: self.q.view(), stride: q * dim },
@@ -97,23 +97,29 @@ impl OnDevice {
     }
 }
 
-/// Bound of bf16 probabilities and outputs.
-const BOUND: f64 = 6e-3;
-
-pub fn forward(gpu: &Gpu) -> Result<Vec<Measured>> {
-    forward_by(gpu, Plan::forest)
+/// Bound of probabilities and outputs rounded to the storage type.
+fn bound<T: Float>() -> f64 {
+    if T::SUFFIX == "bf16" { 6e-3 } else { 1e-5 }
 }
 
-pub fn forward_portable(gpu: &Gpu) -> Result<Vec<Measured>> {
-    forward_by(gpu, Plan::portable)
+pub fn forward(gpu: &Gpu) -> Result<Vec<Measured>> {
+    forward_by::<bf16>(gpu, Plan::forest)
 }
 
 pub fn backward(gpu: &Gpu) -> Result<Vec<Measured>> {
-    backward_by(gpu, Plan::forest)
+    backward_by::<bf16>(gpu, Plan::forest)
 }
 
-pub fn backward_portable(gpu: &Gpu) -> Result<Vec<Measured>> {
-    backward_by(gpu, Plan::portable)
+pub fn portable(gpu: &Gpu) -> Result<Vec<Measured>> {
+    let mut all = forward_by::<bf16>(gpu, Plan::portable)?;
+    all.extend(backward_by::<bf16>(gpu, Plan::portable)?);
+    Ok(all)
+}
+
+pub fn in_f32(gpu: &Gpu) -> Result<Vec<Measured>> {
+    let mut all = forward_by::<f32>(gpu, Plan::forest)?;
+    all.extend(backward_by::<f32>(gpu, Plan::forest)?);
+    Ok(all)
 }
 
 /// TRIAL
@@ -123,41 +129,41 @@ pub fn trials(gpu: &Gpu) -> Result<Vec<Measured>> {
         |g: &Gpu, n: &[Node]| Plan::tuned(g, n, attention::TRIALS[0]),
         |g: &Gpu, n: &[Node]| Plan::tuned(g, n, attention::TRIALS[1]),
     ] {
-        all.extend(forward_by(gpu, at)?);
-        all.extend(backward_by(gpu, at)?);
+        all.extend(forward_by::<bf16>(gpu, at)?);
+        all.extend(backward_by::<bf16>(gpu, at)?);
     }
     Ok(all)
 }
 
-fn forward_by(gpu: &Gpu, plan: fn(&Gpu, &[Node]) -> Result<Plan>) -> Result<Vec<Measured>> {
+fn forward_by<T: Float>(gpu: &Gpu, plan: fn(&Gpu, &[Node]) -> Result<Plan>) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for case in cases() {
-        let (data, heads) = (case.data(), case.heads);
-        let device = OnDevice::new(gpu, &case, &data)?;
+        let (data, heads) = (case.data::<T>(), case.heads);
+        let device = OnDevice::<T>::new(gpu, &case, &data)?;
         let plan = plan(gpu, &case.nodes)?;
-        let (mut o, mut lse) = (poisoned(gpu, data.q.len())?, poisoned(gpu, case.tokens() * heads.q)?);
+        let (mut o, mut lse) = (poisoned::<T>(gpu, data.q.len())?, poisoned::<f32>(gpu, case.tokens() * heads.q)?);
         attention::forward(gpu, heads, &plan, device.operands(), &mut o.view_mut(), &mut lse.view_mut())?;
         let (want, want_lse) = reference::attention(heads, &case.nodes, &data.q, &data.k, &data.v);
-        all.push(measure(format!("o, {}", case.name), &o, &want, BOUND)?);
+        all.push(measure(format!("o, {}", case.name), &o, &want, bound::<T>())?);
         all.push(measure(format!("lse, {}", case.name), &lse, &want_lse, 1e-5)?);
     }
     Ok(all)
 }
 
-fn backward_by(gpu: &Gpu, plan: fn(&Gpu, &[Node]) -> Result<Plan>) -> Result<Vec<Measured>> {
+fn backward_by<T: Float>(gpu: &Gpu, plan: fn(&Gpu, &[Node]) -> Result<Plan>) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for case in cases() {
-        let (data, heads) = (case.data(), case.heads);
+        let (data, heads) = (case.data::<T>(), case.heads);
         let Heads { q: qh, kv, dim } = heads;
-        let device = OnDevice::new(gpu, &case, &data)?;
+        let device = OnDevice::<T>::new(gpu, &case, &data)?;
         let plan = plan(gpu, &case.nodes)?;
         // The reference's own output and lse: the backward is judged apart from the forward.
         let (want_o, want_lse) = reference::attention(heads, &case.nodes, &data.q, &data.k, &data.v);
-        let (o, lse) = (upload(gpu, &want_o)?, upload(gpu, &want_lse)?);
-        let d_o = upload(gpu, &data.d_o)?;
+        let (o, lse) = (upload::<T>(gpu, &want_o)?, upload::<f32>(gpu, &want_lse)?);
+        let d_o = upload::<T>(gpu, &data.d_o)?;
         let width = kv * dim;
-        let (mut dq, mut dk) = (poisoned(gpu, data.q.len())?, poisoned(gpu, data.k.len())?);
-        let mut dv: Buffer<bf16> = upload(gpu, &fused(&vec![f64::NAN; data.v.len()], width, width + 64))?;
+        let (mut dq, mut dk) = (poisoned::<T>(gpu, data.q.len())?, poisoned::<T>(gpu, data.k.len())?);
+        let mut dv: Buffer<T> = upload(gpu, &fused(&vec![f64::NAN; data.v.len()], width, width + 64))?;
         let len = dv.len();
         let mut dv_view = dv.view_mut();
         let mut out = DQkv {
@@ -171,10 +177,10 @@ fn backward_by(gpu: &Gpu, plan: fn(&Gpu, &[Node]) -> Result<Plan>) -> Result<Vec
         let (want_q, want_k, want_v) = reference::attention_backward(heads, &case.nodes, triple, &data.d_o);
         // A single token has no gradient in q and k but rounding: judged by its size against that of the output's.
         if case.tokens() > 1 {
-            all.push(measure(format!("dq, {}", case.name), &dq, &want_q, 2.0 * BOUND)?);
-            all.push(measure(format!("dk, {}", case.name), &dk, &want_k, 2.0 * BOUND)?);
+            all.push(measure(format!("dq, {}", case.name), &dq, &want_q, 2.0 * bound::<T>())?);
+            all.push(measure(format!("dk, {}", case.name), &dk, &want_k, 2.0 * bound::<T>())?);
         } else {
-            let dq: Vec<f64> = dq.read()?.iter().map(|x| x.to_f64()).collect();
+            let dq: Vec<f64> = dq.read()?.iter().map(|x| T::to_f64(*x)).collect();
             all.push(compare(
                 format!("dq, {}", case.name),
                 &[dq.iter().map(|x| x.abs()).sum::<f64>() + 1.0],
@@ -182,7 +188,7 @@ fn backward_by(gpu: &Gpu, plan: fn(&Gpu, &[Node]) -> Result<Plan>) -> Result<Vec
                 0.5,
             ));
         }
-        all.push(measure(format!("dv, {}", case.name), &dv, &fused(&want_v, width, width + 64), BOUND)?);
+        all.push(measure(format!("dv, {}", case.name), &dv, &fused(&want_v, width, width + 64), bound::<T>())?);
     }
     Ok(all)
 }

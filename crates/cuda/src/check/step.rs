@@ -7,7 +7,7 @@ use half::bf16;
 use super::{Measured, compare, measure, rounded};
 use crate::adamw::AdamW;
 use crate::attention::Node;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Float};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::random::Random;
@@ -24,20 +24,25 @@ fn sequences(shape: &Shape, lengths: &[usize], random: &mut Random) -> Vec<Vec<u
     lengths.iter().map(|&len| (0..len).map(|_| random.below(shape.vocab) as u32).collect()).collect()
 }
 
-pub fn model(gpu: &Gpu) -> Result<Vec<Measured>> {
+/// Most that log-probabilities, the direction of a tensor's gradient and the whole gradient may differ.
+fn bounds<T: Float>() -> [f64; 3] {
+    if T::SUFFIX == "bf16" { [1e-2, 1e-3, 3e-2] } else { [1e-5, 1e-8, 5e-5] }
+}
+
+pub fn model<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for dim in [64, 128] {
-        all.extend(model_case(gpu, small(dim))?);
+        all.extend(model_case::<T>(gpu, small(dim))?);
     }
     Ok(all)
 }
 
-fn model_case(gpu: &Gpu, shape: Shape) -> Result<Vec<Measured>> {
+fn model_case<T: Float>(gpu: &Gpu, shape: Shape) -> Result<Vec<Measured>> {
     let layout = Layout::new(&shape);
     let mut random = Random(9);
-    let mut weights = rounded::<bf16>(&random.normal(layout.len, 0.1));
+    let mut weights = rounded::<T>(&random.normal(layout.len, 0.1));
     for norm in layout.layers.iter().flat_map(|l| [&l.norm1, &l.norm2, &l.qk_norm]).chain([&layout.final_norm]) {
-        weights[norm.clone()].iter_mut().for_each(|w| *w = bf16::from_f64(*w + 1.0).to_f64());
+        weights[norm.clone()].iter_mut().for_each(|w| *w = T::from_f64(*w + 1.0).to_f64());
     }
     let lengths = [37, 70, 2];
     let sequences = sequences(&shape, &lengths, &mut random);
@@ -47,18 +52,19 @@ fn model_case(gpu: &Gpu, shape: Shape) -> Result<Vec<Measured>> {
     let (want, want_grad) = oracle.run(&slopes);
 
     let host: Vec<f32> = weights.iter().map(|&w| w as f32).collect();
-    let mut trainer = Trainer::from_weights(gpu, shape, 128, &host)?;
+    let mut trainer = Trainer::<T>::from_weights(gpu, shape, 128, &host)?;
     trainer.chunk = 48;
     let batch = Batch::packed(gpu, &sequences, shape.vocab)?;
     let slopes: Vec<f32> = slopes.iter().map(|&x| x as f32).collect();
     let scores = trainer.forward_backward(&batch, Buffer::from_slice(gpu, &slopes)?.view())?;
+    let [logprob_bound, cosine_bound, gradient_bound] = bounds::<T>();
     let name = |s: &str| format!("{s}, heads of {}", shape.heads.dim);
-    let mut all = vec![measure(name("logprob"), &scores.logprob, &want, 1e-2)?];
+    let mut all = vec![measure(name("logprob"), &scores.logprob, &want, logprob_bound)?];
     let grad: Vec<f64> = trainer.grad().read()?.into_iter().map(f64::from).collect();
     for (what, at) in tensors(&layout) {
-        all.push(cosine(name(&format!("1 - cosine of {what}")), &grad[at.clone()], &want_grad[at], 1e-3));
+        all.push(cosine(name(&format!("1 - cosine of {what}")), &grad[at.clone()], &want_grad[at], cosine_bound));
     }
-    all.push(compare(name("gradient"), &grad, &want_grad, 3e-2));
+    all.push(compare(name("gradient"), &grad, &want_grad, gradient_bound));
     Ok(all)
 }
 
@@ -91,7 +97,7 @@ pub fn repeats(gpu: &Gpu) -> Result<Vec<Measured>> {
     let shape = small(128);
     let run = || -> Result<Vec<bf16>> {
         let mut random = Random(4);
-        let mut trainer = Trainer::random(gpu, shape, 512, 3)?;
+        let mut trainer = Trainer::<bf16>::random(gpu, shape, 512, 3)?;
         let sequences = sequences(&shape, &[300, 17, 411], &mut random);
         let batch = Batch::packed(gpu, &sequences, shape.vocab)?;
         let slopes = Buffer::from_slice(gpu, &vec![-1.0 / 728f32; 728])?;

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use half::bf16;
 use serde_json::{Value, json};
 
 use crate::adamw::AdamW;
@@ -57,7 +58,7 @@ fn settings(step: i32) -> AdamW {
 
 fn run(gpu: &Gpu, case: &Case) -> Result<Value> {
     let start = Instant::now();
-    let mut trainer = Trainer::random(gpu, case.shape, case.length, 1)?;
+    let mut trainer = Trainer::<bf16>::random(gpu, case.shape, case.length, 1)?;
     trainer.chunk = case.chunk;
     let mut random = Random(1);
     let mut sequence = || (0..case.length).map(|_| random.below(case.shape.vocab) as u32).collect::<Vec<u32>>();
@@ -100,7 +101,14 @@ fn run(gpu: &Gpu, case: &Case) -> Result<Value> {
     }))
 }
 
-fn one(gpu: &Gpu, trainer: &mut Trainer, batch: &Batch, slopes: &Buffer<f32>, step: i32, log: &mut Log) -> Result<()> {
+fn one(
+    gpu: &Gpu,
+    trainer: &mut Trainer<bf16>,
+    batch: &Batch,
+    slopes: &Buffer<f32>,
+    step: i32,
+    log: &mut Log,
+) -> Result<()> {
     gpu.wait()?;
     let clock = Instant::now();
     let from = gpu.mark()?;

@@ -3,13 +3,14 @@
 //   g' = g * clip,   m = b1*m + (1-b1)*g',   v = b2*v + (1-b2)*g'^2
 //   p = p - lr * (m / c1 / (sqrt(v / c2) + eps) + decay * p),   c = 1 - b^step
 //
-// Layout: flat arrays of one length: master, m, v, grad f32; copy bf16 (or f32). clip is read from device memory, so that
+// Layout: flat arrays of one length: master, m, v, grad f32; copy bf16, or f32 in tests. clip is read from device memory, so that
 // norm, clipping and update follow one another without the host waiting.
 // Bound by memory (26 bytes read and written per parameter in bf16): four parameters per thread and access of 16 bytes.
 
-extern "C" __global__ void adamw_bf16(float* master, float* m, float* v, const float* grad, bf16* copy,
-                                      const float* clip, i64 len, float lr, float b1, float b2, float eps, float decay,
-                                      float c1, float c2) {
+template <typename T>
+__device__ __forceinline__ void adamw(float* master, float* m, float* v, const float* grad, T* copy, const float* clip,
+                                      i64 len, float lr, float b1, float b2, float eps, float decay, float c1,
+                                      float c2) {
     float scale = clip ? clip[0] : 1.f;
     i64 stride = (i64)gridDim.x * blockDim.x * 4;
     for (i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * 4; i < len; i += stride) {
@@ -27,15 +28,22 @@ extern "C" __global__ void adamw_bf16(float* master, float* m, float* v, const f
             UPDATE(p.z, a.z, b.z, g.z)
             UPDATE(p.w, a.w, b.w, g.w)
             *(float4*)(master + i) = p, *(float4*)(m + i) = a, *(float4*)(v + i) = b;
-            *(uint2*)(copy + i) = make_uint2(pack_bf16(p.x, p.y), pack_bf16(p.z, p.w));
+            float rounded[4] = {p.x, p.y, p.z, p.w};
+            store4(copy + i, rounded);
         } else {
             for (i64 k = i; k < len; k++) {
                 UPDATE(master[k], m[k], v[k], grad[k])
-                copy[k] = from_f32<bf16>(master[k]);
+                copy[k] = from_f32<T>(master[k]);
             }
         }
     }
 }
+
+#define PARAMS(T)                                                                                                        \
+    (float* master, float* m, float* v, const float* grad, T* copy, const float* clip, i64 len, float lr, float b1,      \
+     float b2, float eps, float decay, float c1, float c2)
+#define ADAMW(T) adamw<T>(master, m, v, grad, copy, clip, len, lr, b1, b2, eps, decay, c1, c2)
+BOTH(adamw, PARAMS, ADAMW)
 
 // Sum of squares per block in f64, in a fixed order; `sum_finish` adds the blocks.
 extern "C" __global__ void square_sum(const float* x, double* partial, i64 len) {
@@ -77,7 +85,11 @@ extern "C" __global__ void norm_finish(const double* partial, float* norm, int b
 }
 
 // copy = round(master), for the first step.
-extern "C" __global__ void round_copy(const float* master, bf16* copy, i64 len) {
+template <typename T> __device__ __forceinline__ void round_copy(const float* master, T* copy, i64 len) {
     i64 stride = (i64)gridDim.x * blockDim.x;
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < len; i += stride) copy[i] = from_f32<bf16>(master[i]);
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < len; i += stride) copy[i] = from_f32<T>(master[i]);
 }
+
+#define ROUND_PARAMS(T) (const float* master, T* copy, i64 len)
+#define ROUND(T) round_copy<T>(master, copy, len)
+BOTH(round_copy, ROUND_PARAMS, ROUND)
