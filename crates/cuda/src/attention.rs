@@ -12,8 +12,8 @@ use crate::rope::Heads;
 
 /// Tile sizes of one build of the kernels: rows per block, keys or queries per step. `compile.rs` defines the same.
 #[derive(Clone, Copy, Debug)]
-pub struct Tuning {
-    pub module: &'static str,
+struct Tuning {
+    module: &'static str,
     forward: (usize, usize),
     keys: (usize, usize),
     queries: (usize, usize),
@@ -21,13 +21,6 @@ pub struct Tuning {
 
 const HOPPER: Tuning = Tuning { module: "attention", forward: (128, 128), keys: (128, 64), queries: (128, 64) };
 const PORTABLE: Tuning = Tuning { module: "attention_portable", forward: (128, 64), ..HOPPER };
-/// Under trial.
-pub const TRIALS: [Tuning; 3] = [
-    Tuning { module: "attention_v1", forward: (128, 64), ..HOPPER },
-    Tuning { module: "attention_v2", forward: (192, 64), ..HOPPER },
-    Tuning { module: "attention_v3", ..HOPPER },
-];
-
 /// Run of tokens that follow one another, and the runs before it that it also sees. A packed sequence is a node without
 /// ancestors; a branch of a forest names the nodes on its way to the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +75,7 @@ impl Plan {
         Self::tuned(gpu, nodes, PORTABLE)
     }
 
-    pub fn tuned(gpu: &Gpu, nodes: &[Node], tuning: Tuning) -> Result<Self> {
+    fn tuned(gpu: &Gpu, nodes: &[Node], tuning: Tuning) -> Result<Self> {
         let mut tokens = 0;
         for node in nodes {
             let whole = node.tokens.start == tokens && node.ancestors.iter().all(|a| a.end <= node.tokens.start);

@@ -27,7 +27,7 @@ pub struct Source {
 const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 
 /// Every kernel file.
-pub const SOURCES: [Source; 14] = [
+pub const SOURCES: [Source; 11] = [
     Source { name: "rms_norm", text: include_str!("kernels/rms_norm.cu") },
     Source { name: "rope", text: include_str!("kernels/rope.cu") },
     Source { name: "swiglu", text: include_str!("kernels/swiglu.cu") },
@@ -45,27 +45,6 @@ pub const SOURCES: [Source; 14] = [
         name: "attention_portable",
         text: concat!(
             "#define PORTABLE 1\n#define FORWARD_WARPS 8\n#define FORWARD_KEYS 64\n#define FORWARD_BLOCKS 1\n#define KV_WARPS 8\n#define KV_QUERIES 64\n#define Q_WARPS 8\n#define Q_KEYS 64\n#line 1\n",
-            include_str!("kernels/attention.cu")
-        ),
-    },
-    Source {
-        name: "attention_v1",
-        text: concat!(
-            "#define FORWARD_WARPS 8\n#define FORWARD_KEYS 64\n#define FORWARD_BLOCKS 1\n#define KV_WARPS 8\n#define KV_QUERIES 64\n#define Q_WARPS 8\n#define Q_KEYS 64\n#line 1\n",
-            include_str!("kernels/attention.cu")
-        ),
-    },
-    Source {
-        name: "attention_v3",
-        text: concat!(
-            "#define COPY_PLAIN 1\n#define FORWARD_WARPS 8\n#define FORWARD_KEYS 128\n#define FORWARD_BLOCKS 1\n#define KV_WARPS 8\n#define KV_QUERIES 64\n#define Q_WARPS 8\n#define Q_KEYS 64\n#line 1\n",
-            include_str!("kernels/attention.cu")
-        ),
-    },
-    Source {
-        name: "attention_v2",
-        text: concat!(
-            "#define FORWARD_WARPS 12\n#define FORWARD_KEYS 64\n#define FORWARD_BLOCKS 1\n#define KV_WARPS 8\n#define KV_QUERIES 64\n#define Q_WARPS 8\n#define Q_KEYS 64\n#line 1\n",
             include_str!("kernels/attention.cu")
         ),
     },

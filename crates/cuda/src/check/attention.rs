@@ -122,19 +122,6 @@ pub fn in_f32(gpu: &Gpu) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-/// TRIAL
-pub fn trials(gpu: &Gpu) -> Result<Vec<Measured>> {
-    let mut all = Vec::new();
-    for at in [
-        |g: &Gpu, n: &[Node]| Plan::tuned(g, n, attention::TRIALS[0]),
-        |g: &Gpu, n: &[Node]| Plan::tuned(g, n, attention::TRIALS[1]),
-    ] {
-        all.extend(forward_by::<bf16>(gpu, at)?);
-        all.extend(backward_by::<bf16>(gpu, at)?);
-    }
-    Ok(all)
-}
-
 fn forward_by<T: Float>(gpu: &Gpu, plan: fn(&Gpu, &[Node]) -> Result<Plan>) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for case in cases() {

@@ -146,9 +146,6 @@ pub fn attention(gpu: &Gpu) -> Result<Value> {
         (2, 8192, case(16, 8, 128), forest, ""),
         (8, 2048, case(32, 8, 64), forest, ""),
         (8, 2048, case(16, 8, 128), Plan::portable, ", portable"),
-        (8, 2048, case(16, 8, 128), |g, n| Plan::tuned(g, n, attention::TRIALS[0]), ", v1"),
-        (8, 2048, case(16, 8, 128), |g, n| Plan::tuned(g, n, attention::TRIALS[2]), ", v3"),
-        (8, 2048, case(16, 8, 128), |g, n| Plan::tuned(g, n, attention::TRIALS[1]), ", v2"),
     ] {
         let plan = plan(gpu, &attention::packed(&vec![len; count]))?;
         let (forward, backward) = attention_case(gpu, &plan, heads)?;
@@ -225,13 +222,12 @@ pub fn optimizer(gpu: &Gpu) -> Result<Value> {
 pub type Bench = (&'static str, fn(&Gpu) -> Result<Value>);
 
 /// Every benchmark.
-pub const BENCHES: [Bench; 8] = [
+pub const BENCHES: [Bench; 7] = [
     ("matmul", matmul),
     ("elementwise", elementwise),
     ("attention", attention),
     ("decode attention", decode_attention),
     ("optimizer", optimizer),
     ("step", training::small),
-    ("step, head chunk 4096", training::wide),
     ("step, Qwen3-4B", training::large),
 ];

@@ -40,7 +40,7 @@ impl std::fmt::Debug for Check {
 }
 
 /// Every check, the simple before what is built of them.
-pub const CHECKS: [Check; 20] = [
+pub const CHECKS: [Check; 19] = [
     Check { name: "matmul", body: matmul::matmul },
     Check { name: "rms_norm_bf16", body: elementwise::rms_norm::<half::bf16> },
     Check { name: "rms_norm_f32", body: elementwise::rms_norm::<f32> },
@@ -56,7 +56,6 @@ pub const CHECKS: [Check; 20] = [
     Check { name: "attention_backward", body: attention::backward },
     Check { name: "attention_portable", body: attention::portable },
     Check { name: "attention_f32", body: attention::in_f32 },
-    Check { name: "trials", body: attention::trials },
     Check { name: "decode", body: decode::decode },
     Check { name: "repeats_bit_for_bit", body: step::repeats },
     Check { name: "model_bf16", body: step::model::<half::bf16> },

@@ -31,11 +31,6 @@ pub fn small(gpu: &Gpu) -> Result<Value> {
     run(gpu, &Case { label: "Qwen3-0.6B, 8 x 2048 tokens", shape, sequences: 8, length: 2048, chunk: 2048 })
 }
 
-pub fn wide(gpu: &Gpu) -> Result<Value> {
-    let shape = Shape::qwen3_06b();
-    run(gpu, &Case { label: "Qwen3-0.6B, 8 x 2048 tokens", shape, sequences: 8, length: 2048, chunk: 4096 })
-}
-
 pub fn large(gpu: &Gpu) -> Result<Value> {
     let shape = Shape::qwen3_4b();
     run(gpu, &Case { label: "Qwen3-4B, 4 x 2048 tokens", shape, sequences: 4, length: 2048, chunk: 2048 })

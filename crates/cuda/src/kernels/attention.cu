@@ -47,16 +47,6 @@ template <int ROWS> __device__ __forceinline__ u32 chunk_address(u32 tile, int r
 // row and takes every STEP-th row: STEP is a multiple of 8, so that its place in the swizzle stays the same too.
 template <int DIM, int ROWS, int THREADS>
 __device__ __forceinline__ void copy_tile(u32 tile, const bf16* head, i64 stride, int first, int end) {
-#ifdef COPY_PLAIN
-#pragma unroll
-    for (int i = threadIdx.x; i < ROWS * (DIM / 8); i += THREADS) {
-        int row = i / (DIM / 8), chunk = i % (DIM / 8);
-        bool valid = first + row < end;
-        const bf16* from = head + (valid ? (i64)(first + row) * stride + chunk * 8 : 0);
-        copy_async(chunk_address<ROWS>(tile, row, chunk), from, valid);
-    }
-    return;
-#endif
     constexpr int CHUNKS = DIM / 8, STEP = THREADS / CHUNKS;
     static_assert(STEP % 8 == 0, "the swizzle repeats every 8 rows");
     int row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
