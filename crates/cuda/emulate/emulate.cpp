@@ -97,12 +97,13 @@ unsigned short shared_bits(unsigned address) {
 struct Warp {
     Meeting meeting;
     unsigned address[32], result[32][4], a[32][4], b[32][2];
-    float c[32][4], x[32], y[32];
+    float c[32][4];
+    double x[32], y[32];
 } warps[32];
 Warp& warp() { return warps[threadIdx.x / 32]; }
 int lane() { return threadIdx.x % 32; }
 
-float __shfl_xor_sync(unsigned, float x, int mask) {
+template <typename T> T __shfl_xor_sync(unsigned, T x, int mask) {
     Warp& w = warp();
     w.x[lane()] = x;
     w.meeting.meet(32, [&] { for (int l = 0; l < 32; l++) w.y[l] = w.x[l ^ mask]; });

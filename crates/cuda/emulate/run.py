@@ -6,7 +6,7 @@ asynchronous ones run twice: as early as they may (when issued) and as late (whe
 flight poisoned, so that a missing wait, a missing barrier or a tile overwritten too soon gives a wrong result. Covers
 indexing and synchronisation; timing, memory fences and the device's own rounding it cannot.
 
-    crates/cuda/emulate/run.py [attention_hopper | attention_portable | attention_f32 | decode | rope | rms_norm]...
+    crates/cuda/emulate/run.py [attention_hopper | attention_portable | attention_f32 | decode | rope | rms_norm | adamw]...
 """
 
 import pathlib
@@ -17,7 +17,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 KERNELS = HERE.parent / "src" / "kernels"
-TILES = dict(FORWARD_BLOCKS=1, KV_WARPS=8, KV_QUERIES=64, Q_WARPS=8, Q_KEYS=64, FORWARD_WARPS=8)
+TILES = dict(KV_WARPS=8, KV_QUERIES=64, Q_WARPS=8, Q_KEYS=64, FORWARD_WARPS=8)
 
 
 def without_ptx(source):
@@ -65,6 +65,7 @@ def main():
             ("decode", "decode", {}),
             ("rope", "rope", {}),
             ("rms_norm", "rms_norm", {}),
+            ("adamw", "adamw", {}),
         ]:
             if only and name not in only:
                 continue

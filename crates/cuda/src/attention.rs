@@ -21,6 +21,7 @@ struct Tuning {
 
 const HOPPER: Tuning = Tuning { module: "attention", forward: (128, 128), keys: (128, 64), queries: (128, 64) };
 const PORTABLE: Tuning = Tuning { module: "attention_portable", forward: (128, 64), ..HOPPER };
+
 /// Run of tokens that follow one another, and the runs before it that it also sees. A packed sequence is a node without
 /// ancestors; a branch of a forest names the nodes on its way to the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -322,4 +323,44 @@ fn check<T: Copy>(heads: Heads, plan: &Plan, qkv: Qkv<'_, T>) -> Result<()> {
     ensure(fits(qkv.q, heads.q) && fits(qkv.k, heads.kv) && fits(qkv.v, heads.kv), "attention", || {
         format!("q {}, k {}, v {} for {} tokens", qkv.q.view.len, qkv.k.view.len, qkv.v.view.len, plan.tokens)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::SOURCES;
+
+    #[test]
+    fn launcher_and_kernels_have_the_same_tile_sizes() {
+        for tuning in [HOPPER, PORTABLE] {
+            let source = SOURCES.iter().find(|s| s.name == tuning.module).unwrap();
+            for (name, value) in [
+                ("FORWARD_WARPS", tuning.forward.0 / 16),
+                ("FORWARD_KEYS", tuning.forward.1),
+                ("KV_WARPS", tuning.keys.0 / 16),
+                ("KV_QUERIES", tuning.keys.1),
+                ("Q_WARPS", tuning.queries.0 / 16),
+                ("Q_KEYS", tuning.queries.1),
+            ] {
+                assert!(
+                    source.text.contains(&format!("#define {name} {value}\n")),
+                    "{}: {name} {value}",
+                    tuning.module
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_sees_its_ancestors_and_is_seen_by_its_descendants() {
+        let node = |tokens: Range<usize>, ancestors: Vec<Range<usize>>| Node { tokens, ancestors };
+        let nodes = [
+            node(0..4, vec![]),
+            node(4..6, std::iter::once(0..4).collect()),
+            node(6..9, vec![0..4, 4..6]),
+            node(9..12, vec![]),
+        ];
+        assert_eq!(query_ranges(&nodes)[2], [0..4, 4..6, 6..9]);
+        assert_eq!(key_ranges(&nodes), [vec![0..9], vec![4..9], vec![6..9], vec![9..12]]);
+    }
 }

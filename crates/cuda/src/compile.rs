@@ -37,14 +37,17 @@ pub const SOURCES: [Source; 11] = [
     Source {
         name: "attention",
         text: concat!(
-            "#define FORWARD_WARPS 8\n#define FORWARD_KEYS 128\n#define FORWARD_BLOCKS 1\n#define KV_WARPS 8\n#define KV_QUERIES 64\n#define Q_WARPS 8\n#define Q_KEYS 64\n#line 1\n",
+            "#define FORWARD_WARPS 8\n#define FORWARD_KEYS 128\n",
+            "#define KV_WARPS 8\n#define KV_QUERIES 64\n#define Q_WARPS 8\n#define Q_KEYS 64\n#line 1\n",
             include_str!("kernels/attention.cu")
         ),
     },
+    // Without Hopper's own instructions: for other GPUs, and to be checked against the other on a Hopper.
     Source {
         name: "attention_portable",
         text: concat!(
-            "#define PORTABLE 1\n#define FORWARD_WARPS 8\n#define FORWARD_KEYS 64\n#define FORWARD_BLOCKS 1\n#define KV_WARPS 8\n#define KV_QUERIES 64\n#define Q_WARPS 8\n#define Q_KEYS 64\n#line 1\n",
+            "#define PORTABLE 1\n#define FORWARD_WARPS 8\n#define FORWARD_KEYS 64\n",
+            "#define KV_WARPS 8\n#define KV_QUERIES 64\n#define Q_WARPS 8\n#define Q_KEYS 64\n#line 1\n",
             include_str!("kernels/attention.cu")
         ),
     },

@@ -543,7 +543,7 @@ __device__ __forceinline__ void backward_delta(const bf16* o, const bf16* d_o, i
 }
 
 #define ATTENTION(DIM)                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(FORWARD_WARPS * 32, FORWARD_BLOCKS) attention_forward_##DIM(            \
+    extern "C" __global__ void __launch_bounds__(FORWARD_WARPS * 32, 1) attention_forward_##DIM(                         \
         const bf16* q, i64 q_stride, const bf16* k, i64 k_stride, const bf16* v, i64 v_stride, bf16* o, i64 o_stride,    \
         float* lse, const int4* tiles, const int2* ranges, int tokens, int q_heads, int kv_heads, float scale) {         \
         forward<DIM, FORWARD_WARPS, FORWARD_KEYS>(q, q_stride, k, k_stride, v, v_stride, o, o_stride, lse, tiles,        \
