@@ -1,0 +1,367 @@
+//! Flash attention over packed sequences and forests. Formulas and layout: `kernels/attention.cu`.
+
+#![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use crate::buffer::{Buffer, Float, View, ViewMut};
+use crate::error::{Result, ensure};
+use crate::gpu::{Arg, Gpu, Launch};
+use crate::rope::Heads;
+
+/// Tile sizes of one build of the kernels: rows per block, keys or queries per step. `compile.rs` defines the same.
+#[derive(Clone, Copy, Debug)]
+struct Tuning {
+    module: &'static str,
+    forward: (usize, usize),
+    keys: (usize, usize),
+    queries: (usize, usize),
+}
+
+const HOPPER: Tuning = Tuning { module: "attention", forward: (128, 128), keys: (128, 64), queries: (128, 64) };
+const PORTABLE: Tuning = Tuning { module: "attention_portable", forward: (128, 64), ..HOPPER };
+
+/// Run of tokens that follow one another, and the runs before it that it also sees. A packed sequence is a node without
+/// ancestors; a branch of a forest names the nodes on its way to the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub tokens: Range<usize>,
+    /// Tokens of the ancestors, each before `tokens`.
+    pub ancestors: Vec<Range<usize>>,
+}
+
+/// Nodes of packed sequences of these lengths.
+pub fn packed(lengths: &[usize]) -> Vec<Node> {
+    let mut at = 0;
+    let mut node = |len: &usize| {
+        at += len;
+        Node { tokens: at - len..at, ancestors: Vec::new() }
+    };
+    lengths.iter().map(&mut node).collect()
+}
+
+/// Blocks of rows of one kernel and what each of them sees.
+#[derive(Debug)]
+struct Tiles {
+    /// (first row, end row, first range, end range) per block, the longest work first.
+    blocks: Buffer<i32>,
+    ranges: Buffer<i32>,
+    count: usize,
+}
+
+/// Who sees whom, prepared for the kernels. Depends on the packing only: made once per batch, used by every layer.
+#[derive(Debug)]
+pub struct Plan {
+    forward: Tiles,
+    keys: Tiles,
+    queries: Tiles,
+    tokens: usize,
+    tuning: Tuning,
+}
+
+impl Plan {
+    /// Packed sequences of these lengths.
+    pub fn packed(gpu: &Gpu, lengths: &[usize]) -> Result<Self> {
+        Self::forest(gpu, &packed(lengths))
+    }
+
+    /// Nodes that cover the tokens in order, without gaps.
+    pub fn forest(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
+        Self::tuned(gpu, nodes, if gpu.hopper() { HOPPER } else { PORTABLE })
+    }
+
+    /// The same for kernels without Hopper's own instructions: what other GPUs run.
+    pub fn portable(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
+        Self::tuned(gpu, nodes, PORTABLE)
+    }
+
+    fn tuned(gpu: &Gpu, nodes: &[Node], tuning: Tuning) -> Result<Self> {
+        let mut tokens = 0;
+        for node in nodes {
+            let whole = node.tokens.start == tokens && node.ancestors.iter().all(|a| a.end <= node.tokens.start);
+            ensure(whole, "attention", || format!("{node:?} after {tokens} tokens"))?;
+            tokens = node.tokens.end;
+        }
+        let sees = query_ranges(nodes);
+        let seen = key_ranges(nodes);
+        Ok(Self {
+            forward: Tiles::new(gpu, nodes, &sees, tuning.forward.0, query_work)?,
+            keys: Tiles::new(gpu, nodes, &seen, tuning.keys.0, key_work)?,
+            queries: Tiles::new(gpu, nodes, &sees, tuning.queries.0, query_work)?,
+            tokens,
+            tuning,
+        })
+    }
+
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// Kernels for a storage type; those for f32 take tiles of any size.
+    fn module<T: Float>(&self) -> &'static str {
+        if T::SUFFIX == "f32" { "attention_f32" } else { self.tuning.module }
+    }
+}
+
+/// Runs of keys that the queries of each node see: its ancestors and itself.
+fn query_ranges(nodes: &[Node]) -> Vec<Vec<Range<usize>>> {
+    nodes.iter().map(|n| n.ancestors.iter().cloned().chain([n.tokens.clone()]).collect()).collect()
+}
+
+/// Runs of queries that see the keys of each node: itself and its descendants, neighbours joined.
+fn key_ranges(nodes: &[Node]) -> Vec<Vec<Range<usize>>> {
+    nodes
+        .iter()
+        .map(|n| {
+            let mut runs = vec![n.tokens.clone()];
+            for other in
+                nodes.iter().filter(|o| o.ancestors.iter().any(|a| a.start < n.tokens.end && n.tokens.start < a.end))
+            {
+                match runs.last_mut() {
+                    Some(last) if last.end == other.tokens.start => last.end = other.tokens.end,
+                    _ => runs.push(other.tokens.clone()),
+                }
+            }
+            runs
+        })
+        .collect()
+}
+
+/// Keys that a block of queries reads: of each run, what lies before the block's end.
+fn query_work(block: &Range<usize>, runs: &[Range<usize>]) -> usize {
+    runs.iter().map(|r| r.end.min(block.end) - r.start).sum()
+}
+
+/// Queries that a block of keys reads: of each run, what lies after the block's start.
+fn key_work(block: &Range<usize>, runs: &[Range<usize>]) -> usize {
+    runs.iter().map(|r| r.end - r.start.max(block.start)).sum()
+}
+
+impl Tiles {
+    /// Blocks of `rows` rows of each node, the longest work first, so that the last to run are short.
+    fn new(
+        gpu: &Gpu,
+        nodes: &[Node],
+        runs: &[Vec<Range<usize>>],
+        rows: usize,
+        work: fn(&Range<usize>, &[Range<usize>]) -> usize,
+    ) -> Result<Self> {
+        let mut blocks: Vec<(Range<usize>, usize)> = Vec::new();
+        for (index, node) in nodes.iter().enumerate() {
+            let starts = node.tokens.clone().step_by(rows);
+            blocks.extend(starts.map(|from| (from..(from + rows).min(node.tokens.end), index)));
+        }
+        blocks.sort_by_key(|(block, node)| (Reverse(work(block, &runs[*node])), block.start));
+        let mut first = vec![0];
+        first.extend(runs.iter().scan(0, |at, r| {
+            *at += r.len();
+            Some(*at)
+        }));
+        let flat: Vec<i32> = runs.iter().flatten().flat_map(|r| [r.start as i32, r.end as i32]).collect();
+        let tiles: Vec<i32> =
+            blocks.into_iter().flat_map(|(b, n)| [b.start, b.end, first[n], first[n + 1]].map(|x| x as i32)).collect();
+        let (blocks, ranges) = (Buffer::from_slice(gpu, &tiles)?, Buffer::from_slice(gpu, &flat)?);
+        Ok(Self { count: blocks.len() / 4, blocks, ranges })
+    }
+}
+
+/// Rows of heads, `stride` elements from token to token.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a, T> {
+    pub view: View<'a, T>,
+    pub stride: usize,
+}
+
+/// Rows of heads that are written.
+#[derive(Debug)]
+pub struct RowsMut<'a, T> {
+    pub view: ViewMut<'a, T>,
+    pub stride: usize,
+}
+
+/// Queries, keys and values.
+#[derive(Clone, Copy, Debug)]
+pub struct Qkv<'a, T> {
+    pub q: Rows<'a, T>,
+    pub k: Rows<'a, T>,
+    pub v: Rows<'a, T>,
+}
+
+/// Attention output `o` ([tokens, q_heads * head_dim]) and `lse` ([q_heads, tokens]).
+pub fn forward<T: Float>(
+    gpu: &Gpu,
+    heads: Heads,
+    plan: &Plan,
+    qkv: Qkv<'_, T>,
+    o: &mut ViewMut<'_, T>,
+    lse: &mut ViewMut<'_, f32>,
+) -> Result<()> {
+    check(heads, plan, qkv)?;
+    ensure(o.len == plan.tokens * heads.q * heads.dim && lse.len == plan.tokens * heads.q, "attention", || {
+        format!("o {}, lse {} for {} tokens of {heads:?}", o.len, lse.len, plan.tokens)
+    })?;
+    let kernel = format!("attention_forward_{}", heads.dim);
+    let shared = (plan.tuning.forward.0 + 4 * plan.tuning.forward.1) * heads.dim * 2;
+    let out: [Arg; 3] = [(&*o).into(), ((heads.q * heads.dim) as i64).into(), (&*lse).into()];
+    let args = [&operands(qkv)[..], &out, &tail(heads, plan, &plan.forward)].concat();
+    let launch = Launch {
+        module: plan.module::<T>(),
+        kernel: &kernel,
+        grid: (heads.q as u32, plan.forward.count as u32),
+        block: (plan.tuning.forward.0 * 2) as u32,
+        shared: shared as u32,
+    };
+    // SAFETY: as attention_forward declares; lengths checked above; the plan covers the tokens.
+    unsafe { gpu.launch(launch, &args) }
+}
+
+/// What the backward needs of the forward, and the gradient it starts from; all [tokens, q_heads * head_dim] but `lse`.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved<'a, T> {
+    pub o: View<'a, T>,
+    pub lse: View<'a, f32>,
+    pub d_o: View<'a, T>,
+}
+
+/// Gradients of queries, keys and values.
+#[derive(Debug)]
+pub struct DQkv<'a, T> {
+    pub dq: RowsMut<'a, T>,
+    pub dk: RowsMut<'a, T>,
+    pub dv: RowsMut<'a, T>,
+}
+
+/// Gradients of queries, keys and values, overwritten.
+pub fn backward<T: Float>(
+    gpu: &Gpu,
+    heads: Heads,
+    plan: &Plan,
+    qkv: Qkv<'_, T>,
+    saved: Saved<'_, T>,
+    out: &mut DQkv<'_, T>,
+) -> Result<()> {
+    check(heads, plan, qkv)?;
+    let width = heads.q * heads.dim;
+    let fits =
+        saved.o.len == plan.tokens * width && saved.d_o.len == saved.o.len && saved.lse.len == plan.tokens * heads.q;
+    let covers =
+        |r: &RowsMut<'_, T>, heads_here: usize| covers(plan.tokens, r.view.len, r.stride, heads_here * heads.dim);
+    ensure(
+        fits && covers(&out.dq, heads.q) && covers(&out.dk, heads.kv) && covers(&out.dv, heads.kv),
+        "attention backward",
+        || {
+            format!(
+                "o {}, do {}, dq {}, dk {}, dv {}",
+                saved.o.len, saved.d_o.len, out.dq.view.len, out.dk.view.len, out.dv.view.len
+            )
+        },
+    )?;
+    let mut delta = Buffer::<f32>::uninit(gpu, plan.tokens * heads.q)?;
+    let kernel = format!("attention_backward_delta_{}", heads.dim);
+    let grid = ((plan.tokens * heads.q).div_ceil(8) as u32, 1);
+    let launch = Launch { module: plan.module::<T>(), kernel: &kernel, grid, block: 256, shared: 0 };
+    let stride = Arg::from(width as i64);
+    let args = [
+        saved.o.into(),
+        saved.d_o.into(),
+        stride,
+        (&delta.view_mut()).into(),
+        plan.tokens.into(),
+        heads.q.into(),
+        heads.kv.into(),
+    ];
+    // SAFETY: as attention_backward_delta declares; lengths checked above.
+    unsafe { gpu.launch(launch, &args) }?;
+
+    let common = [&operands(qkv)[..], &[saved.d_o.into(), stride, saved.lse.into(), delta.view().into()]].concat();
+    let written = |r: &RowsMut<'_, T>| -> [Arg; 2] { [(&r.view).into(), (r.stride as i64).into()] };
+    let args = [&common[..], &written(&out.dk), &written(&out.dv), &tail(heads, plan, &plan.keys)].concat();
+    let kernel = format!("attention_backward_kv_{}", heads.dim);
+    let launch = Launch {
+        module: plan.module::<T>(),
+        kernel: &kernel,
+        grid: (heads.kv as u32, plan.keys.count as u32),
+        block: (plan.tuning.keys.0 * 2) as u32,
+        shared: ((2 * plan.tuning.keys.0 + 4 * plan.tuning.keys.1) * heads.dim * 2 + 4 * plan.tuning.keys.1 * 4) as u32,
+    };
+    // SAFETY: as attention_backward_kv declares; lengths checked above; the plan covers the tokens.
+    unsafe { gpu.launch(launch, &args) }?;
+
+    let args = [&common[..], &written(&out.dq), &tail(heads, plan, &plan.queries)].concat();
+    let kernel = format!("attention_backward_q_{}", heads.dim);
+    let launch = Launch {
+        module: plan.module::<T>(),
+        kernel: &kernel,
+        grid: (heads.q as u32, plan.queries.count as u32),
+        block: (plan.tuning.queries.0 * 2) as u32,
+        shared: ((2 * plan.tuning.queries.0 + 5 * plan.tuning.queries.1) * heads.dim * 2) as u32,
+    };
+    // SAFETY: as attention_backward_q declares; lengths checked above; the plan covers the tokens.
+    unsafe { gpu.launch(launch, &args) }
+}
+
+fn operands<T: Copy>(qkv: Qkv<'_, T>) -> [Arg; 6] {
+    let [q, k, v] = [qkv.q, qkv.k, qkv.v].map(|r| [r.view.into(), (r.stride as i64).into()]);
+    [q[0], q[1], k[0], k[1], v[0], v[1]]
+}
+
+fn tail(heads: Heads, plan: &Plan, tiles: &Tiles) -> [Arg; 6] {
+    let scale = 1.0 / (heads.dim as f32).sqrt();
+    let (tokens, q, kv) = (plan.tokens.into(), heads.q.into(), heads.kv.into());
+    [tiles.blocks.view().into(), tiles.ranges.view().into(), tokens, q, kv, scale.into()]
+}
+
+fn covers(tokens: usize, len: usize, stride: usize, width: usize) -> bool {
+    stride >= width && stride.is_multiple_of(8) && (tokens == 0 || (tokens - 1) * stride + width <= len)
+}
+
+fn check<T: Copy>(heads: Heads, plan: &Plan, qkv: Qkv<'_, T>) -> Result<()> {
+    ensure(heads.dim == 64 || heads.dim == 128, "attention", || format!("heads of {}; 64 and 128 exist", heads.dim))?;
+    ensure(heads.kv > 0 && heads.q.is_multiple_of(heads.kv), "attention", || format!("{heads:?}"))?;
+    let fits = |r: Rows<'_, T>, count: usize| covers(plan.tokens, r.view.len, r.stride, count * heads.dim);
+    ensure(fits(qkv.q, heads.q) && fits(qkv.k, heads.kv) && fits(qkv.v, heads.kv), "attention", || {
+        format!("q {}, k {}, v {} for {} tokens", qkv.q.view.len, qkv.k.view.len, qkv.v.view.len, plan.tokens)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::SOURCES;
+
+    #[test]
+    fn launcher_and_kernels_have_the_same_tile_sizes() {
+        for tuning in [HOPPER, PORTABLE] {
+            let source = SOURCES.iter().find(|s| s.name == tuning.module).unwrap();
+            for (name, value) in [
+                ("FORWARD_WARPS", tuning.forward.0 / 16),
+                ("FORWARD_KEYS", tuning.forward.1),
+                ("KV_WARPS", tuning.keys.0 / 16),
+                ("KV_QUERIES", tuning.keys.1),
+                ("Q_WARPS", tuning.queries.0 / 16),
+                ("Q_KEYS", tuning.queries.1),
+            ] {
+                assert!(
+                    source.text.contains(&format!("#define {name} {value}\n")),
+                    "{}: {name} {value}",
+                    tuning.module
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_sees_its_ancestors_and_is_seen_by_its_descendants() {
+        let node = |tokens: Range<usize>, ancestors: Vec<Range<usize>>| Node { tokens, ancestors };
+        let nodes = [
+            node(0..4, vec![]),
+            node(4..6, std::iter::once(0..4).collect()),
+            node(6..9, vec![0..4, 4..6]),
+            node(9..12, vec![]),
+        ];
+        assert_eq!(query_ranges(&nodes)[2], [0..4, 4..6, 6..9]);
+        let seen: Vec<(usize, usize)> = key_ranges(&nodes).concat().iter().map(|r| (r.start, r.end)).collect();
+        assert_eq!(seen, [(0, 9), (4, 9), (6, 9), (9, 12)]);
+    }
+}

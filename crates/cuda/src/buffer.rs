@@ -1,0 +1,222 @@
+//! Device memory: owned buffers and borrowed views of them, typed by element.
+//!
+//! Every operation goes to the one stream of its [`Gpu`], so a buffer may be freed while kernels that use it are queued:
+//! the free is queued behind them.
+
+#![expect(unsafe_code, reason = "allocation and copies of device memory go through the driver's C interface")]
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use bytemuck::Pod;
+use cudarc::cublaslt::sys::cudaDataType;
+use cudarc::driver::sys;
+use half::bf16;
+
+use crate::error::{CudaError, Result};
+use crate::gpu::Gpu;
+
+/// Element of a device buffer: plain bytes on both sides.
+pub trait Element: Pod + Default {}
+impl Element for f32 {}
+impl Element for f64 {}
+impl Element for bf16 {}
+impl Element for i32 {}
+
+/// Floating-point storage that kernels exist for. Arithmetic is f32 in both.
+pub trait Float: Element {
+    /// Ending of the kernel's name.
+    const SUFFIX: &'static str;
+    const CUDA: cudaDataType;
+    fn from_f64(x: f64) -> Self;
+    fn to_f64(self) -> f64;
+}
+
+impl Float for bf16 {
+    const SUFFIX: &'static str = "bf16";
+    const CUDA: cudaDataType = cudaDataType::CUDA_R_16BF;
+    fn from_f64(x: f64) -> Self {
+        bf16::from_f64(x)
+    }
+    fn to_f64(self) -> f64 {
+        bf16::to_f64(self)
+    }
+}
+
+impl Float for f32 {
+    const SUFFIX: &'static str = "f32";
+    const CUDA: cudaDataType = cudaDataType::CUDA_R_32F;
+    fn from_f64(x: f64) -> Self {
+        x as f32
+    }
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+/// Owned device memory.
+#[derive(Debug)]
+pub struct Buffer<T> {
+    gpu: Gpu,
+    pointer: u64,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+/// Read access to a run of elements.
+#[derive(Debug)]
+pub struct View<'a, T> {
+    pub(crate) pointer: u64,
+    pub(crate) len: usize,
+    owner: PhantomData<&'a T>,
+}
+
+impl<T> Clone for View<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for View<'_, T> {}
+
+/// Write access to a run of elements; nothing else can name them meanwhile.
+#[derive(Debug)]
+pub struct ViewMut<'a, T> {
+    pub(crate) pointer: u64,
+    pub(crate) len: usize,
+    owner: PhantomData<&'a mut T>,
+}
+
+impl<T: Element> Buffer<T> {
+    /// Memory whose content is whatever was there before: for outputs that a kernel writes whole.
+    pub fn uninit(gpu: &Gpu, len: usize) -> Result<Self> {
+        let bytes = (len * size_of::<T>()).max(16);
+        gpu.bind()?;
+        let mut pointer = 0;
+        // SAFETY: the context is current, the stream is live and `pointer` outlives the call.
+        let code = unsafe { sys::cuMemAllocAsync(&raw mut pointer, bytes, gpu.stream()) };
+        if code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            let (free, total) = gpu.memory()?;
+            return Err(CudaError::OutOfMemory { asked: bytes, free, total });
+        }
+        code.result().map_err(CudaError::driver("cuMemAllocAsync"))?;
+        Ok(Self { gpu: gpu.clone(), pointer, len, element: PhantomData })
+    }
+
+    pub fn zeros(gpu: &Gpu, len: usize) -> Result<Self> {
+        let mut buffer = Self::uninit(gpu, len)?;
+        buffer.fill_bytes(0)?;
+        Ok(buffer)
+    }
+
+    pub fn from_slice(gpu: &Gpu, from: &[T]) -> Result<Self> {
+        let mut buffer = Self::uninit(gpu, from.len())?;
+        buffer.write(from)?;
+        Ok(buffer)
+    }
+
+    /// Sets every byte; 0xff makes floats NaN, which is how tests find elements that nothing wrote.
+    pub fn fill_bytes(&mut self, byte: u8) -> Result<()> {
+        self.gpu.bind()?;
+        // SAFETY: the range is this buffer's own allocation.
+        unsafe { sys::cuMemsetD8Async(self.pointer, byte, self.len * size_of::<T>(), self.gpu.stream()) }
+            .result()
+            .map_err(CudaError::driver("cuMemsetD8Async"))
+    }
+
+    /// Copies from the host and waits, so that `from` may go at once.
+    pub fn write(&mut self, from: &[T]) -> Result<()> {
+        let bytes: &[u8] = bytemuck::cast_slice(from);
+        if from.len() != self.len {
+            return Err(CudaError::Shape {
+                kernel: "copy to the GPU",
+                what: format!("{} into {}", from.len(), self.len),
+            });
+        }
+        self.gpu.bind()?;
+        // SAFETY: both ranges have `bytes.len()` bytes, and the stream is waited for before `from` can go.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(self.pointer, bytes.as_ptr().cast(), bytes.len(), self.gpu.stream()) }
+            .result()
+            .map_err(CudaError::driver("cuMemcpyHtoDAsync"))?;
+        self.gpu.wait()
+    }
+
+    /// Copies to the host after everything queued before.
+    pub fn read(&self) -> Result<Vec<T>> {
+        let mut to = vec![T::default(); self.len];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut to);
+        self.gpu.bind()?;
+        // SAFETY: both ranges have `bytes.len()` bytes, and the stream is waited for before `to` is read.
+        unsafe { sys::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), self.pointer, bytes.len(), self.gpu.stream()) }
+            .result()
+            .map_err(CudaError::driver("cuMemcpyDtoHAsync"))?;
+        self.gpu.wait()?;
+        Ok(to)
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn view(&self) -> View<'_, T> {
+        View { pointer: self.pointer, len: self.len, owner: PhantomData }
+    }
+
+    pub fn view_mut(&mut self) -> ViewMut<'_, T> {
+        ViewMut { pointer: self.pointer, len: self.len, owner: PhantomData }
+    }
+}
+
+impl<T> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        // Nothing useful can be done about a failing free; the next call on the stream reports a broken context.
+        if self.gpu.bind().is_ok() {
+            // SAFETY: allocated by `uninit` on this stream and freed once.
+            let _ = unsafe { sys::cuMemFreeAsync(self.pointer, self.gpu.stream()) };
+        }
+    }
+}
+
+impl<'a, T> View<'a, T> {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Part of the view. Panics past the end, as a slice does.
+    #[must_use]
+    pub fn slice(self, range: Range<usize>) -> View<'a, T> {
+        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
+        View {
+            pointer: self.pointer + (range.start * size_of::<T>()) as u64,
+            len: range.end - range.start,
+            owner: PhantomData,
+        }
+    }
+}
+
+impl<T> ViewMut<'_, T> {
+    /// Part of the view. Panics past the end, as a slice does.
+    pub fn slice(&mut self, range: Range<usize>) -> ViewMut<'_, T> {
+        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
+        ViewMut {
+            pointer: self.pointer + (range.start * size_of::<T>()) as u64,
+            len: range.end - range.start,
+            owner: PhantomData,
+        }
+    }
+
+    pub fn view(&self) -> View<'_, T> {
+        View { pointer: self.pointer, len: self.len, owner: PhantomData }
+    }
+
+    pub fn reborrow(&mut self) -> ViewMut<'_, T> {
+        ViewMut { pointer: self.pointer, len: self.len, owner: PhantomData }
+    }
+}

@@ -1,0 +1,233 @@
+//! Benchmarks of the kernels and of a whole training step, at the shapes of Qwen3-0.6B.
+//!
+//! Times are medians between events on the stream after a warm-up. Rates count what must be done: each byte once, each
+//! multiplication of visible pairs once, whatever a kernel recomputes.
+
+use half::bf16;
+use serde_json::{Value, json};
+
+use crate::adamw::{self, AdamW, Norm, State};
+use crate::attention::{self, DQkv, Plan, Qkv, Rows, RowsMut, Saved};
+use crate::buffer::Buffer;
+use crate::decode::{self, Cache, PAGE, Pages};
+use crate::error::Result;
+use crate::gpu::Gpu;
+use crate::matmul::{Matmul, Matrix, MatrixMut, Product, Store};
+use crate::random;
+use crate::rope::{Heads, QkNorm, Rotation};
+use crate::{norm, rope, swiglu};
+
+use super::training;
+
+/// Median milliseconds of `body`.
+fn time(gpu: &Gpu, repeats: usize, mut body: impl FnMut() -> Result<()>) -> Result<f64> {
+    for _ in 0..3 {
+        body()?;
+    }
+    let mut all = Vec::new();
+    for _ in 0..repeats {
+        let from = gpu.mark()?;
+        body()?;
+        let to = gpu.mark()?;
+        all.push(f64::from(Gpu::milliseconds(&from, &to)?));
+    }
+    all.sort_by(f64::total_cmp);
+    Ok(all[all.len() / 2])
+}
+
+/// Random bf16 values.
+fn values(gpu: &Gpu, len: usize, scale: f32) -> Result<Buffer<bf16>> {
+    let mut wide = Buffer::<f32>::uninit(gpu, len)?;
+    random::fill(gpu, &mut wide.view_mut(), len as i32, 0.0, scale)?;
+    let mut out = Buffer::uninit(gpu, len)?;
+    adamw::round_copy(gpu, wide.view(), &mut out.view_mut())?;
+    Ok(out)
+}
+
+fn bytes_rate(bytes: usize, ms: f64) -> Value {
+    json!({"ms": ms, "gb_per_s": bytes as f64 / ms / 1e6})
+}
+
+fn flops_rate(flops: f64, ms: f64) -> Value {
+    json!({"ms": ms, "tflop_per_s": flops / ms / 1e9})
+}
+
+/// Matrix products of the training step: 16,384 tokens.
+pub fn matmul(gpu: &Gpu) -> Result<Value> {
+    let blas = Matmul::new(gpu)?;
+    let mut all = serde_json::Map::new();
+    for (name, product, m, n, k) in [
+        ("8192 cubed", Product::ABt, 8192, 8192, 8192),
+        ("qkv forward", Product::ABt, 16384, 4096, 1024),
+        ("gate_up forward", Product::ABt, 16384, 6144, 1024),
+        ("down forward", Product::ABt, 16384, 1024, 3072),
+        ("gate_up dinput", Product::AB, 16384, 1024, 6144),
+        ("gate_up dweight", Product::AtB, 6144, 1024, 16384),
+        ("head chunk logits", Product::ABt, 2048, 151_936, 1024),
+        ("head chunk dhidden", Product::AB, 2048, 1024, 151_936),
+        ("head chunk dweight", Product::AtB, 151_936, 1024, 2048),
+    ] {
+        let (a, b) = (values(gpu, m * k, 1.0)?, values(gpu, n * k, 1.0)?);
+        let shape = |trans: bool, rows, cols| if trans { (cols, rows) } else { (rows, cols) };
+        let (ar, ac) = shape(product == Product::AtB, m, k);
+        let (br, bc) = shape(product == Product::ABt, k, n);
+        let (a, b) = (Matrix::new(a.view(), ar, ac), Matrix::new(b.view(), br, bc));
+        let ms = if product == Product::AtB || name == "head chunk logits" {
+            let mut c = Buffer::<f32>::zeros(gpu, m * n)?;
+            let into = if product == Product::AtB { Store::Add } else { Store::Set };
+            time(gpu, 10, || blas.run(product, a, b, MatrixMut::new(c.view_mut(), m, n), into))?
+        } else {
+            let mut c = Buffer::<bf16>::zeros(gpu, m * n)?;
+            time(gpu, 10, || blas.run(product, a, b, MatrixMut::new(c.view_mut(), m, n), Store::Set))?
+        };
+        all.insert(name.into(), flops_rate(2.0 * m as f64 * n as f64 * k as f64, ms));
+    }
+    Ok(Value::Object(all))
+}
+
+/// Norm, rotation and SwiGLU over 16,384 tokens.
+pub fn elementwise(gpu: &Gpu) -> Result<Value> {
+    let (tokens, dim, ffn) = (16384, 1024, 3072);
+    let heads = Heads { q: 16, kv: 8, dim: 128 };
+    let (x, delta, w) = (values(gpu, tokens * dim, 1.0)?, values(gpu, tokens * dim, 1.0)?, values(gpu, dim, 1.0)?);
+    let (mut sum, mut y) = (values(gpu, tokens * dim, 1.0)?, values(gpu, tokens * dim, 1.0)?);
+    let (mut rstd, mut dw) = (Buffer::<f32>::zeros(gpu, tokens)?, Buffer::<f32>::zeros(gpu, dim)?);
+    let norm_forward = time(gpu, 20, || {
+        let add = Some((delta.view(), &mut sum.view_mut()));
+        norm::forward(gpu, x.view(), add, w.view(), &mut y.view_mut(), &mut rstd.view_mut(), 1e-6)
+    })?;
+    let norm_backward = time(gpu, 20, || {
+        let (up, dr) = (Some(delta.view()), &mut y.view_mut());
+        norm::backward(gpu, x.view(), sum.view(), rstd.view(), w.view(), up, dr, &mut dw.view_mut())
+    })?;
+    let row = tokens * dim * 2;
+
+    let (qkv, mut dqkv) = (values(gpu, tokens * heads.qkv(), 1.0)?, values(gpu, tokens * heads.qkv(), 1.0)?);
+    let (mut q, mut k) = (values(gpu, tokens * 2048, 1.0)?, values(gpu, tokens * 1024, 1.0)?);
+    let qw = values(gpu, 128, 1.0)?;
+    let table = Buffer::from_slice(gpu, &rope::table(2048, 128, 1e6))?;
+    let position: Vec<i32> = (0..tokens as i32).map(|t| t % 2048).collect();
+    let position = Buffer::from_slice(gpu, &position)?;
+    let rotation = Rotation { table: table.view(), position: position.view(), eps: 1e-6 };
+    let weights = Some(QkNorm { q: qw.view(), k: qw.view() });
+    let rope_forward = time(gpu, 20, || {
+        rope::forward(gpu, heads, qkv.view(), weights, rotation, &mut q.view_mut(), &mut k.view_mut())
+    })?;
+    let mut dqk = Buffer::<f32>::zeros(gpu, 256)?;
+    let rope_backward = time(gpu, 20, || {
+        let (pair, dw) = ((q.view(), k.view()), Some(&mut dqk.view_mut()));
+        rope::backward(gpu, heads, pair, qkv.view(), weights, rotation, &mut dqkv.view_mut(), dw)
+    })?;
+
+    let (gate_up, mut dgate_up) = (values(gpu, 2 * tokens * ffn, 1.0)?, values(gpu, 2 * tokens * ffn, 1.0)?);
+    let (dout, mut act) = (values(gpu, tokens * ffn, 1.0)?, values(gpu, tokens * ffn, 1.0)?);
+    let swiglu_forward = time(gpu, 20, || swiglu::forward(gpu, gate_up.view(), &mut act.view_mut(), ffn))?;
+    let swiglu_backward = time(gpu, 20, || {
+        let again = Some(&mut act.view_mut());
+        swiglu::backward(gpu, dout.view(), gate_up.view(), &mut dgate_up.view_mut(), again, ffn)
+    })?;
+    Ok(json!({
+        "rms_norm forward": bytes_rate(4 * row, norm_forward),
+        "rms_norm backward": bytes_rate(4 * row, norm_backward),
+        "rope forward": bytes_rate(2 * tokens * 3072 * 2, rope_forward),
+        "rope backward": bytes_rate(3 * tokens * 3072 * 2, rope_backward),
+        "swiglu forward": bytes_rate(3 * tokens * ffn * 2, swiglu_forward),
+        "swiglu backward": bytes_rate(6 * tokens * ffn * 2, swiglu_backward),
+    }))
+}
+
+/// Causal attention over 8 sequences of 2,048 tokens, and 2 of 8,192.
+pub fn attention(gpu: &Gpu) -> Result<Value> {
+    let mut all = serde_json::Map::new();
+    let case = |q, kv, dim| Heads { q, kv, dim };
+    let forest: fn(&Gpu, &[attention::Node]) -> Result<Plan> = Plan::forest;
+    for (count, len, heads, plan, note) in [
+        (8, 2048, case(16, 8, 128), forest, ""),
+        (2, 8192, case(16, 8, 128), forest, ""),
+        (8, 2048, case(32, 8, 64), forest, ""),
+        (8, 2048, case(16, 8, 128), Plan::portable, ", portable"),
+    ] {
+        let plan = plan(gpu, &attention::packed(&vec![len; count]))?;
+        let (forward, backward) = attention_case(gpu, &plan, heads)?;
+        let pairs = count as f64 * len as f64 * (len as f64 + 1.0) / 2.0;
+        let flops = 4.0 * pairs * (heads.q * heads.dim) as f64;
+        let name = format!("{count}x{len}, {}/{} heads of {}{note}", heads.q, heads.kv, heads.dim);
+        all.insert(name, json!({"forward": flops_rate(flops, forward), "backward": flops_rate(2.5 * flops, backward)}));
+    }
+    Ok(Value::Object(all))
+}
+
+fn attention_case(gpu: &Gpu, plan: &Plan, heads: Heads) -> Result<(f64, f64)> {
+    let tokens = plan.tokens();
+    let (q_width, kv_width) = (heads.q * heads.dim, heads.kv * heads.dim);
+    let q = values(gpu, tokens * q_width, 1.0)?;
+    let (k, v) = (values(gpu, tokens * kv_width, 1.0)?, values(gpu, tokens * kv_width, 1.0)?);
+    let d_o = values(gpu, tokens * q_width, 1.0)?;
+    let (mut o, mut lse) = (Buffer::zeros(gpu, tokens * q_width)?, Buffer::zeros(gpu, tokens * heads.q)?);
+    let qkv = Qkv {
+        q: Rows { view: q.view(), stride: q_width },
+        k: Rows { view: k.view(), stride: kv_width },
+        v: Rows { view: v.view(), stride: kv_width },
+    };
+    let forward = time(gpu, 10, || attention::forward(gpu, heads, plan, qkv, &mut o.view_mut(), &mut lse.view_mut()))?;
+    let mut dq = Buffer::zeros(gpu, tokens * q_width)?;
+    let (mut dk, mut dv) = (Buffer::zeros(gpu, tokens * kv_width)?, Buffer::zeros(gpu, tokens * kv_width)?);
+    let mut out = DQkv {
+        dq: RowsMut { view: dq.view_mut(), stride: q_width },
+        dk: RowsMut { view: dk.view_mut(), stride: kv_width },
+        dv: RowsMut { view: dv.view_mut(), stride: kv_width },
+    };
+    let saved = Saved { o: o.view(), lse: lse.view(), d_o: d_o.view() };
+    let backward = time(gpu, 10, || attention::backward(gpu, heads, plan, qkv, saved, &mut out))?;
+    Ok((forward, backward))
+}
+
+/// Decode attention of one layer at Qwen3-0.6B's heads: bytes of keys and values over time.
+pub fn decode_attention(gpu: &Gpu) -> Result<Value> {
+    let heads = Heads { q: 16, kv: 8, dim: 128 };
+    let mut all = serde_json::Map::new();
+    for (sequences, length) in [(1usize, 4096usize), (64, 384), (256, 1024), (64, 8192)] {
+        let pages = sequences * length.div_ceil(PAGE);
+        let mut cache = Cache::zeros(gpu, heads, pages)?;
+        let size = cache.len();
+        (cache.k, cache.v) = (values(gpu, size, 1.0)?, values(gpu, size, 1.0)?);
+        let table: Vec<Vec<usize>> =
+            (0..sequences).map(|s| (0..length.div_ceil(PAGE)).map(|p| p * sequences + s).collect()).collect();
+        let table = Pages::new(gpu, &table, &vec![length; sequences], pages)?;
+        let q = values(gpu, sequences * heads.q * heads.dim, 1.0)?;
+        let mut o = Buffer::zeros(gpu, q.len())?;
+        let ms = time(gpu, 20, || decode::attention(gpu, heads, q.view(), &cache, &table, &mut o.view_mut()))?;
+        all.insert(format!("{sequences}x{length}"), bytes_rate(4 * sequences * length * heads.kv * heads.dim, ms));
+    }
+    Ok(Value::Object(all))
+}
+
+/// Norm and AdamW over 600 million parameters.
+pub fn optimizer(gpu: &Gpu) -> Result<Value> {
+    let len = 600_000_000;
+    let (mut master, mut m) = (Buffer::<f32>::zeros(gpu, len)?, Buffer::<f32>::zeros(gpu, len)?);
+    let (mut v, mut grad) = (Buffer::<f32>::zeros(gpu, len)?, Buffer::<f32>::zeros(gpu, len)?);
+    random::fill(gpu, &mut grad.view_mut(), 1, 0.0, 1.0)?;
+    let mut copy = Buffer::<bf16>::zeros(gpu, len)?;
+    let norm = time(gpu, 10, || Norm::of(gpu, grad.view(), Some(1.0)).map(drop))?;
+    let settings = AdamW { lr: 1e-6, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.0, step: 10 };
+    let update = time(gpu, 10, || {
+        let mut state = State { master: master.view_mut(), m: m.view_mut(), v: v.view_mut(), copy: copy.view_mut() };
+        adamw::step(gpu, settings, &mut state, grad.view(), None)
+    })?;
+    Ok(json!({"norm": bytes_rate(4 * len, norm), "adamw": bytes_rate(30 * len, update)}))
+}
+
+/// A benchmark by name.
+pub type Bench = (&'static str, fn(&Gpu) -> Result<Value>);
+
+/// Every benchmark.
+pub const BENCHES: [Bench; 7] = [
+    ("matmul", matmul),
+    ("elementwise", elementwise),
+    ("attention", attention),
+    ("decode attention", decode_attention),
+    ("optimizer", optimizer),
+    ("step", training::small),
+    ("step, Qwen3-4B", training::large),
+];

@@ -1,0 +1,158 @@
+//! Decode attention over a paged KV cache. Formulas and layout: `kernels/decode.cu`.
+
+#![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
+
+use half::bf16;
+
+use crate::attention::Rows;
+use crate::buffer::{Buffer, View, ViewMut};
+use crate::error::{Result, ensure};
+use crate::gpu::{Gpu, Launch};
+use crate::rope::Heads;
+
+/// Tokens per page: the kernel's own constant.
+pub const PAGE: usize = 16;
+/// Keys per split: the kernel's own constant.
+const SPAN: usize = 512;
+/// Most query heads that share a key head.
+const GROUP: usize = 8;
+
+/// Keys and values of one layer, in pages: [pages, PAGE, kv_heads, head_dim].
+#[derive(Debug)]
+pub struct Cache {
+    pub k: Buffer<bf16>,
+    pub v: Buffer<bf16>,
+    heads: Heads,
+}
+
+impl Cache {
+    pub fn zeros(gpu: &Gpu, heads: Heads, pages: usize) -> Result<Self> {
+        let len = pages * PAGE * heads.kv * heads.dim;
+        Ok(Self { k: Buffer::zeros(gpu, len)?, v: Buffer::zeros(gpu, len)?, heads })
+    }
+
+    /// Elements of keys, and of values.
+    pub fn len(&self) -> usize {
+        self.k.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.k.is_empty()
+    }
+
+    fn pages(&self) -> usize {
+        self.k.len() / (PAGE * self.heads.kv * self.heads.dim)
+    }
+}
+
+/// Pages and lengths of a batch of sequences.
+#[derive(Debug)]
+pub struct Pages {
+    table: Buffer<i32>,
+    length: Buffer<i32>,
+    stride: usize,
+    longest: usize,
+    /// Pages of the cache this table was checked against.
+    of: usize,
+}
+
+impl Pages {
+    /// Refuses a page outside the cache and a sequence with too few pages: on the device they would read foreign memory.
+    pub fn new(gpu: &Gpu, pages: &[Vec<usize>], lengths: &[usize], of: usize) -> Result<Self> {
+        ensure(pages.len() == lengths.len(), "decode", || {
+            format!("{} tables, {} lengths", pages.len(), lengths.len())
+        })?;
+        for (pages, &length) in pages.iter().zip(lengths) {
+            ensure(pages.iter().all(|&p| p < of) && pages.len() * PAGE >= length, "decode", || {
+                format!("{} pages of {PAGE} for {length} tokens, of {of} pages in the cache", pages.len())
+            })?;
+        }
+        let stride = pages.iter().map(Vec::len).max().unwrap_or_default().max(1);
+        let padded = |p: &Vec<usize>| -> Vec<i32> { (0..stride).map(|i| p.get(i).map_or(0, |&p| p as i32)).collect() };
+        let table: Vec<i32> = pages.iter().flat_map(padded).collect();
+        let length: Vec<i32> = lengths.iter().map(|&l| l as i32).collect();
+        Ok(Self {
+            table: Buffer::from_slice(gpu, &table)?,
+            length: Buffer::from_slice(gpu, &length)?,
+            stride,
+            longest: lengths.iter().copied().max().unwrap_or_default(),
+            of,
+        })
+    }
+}
+
+/// Attention of one query token per sequence over its cached keys; a sequence without keys gets zeros.
+pub fn attention(
+    gpu: &Gpu,
+    heads: Heads,
+    q: View<'_, bf16>,
+    cache: &Cache,
+    pages: &Pages,
+    o: &mut ViewMut<'_, bf16>,
+) -> Result<()> {
+    let sequences = pages.length.len();
+    let group = heads.q / heads.kv.max(1);
+    let shape = (heads.dim == 64 || heads.dim == 128) && group * heads.kv == heads.q && (1..=GROUP).contains(&group);
+    ensure(shape && heads == cache.heads && pages.of <= cache.pages(), "decode", || {
+        format!(
+            "{heads:?} with a cache of {:?} and {} pages; at most {GROUP} query heads per key head",
+            cache.heads, pages.of
+        )
+    })?;
+    ensure(q.len == sequences * heads.q * heads.dim && o.len == q.len, "decode", || {
+        format!("q {}, o {} for {sequences} sequences of {heads:?}", q.len, o.len)
+    })?;
+    let splits = pages.longest.div_ceil(SPAN).max(1);
+    let mut partial = Buffer::<f32>::uninit(gpu, sequences * heads.q * splits * (heads.dim + 2))?;
+    let kernel = format!("decode_{}_{group}", heads.dim);
+    let grid = (splits as u32, (heads.kv * sequences) as u32);
+    let launch = Launch { module: "decode", kernel: &kernel, grid, block: 128, shared: 0 };
+    let (table, length) = (pages.table.view(), pages.length.view());
+    let scale = 1.0 / (heads.dim as f32).sqrt();
+    let args = [
+        q.into(),
+        cache.k.view().into(),
+        cache.v.view().into(),
+        table.into(),
+        pages.stride.into(),
+        length.into(),
+        (&partial.view_mut()).into(),
+        heads.kv.into(),
+        scale.into(),
+    ];
+    // SAFETY: as decode.cu declares; lengths checked above, pages when the table was made.
+    unsafe { gpu.launch(launch, &args) }?;
+    let kernel = format!("decode_merge_{}", heads.dim);
+    let grid = ((sequences * heads.q).div_ceil(4) as u32, 1);
+    let launch = Launch { module: "decode", kernel: &kernel, grid, block: 128, shared: 0 };
+    let args = [partial.view().into(), length.into(), (&*o).into(), splits.into(), heads.q.into(), sequences.into()];
+    // SAFETY: as decode_merge declares; `partial` has a place per sequence, head and split.
+    unsafe { gpu.launch(launch, &args) }
+}
+
+/// Writes keys and values of new tokens into the cache; `slots` are page * PAGE + place.
+pub fn write(gpu: &Gpu, cache: &mut Cache, k: Rows<'_, bf16>, v: Rows<'_, bf16>, slots: &[usize]) -> Result<()> {
+    let width = cache.heads.kv * cache.heads.dim;
+    let places = cache.pages() * PAGE;
+    let covers = |r: Rows<'_, bf16>| slots.is_empty() || (slots.len() - 1) * r.stride + width <= r.view.len;
+    let fits = covers(k) && covers(v) && k.stride.is_multiple_of(8) && v.stride.is_multiple_of(8);
+    ensure(fits && slots.iter().all(|&s| s < places), "cache write", || {
+        format!("{} tokens of {width}, k {}, v {}, {places} places", slots.len(), k.view.len, v.view.len)
+    })?;
+    let slot: Vec<i32> = slots.iter().map(|&s| s as i32).collect();
+    let slot = Buffer::from_slice(gpu, &slot)?;
+    let launch =
+        Launch { module: "decode", kernel: "cache_write", grid: (slots.len() as u32, 1), block: 128, shared: 0 };
+    let args = [
+        k.view.into(),
+        (k.stride as i64).into(),
+        v.view.into(),
+        (v.stride as i64).into(),
+        slot.view().into(),
+        (&cache.k.view_mut()).into(),
+        (&cache.v.view_mut()).into(),
+        width.into(),
+    ];
+    // SAFETY: as cache_write declares; lengths and slots checked above.
+    unsafe { gpu.launch(launch, &args) }
+}

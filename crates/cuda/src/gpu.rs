@@ -1,0 +1,441 @@
+//! One GPU: context, stream, kernels by name, timers.
+//!
+//! A [`Gpu`] owns one stream; whatever is launched, copied or freed through it happens in that order. It is cheap to clone
+//! and may go to another thread.
+
+#![expect(unsafe_code, reason = "kernels are launched through the driver's C interface")]
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, result, sys};
+
+use crate::buffer::{View, ViewMut};
+use crate::compile::{Compiler, SOURCES, cache_folder};
+use crate::error::{CudaError, Result};
+use crate::matmul::Blas;
+
+/// Oldest CUDA the driver must support.
+const DRIVER: i32 = 12_000;
+
+#[derive(Clone)]
+pub struct Gpu(Arc<Inner>);
+
+struct Inner {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    name: String,
+    capability: (i32, i32),
+    processors: u32,
+    driver: i32,
+    compiler: Compiler,
+    kernels: Mutex<Kernels>,
+    blas: OnceLock<Blas>,
+    profile: Mutex<Option<Vec<Span>>>,
+}
+
+/// One launch while profiling: its name, and the marks before and after it.
+type Span = (String, CudaEvent, CudaEvent);
+
+/// Time of all launches of one kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelTime {
+    pub kernel: String,
+    pub launches: usize,
+    pub ms: f64,
+}
+
+#[derive(Default)]
+struct Kernels {
+    modules: HashMap<&'static str, Module>,
+    functions: HashMap<(&'static str, String), Function>,
+}
+
+#[derive(Clone, Copy)]
+struct Module(sys::CUmodule);
+#[derive(Clone, Copy)]
+struct Function(sys::CUfunction);
+// SAFETY: the driver's handles may be used from any thread that has the context current, and `bind` makes it so.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Send for Function {}
+
+/// Grid, block and dynamic shared memory of a launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// File of the kernel, without its ending.
+    pub module: &'static str,
+    pub kernel: &'a str,
+    pub grid: (u32, u32),
+    pub block: u32,
+    pub shared: u32,
+}
+
+/// Argument of a kernel, in the width the kernel declares.
+#[derive(Clone, Copy, Debug)]
+pub enum Arg {
+    Pointer(u64),
+    I32(i32),
+    I64(i64),
+    F32(f32),
+}
+
+impl<T> From<View<'_, T>> for Arg {
+    fn from(view: View<'_, T>) -> Self {
+        Self::Pointer(view.pointer)
+    }
+}
+impl<T> From<&ViewMut<'_, T>> for Arg {
+    fn from(view: &ViewMut<'_, T>) -> Self {
+        Self::Pointer(view.pointer)
+    }
+}
+impl<T> From<Option<View<'_, T>>> for Arg {
+    fn from(view: Option<View<'_, T>>) -> Self {
+        Self::Pointer(view.map_or(0, |v| v.pointer))
+    }
+}
+impl<T> From<Option<&ViewMut<'_, T>>> for Arg {
+    fn from(view: Option<&ViewMut<'_, T>>) -> Self {
+        Self::Pointer(view.map_or(0, |v| v.pointer))
+    }
+}
+impl From<i32> for Arg {
+    fn from(x: i32) -> Self {
+        Self::I32(x)
+    }
+}
+/// Counts are 32 bits wide in the kernels' parameters.
+impl From<usize> for Arg {
+    fn from(x: usize) -> Self {
+        Self::I32(x as i32)
+    }
+}
+impl From<i64> for Arg {
+    fn from(x: i64) -> Self {
+        Self::I64(x)
+    }
+}
+impl From<f32> for Arg {
+    fn from(x: f32) -> Self {
+        Self::F32(x)
+    }
+}
+
+impl Arg {
+    fn address(&mut self) -> *mut c_void {
+        match self {
+            Self::Pointer(x) => std::ptr::from_mut(x).cast(),
+            Self::I32(x) => std::ptr::from_mut(x).cast(),
+            Self::I64(x) => std::ptr::from_mut(x).cast(),
+            Self::F32(x) => std::ptr::from_mut(x).cast(),
+        }
+    }
+}
+
+impl Gpu {
+    /// Opens a device and looks for what the kernels need, so that whatever is missing is said now and not in a step.
+    pub fn open(ordinal: usize) -> Result<Self> {
+        Self::open_as(ordinal, true)
+    }
+
+    /// Opens a device without the instructions only its own architecture has: what the next architecture would run.
+    pub fn open_portable(ordinal: usize) -> Result<Self> {
+        Self::open_as(ordinal, false)
+    }
+
+    fn open_as(ordinal: usize, own: bool) -> Result<Self> {
+        // SAFETY: only looks the library up.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(CudaError::NoDriver);
+        }
+        let driver = driver_version()?;
+        if driver < DRIVER {
+            return Err(CudaError::OldDriver { found: driver, need: DRIVER, needs: "Hone" });
+        }
+        let count = devices()?;
+        if ordinal >= count {
+            return Err(CudaError::NoDevice { ordinal, count });
+        }
+        let context = CudaContext::new(ordinal).map_err(CudaError::driver("opening the device"))?;
+        let name = context.name().map_err(CudaError::driver("cuDeviceGetName"))?;
+        let (major, minor) = context.compute_capability().map_err(CudaError::driver("cuDeviceGetAttribute"))?;
+        let processors = context
+            .attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+            .map_err(CudaError::driver("cuDeviceGetAttribute"))?;
+        let own = if own && (major, minor) == (9, 0) { "a" } else { "" };
+        let compiler = Compiler::new(format!("sm_{major}{minor}{own}"), cache_folder())?;
+        supported(&name, (major, minor), &compiler)?;
+        let need = compiler.cuda_version() / 1000 * 1000;
+        if driver < need {
+            return Err(CudaError::OldDriver { found: driver, need, needs: "the NVRTC found" });
+        }
+        let stream = context.new_stream().map_err(CudaError::driver("cuStreamCreate"))?;
+        keep_freed_memory(&context)?;
+        Ok(Self(Arc::new(Inner {
+            context,
+            stream,
+            name,
+            capability: (major, minor),
+            processors: processors as u32,
+            driver,
+            compiler,
+            kernels: Mutex::default(),
+            blas: OnceLock::new(),
+            profile: Mutex::default(),
+        })))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    pub fn capability(&self) -> (i32, i32) {
+        self.0.capability
+    }
+
+    /// Compiled with the instructions only Hopper has.
+    pub fn hopper(&self) -> bool {
+        self.0.compiler.arch() == "sm_90a"
+    }
+
+    /// Number of streaming multiprocessors.
+    pub fn processors(&self) -> u32 {
+        self.0.processors
+    }
+
+    /// CUDA version the driver supports (13.0 is 13000).
+    pub fn driver(&self) -> i32 {
+        self.0.driver
+    }
+
+    pub fn compiler(&self) -> &Compiler {
+        &self.0.compiler
+    }
+
+    /// Free and total memory of the device, in bytes.
+    pub fn memory(&self) -> Result<(usize, usize)> {
+        self.bind()?;
+        result::mem_get_info().map_err(CudaError::driver("cuMemGetInfo"))
+    }
+
+    /// Most bytes of this process's buffers that were in use at one time since the last [`Self::reset_peak`].
+    pub fn peak(&self) -> Result<u64> {
+        let mut value = 0u64;
+        let pool = pool(&self.0.context)?;
+        let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+        // SAFETY: the attribute is a 64-bit integer.
+        unsafe { sys::cuMemPoolGetAttribute(pool, attribute, (&raw mut value).cast()) }
+            .result()
+            .map_err(CudaError::driver("cuMemPoolGetAttribute"))?;
+        Ok(value)
+    }
+
+    pub fn reset_peak(&self) -> Result<()> {
+        let mut value = 0u64;
+        let pool = pool(&self.0.context)?;
+        let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+        // SAFETY: the attribute is a 64-bit integer, and zero resets it.
+        unsafe { sys::cuMemPoolSetAttribute(pool, attribute, (&raw mut value).cast()) }
+            .result()
+            .map_err(CudaError::driver("cuMemPoolSetAttribute"))
+    }
+
+    /// Waits for everything queued. A kernel that failed is reported here.
+    pub fn wait(&self) -> Result<()> {
+        self.0.stream.synchronize().map_err(CudaError::driver("waiting for the GPU"))
+    }
+
+    /// Event after everything queued so far, for timing.
+    pub fn mark(&self) -> Result<CudaEvent> {
+        self.0
+            .stream
+            .record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT))
+            .map_err(CudaError::driver("cuEventRecord"))
+    }
+
+    /// Milliseconds between two marks; waits for the second.
+    pub fn milliseconds(from: &CudaEvent, to: &CudaEvent) -> Result<f32> {
+        from.elapsed_ms(to).map_err(CudaError::driver("cuEventElapsedTime"))
+    }
+
+    /// Times every launch in `body` on its own, the longest total first. The marks cost a few microseconds per launch.
+    pub fn profile(&self, body: impl FnOnce() -> Result<()>) -> Result<Vec<KernelTime>> {
+        *self.0.profile.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+        let done = body();
+        let spans = self.0.profile.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+        done?;
+        let mut all: Vec<KernelTime> = Vec::new();
+        for (kernel, from, to) in spans {
+            let ms = f64::from(Self::milliseconds(&from, &to)?);
+            match all.iter_mut().find(|t| t.kernel == kernel) {
+                Some(time) => (time.launches, time.ms) = (time.launches + 1, time.ms + ms),
+                None => all.push(KernelTime { kernel, launches: 1, ms }),
+            }
+        }
+        all.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+        Ok(all)
+    }
+
+    /// Runs `body`, between two marks where profiling is on.
+    pub(crate) fn spanned(&self, name: impl FnOnce() -> String, body: impl FnOnce() -> Result<()>) -> Result<()> {
+        if self.0.profile.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return body();
+        }
+        let from = self.mark()?;
+        body()?;
+        let to = self.mark()?;
+        if let Some(spans) = self.0.profile.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            spans.push((name(), from, to));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn bind(&self) -> Result<()> {
+        self.0.context.bind_to_thread().map_err(CudaError::driver("cuCtxSetCurrent"))
+    }
+
+    pub(crate) fn stream(&self) -> sys::CUstream {
+        self.0.stream.cu_stream()
+    }
+
+    pub(crate) fn blas(&self) -> Result<&Blas> {
+        if self.0.blas.get().is_none() {
+            self.bind()?;
+            // A second thread may have been faster; its handle is the one kept.
+            let _ = self.0.blas.set(Blas::new()?);
+        }
+        self.0.blas.get().ok_or(CudaError::NoCublasLt)
+    }
+
+    /// Queues a kernel.
+    ///
+    /// # Safety
+    ///
+    /// The arguments match the kernel's parameters in number, order and width, and the memory they point to covers what
+    /// the kernel reads and writes in this grid.
+    pub(crate) unsafe fn launch(&self, launch: Launch<'_>, args: &[Arg]) -> Result<()> {
+        if launch.grid.0 == 0 || launch.grid.1 == 0 {
+            return Ok(());
+        }
+        self.bind()?;
+        let function = self.function(launch)?;
+        let mut args = args.to_vec();
+        let mut addresses: Vec<*mut c_void> = args.iter_mut().map(Arg::address).collect();
+        self.spanned(
+            || launch.kernel.to_owned(),
+            || {
+                let (grid, block) = ((launch.grid.0, launch.grid.1, 1), (launch.block, 1, 1));
+                // SAFETY: the caller's promise; `args` and `addresses` outlive the call, which copies them.
+                unsafe { result::launch_kernel(function.0, grid, block, launch.shared, self.stream(), &mut addresses) }
+                    .map_err(|e| CudaError::Driver {
+                        call: "cuLaunchKernel",
+                        what: format!("{}: {e:?}", launch.kernel),
+                    })
+            },
+        )
+    }
+
+    fn function(&self, launch: Launch<'_>) -> Result<Function> {
+        let mut kernels = self.0.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (launch.module, launch.kernel.to_owned());
+        if let Some(&function) = kernels.functions.get(&key) {
+            return Ok(function);
+        }
+        let missing =
+            || CudaError::Driver { call: "cuModuleGetFunction", what: format!("no kernel {}", launch.kernel) };
+        let module = if let Some(&module) = kernels.modules.get(launch.module) {
+            module
+        } else {
+            let source = SOURCES.iter().find(|s| s.name == launch.module).ok_or_else(missing)?;
+            let cubin = self.0.compiler.cubin(source)?;
+            // SAFETY: a whole image of machine code, which the driver copies.
+            let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
+                .map_err(CudaError::driver("cuModuleLoadData"))?;
+            kernels.modules.insert(launch.module, Module(module));
+            Module(module)
+        };
+        let name = CString::new(launch.kernel).map_err(|_| missing())?;
+        // SAFETY: the module stays loaded as long as the process.
+        let function = unsafe { result::module::get_function(module.0, name) }.map_err(|_| missing())?;
+        if launch.shared > 48 * 1024 {
+            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function was just looked up.
+            unsafe { result::function::set_function_attribute(function, attribute, launch.shared as i32) }
+                .map_err(CudaError::driver("cuFuncSetAttribute"))?;
+        }
+        kernels.functions.insert(key, Function(function));
+        Ok(Function(function))
+    }
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gpu")
+            .field("name", &self.0.name)
+            .field("capability", &self.0.capability)
+            .finish_non_exhaustive()
+    }
+}
+
+fn driver_version() -> Result<i32> {
+    let mut version = 0;
+    // SAFETY: the pointer is to a live integer.
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(CudaError::driver("cuDriverGetVersion"))?;
+    Ok(version)
+}
+
+fn devices() -> Result<usize> {
+    // cuInit answers an error where there is a driver and no device.
+    if let Err(e) = result::init() {
+        return match e.0 {
+            sys::CUresult::CUDA_ERROR_NO_DEVICE => Ok(0),
+            _ => Err(CudaError::driver("cuInit")(e)),
+        };
+    }
+    Ok(result::device::get_count().map_err(CudaError::driver("cuDeviceGetCount"))?.max(0) as usize)
+}
+
+fn supported(name: &str, (major, minor): (i32, i32), compiler: &Compiler) -> Result<()> {
+    let refuse = |why: String, fix: String| {
+        Err(CudaError::UnsupportedArchitecture { name: name.to_owned(), major, minor, why, fix })
+    };
+    if major < 8 {
+        return refuse(
+            "the kernels need bf16 tensor cores, which came with 8.0 (A100, RTX 30)".into(),
+            "use such a GPU, or set device = \"cpu\"".into(),
+        );
+    }
+    let known = compiler.architectures()?;
+    if !known.contains(&(major * 10 + minor)) {
+        let (a, b) = (compiler.cuda_version() / 1000, compiler.cuda_version() % 1000 / 10);
+        return refuse(
+            format!("NVRTC {a}.{b} does not know it"),
+            "put a newer CUDA's libraries on LD_LIBRARY_PATH".into(),
+        );
+    }
+    Ok(())
+}
+
+fn pool(context: &CudaContext) -> Result<sys::CUmemoryPool> {
+    let mut pool = std::ptr::null_mut();
+    // SAFETY: the device is the context's own.
+    unsafe { sys::cuDeviceGetDefaultMemPool(&raw mut pool, context.cu_device()) }
+        .result()
+        .map_err(CudaError::driver("cuDeviceGetDefaultMemPool"))?;
+    Ok(pool)
+}
+
+/// Freed buffers stay with the process: by default every wait would hand them back to the system and the next step would
+/// pay for them again.
+fn keep_freed_memory(context: &CudaContext) -> Result<()> {
+    let pool = pool(context)?;
+    let mut keep = u64::MAX;
+    let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    // SAFETY: the attribute is a 64-bit integer.
+    unsafe { sys::cuMemPoolSetAttribute(pool, attribute, (&raw mut keep).cast()) }
+        .result()
+        .map_err(CudaError::driver("cuMemPoolSetAttribute"))
+}

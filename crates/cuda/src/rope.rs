@@ -1,0 +1,146 @@
+//! Rotary position embedding with qk-norm fused in. Formulas and layout: `kernels/rope.cu`.
+
+#![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
+
+use crate::buffer::{Buffer, Float, View, ViewMut};
+use crate::error::{Result, ensure};
+use crate::gpu::{Gpu, Launch};
+use crate::norm::column_sum;
+
+/// Heads of one attention layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heads {
+    pub q: usize,
+    pub kv: usize,
+    /// 64 or 128.
+    pub dim: usize,
+}
+
+impl Heads {
+    /// Width of a row of fused queries, keys and values.
+    pub fn qkv(&self) -> usize {
+        (self.q + 2 * self.kv) * self.dim
+    }
+}
+
+/// Weights of the norms of queries and keys, each [head_dim].
+#[derive(Clone, Copy, Debug)]
+pub struct QkNorm<'a, T> {
+    pub q: View<'a, T>,
+    pub k: View<'a, T>,
+}
+
+/// Positions of the tokens and the table they index.
+#[derive(Clone, Copy, Debug)]
+pub struct Rotation<'a> {
+    /// [positions, head_dim]: cosines, then sines. Every position must have its row.
+    pub table: View<'a, f32>,
+    pub position: View<'a, i32>,
+    pub eps: f32,
+}
+
+/// Table for plain rotary embedding: [positions, head_dim], cosines then sines.
+pub fn table(positions: usize, head_dim: usize, theta: f64) -> Vec<f32> {
+    let half = head_dim / 2;
+    let angle = |p: usize, i: usize| p as f64 * theta.powf(-2.0 * i as f64 / head_dim as f64);
+    (0..positions)
+        .flat_map(|p| {
+            (0..half).map(move |i| angle(p, i).cos() as f32).chain((0..half).map(move |i| angle(p, i).sin() as f32))
+        })
+        .collect()
+}
+
+/// Rotated queries and keys from fused qkv.
+pub fn forward<T: Float>(
+    gpu: &Gpu,
+    heads: Heads,
+    qkv: View<'_, T>,
+    norm: Option<QkNorm<'_, T>>,
+    rotation: Rotation<'_>,
+    q: &mut ViewMut<'_, T>,
+    k: &mut ViewMut<'_, T>,
+) -> Result<()> {
+    let tokens = rotation.position.len;
+    check(heads, tokens, qkv.len, norm, rotation, (q.len, k.len))?;
+    let kernel = format!("rope_forward_{}_{}", heads.dim, T::SUFFIX);
+    let per_block = 256 / (heads.dim / 8);
+    let grid = ((tokens * (heads.q + heads.kv)).div_ceil(per_block) as u32, 1);
+    let launch = Launch { module: "rope", kernel: &kernel, grid, block: 256, shared: 0 };
+    let args = [
+        qkv.into(),
+        norm.map(|n| n.q).into(),
+        norm.map(|n| n.k).into(),
+        rotation.table.into(),
+        rotation.position.into(),
+        (&*q).into(),
+        (&*k).into(),
+        tokens.into(),
+        heads.q.into(),
+        heads.kv.into(),
+        rotation.eps.into(),
+    ];
+    // SAFETY: as rope_forward declares; lengths checked above.
+    unsafe { gpu.launch(launch, &args) }
+}
+
+/// Gradient of qkv's query and key part from the gradients of rotated queries and keys; `dw` ([2, head_dim], queries then
+/// keys) is added to.
+pub fn backward<T: Float>(
+    gpu: &Gpu,
+    heads: Heads,
+    (dq, dk): (View<'_, T>, View<'_, T>),
+    qkv: View<'_, T>,
+    norm: Option<QkNorm<'_, T>>,
+    rotation: Rotation<'_>,
+    dqkv: &mut ViewMut<'_, T>,
+    dw: Option<&mut ViewMut<'_, f32>>,
+) -> Result<()> {
+    let tokens = rotation.position.len;
+    check(heads, tokens, qkv.len, norm, rotation, (dq.len, dk.len))?;
+    let fits = dqkv.len == qkv.len && dw.is_some() == norm.is_some();
+    ensure(fits && dw.as_ref().is_none_or(|w| w.len == 2 * heads.dim), "rope backward", || {
+        format!("dqkv {} for qkv {}; dw is [2, head_dim] with qk-norm and absent without", dqkv.len, qkv.len)
+    })?;
+    let per_block = 256 / (heads.dim / 8);
+    let blocks = (tokens * (heads.q + heads.kv)).div_ceil(per_block).min(gpu.processors() as usize * 8);
+    let mut partial = Buffer::<f32>::uninit(gpu, blocks * 2 * heads.dim)?;
+    let kernel = format!("rope_backward_{}_{}", heads.dim, T::SUFFIX);
+    let launch = Launch { module: "rope", kernel: &kernel, grid: (blocks as u32, 1), block: 256, shared: 0 };
+    let args = [
+        dq.into(),
+        dk.into(),
+        qkv.into(),
+        norm.map(|n| n.q).into(),
+        norm.map(|n| n.k).into(),
+        rotation.table.into(),
+        rotation.position.into(),
+        (&*dqkv).into(),
+        (&partial.view_mut()).into(),
+        tokens.into(),
+        heads.q.into(),
+        heads.kv.into(),
+        rotation.eps.into(),
+    ];
+    // SAFETY: as rope_backward declares; lengths checked above; the block has the 256 threads the kernel counts on.
+    unsafe { gpu.launch(launch, &args) }?;
+    match dw {
+        Some(dw) => column_sum(gpu, partial.view(), blocks, dw),
+        None => Ok(()),
+    }
+}
+
+fn check<T>(
+    heads: Heads,
+    tokens: usize,
+    qkv: usize,
+    norm: Option<QkNorm<'_, T>>,
+    rotation: Rotation<'_>,
+    (q, k): (usize, usize),
+) -> Result<()> {
+    ensure(heads.dim == 64 || heads.dim == 128, "rope", || format!("heads of {}; 64 and 128 exist", heads.dim))?;
+    let fits = qkv == tokens * heads.qkv() && q == tokens * heads.q * heads.dim && k == tokens * heads.kv * heads.dim;
+    let norms = norm.is_none_or(|n| n.q.len == heads.dim && n.k.len == heads.dim);
+    ensure(fits && norms && rotation.table.len.is_multiple_of(heads.dim), "rope", || {
+        format!("{tokens} tokens of {heads:?}: qkv {qkv}, q {q}, k {k}, table {}", rotation.table.len)
+    })
+}

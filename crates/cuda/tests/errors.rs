@@ -1,0 +1,30 @@
+//! Without a GPU, or with the wrong one, the message says what to do.
+
+use hone_cuda::CudaError;
+
+#[test]
+fn every_missing_piece_names_its_fix() {
+    let architecture = CudaError::UnsupportedArchitecture {
+        name: "Tesla V100".into(),
+        major: 7,
+        minor: 0,
+        why: "no bf16".into(),
+        fix: "another GPU".into(),
+    };
+    for (error, parts) in [
+        (CudaError::NoDriver, ["no NVIDIA driver", "device = \"cpu\""]),
+        (CudaError::NoDevice { ordinal: 2, count: 1 }, ["no CUDA device 2", "CUDA_VISIBLE_DEVICES"]),
+        (CudaError::OldDriver { found: 11_080, need: 12_000, needs: "Hone" }, ["CUDA 11.8", "12.0"]),
+        (CudaError::OldDriver { found: 12_040, need: 13_000, needs: "the NVRTC found" }, ["12.4", "older CUDA"]),
+        (CudaError::NoNvrtc, ["libnvrtc.so", "LD_LIBRARY_PATH"]),
+        (CudaError::NoCublasLt, ["libcublasLt.so", "LD_LIBRARY_PATH"]),
+        (CudaError::OutOfMemory { asked: 5, free: 3, total: 4 }, ["3 of 4 free", "smaller batch"]),
+        (architecture, ["Tesla V100 (compute capability 7.0)", "another GPU"]),
+    ] {
+        let text = error.to_string();
+        assert!(text.contains("fix: "), "{text}");
+        for part in parts {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+}
