@@ -56,7 +56,8 @@ async fn the_oracle_succeeds_and_nothing_less_does() {
                 if matches!(tool, Tool::CancelOrder | Tool::ReturnItem | Tool::ExchangeItem | Tool::ChangeCity) {
                     let mut fewer = reference.clone();
                     fewer.remove(at);
-                    let moved = task.key.ends_with("-moved") && reference.get(at + 1).is_some_and(|next| next.name == call.name);
+                    let moved = task.key.ends_with("-moved")
+                        && reference.get(at + 1).is_some_and(|next| next.name == call.name);
                     assert_eq!(solves(task, &fewer).await, moved, "{} without call {at}", task.key);
                 }
             }
@@ -97,10 +98,13 @@ fn every_tool_is_needed_and_names_tell_nothing() {
     assert!(uses.values().all(|names| names.len() > 30), "{uses:?}");
     // Offered in any order: each place in the list has held every tool.
     for place in 0..8 {
-        let tools: HashSet<_> = tasks.iter().map(|task| {
-            let specs = kit(task).specs().unwrap();
-            kit(task).tool(&specs[place].name).unwrap()
-        }).collect();
+        let tools: HashSet<_> = tasks
+            .iter()
+            .map(|task| {
+                let specs = kit(task).specs().unwrap();
+                kit(task).tool(&specs[place].name).unwrap()
+            })
+            .collect();
         assert_eq!(tools.len(), 8);
     }
 }
@@ -121,14 +125,23 @@ fn held_out_tasks_share_no_words_phrasings_or_code_names_with_training() {
     let known: HashSet<String> = training.iter().map(phrasing).collect();
     assert!(known.len() > 200 && held_out.iter().all(|task| !known.contains(&phrasing(task))));
     let names = |tasks: &[Task]| -> HashSet<String> {
-        tasks.iter().flat_map(|task| kit(task).specs().unwrap().iter().map(|tool| tool.name.clone()).collect::<Vec<_>>()).collect()
+        tasks
+            .iter()
+            .flat_map(|task| kit(task).specs().unwrap().iter().map(|tool| tool.name.clone()).collect::<Vec<_>>())
+            .collect()
     };
     assert!(names(&training).is_disjoint(&names(&held_out)));
     // Combinations of goals: all that training has and two that it has not.
     let pairs = |tasks: &[Task]| -> HashSet<Vec<String>> {
         let goals = |task: &Task| {
-            let mut goals: Vec<String> =
-                task.key.split('-').nth(if task.key.starts_with("held") { 4 } else { 3 }).unwrap().split('+').map(str::to_owned).collect();
+            let mut goals: Vec<String> = task
+                .key
+                .split('-')
+                .nth(if task.key.starts_with("held") { 4 } else { 3 })
+                .unwrap()
+                .split('+')
+                .map(str::to_owned)
+                .collect();
             goals.sort();
             goals
         };
@@ -146,7 +159,8 @@ fn the_words_of_a_request_name_one_customer_and_one_item_each() {
         let world = World::new(task.extra["world"].as_u64().unwrap(), words);
         let quoted: Vec<&str> = task.prompt.split('"').skip(1).step_by(2).collect();
         let named = world.customers.values().filter(|customer| quoted.contains(&customer.name.as_str())).count();
-        let items = world.orders.values().flat_map(|order| order.items.keys()).filter(|item| quoted.contains(&item.as_str()));
+        let items =
+            world.orders.values().flat_map(|order| order.items.keys()).filter(|item| quoted.contains(&item.as_str()));
         let items: Vec<_> = items.collect();
         assert_eq!((named, items.len()), (1, items.iter().collect::<HashSet<_>>().len()), "{}", task.key);
         assert_eq!(items.len(), 1 + usize::from(task.key.contains('+')), "{}", task.key);
@@ -185,7 +199,10 @@ async fn the_novice_is_wrong_more_often_than_right_where_care_is_called_for() {
     for task in spec.tasks("train", 4, 600) {
         let calls: Vec<ToolCall> = serde_json::from_value(task.extra["demonstration"].clone()).unwrap();
         let good = solves(&task, &calls).await;
-        let care = task.key.contains('+') || task.key.contains("give-up") || task.key.ends_with("-busy") || task.key.ends_with("-moved");
+        let care = task.key.contains('+')
+            || task.key.contains("give-up")
+            || task.key.ends_with("-busy")
+            || task.key.ends_with("-moved");
         if care {
             called_for += 1;
             careless += usize::from(!good);

@@ -76,7 +76,9 @@ pub async fn fresh_policy(recipe: &Recipe, dir: &Path) -> Result<(), SetupError>
     let failed = |what: String| SetupError::Fresh(what);
     let size = &recipe.policy.fresh;
     std::fs::create_dir_all(dir).map_err(|error| failed(format!("cannot make {}: {error}", dir.display())))?;
-    let files = train_tokenizer(texts(recipe).await?, size.vocabulary, if size.json_tokens { &JSON_TOKENS } else { &[] }).map_err(|error| failed(error.to_string()))?;
+    let files =
+        train_tokenizer(texts(recipe).await?, size.vocabulary, if size.json_tokens { &JSON_TOKENS } else { &[] })
+            .map_err(|error| failed(error.to_string()))?;
     files.write(dir).map_err(|error| failed(format!("cannot write to {}: {error}", dir.display())))?;
     let stop_ids = ModelDir::open(dir)?.stop_ids().to_vec();
     let config = json!({

@@ -70,8 +70,7 @@ impl Env for ShopEnv {
         let changes = |world: &World| diff(&state(&self.start), &state(world));
         let mut end = EndState::default();
         end.facts.insert("db_match".into(), (self.desk.world == self.wanted).into());
-        end.facts
-            .insert("changes".into(), json!({"made": changes(&self.desk.world), "wanted": changes(&self.wanted)}));
+        end.facts.insert("changes".into(), json!({"made": changes(&self.desk.world), "wanted": changes(&self.wanted)}));
         end.facts.insert("reference_calls".into(), json!(self.reference));
         end.facts.insert("writes".into(), self.kit.writes().map(Value::from).collect());
         end

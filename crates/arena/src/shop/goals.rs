@@ -113,9 +113,10 @@ pub(super) fn request(words: Vocabulary, name: &str, wishes: &[String], rng: &mu
             ],
             &[" and ", ". Please ", " and please "],
         ),
-        Vocabulary::HeldOut => {
-            (&["I am \"{name}\", please {wishes}.", "My name is \"{name}\". Please {wishes}."], &[", please ", ", and "])
-        }
+        Vocabulary::HeldOut => (
+            &["I am \"{name}\", please {wishes}.", "My name is \"{name}\". Please {wishes}."],
+            &[", please ", ", and "],
+        ),
     };
     let (frame, joint) = (rng.pick(frames).copied().unwrap_or_default(), rng.pick(joints).copied().unwrap_or_default());
     frame.replace("{name}", name).replace("{wishes}", &wishes.join(joint))

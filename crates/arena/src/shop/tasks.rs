@@ -106,11 +106,8 @@ impl Scene {
 
     fn task(&self, key: String, spec: &TaskSpec, rng: &mut Rng) -> Option<Task> {
         let name = &self.world.customers.get(&self.customer)?.name;
-        let wishes: Vec<String> = self
-            .wishes
-            .iter()
-            .map(|wish| wish.goal.wish(self.words, &wish.item, &wish.detail.0, rng))
-            .collect();
+        let wishes: Vec<String> =
+            self.wishes.iter().map(|wish| wish.goal.wish(self.words, &wish.item, &wish.detail.0, rng)).collect();
         let mut task = Task::new(key, NAME, request(self.words, name, &wishes, rng));
         let calls = self.calls(Manners::CAREFUL)?;
         solved(&self.desk(), &calls)?;

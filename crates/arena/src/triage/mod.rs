@@ -26,12 +26,12 @@ mod text;
 mod tools;
 mod world;
 
+pub use crate::solution::Demonstrator;
 pub use arena::TriageArena;
 pub use baselines::baselines;
 pub use bm25::Bm25;
 pub use facts::{Gold, Submitted};
 pub use rubric::rubric;
-pub use crate::solution::Demonstrator;
 pub use tasks::{GenerateError, Mode, Split, Splits, TaskSpec};
 pub use tools::{reader_tools, searcher_tools};
 pub use world::{Document, Scope, Shelf, Size, World, WorldSpec};
