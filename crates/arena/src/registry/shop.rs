@@ -24,7 +24,7 @@ pub struct ShopSpec {
     pub held_out: usize,
     /// Seed of the tasks. Apart from the run's, so that runs of different seeds are measured on the same tasks.
     pub seed: u64,
-    /// Pairs of goals that training tasks combine, at most 3. Held-out tasks combine 5.
+    /// Pairs of goals that training tasks combine, at most 4. Held-out tasks combine 5.
     pub pairs: usize,
     /// Whom `hone sft` imitates.
     pub demonstrator: Demonstrator,

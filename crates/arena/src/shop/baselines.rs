@@ -20,7 +20,7 @@ pub const BASELINES: [Script; 2] = [
 const KEYWORDS: [(&[&str], &[Tool]); 4] = [
     (&["send", "ship"], &[Tool::ChangeCity]),
     (&["return", "take back"], &[Tool::ReturnItem]),
-    (&["exchange", "swap"], &[Tool::FindColours, Tool::ExchangeItem]),
+    (&["exchange", "swap"], &[Tool::FindVariant, Tool::ExchangeItem]),
     (&["cancel", "stop", "call off", "rid", "relieve"], &[Tool::CancelOrder]),
 ];
 
@@ -55,9 +55,9 @@ fn act(tools: &ToolSet, said: &[Message], means: fn(&str) -> &'static [Tool]) ->
         Tool::FindCustomer => vec![named(0)],
         Tool::FindOrder => vec![answered("customer"), item],
         Tool::GetOrder | Tool::CancelOrder => vec![answered("order")],
-        Tool::FindColours => vec![item],
+        Tool::FindVariant => vec![item, detail],
         Tool::ReturnItem => vec![answered("order"), item],
-        Tool::ExchangeItem => vec![answered("order"), item, answered(detail)],
+        Tool::ExchangeItem => vec![answered("order"), item, answered("variant")],
         Tool::ChangeCity => vec![answered("order"), detail],
     };
     let is_it = |spec: &&ToolSpec| spec.description.as_deref().and_then(Tool::described) == Some(tool);

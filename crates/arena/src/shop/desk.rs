@@ -42,7 +42,7 @@ impl Desk {
             Tool::FindCustomer => self.find_customer(argument("name")?),
             Tool::FindOrder => self.find_order(argument("customer")?, argument("item")?),
             Tool::GetOrder => self.order(argument("order")?).map(|order| json!({"status": order.status})),
-            Tool::FindColours => self.find_colours(argument("item")?),
+            Tool::FindVariant => self.find_variant(argument("item")?, argument("colour")?),
             Tool::CancelOrder => {
                 self.write(argument("order")?)?.status = Status::Cancelled;
                 Ok(json!("cancelled"))
@@ -77,8 +77,9 @@ impl Desk {
         Ok(json!({"order": self.listed(found)}))
     }
 
-    fn find_colours(&self, item: &str) -> Result<Value, String> {
-        self.world.products.get(item).map(|product| json!(product.colours)).ok_or_else(|| "no such item".into())
+    fn find_variant(&self, item: &str, colour: &str) -> Result<Value, String> {
+        let product = self.world.products.get(item).ok_or("no such item")?;
+        product.colours.get(colour).map(|id| json!({"variant": id})).ok_or_else(|| "no such colour".into())
     }
 
     fn exchange(&mut self, order: &str, name: &str, variant: &str) -> Result<Value, String> {

@@ -162,7 +162,7 @@ impl Wish {
             Goal::Cancel => vec![Tool::CancelOrder],
             Goal::ChangeCity => vec![Tool::ChangeCity],
             Goal::Return => vec![Tool::ReturnItem],
-            Goal::Exchange => vec![Tool::FindColours, Tool::ExchangeItem],
+            Goal::Exchange => vec![Tool::FindVariant, Tool::ExchangeItem],
             Goal::GiveUp if !manners.looks_first => vec![Tool::CancelOrder],
             Goal::GiveUp if world.orders.get(&self.order)?.status == Status::Pending => {
                 vec![Tool::GetOrder, Tool::CancelOrder]
@@ -173,7 +173,7 @@ impl Wish {
 
     fn arguments<'a>(&'a self, tool: Tool, order: &'a str) -> Vec<&'a str> {
         match tool {
-            Tool::FindColours => vec![&self.item],
+            Tool::FindVariant => vec![&self.item, &self.detail.0],
             Tool::ReturnItem => vec![order, &self.item],
             Tool::ExchangeItem => vec![order, &self.item, &self.detail.1],
             Tool::ChangeCity => vec![order, &self.detail.1],

@@ -14,7 +14,7 @@ pub enum Tool {
     FindCustomer,
     FindOrder,
     GetOrder,
-    FindColours,
+    FindVariant,
     CancelOrder,
     ReturnItem,
     ExchangeItem,
@@ -26,7 +26,7 @@ impl Tool {
         Self::FindCustomer,
         Self::FindOrder,
         Self::GetOrder,
-        Self::FindColours,
+        Self::FindVariant,
         Self::CancelOrder,
         Self::ReturnItem,
         Self::ExchangeItem,
@@ -43,7 +43,7 @@ impl Tool {
             Self::FindCustomer => &["name"],
             Self::FindOrder => &["customer", "item"],
             Self::GetOrder | Self::CancelOrder => &["order"],
-            Self::FindColours => &["item"],
+            Self::FindVariant => &["item", "colour"],
             Self::ReturnItem => &["order", "item"],
             Self::ExchangeItem => &["order", "item", "variant"],
             Self::ChangeCity => &["order", "city"],
@@ -62,8 +62,8 @@ impl Tool {
             Self::GetOrder => {
                 &["Show the status of an order", "Look up the status of an order", "Tell if an order was delivered"]
             }
-            Self::FindColours => {
-                &["Show the colours of an item", "Look up the colours of an item", "Get the variants of an item"]
+            Self::FindVariant => {
+                &["Find a variant by colour", "Look up a variant by colour", "Get the id of a variant"]
             }
             Self::CancelOrder => {
                 &["Cancel an order before delivery", "Stop an order before delivery", "Call off a pending order"]
