@@ -1,6 +1,6 @@
 //! The policies inside the binary: what `hone train` starts from when a recipe names no model.
 //!
-//! Each was made by `hone sft` from generated episodes alone: the shop's with recipes/tiny-policy.toml. The ticket desk's
+//! Each was made by `hone sft` from generated episodes alone: the shop's as recipes/tiny-policy.toml says. The ticket desk's
 //! base and searcher were made with the recipes of commit c6e89eb (`hone sft recipes/triage-reader.toml --out base`, then
 //! recipes/triage-searcher.toml from it), the reader from the same base with recipes/triage-reader.toml as it is now.
 

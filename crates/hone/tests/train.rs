@@ -188,11 +188,13 @@ fn bench_learn_counts_again_and_says_which_bars_are_missed() {
 #[test]
 fn the_shipped_policy_learns() {
     let dir = TempDir::new().unwrap();
+    // Greedily alone: a policy that only grew surer of what it could do would not rise.
     let settings = [
-        "train.steps=15",
+        "train.steps=20",
         "train.decay=constant",
         "train.learning_rate=5e-4",
-        "checkpoint.every=15",
+        "checkpoint.every=20",
+        "eval.temperature=0",
         "eval.tasks=128",
         "eval.controls=false",
     ];
@@ -205,7 +207,7 @@ fn the_shipped_policy_learns() {
     let result = last_line(&output);
     let (before, after) = (&result["eval"]["before"], &result["eval"]["after"]);
     let success = |evaluation: &Value| evaluation["success"].as_f64().unwrap();
-    assert!((0.25..=0.55).contains(&success(before)), "{before}");
+    assert!((0.15..=0.5).contains(&success(before)), "{before}");
     assert_eq!((before["n"].as_u64(), before["unscored"].as_u64()), (Some(128), Some(0)));
     assert!(after["ci"][0].as_f64().unwrap() > success(before), "no significant rise: {before} -> {after}");
 }

@@ -12,8 +12,8 @@ use super::world::{Status, World};
 use crate::solution::DEMONSTRATION;
 
 /// Of a hundred tasks that may have one, those with an error on the way and those with two wishes.
-const SNAG_PERCENT: usize = 55;
-const PAIR_PERCENT: usize = 20;
+const SNAG_PERCENT: usize = 60;
+const PAIR_PERCENT: usize = 12;
 
 /// Which tasks are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
