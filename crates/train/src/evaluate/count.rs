@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hone_trace::Trace;
+use hone_trace::{ToolSpec, Trace};
 use serde::{Deserialize, Serialize};
 
 use super::entropy::entropy;
@@ -91,12 +91,16 @@ fn components(traces: &[Trace]) -> BTreeMap<String, f64> {
     sums.into_iter().map(|(name, (sum, count))| (name, sum / count as f64)).collect()
 }
 
+/// Calls per episode of each tool. A name that stands for different tools in different episodes counts for none of them.
 fn calls(traces: &[Trace]) -> BTreeMap<String, f64> {
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut tools: BTreeMap<&str, Option<&ToolSpec>> = BTreeMap::new();
+    for tool in unbroken(traces).flat_map(|trace| trace.tools().iter()) {
+        let known = tools.entry(&tool.name).or_insert(Some(tool));
+        *known = known.filter(|known| *known == tool);
+    }
+    let same = |(name, tool): (&str, Option<&ToolSpec>)| tool.map(|_| (name.to_owned(), 0));
+    let mut counts: BTreeMap<String, usize> = tools.into_iter().filter_map(same).collect();
     for trace in unbroken(traces) {
-        for tool in trace.tools().iter() {
-            counts.entry(tool.name.clone()).or_default();
-        }
         // A name the policy made up is no tool.
         for call in trace.turns.iter().flat_map(|turn| turn.calls.iter().take(turn.executed as usize)) {
             if let Some(count) = counts.get_mut(&call.name) {

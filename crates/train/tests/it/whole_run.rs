@@ -70,7 +70,7 @@ async fn a_run_trains_records_and_repeats_to_the_bit() {
 }
 
 /// What a policy that runs no call, and earns everywhere or nowhere, leaves absent.
-const MAY_BE_ABSENT: [&str; 10] = [
+const MAY_BE_ABSENT: [&str; 12] = [
     "environment/tool_error_rate",
     "environment/{env}/tool_error_rate",
     "generate/avg_tokens_non_zero_rewards",
@@ -82,6 +82,9 @@ const MAY_BE_ABSENT: [&str; 10] = [
     "loss/avg_kl",
     "loss/avg_kl_max",
     "reward/kl_coefficient",
+    // Only where a component pays an argument.
+    "batch_reward/{component}/signal_ratio",
+    "batch_reward/{component}/argument_found",
 ];
 
 /// Every metric of the run is on the page, and everything on the page is in the run.
