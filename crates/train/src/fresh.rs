@@ -28,8 +28,8 @@ pub struct FreshRecipe {
     pub layers: u32,
     /// Width of the residual stream. Heads are 32 wide, two of them to a key; the MLP is three times as wide.
     pub hidden: u32,
-    /// The JSON around the names and values of schemas and calls in tokens of its own: a call of one argument is then
-    /// ten tokens, where it else is some twenty-five.
+    /// Whole tokens for the JSON around the names and values of schemas and calls: a call of one argument took 9 tokens
+    /// instead of 20.
     pub json_tokens: bool,
 }
 

@@ -44,7 +44,7 @@ pub struct Builtin {
 pub const BUILTINS: [Builtin; 5] = [
     Builtin {
         name: crate::shop::NAME,
-        about: "A small shop's desk: three to five tool calls that build on each other. For small models",
+        about: "A small shop's desk: tools that must be read, three to nine calls that build on each other. For small models",
         user: false,
     },
     Builtin {

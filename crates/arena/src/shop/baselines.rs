@@ -1,4 +1,4 @@
-//! Scripted policies of the shop: what can be had without understanding.
+//! Scripted policies of the shop: success without understanding.
 //!
 //! They are given what a small policy has to learn (to copy names and ids, to write calls, to know a tool by its
 //! description), so that their success shows what the rest is worth.

@@ -1,11 +1,11 @@
-//! What customers want, and how they say it.
+//! Goals of customers, and the phrasings they come in.
 
 use hone_trace::Rng;
 
 use super::words::Vocabulary;
 use super::world::Status;
 
-/// What a customer can want.
+/// A customer's goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
     Cancel,

@@ -1,4 +1,4 @@
-//! A novice at the desk: whom imitation sees where reinforcement learning is to have something to put right.
+//! A novice at the desk: a flawed demonstrator, so that reinforcement learning has something to put right.
 //!
 //! It knows the tools and the way to each goal. But two times in three it stops at the first error, forgets the second
 //! wish, and cancels what a customer wants to be rid of without a look at the order. A policy that imitates it does the
@@ -9,7 +9,7 @@ use hone_trace::Rng;
 /// Of a hundred times that care is called for, those it takes none.
 const CARELESS_PERCENT: usize = 66;
 
-/// How somebody works.
+/// Work habits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Manners {
     /// Carries on after an error.

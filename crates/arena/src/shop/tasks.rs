@@ -15,7 +15,7 @@ use crate::solution::DEMONSTRATION;
 const SNAG_PERCENT: usize = 60;
 const PAIR_PERCENT: usize = 12;
 
-/// Which tasks are made.
+/// The kind of tasks to generate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskSpec {
     pub words: Vocabulary,

@@ -1,6 +1,6 @@
 //! The shop's words, made of syllables: names, goods, cities and the code names of tools.
 //!
-//! There are some thousands of them, so that a policy learns to copy a word and not the words; and a word belongs either
+//! There are 19,600 of them, so that a policy learns to copy a word and not the words; and a word belongs either
 //! to training tasks or to held-out tasks, never to both. Colours and the verbs of wishes and descriptions are common to
 //! both: they are what a policy has to know, the rest is what it has to copy.
 
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use hone_trace::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Which words a task is made of.
+/// The two disjoint sets of words: one for training tasks, one for held-out tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Vocabulary {
@@ -77,7 +77,7 @@ fn vocabulary_of(word: &str) -> Vocabulary {
     }
 }
 
-/// Whether a letter has code names in both vocabularies.
+/// True for a letter with code names in both vocabularies.
 fn has_codes(letter: char) -> bool {
     let held_out = (0..10).filter(|digit| vocabulary_of(&format!("{letter}{digit}")) == Vocabulary::HeldOut).count();
     (1..10).contains(&held_out)
