@@ -148,7 +148,7 @@ fn held_out_tasks_share_no_words_phrasings_or_code_names_with_training() {
         tasks.iter().map(goals).filter(|goals| goals.len() == 2).collect()
     };
     let (known, new) = (pairs(&training), pairs(&held_out));
-    assert_eq!((known.len(), new.len()), (4, 5), "{known:?} {new:?}");
+    assert_eq!((known.len(), new.len()), (6, 7), "{known:?} {new:?}");
     assert!(known.is_subset(&new));
 }
 
@@ -200,7 +200,7 @@ async fn the_novice_is_wrong_more_often_than_right_where_care_is_called_for() {
         let calls: Vec<ToolCall> = serde_json::from_value(task.extra["demonstration"].clone()).unwrap();
         let good = solves(&task, &calls).await;
         let care = task.key.contains('+')
-            || task.key.contains("give-up")
+            || task.key.contains("give_up")
             || task.key.ends_with("-busy")
             || task.key.ends_with("-moved");
         if care {

@@ -19,16 +19,18 @@ pub enum Goal {
 
 /// Goals that one customer may have at once. Training combines the first few, at most [`TRAINED_PAIRS`]; held-out tasks
 /// combine all.
-pub(super) const PAIRS: [[Goal; 2]; 5] = [
+pub(super) const PAIRS: [[Goal; 2]; 7] = [
     [Goal::Cancel, Goal::Return],
     [Goal::ChangeCity, Goal::Exchange],
     [Goal::Return, Goal::Exchange],
     [Goal::ChangeCity, Goal::Return],
+    [Goal::GiveUp, Goal::Exchange],
+    [Goal::GiveUp, Goal::Return],
     [Goal::Cancel, Goal::Exchange],
 ];
 
 /// Pairs that training tasks may combine; the others are held out.
-pub const TRAINED_PAIRS: usize = 4;
+pub const TRAINED_PAIRS: usize = 6;
 
 impl Goal {
     pub const ALL: [Self; 5] = [Self::Cancel, Self::ChangeCity, Self::Return, Self::Exchange, Self::GiveUp];
@@ -39,7 +41,7 @@ impl Goal {
             Self::ChangeCity => "city",
             Self::Return => "return",
             Self::Exchange => "exchange",
-            Self::GiveUp => "give-up",
+            Self::GiveUp => "give_up",
         }
     }
 

@@ -24,9 +24,12 @@ use serde_json::{Value, json};
 pub(crate) struct Args {
     /// A recipe in TOML [default: the quickstart]
     recipe: Option<PathBuf>,
-    /// Seeds 1 to N
+    /// Seeds to run, counted from --first
     #[arg(long, value_name = "N", default_value_t = 3)]
     seeds: u64,
+    /// The first seed
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    first: u64,
     /// Set a recipe key, as for `hone train`. May be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -72,8 +75,9 @@ struct Trained {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let out = args.out.clone().unwrap_or_else(free_directory);
     let mut seeds = Vec::new();
-    for seed in 1..=args.seeds.max(1) {
-        anstream::eprintln!("seed {seed} of {}", args.seeds.max(1));
+    let last = args.first.saturating_add(args.seeds.max(1) - 1);
+    for seed in args.first..=last {
+        anstream::eprintln!("seed {seed} of {} to {last}", args.first);
         let said = train(&args, seed, &out.join(format!("seed-{seed}")))?;
         seeds.push(recounted(seed, &said)?);
     }
