@@ -1,0 +1,109 @@
+//! A check: one fault, how it is measured, and how to fix it.
+
+use hone_trace::rundir::RunDirError;
+use serde::Serialize;
+
+use crate::run::Run;
+
+/// One fault to look for.
+#[derive(Debug)]
+pub struct Check {
+    /// In snake case, as users name it.
+    pub name: &'static str,
+    /// The fault, in a sentence.
+    pub what: &'static str,
+    /// The measurement, thresholds included.
+    pub measure: &'static str,
+    /// The way out.
+    pub fix: &'static str,
+    /// Checks whose findings follow from this one's.
+    pub explains: &'static [&'static str],
+    pub look: fn(&Run) -> Result<Looked, RunDirError>,
+}
+
+/// What a check came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Looked {
+    Healthy,
+    /// The records do not have what the check needs, which is named.
+    Skipped(String),
+    Found(Finding),
+}
+
+impl Looked {
+    pub fn skipped(needs: impl Into<String>) -> Result<Self, RunDirError> {
+        Ok(Self::Skipped(needs.into()))
+    }
+}
+
+/// A fault that was found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    pub severity: Severity,
+    /// The fault in this run, in a sentence with its numbers.
+    pub says: String,
+    #[serde(flatten)]
+    pub evidence: Evidence,
+    /// The way out in this run; the check's own where there is nothing more to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+/// The facts a finding rests on.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Evidence {
+    /// Lines of arithmetic or quotation.
+    pub lines: Vec<String>,
+    /// Traces that show it, by number.
+    pub traces: Vec<u64>,
+}
+
+/// The cost of a fault, worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The run teaches nothing, or its numbers do not mean what they say.
+    Error,
+    /// Time or signal is lost, or a claim needs a caveat.
+    Warning,
+    /// Worth knowing.
+    Note,
+}
+
+impl Severity {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
+impl Finding {
+    pub fn new(severity: Severity, says: impl Into<String>) -> Self {
+        Self { severity, says: says.into(), evidence: Evidence::default(), fix: None }
+    }
+
+    pub fn line(mut self, line: impl Into<String>) -> Self {
+        self.evidence.lines.push(line.into());
+        self
+    }
+
+    /// At most three: enough to look at.
+    pub fn traces(mut self, traces: impl IntoIterator<Item = u64>) -> Self {
+        self.evidence.traces = traces.into_iter().take(3).collect();
+        self
+    }
+
+    pub fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+}
+
+impl From<Finding> for Result<Looked, RunDirError> {
+    fn from(finding: Finding) -> Self {
+        Ok(Looked::Found(finding))
+    }
+}

@@ -1,0 +1,30 @@
+use hone_trace::rundir::RunDirError;
+
+use crate::check::{Check, Finding, Looked, Severity};
+use crate::run::Run;
+
+pub(super) const CHECK: Check = Check {
+    name: "calls_not_run",
+    what: "The policy calls tools and the calls are not run.",
+    measure: "`environment/tool_calls_executed` over `environment/tool_calls_emitted`. Warning under 90 %, error under 50 %.",
+    fix: "Read a trace of it: a call that is read but not run is the environment's doing (unknown tool, episode over).",
+    explains: &["no_signal", "do_nothing"],
+    look,
+};
+
+fn look(run: &Run) -> Result<Looked, RunDirError> {
+    let emitted = run.sum("environment/tool_calls_emitted").filter(|emitted| *emitted > 0.0);
+    let (Some(emitted), Some(executed)) = (emitted, run.sum("environment/tool_calls_executed")) else {
+        return Looked::skipped("a step in which a tool was called");
+    };
+    let share = executed / emitted;
+    if share >= 0.9 {
+        return Ok(Looked::Healthy);
+    }
+    let severity = if share < 0.5 { Severity::Error } else { Severity::Warning };
+    let says = format!("of {emitted:.0} calls, {executed:.0} ({:.1} %) were run", 100.0 * share);
+    let not_run = run.probed()?.into_iter().filter(|(_, trace)| {
+        trace.turns.iter().any(|turn| turn.failure.is_none() && turn.calls.len() > turn.executed as usize)
+    });
+    Finding::new(severity, says).traces(not_run.map(|(number, _)| number).collect::<Vec<_>>()).into()
+}

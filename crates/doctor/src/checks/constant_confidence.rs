@@ -1,0 +1,34 @@
+use hone_trace::rundir::RunDirError;
+
+use crate::check::{Check, Finding, Looked, Severity};
+use crate::run::Run;
+
+pub(super) const CHECK: Check = Check {
+    name: "constant_confidence",
+    what: "A calibration reward that a constant confidence would earn: the policy does not know when it is right.",
+    measure: "Brier skill over the base rate on held-out tasks after training: its 95 % interval does not lie above 0, \
+              while a calibration component is paid. Warning.",
+    fix: "Pay for resolution (`credit.skill_over`), and train on tasks some of which cannot be known.",
+    explains: &[],
+    look,
+};
+
+fn look(run: &Run) -> Result<Looked, RunDirError> {
+    let last = run.report.calibration.iter().filter(|(name, _)| name.starts_with("held-out at step"));
+    let last = last.max_by_key(|(name, _)| name.rsplit(' ').next().and_then(|step| step.parse::<u64>().ok()));
+    let Some((set, calibration)) = last else { return Looked::skipped("stated confidences on held-out tasks") };
+    let Some(skill) = calibration.skill else { return Looked::skipped("answers that did not all come out alike") };
+    if calibration.is_skilled() {
+        return Ok(Looked::Healthy);
+    }
+    let mut finding = Finding::new(Severity::Warning, format!("{set}: {}", calibration.verdict()))
+        .line(format!("resolution {:.4} of an uncertainty of {:.4}", calibration.resolution, calibration.uncertainty))
+        .line(format!("chance makes as much of it with p = {:.3}", skill.resolution_p));
+    if let Some(change) = calibration.change {
+        finding = finding.line(format!(
+            "the reward changed by {:+.4}: {:+.4} because of accuracy, {:+.4} because of the confidences",
+            change.total, change.accuracy, change.confidence
+        ));
+    }
+    finding.into()
+}

@@ -1,0 +1,28 @@
+use hone_trace::rundir::RunDirError;
+
+use crate::check::{Check, Finding, Looked, Severity};
+use crate::run::Run;
+
+pub(super) const CHECK: Check = Check {
+    name: "nothing_trained",
+    what: "No sampled token was trained on.",
+    measure: "The sum of `tokens/trained` is 0.",
+    fix: "Go by where the tokens went: zero advantage means no signal, faulted a broken environment, unscored a scorer.",
+    explains: &["gradients", "sharpening", "too_few_tasks", "reward_without_success"],
+    look,
+};
+
+fn look(run: &Run) -> Result<Looked, RunDirError> {
+    let (Some(trained), Some(sampled)) = (run.sum("tokens/trained"), run.sum("tokens/sampled")) else {
+        return Looked::skipped("a recorded step");
+    };
+    if trained > 0.0 {
+        return Ok(Looked::Healthy);
+    }
+    let mut finding = Finding::new(Severity::Error, format!("of {sampled:.0} sampled tokens none was trained on"));
+    let places = run.report.tokens.iter().filter(|(name, count)| **count > 0.0 && *name != "sampled");
+    for (place, count) in places {
+        finding = finding.line(format!("{place}: {count:.0} tokens"));
+    }
+    finding.into()
+}

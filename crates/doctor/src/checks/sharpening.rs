@@ -1,0 +1,35 @@
+use hone_trace::rundir::RunDirError;
+use hone_train::evaluate::Verdict;
+
+use crate::check::{Check, Finding, Looked, Severity};
+use crate::run::Run;
+
+pub(super) const CHECK: Check = Check {
+    name: "sharpening",
+    what: "Sharpening only: the policy is surer of what it could do before, and can do no more.",
+    measure: "The sampled success gained; the greedy one did not, or the start gains as much when it is merely sharpened to \
+              the end's entropy. Paired 95 % intervals. Warning.",
+    fix: "Start from a policy that is wrong greedily, or report the gain as what it is.",
+    explains: &[],
+    look,
+};
+
+fn look(run: &Run) -> Result<Looked, RunDirError> {
+    let Some(judgement) = &run.report.held_out.judgement else {
+        return Looked::skipped("evaluations before and after training, greedy and sampled, and the sharpened start");
+    };
+    if judgement.verdict != Verdict::Surer {
+        return Ok(Looked::Healthy);
+    }
+    let signed = |name: &str, difference: &hone_train::evaluate::Difference| {
+        format!("{name}: {:+.3} [{:+.3}, {:+.3}]", difference.mean, difference.ci[0], difference.ci[1])
+    };
+    let mut finding =
+        Finding::new(Severity::Warning, "the policy is surer of what it could do; that it can do more is not shown")
+            .line(signed("after less before, sampled", &judgement.sampled))
+            .line(signed("after less before, greedily", &judgement.greedy));
+    if let Some(worth) = &judgement.sharpening {
+        finding = finding.line(signed("the start sharpened to the same entropy, less the start", worth));
+    }
+    finding.into()
+}

@@ -1,0 +1,32 @@
+use hone_trace::rundir::RunDirError;
+
+use crate::check::{Check, Finding, Looked, Severity};
+use crate::run::Run;
+
+pub(super) const CHECK: Check = Check {
+    name: "too_few_tasks",
+    what: "Too few held-out tasks for the difference that is seen: it may be luck.",
+    measure: "The paired 95 % interval of the sampled gain includes 0, and the gain is at least 2 points. Note, with the \
+              number of tasks that would show a gain of this size.",
+    fix: "Raise eval.tasks, or sample each task several times with eval.samples.",
+    explains: &[],
+    look,
+};
+
+fn look(run: &Run) -> Result<Looked, RunDirError> {
+    let Some(judgement) = &run.report.held_out.judgement else {
+        return Looked::skipped("an evaluation before and one after training");
+    };
+    let gain = judgement.sampled;
+    if gain.is_gain() || gain.mean < 0.02 {
+        return Ok(Looked::Healthy);
+    }
+    // The interval narrows with the root of the number of tasks.
+    let half = 0.5 * (gain.ci[1] - gain.ci[0]);
+    let needed = (gain.tasks as f64 * (half / gain.mean).powi(2)).ceil();
+    let says = format!(
+        "the gain of {:+.3} on {} tasks may be luck: [{:+.3}, {:+.3}]",
+        gain.mean, gain.tasks, gain.ci[0], gain.ci[1]
+    );
+    Finding::new(Severity::Note, says).line(format!("about {needed:.0} tasks would show a gain of this size")).into()
+}

@@ -1,0 +1,18 @@
+//! The doctor: names what is broken in a run, with the arithmetic, the traces that show it, and the fix.
+//!
+//! A check is data and one pure function over a run's records ([`Check`]). It reads tokens, traces and evaluations, not
+//! curves alone. All checks are in one list ([`CHECKS`]), from which docs/doctor.md is written. One cause has many
+//! symptoms: a check names the checks whose findings follow from its own, and those are shown under it instead of beside
+//! it ([`Diagnosis`]).
+
+mod check;
+pub mod checks;
+mod diagnosis;
+mod page;
+mod run;
+
+pub use check::{Check, Evidence, Finding, Looked, Severity};
+pub use checks::CHECKS;
+pub use diagnosis::{Diagnosis, Named, Skipped, diagnose};
+pub use page::page;
+pub use run::{Episodes, Run};

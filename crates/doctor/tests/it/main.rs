@@ -1,0 +1,6 @@
+//! Broken twins: a healthy run with exactly one fault put in. The right check finds it, and no other error is found.
+
+mod page;
+mod recorded;
+mod twin;
+mod twins;

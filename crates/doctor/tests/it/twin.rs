@@ -1,0 +1,217 @@
+//! A made-up run, healthy unless a twin says otherwise.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hone_doctor::{CHECKS, Diagnosis, Run, diagnose};
+use hone_trace::rundir::RunDir;
+use hone_trace::{
+    Node, Outcome, PolicyVersion, Reward, Sampled, SamplingParams, ToolCall, ToolSet, ToolSpec, Trace, TraceBuilder,
+    TraceHead, TurnRecord,
+};
+use serde_json::{Map, Value, json};
+
+pub const STEPS: u64 = 24;
+pub const TASKS: usize = 64;
+
+/// When an episode was played.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Stage {
+    Training(u64),
+    Greedy { after: bool },
+    Sampled { after: bool },
+    Sharpened,
+}
+
+/// An episode before it is recorded.
+#[derive(Debug, Clone)]
+pub struct Episode {
+    pub task: usize,
+    pub replica: u32,
+    pub seed: u64,
+    pub sampling: SamplingParams,
+    pub replies: Vec<Vec<u32>>,
+    pub turns: Vec<TurnRecord>,
+    pub outcome: Outcome,
+    pub rewards: Vec<Reward>,
+}
+
+/// A run with one fault.
+pub struct Twin {
+    pub recipe: &'static str,
+    pub metrics: fn(u64, &mut Map<String, Value>),
+    pub episode: fn(Stage, &mut Episode),
+    pub events: fn() -> Vec<Value>,
+}
+
+impl Default for Twin {
+    fn default() -> Self {
+        Self {
+            recipe: "",
+            metrics: |_, _| {},
+            episode: |_, _| {},
+            events: || vec![json!({"event": "overlap", "result": {"held_out": TASKS, "prompts": 0.0, "calls": 0.0}})],
+        }
+    }
+}
+
+impl Twin {
+    pub fn diagnosis(&self) -> Diagnosis {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run");
+        self.record(&path);
+        diagnose(CHECKS, &Run::read(&path).unwrap()).unwrap()
+    }
+
+    fn record(&self, path: &Path) {
+        let recipe = if self.recipe.is_empty() { HEALTHY } else { self.recipe };
+        let mut run = RunDir::create(path, recipe).unwrap();
+        for event in (self.events)() {
+            run.event(&event).unwrap();
+        }
+        self.evaluate(&mut run, 0, false);
+        for step in 1..=STEPS {
+            let episodes = (0..4).flat_map(|task| (0..4).map(move |replica| (task, replica)));
+            let traces: Vec<Trace> =
+                episodes.map(|(task, replica)| self.played(Stage::Training(step), task, replica)).collect();
+            let numbers = run.traces(&traces).unwrap();
+            run.event(&json!({"event": "step", "step": step, "traces": [numbers.start, numbers.end]})).unwrap();
+            let mut line = line(step);
+            (self.metrics)(step, &mut line);
+            run.metrics(&line).unwrap();
+        }
+        self.evaluate(&mut run, STEPS, true);
+        let event = json!({"event": "control", "step": STEPS, "kind": "sharpened"});
+        self.play(&mut run, Stage::Sharpened, event);
+    }
+
+    fn evaluate(&self, run: &mut RunDir, step: u64, after: bool) {
+        for (kind, stage) in [("greedy", Stage::Greedy { after }), ("sampled", Stage::Sampled { after })] {
+            self.play(run, stage, json!({"event": "eval", "step": step, "kind": kind}));
+        }
+    }
+
+    fn play(&self, run: &mut RunDir, stage: Stage, mut event: Value) {
+        let traces: Vec<Trace> = (0..TASKS).map(|task| self.played(stage, task, 0)).collect();
+        let numbers = run.traces(&traces).unwrap();
+        event["traces"] = json!([numbers.start, numbers.end]);
+        run.event(&event).unwrap();
+    }
+
+    fn played(&self, stage: Stage, task: usize, replica: u32) -> Trace {
+        let mut episode = Episode::healthy(stage, task, replica);
+        (self.episode)(stage, &mut episode);
+        episode.trace(stage)
+    }
+}
+
+const HEALTHY: &str = "
+name = \"twin\"
+[train]
+steps = 24
+groups = 4
+group_size = 4
+[[rubric.component]]
+kind = \"tau_state\"
+[[rubric.component]]
+kind = \"parse_penalty\"
+";
+
+impl Episode {
+    /// A policy that goes from 0.3 to 0.9, and explores. Every other episode meets an error and carries on.
+    fn healthy(stage: Stage, task: usize, replica: u32) -> Self {
+        let solved = match stage {
+            Stage::Training(step) => (task as u64 + u64::from(replica) + step).is_multiple_of(2),
+            Stage::Greedy { after: false } | Stage::Sampled { after: false } => task % 10 < 3,
+            Stage::Greedy { after: true } | Stage::Sampled { after: true } => task % 10 < 9,
+            Stage::Sharpened => task % 20 < 7,
+        };
+        let temperature = match stage {
+            Stage::Greedy { .. } => 0.0,
+            Stage::Sharpened => 0.5,
+            _ => 1.0,
+        };
+        let call = TurnRecord {
+            node: 1,
+            calls: vec![ToolCall::new("look", Map::new())],
+            executed: 1,
+            failed: u32::from(task % 2 == 1),
+            ..TurnRecord::default()
+        };
+        let say = TurnRecord { node: 3, ..TurnRecord::default() };
+        Self {
+            task,
+            replica,
+            seed: 100 * task as u64 + u64::from(replica),
+            sampling: SamplingParams { temperature, ..SamplingParams::default() },
+            replies: vec![vec![10 + replica, 11, 12], vec![20 + task as u32, 2]],
+            turns: vec![call, say],
+            outcome: Outcome::Finished,
+            rewards: vec![
+                Reward::scored("tau_state", f64::from(u8::from(solved)), ""),
+                Reward::scored("parse_penalty", 0.0, ""),
+            ],
+        }
+    }
+
+    pub fn score(&mut self, component: &str, value: f64) {
+        self.rewards.retain(|reward| reward.component != component);
+        self.rewards.push(Reward::scored(component, value, ""));
+    }
+
+    pub fn solve(&mut self, solved: bool) {
+        self.score("tau_state", f64::from(u8::from(solved)));
+    }
+
+    fn trace(self, stage: Stage) -> Trace {
+        let look = ToolSpec::new("look", "Looks.", json!({"type": "object", "properties": {}}));
+        let split = if matches!(stage, Stage::Training(_)) { "train" } else { "held-out" };
+        let head = TraceHead {
+            task: format!("{split}-{}", self.task),
+            env: "made-up".into(),
+            replica: self.replica,
+            seed: self.seed,
+            tools: Arc::new(ToolSet::new(vec![look]).unwrap()),
+            sampling: self.sampling,
+        };
+        let version = PolicyVersion { run: "twin".into(), step: 0, weights: head.tools.digest() };
+        let mut builder = TraceBuilder::new(head, vec![7, 8, 9]);
+        for (reply, turn) in self.replies.into_iter().zip(self.turns) {
+            // Half as sure at the start as later: the end's entropy is lower.
+            let surprise = if matches!(stage, Stage::Sampled { after: false }) { -0.2 } else { -0.1 };
+            let sampled = Sampled::by(version.clone(), vec![surprise; reply.len()]);
+            builder.push(Node::sampled(reply, sampled).unwrap());
+            builder.record(turn);
+            builder.push(Node::observation(vec![30, 31]));
+        }
+        let mut trace = builder.finish(self.outcome);
+        let total = self.rewards.iter().filter_map(Reward::value).sum();
+        trace.rewards = self.rewards;
+        trace.rewards.push(Reward::scored("total", total, ""));
+        trace
+    }
+}
+
+/// A healthy line of metrics.
+fn line(step: u64) -> Map<String, Value> {
+    let progress = step as f64 / STEPS as f64;
+    let success = 0.3 + 0.6 * progress;
+    let line = json!({
+        "step": step,
+        "async/staleness_mean": 0.0,
+        "batch_reward/total": success - 0.01, "batch_reward/tau_state": success, "batch_reward/parse_penalty": -0.01,
+        "batch_reward/tau_state/advantage_share": 0.9, "batch_reward/parse_penalty/advantage_share": 0.1,
+        "reward/advantage_share_rest": 0.0,
+        "environment/tool_calls_emitted": 64.0, "environment/tool_calls_executed": 64.0,
+        "generate/avg_num_tokens": 50.0,
+        "loss/avg_raw_advantages": 0.0,
+        "policy/grad_norm": 0.3 + 0.01 * (step % 3) as f64, "policy/policy_entropy": 0.2 - 0.1 * progress,
+        "policy/policy_kl": 0.001, "policy/policy_lr": 1e-4, "policy/skipped_steps": 0.0,
+        "policy/rollout_train_logprobs_abs_diff_mean": 0.0001, "policy/rollout_train_logprobs_corr": 0.9999,
+        "reward/parse_failure_rate": 0.01, "reward/signal_ratio": 0.6, "reward/success_rate": success,
+        "rollouts/faulted": 0.0, "rollouts/total": 16.0,
+        "timing/step": 1.0,
+        "tokens/sampled": 80.0, "tokens/trained": 60.0, "tokens/zero_advantage": 20.0,
+    });
+    line.as_object().cloned().unwrap()
+}

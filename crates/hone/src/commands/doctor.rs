@@ -1,0 +1,84 @@
+//! `hone doctor`: what is wrong with a run, by its records.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use hone_doctor::{CHECKS, Check, Diagnosis, Named, Run, Severity, diagnose};
+use owo_colors::OwoColorize as _;
+
+/// Find out what is wrong with a run: the fault, the arithmetic, the traces that show it, the fix.
+///
+/// Looks at the recorded tokens, traces and evaluations of a run, live or finished. Findings that follow from another one
+/// are shown under it. Ends with 1 where a finding is an error. docs/doctor.md describes every check.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A run directory.
+    run: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Name the checks that found nothing, too.
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let diagnosis = diagnose(CHECKS, &Run::read(&args.run)?)?;
+    let mut out = anstream::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&diagnosis)?)?;
+    } else {
+        print(&mut out, &diagnosis, args.verbose)?;
+    }
+    Ok(if diagnosis.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn print(out: &mut impl Write, diagnosis: &Diagnosis, verbose: bool) -> Result<()> {
+    for named in &diagnosis.findings {
+        finding(out, named)?;
+    }
+    let Diagnosis { findings, skipped, healthy } = diagnosis;
+    if findings.is_empty() {
+        writeln!(out, "nothing wrong was found")?;
+    }
+    let were = |count: usize| if count == 1 { "check" } else { "checks" };
+    writeln!(
+        out,
+        "{} {} found nothing wrong, {} could not be made",
+        healthy.len(),
+        were(healthy.len()),
+        skipped.len()
+    )?;
+    if verbose {
+        writeln!(out, "  nothing wrong: {}", healthy.join(", "))?;
+        for skipped in skipped {
+            writeln!(out, "  not made: {}, which needs {}", skipped.check, skipped.needs)?;
+        }
+    }
+    Ok(())
+}
+
+fn finding(out: &mut impl Write, named: &Named) -> Result<()> {
+    let Named { check, finding, consequences } = named;
+    match finding.severity {
+        Severity::Error => write!(out, "{}", "error".red().bold())?,
+        Severity::Warning => write!(out, "{}", "warning".yellow().bold())?,
+        Severity::Note => write!(out, "{}", "note".bold())?,
+    }
+    writeln!(out, ": {}  [{check}]", finding.says)?;
+    for line in &finding.evidence.lines {
+        writeln!(out, "    {line}")?;
+    }
+    if !finding.evidence.traces.is_empty() {
+        let numbers: Vec<String> = finding.evidence.traces.iter().map(u64::to_string).collect();
+        writeln!(out, "    traces that show it: {}", numbers.join(", "))?;
+    }
+    for other in consequences {
+        writeln!(out, "    from it follows: {}  [{}]", other.finding.says, other.check)?;
+    }
+    let general = CHECKS.iter().find(|other| other.name == *check).map_or("", |Check { fix, .. }| fix);
+    writeln!(out, "  {}: {}\n", "fix".green(), finding.fix.as_deref().unwrap_or(general))?;
+    Ok(())
+}
