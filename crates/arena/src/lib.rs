@@ -1,15 +1,14 @@
-//! Environments and scoring: built-in domains, user simulators, reward components, the rollout driver.
+//! Environments and scoring: what an environment is, the rollout driver, reward components, users, programs over stdio.
+//!
+//! The environments themselves live in `hone-worlds`, or in a user's own program.
 
 pub mod baseline;
 pub mod chat_client;
-pub mod domains;
 mod process_group;
 pub mod registry;
 pub mod rewards;
 pub mod rollout;
-pub mod shop;
 pub mod show;
 pub mod solution;
 pub mod stdio;
-pub mod triage;
 pub mod users;

@@ -6,13 +6,13 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use hone_arena::registry::EnvSpecs;
 use hone_arena::rewards::TOTAL;
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::rollout::RolloutSettings;
 use hone_engine::memory;
 use hone_engine::optim::{AdamWSettings, Decay};
 use hone_trace::SamplingParams;
+use hone_worlds::EnvSpecs;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 

@@ -1,14 +1,10 @@
-//! Environments by name: what there is, and the one door through which recipes and commands open them.
+//! Environments as values: what one consists of, and the [`World`] that those of a recipe make together.
 //!
-//! An [`EnvSpec`] is a recipe's `[env]` table. It opens as an [`Environment`] (tasks by split, a rubric) or, several at
-//! once, as a [`World`] to train in. A new built-in environment is one file here, one entry of [`BUILTINS`] and one
-//! variant of [`EnvSpec`].
+//! The options of an environment ([`EnvOptions`]) open as an [`Environment`] (tasks by split, a rubric) or, several at
+//! once, as a [`World`] to train in. Which names there are is the catalogue's business, in `hone-worlds`; here is only
+//! [`ProgramSpec`], which runs a user's own.
 
 mod program;
-mod service;
-mod shop;
-mod spec;
-mod triage;
 mod world;
 
 use std::path::PathBuf;
@@ -16,54 +12,17 @@ use std::sync::Arc;
 
 use hone_trace::{Arena, DuplicateTool, Task, TaskSet, TaskSetError};
 use indexmap::IndexMap;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::baseline::Baseline;
-use crate::domains::LoadError;
-use crate::domains::generate::GenerateError;
-use crate::domains::tasks::TasksError;
 use crate::rewards::spec::SpecError;
 use crate::rewards::{Rubric, RubricError};
 use crate::stdio::CommandError;
+use crate::users::NewUser;
 
 pub use program::ProgramSpec;
-pub use service::{ServiceSpec, UserSpec};
-pub use shop::ShopSpec;
-pub use spec::{EnvSpec, EnvSpecs};
-pub use triage::{HeldOut, TriageSpec};
 pub use world::World;
-
-/// An environment that comes with Hone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Builtin {
-    pub name: &'static str,
-    pub about: &'static str,
-    /// Whether the agent talks to a user.
-    pub user: bool,
-}
-
-pub const BUILTINS: [Builtin; 5] = [
-    Builtin {
-        name: crate::shop::NAME,
-        about: "A small shop's desk: tools that must be read, three to nine calls that build on each other. For small models",
-        user: false,
-    },
-    Builtin {
-        name: "triage-reader",
-        about: "IT tickets with the documents in the prompt: one turn, one submission",
-        user: false,
-    },
-    Builtin { name: "triage-searcher", about: "IT tickets with a knowledge base to search: many turns", user: false },
-    Builtin {
-        name: "retail",
-        about: "Customer service of a shop, as tau-bench defines it: a generated world, or tau-bench's with data = DIR",
-        user: true,
-    },
-    Builtin {
-        name: "airline",
-        about: "Customer service of an airline, as tau-bench defines it: a generated world, or tau-bench's",
-        user: true,
-    },
-];
 
 /// The split that is trained on.
 pub const TRAIN: &str = "train";
@@ -87,11 +46,52 @@ impl std::fmt::Debug for Environment {
     }
 }
 
+/// The options of one environment: a recipe's `[env]` table, read and complete.
+pub trait EnvOptions: Table + std::fmt::Debug + Send + Sync {
+    /// As its tasks name it.
+    fn name(&self) -> &str;
+
+    /// Tasks asked for.
+    fn counts(&self) -> Counts;
+
+    /// The environment, ready to play. `user` takes the place of the user that the options name, where there is one.
+    fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment, RegistryError>;
+
+    /// The split that is held out for evaluation.
+    fn held_out_split(&self) -> &'static str {
+        HELD_OUT
+    }
+}
+
+/// Options that print back as the table they were read from, every default filled in.
+pub trait Table {
+    fn table(&self) -> serde_json::Result<Value>;
+}
+
+impl<T: Serialize> Table for T {
+    fn table(&self) -> serde_json::Result<Value> {
+        serde_json::to_value(self)
+    }
+}
+
+/// Tasks that an environment's options ask for. A data directory may hold fewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    pub tasks: usize,
+    /// Never trained on.
+    pub held_out: usize,
+    /// The seed of both.
+    pub seed: u64,
+}
+
+/// An error of an environment's own.
+pub type OwnError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why an environment cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    #[error("there is no environment {name:?}; {hint}there are {known}, and {{ command = […] }} for your own", hint = did_you_mean(name), known = names())]
-    Unknown { name: String },
+    #[error("there is no environment {name:?}; {hint}there are {known}, and {{ command = […] }} for your own", hint = did_you_mean(nearest.as_deref()))]
+    Unknown { name: String, nearest: Option<String>, known: String },
     #[error("env: {0}")]
     Form(String),
     #[error("options of {name}: {what}")]
@@ -110,15 +110,11 @@ pub enum RegistryError {
     #[error("{}, line {line}, is not a task ({{\"key\": …, \"prompt\": …}})", path.display())]
     TaskLine { path: PathBuf, line: usize, source: serde_json::Error },
     #[error("the {name} world cannot be generated")]
-    Generate { name: String, source: GenerateError },
+    Generate { name: String, source: OwnError },
     #[error(transparent)]
-    Triage(#[from] crate::triage::GenerateError),
+    Own(OwnError),
     #[error(transparent)]
     Command(#[from] CommandError),
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    #[error(transparent)]
-    Tasks(#[from] TasksError),
     #[error(transparent)]
     Set(#[from] TaskSetError),
     #[error(transparent)]
@@ -129,24 +125,18 @@ pub enum RegistryError {
     Tools(#[from] DuplicateTool),
 }
 
-fn names() -> String {
-    BUILTINS.map(|builtin| builtin.name).join(", ")
+impl RegistryError {
+    /// An environment's own error, as it is.
+    pub fn own(error: impl Into<OwnError>) -> Self {
+        Self::Own(error.into())
+    }
 }
 
-fn did_you_mean(name: &str) -> String {
-    let nearest = hone_chat::parse::nearest(name, BUILTINS.iter().map(|builtin| builtin.name));
+fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map(|nearest| format!("did you mean {nearest:?}? Otherwise ")).unwrap_or_default()
 }
 
-/// The entry of a name.
-pub fn find(name: &str) -> Result<Builtin, RegistryError> {
-    BUILTINS
-        .into_iter()
-        .find(|builtin| builtin.name == name)
-        .ok_or_else(|| RegistryError::Unknown { name: name.to_owned() })
-}
-
 /// Tasks as a set of the environment's split.
-fn set(env: &str, split: &str, version: &str, tasks: Vec<Task>) -> Result<(String, TaskSet), RegistryError> {
+pub fn set(env: &str, split: &str, version: &str, tasks: Vec<Task>) -> Result<(String, TaskSet), RegistryError> {
     Ok((split.to_owned(), TaskSet::new(format!("{env}-{split}"), version, tasks)?.0))
 }

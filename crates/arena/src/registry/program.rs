@@ -7,9 +7,10 @@ use hone_trace::{Seed, Task};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{BUILTINS, Environment, HELD_OUT, RegistryError, TRAIN, set};
+use super::{Counts, EnvOptions, Environment, HELD_OUT, RegistryError, TRAIN, set};
 use crate::rewards::spec::RubricSpec;
 use crate::stdio::{CommandSpec, StdioArena};
+use crate::users::NewUser;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -57,13 +58,17 @@ impl Default for ProgramSpec {
     }
 }
 
-impl ProgramSpec {
-    pub(super) fn open(&self) -> Result<Environment, RegistryError> {
+impl EnvOptions for ProgramSpec {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn counts(&self) -> Counts {
+        Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
+    }
+
+    fn open(&self, _: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
         let name = &self.name;
-        if BUILTINS.iter().any(|builtin| builtin.name == name) {
-            let what = format!("{name} is a built-in environment; give the program another `name`, or no `command`");
-            return Err(RegistryError::Options { name: name.clone(), what });
-        }
         let spec = CommandSpec {
             command: self.command.clone(),
             directory: self.directory.clone(),
@@ -84,7 +89,9 @@ impl ProgramSpec {
             baselines: Vec::new(),
         })
     }
+}
 
+impl ProgramSpec {
     fn numbered(&self, split: &str, count: usize) -> Vec<Task> {
         let key = |number| format!("{}-{split}-{}-{number}", self.name, self.seed);
         (0..count).map(|number| Task::new(key(number), &self.name, &self.prompt)).collect()

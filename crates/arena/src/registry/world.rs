@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hone_trace::{Arena, Boundary, Episode, Fault, Task};
 
-use super::{EnvSpecs, RegistryError, TRAIN};
+use super::{Counts, EnvOptions, RegistryError, TRAIN};
 use crate::baseline::Baseline;
 
 /// An arena with tasks to train on and tasks that are never trained on.
@@ -31,12 +31,12 @@ impl std::fmt::Debug for World {
 impl World {
     /// Opens every environment of a recipe. Tasks stand in the recipe's order, each under its environment's name; those
     /// held out alternate between the environments, so that the first few of them are of every kind.
-    pub fn open(specs: &EnvSpecs) -> Result<Self, RegistryError> {
+    pub fn open<S: AsRef<dyn EnvOptions>>(specs: &[S]) -> Result<Self, RegistryError> {
         let (mut arenas, mut tasks, mut held_out) = (HashMap::new(), Vec::new(), Vec::new());
         let mut baselines = BTreeMap::new();
-        for spec in specs.iter() {
-            let environment = spec.open()?;
-            let (wanted, kept_back, _) = spec.counts();
+        for spec in specs.iter().map(AsRef::as_ref) {
+            let environment = spec.open(None)?;
+            let Counts { tasks: wanted, held_out: kept_back, .. } = spec.counts();
             let split = |name: &'static str, count: usize| match environment.splits.get(name) {
                 Some(set) => Ok(set.iter().take(count).cloned().collect::<Vec<_>>()),
                 None if count == 0 => Ok(Vec::new()),

@@ -12,7 +12,7 @@ mod prompts;
 mod scripted;
 
 use async_trait::async_trait;
-use hone_trace::{Boundary, Fault};
+use hone_trace::{Boundary, Fault, Task};
 
 pub use human::HumanUser;
 pub use llm::{LlmUser, Strategy};
@@ -28,6 +28,9 @@ pub trait User: Send {
     /// The answer to what the agent said; to [`GREETING`] first.
     async fn reply(&mut self, agent: &str) -> Result<UserTurn, Fault>;
 }
+
+/// Makes the user of an episode, from its task and its seed.
+pub type NewUser = dyn Fn(&Task, u64) -> Result<Box<dyn User>, Fault> + Send + Sync;
 
 /// What a user said.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use hone_arena::domains::generate::{Recipe, generate};
-use hone_arena::domains::verdict::judge;
-use hone_arena::domains::{Desk, Domain, Kind, Profile, tasks};
 use hone_trace::Task;
+use hone_worlds::domains::generate::{Recipe, generate};
+use hone_worlds::domains::verdict::judge;
+use hone_worlds::domains::{Desk, Domain, Kind, Profile, tasks};
 use serde_json::{Value, json};
 
 use peer::{Peer, Python};

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Subcommand, ValueEnum};
-use hone_arena::domains::service::NewUser;
-use hone_arena::registry::{self, BUILTINS, Builtin, EnvSpec, Environment};
+use hone_arena::registry::Environment;
 use hone_arena::rewards::Case;
 use hone_arena::solution::{Move, solution};
-use hone_arena::users::{HumanUser, User};
+use hone_arena::users::{HumanUser, NewUser, User};
 use hone_trace::{Action, Content, Episode, Message, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord};
+use hone_worlds::registry::{self, BUILTINS, Builtin, EnvSpec};
 use serde_json::{Map, Value, json};
 
 /// Built-in environments: list, describe, play in the terminal
@@ -103,7 +103,7 @@ fn list(as_json: bool) -> Result<()> {
 }
 
 fn about(builtin: Builtin) -> Value {
-    let Builtin { name, about, user } = builtin;
+    let Builtin { name, about, user, .. } = builtin;
     json!({"name": name, "about": about, "user": user})
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use hone_arena::domains::{self, Domain};
+use hone_worlds::domains::{self, Domain};
 
 /// Run recorded tool calls through a domain, one JSON line per step: observation and state hash
 #[derive(Debug, clap::Args)]

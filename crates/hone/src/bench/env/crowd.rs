@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use hone_arena::registry::{EnvSpec, Environment, TRAIN};
+use hone_arena::registry::{Environment, TRAIN};
 use hone_arena::rewards::TOTAL;
 use hone_arena::rollout::{RolloutSettings, Rollouts, Slot};
 use hone_arena::solution::{Move, solution};
@@ -17,6 +17,7 @@ use hone_chat::{ModelDir, RenderSettings, Renderer, call_format, train_tokenizer
 use hone_trace::{
     Digest, PolicyVersion, Sample, SampleFault, SampleRequest, Sampled, Sampler, SamplingParams, StopReason, Task,
 };
+use hone_worlds::EnvSpec;
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 

@@ -7,8 +7,8 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use hone_arena::domains::Kind;
 use hone_trace::Task;
+use hone_worlds::domains::Kind;
 use serde_json::{Value, json};
 
 /// The Python side: tau-bench's tools, data loader and hash.

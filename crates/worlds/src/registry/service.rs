@@ -1,0 +1,202 @@
+//! `name = "retail"` and `name = "airline"`: a generated world, or the data of tau-bench or tau2-bench with `data`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hone_arena::chat_client::{ChatClient, ChatSpec};
+use hone_arena::registry::{Counts, EnvOptions, Environment, HELD_OUT, RegistryError, TRAIN, set};
+use hone_arena::rewards::spec::RubricSpec;
+use hone_arena::users::{LlmUser, NewUser, Prompts, Strategy, User};
+use hone_trace::{Fault, Seed, Task, TaskSet};
+use indexmap::IndexMap;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::domains::baselines::baselines;
+use crate::domains::generate::{self, generate};
+use crate::domains::service::{Service, scripted_users};
+use crate::domains::{self, Domain, Kind, Profile};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServiceSpec {
+    pub name: String,
+    /// 1 to 3; absent mixes them. For generated worlds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub difficulty: Option<u8>,
+    /// Training tasks; of a data directory, the first so many.
+    pub tasks: usize,
+    /// Tasks that are never trained on, of customers that training never meets.
+    pub held_out: usize,
+    /// Seed of the generated world and its tasks.
+    pub seed: u64,
+    /// Customers in the generated world. A fifth of them are held out.
+    pub customers: usize,
+    /// A tau-bench or tau2-bench directory of the domain (for retail: the one with users.json).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<PathBuf>,
+    pub profile: Profile,
+    /// Who plays the user.
+    pub user: UserSpec,
+}
+
+impl Default for ServiceSpec {
+    fn default() -> Self {
+        Self {
+            name: Kind::Retail.name().into(),
+            difficulty: None,
+            tasks: 1000,
+            held_out: 200,
+            seed: 1,
+            customers: 500,
+            data: None,
+            profile: Profile::Strict,
+            user: UserSpec::Scripted,
+        }
+    }
+}
+
+impl ServiceSpec {
+    fn kind(&self) -> Kind {
+        if self.name == Kind::Airline.name() { Kind::Airline } else { Kind::Retail }
+    }
+
+    fn generate(&self, new_user: Arc<NewUser>) -> Result<(Service, IndexMap<String, TaskSet>), RegistryError> {
+        if let Some(level) = self.difficulty.filter(|level| !(1..=3).contains(level)) {
+            let what = format!("a difficulty is 1, 2 or 3, found {level}");
+            return Err(RegistryError::Options { name: self.name.clone(), what });
+        }
+        let made = generate(&generate::Recipe {
+            kind: self.kind(),
+            profile: self.profile,
+            seed: self.seed,
+            users: self.customers,
+            tasks: self.tasks,
+            held_out: self.held_out,
+            difficulty: self.difficulty,
+        })
+        .map_err(|source| RegistryError::Generate { name: self.name.clone(), source: source.into() })?;
+        let version = format!("seed{}", self.seed);
+        let split = |split: &str, tasks| set(&self.name, split, &version, tasks);
+        let splits = [split(TRAIN, made.tasks)?, split(HELD_OUT, made.held_out)?].into();
+        Ok((Service::new(made.domain, new_user)?, splits))
+    }
+
+    fn load(
+        &self,
+        directory: &Path,
+        new_user: Arc<NewUser>,
+    ) -> Result<(Service, IndexMap<String, TaskSet>), RegistryError> {
+        if self.difficulty.is_some() {
+            let what = "tasks of a data directory have no `difficulty`; leave it out".to_owned();
+            return Err(RegistryError::Options { name: self.name.clone(), what });
+        }
+        let kind = self.kind();
+        let domain = Arc::new(Domain::load(kind, self.profile, directory).map_err(RegistryError::own)?);
+        let service = Service::new(domain, new_user)?.with_texts_of(directory);
+        let names = split_names(directory);
+        if names.is_empty() {
+            return Err(RegistryError::NoTasks { path: directory.display().to_string() });
+        }
+        let split = |name: &str| {
+            set(&self.name, name, "data", domains::tasks::load(kind, directory, name).map_err(RegistryError::own)?)
+        };
+        Ok((service, names.into_iter().map(split).collect::<Result<_, RegistryError>>()?))
+    }
+}
+
+impl EnvOptions for ServiceSpec {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn counts(&self) -> Counts {
+        Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
+    }
+
+    fn held_out_split(&self) -> &'static str {
+        if self.data.is_some() { "test" } else { HELD_OUT }
+    }
+
+    fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
+        let new_user = match user {
+            Some(user) => user,
+            None => self.user.start(&self.name)?,
+        };
+        let (service, splits) = match &self.data {
+            Some(directory) => self.load(directory, new_user)?,
+            None => self.generate(new_user)?,
+        };
+        let rubric = RubricSpec::single("tau", Map::new()).build()?;
+        Ok(Environment { name: self.name.clone(), arena: Arc::new(service), splits, rubric, baselines: baselines() })
+    }
+}
+
+/// The splits a data directory has.
+fn split_names(directory: &Path) -> Vec<&'static str> {
+    if directory.join("tasks.json").exists() {
+        return vec!["train", "test"];
+    }
+    let has = |name: &&str| directory.join(format!("tasks_{name}.json")).exists();
+    ["train", "dev", "test"].into_iter().filter(has).collect()
+}
+
+/// Who plays the user: `"scripted"`, or a model, `{ url = …, model = …, strategy = "llm" }`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum UserSpec {
+    #[default]
+    Scripted,
+    Model {
+        strategy: Strategy,
+        chat: ChatSpec,
+    },
+}
+
+impl UserSpec {
+    fn start(&self, name: &str) -> Result<Arc<NewUser>, RegistryError> {
+        let Self::Model { strategy, chat } = self else { return Ok(scripted_users()) };
+        let client = ChatClient::new(chat.clone())
+            .map_err(|what| RegistryError::Options { name: name.to_owned(), what: format!("user: {what}") })?;
+        let strategy = *strategy;
+        Ok(Arc::new(move |task: &Task, seed| {
+            let seed = Seed::root(seed).with("user");
+            let user = LlmUser::new(client.clone(), strategy, Prompts::default(), &task.prompt, seed);
+            Ok::<_, Fault>(Box::new(user) as Box<dyn User>)
+        }))
+    }
+
+    fn read(value: Value) -> Result<Self, String> {
+        match value {
+            Value::String(name) if name == "scripted" => Ok(Self::Scripted),
+            Value::Object(mut table) => {
+                let strategy = table.remove("strategy").map(serde_json::from_value).transpose();
+                let strategy = strategy.map_err(|error| format!("user.strategy: {error}"))?.unwrap_or_default();
+                let chat = serde_json::from_value(Value::Object(table)).map_err(|error| format!("user: {error}"))?;
+                Ok(Self::Model { strategy, chat })
+            }
+            other => Err(format!("user is \"scripted\" or a model's table with `url` and `model`, found {other}")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for UserSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::read(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for UserSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Table<'a> {
+            strategy: Strategy,
+            #[serde(flatten)]
+            chat: &'a ChatSpec,
+        }
+        match self {
+            Self::Scripted => serializer.serialize_str("scripted"),
+            Self::Model { strategy, chat } => Table { strategy: *strategy, chat }.serialize(serializer),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `name = "shop"`.
+
+use std::sync::Arc;
+
+use hone_arena::baseline::Baseline;
+use hone_arena::registry::{Counts, EnvOptions, Environment, HELD_OUT, RegistryError, TRAIN, set};
+use hone_arena::rewards::spec::RubricSpec;
+use hone_arena::solution::Demonstrator;
+use hone_arena::users::NewUser;
+use serde::{Deserialize, Serialize};
+use serde_json::Map;
+
+use crate::shop::{self, Shop, TRAINED_PAIRS, TaskSpec, Vocabulary};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShopSpec {
+    pub name: String,
+    /// 1: one wish that names what to do. 2: errors on the way, and wishes whose means depend on the order's status. 3:
+    /// two wishes at once.
+    pub difficulty: u8,
+    /// Training tasks.
+    pub tasks: usize,
+    /// Tasks that are evaluated on and never trained on.
+    pub held_out: usize,
+    /// Seed of the tasks. Apart from the run's, so that runs of different seeds are measured on the same tasks.
+    pub seed: u64,
+    /// Pairs of goals that training tasks combine, at most 4. Held-out tasks combine 5.
+    pub pairs: usize,
+    /// Whom `hone sft` imitates.
+    pub demonstrator: Demonstrator,
+}
+
+impl Default for ShopSpec {
+    fn default() -> Self {
+        Self {
+            name: shop::NAME.into(),
+            difficulty: 1,
+            tasks: 2048,
+            held_out: 256,
+            seed: 1,
+            pairs: TRAINED_PAIRS,
+            demonstrator: Demonstrator::default(),
+        }
+    }
+}
+
+impl EnvOptions for ShopSpec {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn counts(&self) -> Counts {
+        Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
+    }
+
+    fn open(&self, _: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
+        if self.pairs > TRAINED_PAIRS {
+            let what = format!("pairs is {}; training combines at most {TRAINED_PAIRS}", self.pairs);
+            return Err(RegistryError::Options { name: self.name.clone(), what });
+        }
+        let split = |name: &str, words: Vocabulary, count: usize| {
+            let novice = self.demonstrator == Demonstrator::Novice;
+            let spec = TaskSpec { words, difficulty: self.difficulty, pairs: self.pairs, novice };
+            set(&self.name, name, &format!("seed{}", self.seed), spec.tasks(name, self.seed, count))
+        };
+        let splits =
+            [split(TRAIN, Vocabulary::Training, self.tasks)?, split(HELD_OUT, Vocabulary::HeldOut, self.held_out)?];
+        Ok(Environment {
+            name: self.name.clone(),
+            arena: Arc::new(Shop),
+            splits: splits.into(),
+            rubric: RubricSpec::single("tau_state", Map::new()).build()?,
+            baselines: shop::BASELINES.iter().map(|script| Arc::new(*script) as Arc<dyn Baseline>).collect(),
+        })
+    }
+}

@@ -1,0 +1,174 @@
+//! `[env]` tables: one environment each, read once, unknown keys refused with the nearest known one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hone_arena::registry::{Counts, EnvOptions, Environment, ProgramSpec, RegistryError};
+use hone_arena::users::NewUser;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::{BUILTINS, ShopSpec, find};
+
+/// One environment as a recipe writes it: a built-in by `name`, or a program by `command`.
+#[derive(Debug, Clone)]
+pub struct EnvSpec(Arc<dyn EnvOptions>);
+
+impl EnvSpec {
+    pub fn new(options: impl EnvOptions + 'static) -> Self {
+        Self(Arc::new(options))
+    }
+
+    /// Reads a table. `command` makes it a program; otherwise `name` says which built-in it is.
+    pub fn read(table: Map<String, Value>) -> Result<Self, RegistryError> {
+        let program = table.contains_key("command");
+        let name = match table.get("name") {
+            Some(Value::String(name)) => name.clone(),
+            Some(_) => return Err(RegistryError::Form("`name` is the name of an environment, a string".into())),
+            None => crate::shop::NAME.to_owned(),
+        };
+        if !program {
+            return (find(&name)?.make)(&name, table);
+        }
+        if table.contains_key("name") && BUILTINS.iter().any(|builtin| builtin.name == name) {
+            let what = format!("{name} is a built-in environment; give the program another `name`, or no `command`");
+            return Err(RegistryError::Options { name, what });
+        }
+        read::<ProgramSpec>("command", table)
+    }
+
+    /// A built-in with everything at its default.
+    pub fn named(name: &str) -> Result<Self, RegistryError> {
+        Self::read(Map::from_iter([("name".to_owned(), name.into())]))
+    }
+
+    /// As its tasks name it.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Tasks asked for.
+    pub fn counts(&self) -> Counts {
+        self.0.counts()
+    }
+
+    /// The environment, ready to play.
+    pub fn open(&self) -> Result<Environment, RegistryError> {
+        self.0.open(None)
+    }
+
+    /// The environment with somebody else for the user than the table says.
+    pub fn open_with(&self, user: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
+        self.0.open(user)
+    }
+}
+
+impl AsRef<dyn EnvOptions> for EnvSpec {
+    fn as_ref(&self) -> &(dyn EnvOptions + 'static) {
+        &*self.0
+    }
+}
+
+/// Reads the options of the environment called `name`.
+pub(super) fn read<T: EnvOptions + DeserializeOwned + 'static>(
+    name: &str,
+    table: Map<String, Value>,
+) -> Result<EnvSpec, RegistryError> {
+    serde_json::from_value::<T>(Value::Object(table))
+        .map(EnvSpec::new)
+        .map_err(|error| RegistryError::Options { name: name.to_owned(), what: error.to_string() })
+}
+
+impl Serialize for EnvSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.table().map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for EnvSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::read(Map::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// The environments of a recipe: `[env]`, or one `[[env]]` for each of several. Never none.
+#[derive(Debug, Clone)]
+pub struct EnvSpecs(Vec<EnvSpec>);
+
+impl std::ops::Deref for EnvSpecs {
+    type Target = [EnvSpec];
+
+    fn deref(&self) -> &[EnvSpec] {
+        &self.0
+    }
+}
+
+impl EnvSpecs {
+    /// Training tasks asked for, of all environments together. A data directory may hold fewer.
+    pub fn tasks(&self) -> usize {
+        self.iter().map(|spec| spec.counts().tasks).sum()
+    }
+
+    /// Held-out tasks asked for, of all environments together.
+    pub fn held_out(&self) -> usize {
+        self.iter().map(|spec| spec.counts().held_out).sum()
+    }
+
+    /// The seed of the tasks: the first environment's.
+    pub fn seed(&self) -> u64 {
+        self.0.first().map_or(0, |spec| spec.counts().seed)
+    }
+}
+
+impl Default for EnvSpecs {
+    fn default() -> Self {
+        Self(vec![EnvSpec::new(ShopSpec::default())])
+    }
+}
+
+impl From<EnvSpec> for EnvSpecs {
+    fn from(spec: EnvSpec) -> Self {
+        Self(vec![spec])
+    }
+}
+
+impl Serialize for EnvSpecs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.as_slice() {
+            [one] => one.serialize(serializer),
+            several => several.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for EnvSpecs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OneOrSeveral)
+    }
+}
+
+/// By hand, because an untagged enum would swallow what is wrong with a table.
+struct OneOrSeveral;
+
+impl<'de> Visitor<'de> for OneOrSeveral {
+    type Value = EnvSpecs;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an environment's table, or several: [env], or [[env]] for each")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EnvSpecs, A::Error> {
+        Ok(EnvSpecs(vec![EnvSpec::deserialize(MapAccessDeserializer::new(map))?]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<EnvSpecs, A::Error> {
+        let specs = Vec::<EnvSpec>::deserialize(SeqAccessDeserializer::new(seq))?;
+        if specs.is_empty() {
+            return Err(A::Error::custom("at least one environment is needed: name = \"shop\""));
+        }
+        Ok(EnvSpecs(specs))
+    }
+}

@@ -1,0 +1,242 @@
+//! What the strict and tau2 profiles do differently.
+
+use std::sync::Arc;
+
+use crate::{data, desk_of};
+use hone_worlds::domains::generate::{Recipe, generate};
+use hone_worlds::domains::verdict::judge;
+use hone_worlds::domains::{Desk, Domain, Kind, Profile, tasks};
+use serde_json::{Value, json};
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| panic!("not JSON: {text}"))
+}
+
+fn strict(kind: Kind) -> Option<Arc<Domain>> {
+    crate::domain(kind, Profile::Strict)
+}
+
+/// A one-way booking of one seat on HAT136, which costs 152 in economy.
+fn booking(change: impl FnOnce(&mut Value)) -> Value {
+    let mut arguments = json!({
+        "user_id": "mia_li_3668", "origin": "JFK", "destination": "ATL", "flight_type": "one_way", "cabin": "economy",
+        "flights": [{"flight_number": "HAT136", "date": "2024-05-20"}],
+        "passengers": [{"first_name": "Mia", "last_name": "Li", "dob": "1990-04-05"}],
+        "payment_methods": [{"payment_id": "credit_card_4421486", "amount": 152}],
+        "total_baggages": 0, "nonfree_baggages": 0, "insurance": "no",
+    });
+    change(&mut arguments);
+    arguments
+}
+
+fn seats(desk: &mut Desk) -> i64 {
+    let route = json!({"origin": "JFK", "destination": "ATL", "date": "2024-05-20"});
+    let found = parsed(&desk_of(desk, "search_direct_flight", &route));
+    let flight = found.as_array().unwrap().iter().find(|flight| flight["flight_number"] == "HAT136").unwrap();
+    flight["available_seats"]["economy"].as_i64().unwrap()
+}
+
+#[test]
+fn strict_checks_arguments_against_the_schema() {
+    let Some(domain) = strict(Kind::Retail) else { return };
+    let mut desk = domain.open();
+    let address = json!({"order_id": "#W5918442", "address1": "1 Main St", "address2": "", "city": "X", "state": "CA",
+        "country": "USA", "zip": 12345});
+    for (name, arguments, expected) in [
+        ("modify_pending_order_address", address, "Error: zip must be a string, found a number"),
+        ("get_order_details", json!({"order_id": ["#W1"]}), "Error: order_id must be a string, found a list"),
+        ("get_order_details", json!({}), "Error: missing argument order_id"),
+        ("get_order_details", json!({"order_id": "#W1", "x": 1}), "Error: unexpected argument x; known: order_id"),
+        ("cancel_pending_order", json!({"order_id": "#W5918442", "reason": "bored"}), "Error: reason must be one of"),
+    ] {
+        let reply = desk_of(&mut desk, name, &arguments);
+        assert!(reply.starts_with(expected), "{name}: {reply}");
+    }
+    assert!(!desk.world().is_changed());
+}
+
+#[test]
+fn strict_numbers_have_one_spelling() {
+    let Some(domain) = strict(Kind::Airline) else { return };
+    let (mut whole, mut float) = (domain.open(), domain.open());
+    desk_of(&mut whole, "book_reservation", &booking(|_| {}));
+    desk_of(
+        &mut float,
+        "book_reservation",
+        &booking(|arguments| arguments["payment_methods"][0]["amount"] = json!(152.0)),
+    );
+    assert!(whole.world().is_changed());
+    assert!(whole.world().same_state(float.world()));
+    assert_eq!(whole.state_hash(), float.state_hash());
+}
+
+#[test]
+fn strict_counts_seats() {
+    let Some(domain) = strict(Kind::Airline) else { return };
+    let mut desk = domain.open();
+    let before = seats(&mut desk);
+    desk_of(&mut desk, "book_reservation", &booking(|_| {}));
+    assert_eq!(seats(&mut desk), before - 1);
+    desk_of(&mut desk, "cancel_reservation", &json!({"reservation_id": "HATHAT"}));
+    assert_eq!(seats(&mut desk), before);
+    let again = desk_of(&mut desk, "cancel_reservation", &json!({"reservation_id": "HATHAT"}));
+    assert_eq!(again, "Error: the reservation is already cancelled");
+}
+
+#[test]
+fn strict_refuses_free_and_broken_bookings_and_leaves_nothing_behind() {
+    let Some(domain) = strict(Kind::Airline) else { return };
+    let certificate = json!({"payment_id": "certificate_7504069", "amount": 76});
+    for (changed, expected) in [
+        (json!({"flights": [], "payment_methods": []}), "at least one flight"),
+        (json!({"passengers": []}), "one to five passengers"),
+        (json!({"payment_methods": [certificate, certificate]}), "given twice"),
+        (json!({"nonfree_baggages": 3}), "more paid bags than bags"),
+    ] {
+        let mut desk = domain.open();
+        let arguments =
+            booking(|arguments| arguments.as_object_mut().unwrap().extend(changed.as_object().unwrap().clone()));
+        let reply = desk_of(&mut desk, "book_reservation", &arguments);
+        assert!(reply.starts_with("Error: ") && reply.contains(expected), "{reply}");
+        assert!(!desk.world().is_changed(), "{reply}");
+    }
+}
+
+#[test]
+fn strict_records_a_cabin_change_and_compat_does_not() {
+    let change = json!({"reservation_id": "4WQ150", "cabin": "economy", "flights": [
+        {"flight_number": "HAT170", "date": "2024-05-22"}, {"flight_number": "HAT022", "date": "2024-05-26"}],
+        "payment_id": "gift_card_3576581"});
+    for (profile, cabin) in [(Profile::Compat, "business"), (Profile::Strict, "economy"), (Profile::Tau2, "economy")] {
+        let Some(domain) = crate::domain(Kind::Airline, profile) else { return };
+        let reply = desk_of(&mut domain.open(), "update_reservation_flights", &change);
+        assert_eq!(parsed(&reply)["cabin"], cabin, "{profile:?}");
+    }
+}
+
+/// A connection after an overnight flight shows the seats and prices of the day it leaves on.
+#[test]
+fn strict_connections_use_the_second_day() {
+    let Some(domain) = strict(Kind::Airline) else { return };
+    let mut overnight = 0;
+    for origin in ["SFO", "LAX", "SEA", "JFK"] {
+        for destination in ["ATL", "BOS", "ORD", "MIA"] {
+            let route = json!({"origin": origin, "destination": destination, "date": "2024-05-20"});
+            let mut desk = domain.open();
+            let found = parsed(&desk_of(&mut desk, "search_onestop_flight", &route));
+            for pair in found.as_array().unwrap().iter().filter(|pair| pair[1]["date"] == "2024-05-21") {
+                let (from, to) = (&pair[1]["origin"], &pair[1]["destination"]);
+                let direct = json!({"origin": from, "destination": to, "date": "2024-05-21"});
+                let direct = parsed(&desk_of(&mut desk, "search_direct_flight", &direct));
+                let same =
+                    direct.as_array().unwrap().iter().find(|leg| leg["flight_number"] == pair[1]["flight_number"]);
+                assert_eq!(same.unwrap()["prices"], pair[1]["prices"]);
+                overnight += 1;
+            }
+        }
+    }
+    assert!(overnight > 0, "no overnight connection among the routes");
+}
+
+#[test]
+fn strict_bounds_calculate() {
+    let Some(domain) = strict(Kind::Retail) else { return };
+    let calculate = |expression: &str| desk_of(&mut domain.open(), "calculate", &json!({"expression": expression}));
+    assert_eq!(calculate("2**10 + 1"), "1025.0");
+    assert_eq!(calculate("9**9**9"), "Error: the power is too large");
+    assert!(calculate(&"1+".repeat(2000)).starts_with("Error: the expression is longer"));
+}
+
+/// tau2's own tasks: replaying the reference matches its own end, and tasks whose reward is a judge's are not scored.
+#[test]
+fn tau2_tasks_splits_and_rewards() {
+    for (kind, splits) in [
+        (Kind::Retail, [("train", 74), ("test", 40), ("base", 114)]),
+        (Kind::Airline, [("train", 30), ("test", 20), ("base", 50)]),
+    ] {
+        let Some(domain) = crate::domain(kind, Profile::Tau2) else { return };
+        let directory = data(&format!("tau2-bench/{}", kind.name())).unwrap();
+        for (split, count) in splits {
+            assert_eq!(tasks::load(kind, &directory, split).unwrap().len(), count, "{} {split}", kind.name());
+        }
+        assert!(tasks::load(kind, &directory, "nope").unwrap_err().to_string().contains("it has train"));
+        let mut scored = 0;
+        for task in tasks::load(kind, &directory, "base").unwrap() {
+            let mut desk = domain.open();
+            for call in task.reference.as_ref().unwrap() {
+                desk.call(call).unwrap();
+            }
+            let verdict = judge(&desk, &task, &task.outputs);
+            assert!(verdict.state, "{}", task.key);
+            match verdict.reward() {
+                Some(reward) => assert_eq!(reward, 1.0),
+                None => assert_eq!(verdict.undecided, ["NL_ASSERTION"]),
+            }
+            scored += usize::from(verdict.reward().is_some());
+        }
+        assert!(scored >= 50, "{} of {}", scored, kind.name());
+    }
+}
+
+#[test]
+fn tau2_keeps_its_texts_and_shapes() {
+    let Some(domain) = crate::domain(Kind::Retail, Profile::Tau2) else { return };
+    let mut desk = domain.open();
+    let order = parsed(&desk_of(&mut desk, "get_order_details", &json!({"order_id": "#W5918442"})));
+    assert_eq!(order["cancel_reason"], Value::Null);
+    for (name, arguments, expected) in [
+        ("get_order_details", json!({"order_id": "W1"}), "Error: Order not found"),
+        ("think", json!({"thought": "x"}), "Error: Tool 'think' not found."),
+        ("get_item_details", json!({"item_id": "1"}), "Error: Item not found"),
+        ("calculate", json!({"expression": "x"}), "Error: Invalid characters in expression"),
+        (
+            "get_user_details",
+            json!({}),
+            "Error: RetailTools.get_user_details() missing 1 required positional argument: 'user_id'",
+        ),
+    ] {
+        assert_eq!(desk_of(&mut desk, name, &arguments), expected);
+    }
+}
+
+/// Whatever a model sends, a desk answers: no panic, no hang.
+#[test]
+fn odd_arguments_never_break_a_desk() {
+    let odd = [
+        json!(null),
+        json!(true),
+        json!(-1),
+        json!(1e300),
+        json!(""),
+        json!("#W0"),
+        json!([]),
+        json!([[1]]),
+        json!({}),
+        json!({"a": [null]}),
+        json!(["x", 1, null]),
+        json!([{"flight_number": 1}]),
+        json!("é\u{200b}'\""),
+    ];
+    for kind in [Kind::Retail, Kind::Airline] {
+        for profile in [Profile::Compat, Profile::Strict, Profile::Tau2] {
+            let recipe = Recipe { kind, profile, seed: 3, users: 5, tasks: 3, held_out: 0, difficulty: None };
+            let made = generate(&recipe).unwrap();
+            let tools = made.domain.tools().unwrap();
+            for call in made.tasks.iter().flat_map(|task| task.reference.clone().unwrap()) {
+                for name in call.arguments.keys() {
+                    for value in &odd {
+                        let mut broken = call.clone();
+                        broken.arguments[name] = value.clone();
+                        let mut desk = made.domain.open();
+                        desk.call(&broken).unwrap();
+                        desk.state_hash();
+                    }
+                }
+            }
+            for tool in tools.iter() {
+                let arguments = tool.parameter_names().map(|name| (name.to_owned(), odd[8].clone())).collect();
+                made.domain.open().call(&hone_trace::ToolCall::new(&tool.name, arguments)).unwrap();
+            }
+        }
+    }
+}
