@@ -3,8 +3,7 @@
 //! The payment is a reward component of its own, `kl`, beside those of the rubric: it is recorded, it is in the group's
 //! statistics, and the rubric's total stays what the world paid.
 
-use hone_engine::{NativeLearner, Whose};
-use hone_trace::{Advantage, Group, Reward, Trace};
+use hone_trace::{Advantage, Group, Learner, Reward, Trace, Whose};
 use serde::{Deserialize, Serialize};
 
 use crate::loss::{Estimator, Reduction};
@@ -66,8 +65,8 @@ pub struct Paid {
 }
 
 /// Lets every scored episode pay `coefficient` x its KL.
-pub fn charge(
-    learner: &mut NativeLearner,
+pub async fn charge(
+    learner: &mut dyn Learner,
     groups: &mut [Group],
     settings: &KlReward,
     coefficient: f64,
@@ -77,10 +76,11 @@ pub fn charge(
         groups.iter().map(|group| vec![Advantage::Whole { value: 0.0 }; group.traces().len()]).collect();
     let (sequences, temperature) = pack::sequences(groups, &everyone)?;
     let Some(temperature) = temperature else { return Ok(Paid::default()) };
-    let packing = Packing { reduction: Reduction::TokenMean, temperature, budget, share: true };
+    let packing =
+        Packing { reduction: Reduction::TokenMean, temperature, budget, share: learner.abilities().shared_prefixes };
     let mut reference = Vec::new();
     for batch in pack::pack(&sequences, &packing) {
-        reference.extend(learner.score(&batch, Whose::Reference)?.logprobs);
+        reference.extend(learner.score(&batch, Whose::Reference).await?.logprobs);
     }
     let mut reference = reference.into_iter();
     let (mut paid, mut sum, mut tokens) = (Paid::default(), 0.0, 0usize);

@@ -2,13 +2,13 @@
 //! top to bottom.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use hone_arena::rewards::TOTAL;
-use hone_engine::{Cpu, EngineError, LearnerSettings, Model, NativeLearner};
 use hone_trace::rundir::{RunDir, RunDirError, RunReader};
-use hone_trace::{Advantage, Group, LearnFault, Loss as _, NoSignal, Seed};
+use hone_trace::{
+    Abilities, Advantage, EngineFault, Group, LearnFault, Learner, LearnerSpec, Loss as _, NoSignal, Reference, Seed,
+};
 use serde_json::json;
 
 use crate::ahead::{Ages, Gathered, Source};
@@ -44,7 +44,7 @@ pub enum TrainError {
     #[error(transparent)]
     Learn(#[from] LearnFault),
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Engine(#[from] EngineFault),
     #[error(transparent)]
     Run(#[from] RunDirError),
     #[error("checkpoint {}: {what}; delete that directory to go on from the one before it", path.display())]
@@ -93,7 +93,8 @@ pub async fn train(
     watch: &mut dyn Watch,
 ) -> Result<Report, TrainError> {
     let recorded = recipe.to_toml()?;
-    Trainer::new(setup, recipe, None, || RunDir::create(directory, &recorded))?.run(watch).await
+    let trainer = Trainer::new(setup, recipe, None, || RunDir::create(directory, &recorded)).await?;
+    trainer.run(watch).await
 }
 
 /// Goes on with a run from its newest checkpoint, as if it had not been stopped. `recipe` is the one it recorded.
@@ -108,7 +109,7 @@ pub async fn resume(
     let (step, position) = found.as_ref().map(|(_, state)| (state.step, state.position)).unwrap_or_default();
     let superseded = run.rewind(position)?;
     run.event(&json!({"event": "resumed", "step": step, "superseded": superseded, "dropped": recovered.dropped}))?;
-    let trainer = Trainer::new(setup, recipe, found, || Ok(run))?;
+    let trainer = Trainer::new(setup, recipe, found, || Ok(run)).await?;
     watch.resumed(&trainer.steps);
     trainer.run(watch).await
 }
@@ -123,7 +124,7 @@ struct Trainer<'a> {
     setup: &'a Setup,
     recipe: &'a Recipe,
     run: RunDir,
-    learner: NativeLearner,
+    learner: Box<dyn Learner>,
     credit: credit::Schedule,
     objective: Objective,
     plan: Plan<'a>,
@@ -138,7 +139,7 @@ struct Trainer<'a> {
 
 impl<'a> Trainer<'a> {
     /// Opens the run when nothing is left that may refuse the recipe.
-    fn new(
+    async fn new(
         setup: &'a Setup,
         recipe: &'a Recipe,
         found: Option<(PathBuf, State)>,
@@ -146,8 +147,12 @@ impl<'a> Trainer<'a> {
     ) -> Result<Self, TrainError> {
         let objective = recipe.loss.build()?;
         Budget::of(setup, recipe).check()?;
-        let reference = reference(setup, recipe, &objective)?;
-        let learner = learner(setup, recipe, reference.clone(), found.as_ref())?;
+        let spec = learner_spec(recipe, &objective);
+        let mut learner = setup.engine.learner(&spec).await?;
+        able(learner.abilities(), &spec, &objective)?;
+        if let Some((dir, state)) = &found {
+            learner.restore(dir, state.version).await?;
+        }
         let components: Vec<_> = setup.rubric.weights().collect();
         let weights = weights(setup, recipe);
         let credit = credit::Schedule::new(&recipe.credit, recipe.train.steps, weights, &components)?;
@@ -159,21 +164,15 @@ impl<'a> Trainer<'a> {
         }
         let limits = recipe.train.kl_within.as_deref().map(drift::limits).transpose()?;
         let mut run = open()?;
-        let bound = match limits {
-            None => None,
-            Some(limits) => {
-                let (before, settings) = (run.path().join("before-step"), learner_settings(recipe)?);
-                Some(Bound { limits, before, reference, settings })
-            }
-        };
+        let bound = limits.map(|limits| Bound { limits, before: run.path().join("before-step") });
         if let Some(best) = state.best {
             run.mark_best(best.step)?;
         }
-        let rollouts = setup.rollouts(recipe, Arc::clone(&setup.sampler), recipe.sampling.temperature);
+        let rollouts = setup.rollouts(recipe, setup.engine.sampler(), recipe.sampling.temperature);
         let mut source = Source::new(rollouts, recipe.train.group_size);
         source.restart(&plan, &state.ahead);
         let mut ages = Ages::default();
-        ages.mark(learner.policy().current().version.step);
+        ages.mark(learner.version().step);
         let records = RunReader::open(run.path())?.metrics()?.records;
         let steps = records.iter().filter_map(Ledger::from_map).collect();
         let keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, at);
@@ -186,7 +185,7 @@ impl<'a> Trainer<'a> {
         let scheme = Scheme::of(&self.setup.rubric, recipe);
         if self.state.before.is_none() {
             // The beginning is a checkpoint too: what the run starts from need not stay anywhere else.
-            self.checkpoint()?;
+            self.checkpoint().await?;
             self.floors(watch).await?;
             self.state.before = Some(self.evaluate(0, watch).await?);
         }
@@ -200,19 +199,19 @@ impl<'a> Trainer<'a> {
             let sampled_s = clock.elapsed().as_secs_f64();
             watch.sampled(step, &batch.groups);
 
-            let paid = self.charge(&mut batch)?;
+            let paid = self.charge(&mut batch).await?;
             let advantages = self.advantages(&batch, step);
             let mut ledger = Ledger::of(step, &batch.groups, &advantages, &scheme);
             watch.doing(step, "learning");
             self.account(&batch, paid, &mut ledger);
             let (sequences, temperature) = pack::sequences(&batch.groups, &advantages)?;
-            let before = self.before_step()?;
+            let before = self.before_step().await?;
             let learned = match temperature {
                 None => Learned::default(),
                 Some(temperature) => self.learn(step, sequences, temperature, &mut ledger).await?,
             };
-            self.drift(step, before, &batch.groups, &mut ledger)?;
-            self.ages.mark(self.learner.policy().current().version.step);
+            self.drift(step, before, &batch.groups, &mut ledger).await?;
+            self.ages.mark(self.learner.version().step);
             ledger.timing(sampled_s, clock.elapsed().as_secs_f64(), recipe.overlap.staleness > 0);
             ledger.set("timing/save_checkpoints", self.keeper.cost());
 
@@ -230,11 +229,11 @@ impl<'a> Trainer<'a> {
             }
             self.state.seconds = seconds + started.elapsed().as_secs_f64();
             if self.keeper.is_due(&self.state, recipe.train.steps) {
-                self.checkpoint()?;
+                self.checkpoint().await?;
             }
         }
         if !self.keeper.has(self.state.step) {
-            self.checkpoint()?;
+            self.checkpoint().await?;
         }
         if let Some(bound) = &self.bound {
             bound.clear();
@@ -244,10 +243,10 @@ impl<'a> Trainer<'a> {
         Ok(Report { before, after, steps: self.steps, seconds })
     }
 
-    fn checkpoint(&mut self) -> Result<(), TrainError> {
+    async fn checkpoint(&mut self) -> Result<(), TrainError> {
         self.state.plan = self.plan.state.clone();
         self.state.ahead = self.source.ahead();
-        self.keeper.write(&mut self.run, &self.learner, &mut self.state)
+        self.keeper.write(&mut self.run, &mut *self.learner, &mut self.state).await
     }
 
     /// The groups of a step. In an asynchronous run those of the next steps are started too.
@@ -274,31 +273,31 @@ impl<'a> Trainer<'a> {
         ledger: &mut Ledger,
     ) -> Result<Learned, TrainError> {
         let pace = Pace { step, factor: self.state.kl_factor.unwrap_or(1.0) };
-        let (learner, objective) = (&mut self.learner, &mut self.objective);
+        let (learner, objective) = (&mut *self.learner, &mut self.objective);
         learn(learner, objective, self.recipe, pace, sequences, temperature, ledger).await
     }
 
     /// The policy's version, and everything else saved to go back to where a step may have to be taken back.
-    fn before_step(&self) -> Result<u64, TrainError> {
+    async fn before_step(&mut self) -> Result<u64, TrainError> {
         if let Some(bound) = &self.bound {
-            bound.save(&self.learner)?;
+            bound.save(&mut *self.learner).await?;
         }
-        Ok(self.learner.policy().current().version.step)
+        Ok(self.learner.version().step)
     }
 
     /// How far the step went from the start, where somebody wants to know; takes it back where that is too far.
-    fn drift(&mut self, step: u64, before: u64, groups: &[Group], ledger: &mut Ledger) -> Result<(), TrainError> {
+    async fn drift(&mut self, step: u64, before: u64, groups: &[Group], ledger: &mut Ledger) -> Result<(), TrainError> {
         let train = &self.recipe.train;
         if !train.kl_to_start && self.bound.is_none() {
             return Ok(());
         }
-        let Some(mut kl) = kl_to_start(&mut self.learner, groups, train.batch_tokens)? else { return Ok(()) };
+        let Some(mut kl) = kl_to_start(&mut *self.learner, groups, train.batch_tokens).await? else { return Ok(()) };
         if let Some(bound) = &self.bound {
             let too_far = bound.exceeds(step, kl);
             if too_far {
-                self.learner = bound.restored(&self.learner, before)?;
+                self.learner.restore(&bound.before, before).await?;
                 ledger.undone();
-                kl = kl_to_start(&mut self.learner, groups, train.batch_tokens)?.unwrap_or(kl);
+                kl = kl_to_start(&mut *self.learner, groups, train.batch_tokens).await?.unwrap_or(kl);
             }
             self.state.kl_factor = Some(Bound::paced(self.state.kl_factor.unwrap_or(1.0), too_far));
             ledger.set("policy/kl_rejected", f64::from(u8::from(too_far)));
@@ -308,12 +307,12 @@ impl<'a> Trainer<'a> {
     }
 
     /// The KL in the reward, where the recipe has one.
-    fn charge(&mut self, batch: &mut Gathered) -> Result<Option<penalty::Paid>, TrainError> {
+    async fn charge(&mut self, batch: &mut Gathered) -> Result<Option<penalty::Paid>, TrainError> {
         let Some(settings) = &self.recipe.kl_reward else { return Ok(None) };
         let coefficient = self.state.kl_coefficient.unwrap_or(settings.coefficient);
         let budget = self.recipe.train.batch_tokens;
         let groups = &mut batch.groups[..batch.kept];
-        let paid = penalty::charge(&mut self.learner, groups, settings, coefficient, budget)?;
+        let paid = penalty::charge(&mut *self.learner, groups, settings, coefficient, budget).await?;
         if settings.target.is_some() {
             self.state.kl_coefficient = Some(settings.adapted(coefficient, paid.mean_kl, paid.episodes));
         }
@@ -389,7 +388,7 @@ impl<'a> Trainer<'a> {
 
     async fn evaluate_once(&mut self, step: u64, kind: Kind) -> Result<Evaluation, TrainError> {
         let (setup, recipe) = (self.setup, self.recipe);
-        let traces = evaluate::play(setup, recipe, Arc::clone(&setup.sampler), kind.decoding(recipe)).await;
+        let traces = evaluate::play(setup, recipe, setup.engine.sampler(), kind.decoding(recipe)).await;
         let result = count(&traces, &recipe.eval.success).evaluation;
         let numbers = self.run.traces(&traces)?;
         let numbers = [numbers.start, numbers.end];
@@ -415,7 +414,7 @@ impl<'a> Trainer<'a> {
         let (Some(before), Some(after)) = (&self.state.before, &self.state.after) else { return Ok(()) };
         watch.doing(step, "playing the controls");
         let (setup, recipe) = (self.setup, self.recipe);
-        let Some(start) = evaluate::start(setup, self.run.path())? else {
+        let Some(start) = evaluate::start(setup, self.run.path()).await? else {
             let why = "the checkpoint of the start is gone";
             self.run.event(&json!({"event": "control", "step": step, "kind": "sharpened", "skipped": why}))?;
             return Ok(());
@@ -425,52 +424,37 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// The policy that something compares with, where something does: the one the run began with, unless the recipe names
-/// another. Asked before a checkpoint is loaded over the setup's policy.
-fn reference(setup: &Setup, recipe: &Recipe, objective: &Objective) -> Result<Option<Model>, TrainError> {
+/// The learner that the recipe asks for. Where something compares with a reference policy, it is the one the run began
+/// with, unless the recipe names another.
+fn learner_spec(recipe: &Recipe, objective: &Objective) -> LearnerSpec {
     let train = &recipe.train;
     let drifts = train.kl_to_start || train.kl_within.is_some();
-    let current = setup.policy.current();
-    Ok(match &recipe.policy.reference {
-        _ if !(drifts || objective.needs_reference() || recipe.kl_reward.is_some()) => None,
-        Some(dir) => Some(Model::load(dir, Arc::clone(&current.model.cpu))?),
-        // The base of an adapter is its own reference.
-        None if current.adapter.is_some() => None,
-        None => Some(current.model),
-    })
-}
-
-fn learner_settings(recipe: &Recipe) -> Result<LearnerSettings, TrainError> {
-    let cpu = match recipe.overlap {
-        ref overlap if overlap.staleness > 0 && overlap.learner_threads > 0 => {
-            Some(Arc::new(Cpu::new(overlap.learner_threads)?))
-        }
-        _ => None,
-    };
-    Ok(LearnerSettings {
-        adamw: recipe.train.adamw,
-        recompute: recipe.train.recompute,
-        memory_limit: recipe.train.activation_limit(),
-        cpu,
-    })
-}
-
-/// A learner of the setup's policy, new or from a checkpoint.
-fn learner(
-    setup: &Setup,
-    recipe: &Recipe,
-    mut reference: Option<Model>,
-    found: Option<&(PathBuf, State)>,
-) -> Result<NativeLearner, TrainError> {
-    let settings = learner_settings(recipe)?;
-    let policy = Arc::clone(&setup.policy);
-    if let (Some(reference), Some(cpu)) = (&mut reference, &settings.cpu) {
-        reference.cpu = Arc::clone(cpu);
+    let compares = drifts || objective.needs_reference() || recipe.kl_reward.is_some();
+    let named = recipe.policy.reference.clone().map_or(Reference::Start, Reference::Model);
+    let overlap = &recipe.overlap;
+    LearnerSpec {
+        reference: compares.then_some(named),
+        threads: (overlap.staleness > 0 && overlap.learner_threads > 0).then_some(overlap.learner_threads),
+        ..train.learner()
     }
-    let Some((dir, state)) = found else { return Ok(NativeLearner::new(policy, reference, settings)) };
-    let learner = NativeLearner::resume(policy, reference, settings, dir)?;
-    learner.renumber(state.version);
-    Ok(learner)
+}
+
+/// Refuses what the engine's learner cannot do.
+fn able(abilities: Abilities, spec: &LearnerSpec, objective: &Objective) -> Result<(), RecipeError> {
+    let lacks = |what: &str, fix: &str| Err(RecipeError::new(format!("this engine's learner {what}; {fix}")));
+    if spec.reference.is_some() && !abilities.reference {
+        return lacks(
+            "scores no reference policy",
+            "leave out loss.kl, kl_reward, train.kl_to_start and train.kl_within, or train on another engine",
+        );
+    }
+    if objective.needs_entropies() && !abilities.entropies {
+        return lacks(
+            "knows no entropies",
+            "leave out loss.top_entropy and loss.entropy_bonus, or train on another engine",
+        );
+    }
+    Ok(())
 }
 
 /// What credit is given for: the rubric's total with its gates and products, or every component by itself where the

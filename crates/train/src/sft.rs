@@ -4,12 +4,9 @@
 //! (`copying`), and fade out.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use hone_engine::optim::Schedule;
-use hone_engine::{LearnerSettings, NativeLearner};
 use hone_trace::rundir::RunDir;
-use hone_trace::{Learner as _, LossStats, OptimizerStep, Rng, Seed, Trace};
+use hone_trace::{Learner, LossStats, OptimizerStep, Rng, Seed, Trace};
 use serde_json::{Value, json};
 
 use crate::checkpoint::{self, Keeper, State};
@@ -21,6 +18,7 @@ use crate::pack::{Packing, Place, Sequence, pack};
 use crate::plan::{Plan, PlanRecipe};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
+use crate::schedule::Schedule;
 use crate::setup::Setup;
 
 /// What one step of imitation saw.
@@ -33,16 +31,16 @@ pub struct SftStep {
     pub tokens: usize,
 }
 
-/// Imitates for `recipe.sft.steps` steps, or until that is enough; `watch` is told of each. Returns the learner, whose
-/// policy is the setup's.
-pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep)) -> Result<NativeLearner, TrainError> {
-    let learner = NativeLearner::new(Arc::clone(&setup.policy), None, settings(recipe));
+/// Imitates for `recipe.sft.steps` steps, or until that is enough; `watch` is told of each. The engine then serves the
+/// policy that imitation made.
+pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep)) -> Result<(), TrainError> {
+    let learner = setup.engine.learner(&recipe.train.learner()).await?;
     let (material, plan) = (Material::open(setup, recipe)?, PlanRecipe::default());
     let mut imitation = Imitation::new(setup, recipe, &material, &plan, learner, State::default())?;
     while imitation.goes_on().await? {
         watch(imitation.step().await?);
     }
-    Ok(imitation.learner)
+    Ok(())
 }
 
 /// As [`sft`], recorded in `directory` with checkpoints. Goes on with the run that is there, if one is.
@@ -51,13 +49,13 @@ pub async fn sft_recorded(
     recipe: &Recipe,
     directory: &Path,
     mut watch: impl FnMut(SftStep),
-) -> Result<NativeLearner, TrainError> {
+) -> Result<(), TrainError> {
     let (mut run, found) = open_run(recipe, directory)?;
-    let policy = Arc::clone(&setup.policy);
-    let (learner, state) = match found {
-        None => (NativeLearner::new(policy, None, settings(recipe)), State::default()),
-        Some((dir, state)) => (NativeLearner::resume(policy, None, settings(recipe), &dir)?, state),
-    };
+    let mut learner = setup.engine.learner(&recipe.train.learner()).await?;
+    if let Some((dir, state)) = &found {
+        learner.restore(dir, state.version).await?;
+    }
+    let state = found.map(|(_, state)| state).unwrap_or_default();
     let mut keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, None);
     let (material, plan) = (Material::open(setup, recipe)?, PlanRecipe::default());
     let mut imitation = Imitation::new(setup, recipe, &material, &plan, learner, state)?;
@@ -65,11 +63,11 @@ pub async fn sft_recorded(
         let seen = imitation.step().await?;
         run.metrics(&record(&seen))?;
         if keeper.is_due(&imitation.state, recipe.sft.steps) {
-            keeper.write(&mut run, &imitation.learner, &mut imitation.state)?;
+            keeper.write(&mut run, &mut *imitation.learner, &mut imitation.state).await?;
         }
         watch(seen);
     }
-    Ok(imitation.learner)
+    Ok(())
 }
 
 /// The run in the directory at its newest checkpoint, or a new one.
@@ -83,15 +81,6 @@ fn open_run(recipe: &Recipe, directory: &Path) -> Result<(RunDir, Option<(PathBu
     let step = found.as_ref().map(|(_, state)| state.step);
     run.event(&json!({"event": "resumed", "step": step, "superseded": superseded}))?;
     Ok((run, found))
-}
-
-fn settings(recipe: &Recipe) -> LearnerSettings {
-    LearnerSettings {
-        adamw: recipe.train.adamw,
-        recompute: recipe.train.recompute,
-        memory_limit: recipe.train.activation_limit(),
-        cpu: None,
-    }
 }
 
 fn record(seen: &SftStep) -> serde_json::Map<String, Value> {
@@ -109,7 +98,7 @@ struct Imitation<'a> {
     setup: &'a Setup,
     recipe: &'a Recipe,
     material: &'a Material<'a>,
-    learner: NativeLearner,
+    learner: Box<dyn Learner>,
     loss: Objective,
     schedule: Schedule,
     plan: Plan<'a>,
@@ -123,7 +112,7 @@ impl<'a> Imitation<'a> {
         recipe: &'a Recipe,
         material: &'a Material<'a>,
         plan: &'a PlanRecipe,
-        learner: NativeLearner,
+        learner: Box<dyn Learner>,
         state: State,
     ) -> Result<Self, TrainError> {
         let sft = &recipe.sft;
@@ -147,7 +136,7 @@ impl<'a> Imitation<'a> {
                 &material.tasks,
                 state.plan.clone(),
             ),
-            rollouts: setup.rollouts(recipe, Arc::clone(&setup.sampler), 1.0),
+            rollouts: setup.rollouts(recipe, setup.engine.sampler(), 1.0),
             state,
         })
     }
@@ -161,7 +150,7 @@ impl<'a> Imitation<'a> {
         }
         let asked = step > 0 && step.is_multiple_of(sft.check_every.max(1));
         let Some(enough) = sft.stop_at.filter(|_| asked) else { return Ok(true) };
-        let success = evaluate(self.setup, self.recipe).await.success;
+        let success = evaluate(self.setup, self.recipe, self.setup.engine.sampler()).await.success;
         Ok(success.is_none_or(|success| success < enough))
     }
 
@@ -172,7 +161,7 @@ impl<'a> Imitation<'a> {
             reduction: Reduction::TokenMean,
             temperature: 1.0,
             budget: self.recipe.train.batch_tokens,
-            share: true,
+            share: self.learner.abilities().shared_prefixes,
         };
         let mut stats = LossStats::default();
         for batch in pack(&sequences, &packing) {
@@ -193,7 +182,7 @@ impl<'a> Imitation<'a> {
         let copying = sft.copying * (1.0 - step as f64 / (sft.steps as f64 * sft.copying_until)).max(0.0);
         let of_all = step as f64 / sft.steps as f64;
         let shown = if of_all <= sft.solutions_until { Shown::Solution } else { Shown::Demonstration };
-        let vocab = self.setup.policy.current().model.config.vocab as u32;
+        let vocab = self.setup.engine.vocabulary() as u32;
         let mut sequences = Vec::with_capacity(sft.batch);
         for group in 0..sft.batch {
             if rng.unit() < copying {

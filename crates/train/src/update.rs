@@ -1,14 +1,13 @@
 //! Learning from one rollout batch: one or several optimizer steps.
 
-use hone_engine::optim::Schedule;
-use hone_engine::{NativeLearner, Whose};
-use hone_trace::{Batch, Learner as _, OptimizerStep, Seed, TokenColumns};
+use hone_trace::{Batch, Learner, OptimizerStep, Seed, TokenColumns, Whose};
 
 use crate::ledger::{Ledger, Pass};
 use crate::loss::{Objective, Survey};
 use crate::pack::{self, Packing, Sequence};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
+use crate::schedule::Schedule;
 
 /// Optimizer steps of one step, and why some of them were skipped.
 #[derive(Debug, Default)]
@@ -26,7 +25,7 @@ pub struct Pace {
 
 /// Goes through the sequences `train.epochs_per_batch` times, `train.mini_batch` at a time.
 pub async fn learn(
-    learner: &mut NativeLearner,
+    learner: &mut dyn Learner,
     objective: &mut Objective,
     recipe: &Recipe,
     Pace { step, factor }: Pace,
@@ -44,8 +43,13 @@ pub async fn learn(
         floor: 0.0,
     };
     let learning_rate = factor * schedule.at(step);
-    let packing = Packing { reduction: objective.reduction, temperature, budget: train.batch_tokens, share: true };
-    first_seen(learner, objective, recipe, &mut sequences, &packing)?;
+    let packing = Packing {
+        reduction: objective.reduction,
+        temperature,
+        budget: train.batch_tokens,
+        share: learner.abilities().shared_prefixes,
+    };
+    first_seen(learner, objective, recipe, &mut sequences, &packing).await?;
     let size = if train.mini_batch == 0 { sequences.len() } else { train.mini_batch };
     let mut learned = Learned::default();
     for epoch in 0..train.epochs_per_batch {
@@ -54,7 +58,7 @@ pub async fn learn(
         let mut parts = sequences.chunks(size.max(1)).peekable();
         while let Some(part) = parts.next() {
             let batches = pack::pack(part, &packing);
-            objective.survey = surveyed(learner, objective, &batches)?;
+            objective.survey = surveyed(learner, objective, &batches).await?;
             let mut pass = Pass::of(part);
             for batch in &batches {
                 let stats = learner.accumulate(batch, &*objective).await?;
@@ -77,8 +81,8 @@ pub async fn learn(
 /// The engine's sampler and learner agree bit for bit, so in a synchronous run that is the sampler's logprob, and no
 /// pass is needed to know it. Sampled ahead, the ratio is against the sampler too, which bounds how far the policy moves
 /// from what sampled; only a correction, which weighs the learner against the sampler, needs the learner's own word.
-fn first_seen(
-    learner: &mut NativeLearner,
+async fn first_seen(
+    learner: &mut dyn Learner,
     objective: &Objective,
     recipe: &Recipe,
     sequences: &mut [Sequence],
@@ -87,7 +91,7 @@ fn first_seen(
     let mut old = Vec::new();
     if recipe.overlap.staleness > 0 && objective.correction.is_some() {
         for batch in pack::pack(sequences, packing) {
-            old.extend(learner.score(&batch, Whose::Policy)?.logprobs);
+            old.extend(learner.score(&batch, Whose::Policy).await?.logprobs);
         }
     }
     let mut old = old.into_iter();
@@ -99,8 +103,8 @@ fn first_seen(
 
 /// The survey of an optimizer step, where the objective needs one and the step is more than one batch: a forward pass
 /// over all of it comes first.
-fn surveyed(
-    learner: &mut NativeLearner,
+async fn surveyed(
+    learner: &mut dyn Learner,
     objective: &Objective,
     batches: &[Batch],
 ) -> Result<Option<Survey>, TrainError> {
@@ -109,8 +113,8 @@ fn surveyed(
     }
     let mut columns = Vec::with_capacity(batches.len());
     for batch in batches {
-        let scored = learner.score(batch, Whose::Policy)?;
-        columns.push(TokenColumns::new(batch, &scored.logprobs, &scored.entropies, None));
+        let scored = learner.score(batch, Whose::Policy).await?;
+        columns.push(TokenColumns::new(batch, &scored.logprobs, scored.entropies.as_deref(), None));
     }
     let parts: Vec<_> = columns.iter().map(TokenColumns::view).collect();
     Ok(Some(objective.survey(&parts)))

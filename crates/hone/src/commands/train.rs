@@ -11,9 +11,9 @@ use hone_train::placebo::Placebo;
 use hone_train::recipe::Recipe;
 use hone_train::report::{BeforeAfter, PLACEBO, Row, RunReport};
 use hone_train::run::{recorded_recipe, resume, train};
-use hone_train::setup::Setup;
 use serde_json::{Value, json};
 
+use crate::engines;
 use crate::policies::Policy;
 use crate::progress::Style;
 use crate::progress::summary::{gain_line, summary};
@@ -127,7 +127,7 @@ async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) 
 
 async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(RunReport, f64)> {
     let recipe = with_policy(recipe, directory)?;
-    let setup = Setup::open(&recipe)?;
+    let setup = engines::open(&recipe).await?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
     let trained = if resumes {
         resume(&setup, &recipe, directory, &mut watch).await?

@@ -9,7 +9,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hone_engine::{Adapter, Generator, GeneratorSettings, Model, Policy, Snapshot};
 use hone_trace::rundir::{RunDir, RunReader};
 use hone_trace::{Sampler, Seed, Trace};
 use serde::{Deserialize, Serialize};
@@ -60,18 +59,11 @@ pub enum Sharpening {
 }
 
 /// The policy as the run began, from its first checkpoint. `None` where that is gone.
-pub fn start(setup: &Setup, run: &Path) -> Result<Option<Arc<dyn Sampler>>, TrainError> {
+pub async fn start(setup: &Setup, run: &Path) -> Result<Option<Arc<dyn Sampler>>, TrainError> {
     let Some((_, dir)) = RunReader::open(run)?.checkpoints()?.into_iter().find(|(step, _)| *step == 0) else {
         return Ok(None);
     };
-    let Snapshot { model, adapter, version } = setup.policy.current();
-    let snapshot = if adapter.is_some() {
-        let adapter = Adapter::load(&model, &dir)?;
-        Snapshot::new(model, Some(adapter), &version.run)
-    } else {
-        Snapshot::new(Model::load(&dir, Arc::clone(&model.cpu))?, None, &version.run)
-    };
-    Ok(Some(Arc::new(Generator::new(Policy::new(snapshot), GeneratorSettings::default())?)))
+    Ok(Some(setup.engine.sampler_of(&dir).await?))
 }
 
 /// Plays the controls of a finished run and records them.

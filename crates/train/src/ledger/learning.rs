@@ -32,7 +32,7 @@ impl Pass {
 
     pub fn add(&mut self, batch: &Batch, stats: &LearnStats) {
         self.loss += stats.loss;
-        stats.entropies.iter().for_each(|entropy| self.entropy.add(f64::from(*entropy)));
+        stats.entropies.iter().flatten().for_each(|entropy| self.entropy.add(f64::from(*entropy)));
         for (target, &logprob) in batch.targets.iter().zip(&stats.logprobs) {
             let (learner, sampler) = (f64::from(logprob), f64::from(target.sampler));
             self.gap.add((learner - sampler).abs());

@@ -80,6 +80,11 @@ impl Objective {
         self.surrogate.selector().is_some() || self.top_entropy.is_some()
     }
 
+    /// Whether it looks at the entropies of targets, or needs their gradient.
+    pub fn needs_entropies(&self) -> bool {
+        self.top_entropy.is_some() || self.entropy_bonus != 0.0
+    }
+
     /// Surveys a whole optimizer step, given all its parts.
     pub fn survey(&self, parts: &[TokenBatch<'_>]) -> Survey {
         let count: usize = parts.iter().map(|part| part.logp.len()).sum();
@@ -90,7 +95,7 @@ impl Objective {
             ..Survey::default()
         };
         if let Some(share) = self.top_entropy {
-            let entropies = parts.iter().flat_map(|part| part.entropy).copied().collect();
+            let entropies = parts.iter().filter_map(|part| part.entropy).flatten().copied().collect();
             survey.entropy_floor = quantile(entropies, 1.0 - share);
         }
         if let Some(selector) = self.surrogate.selector() {
@@ -172,7 +177,8 @@ impl Objective {
         scratch.slopes.clear();
         for (index, token) in scratch.tokens.iter().enumerate() {
             let at = range.start + index;
-            let settled = survey.entropy_floor.is_some_and(|floor| batch.entropy[at] < floor);
+            let entropy = batch.entropy.map(|entropies| entropies[at]);
+            let settled = survey.entropy_floor.zip(entropy).is_some_and(|(floor, entropy)| entropy < floor);
             let factor = match scratch.factors[index] {
                 _ if settled || (stale && token.advantage < 0.0) => 0.0,
                 _ if self.surrogate.absorbs_correction() => 1.0,
@@ -188,7 +194,8 @@ impl Objective {
             // A ratio held at its bound no longer moves with the logprob.
             let moves = token.log_ratio.abs() < LOG_RATIO_BOUND;
             let weight = batch.weight[at];
-            stats.loss += weight * (total.value - self.entropy_bonus * batch.entropy[at]);
+            let bonus = entropy.map_or(0.0, |entropy| self.entropy_bonus * entropy);
+            stats.loss += weight * (total.value - bonus);
             let live = token.advantage != 0.0;
             stats.clipped += u64::from(live && term.clipped);
             stats.masked += u64::from(factor == 0.0);

@@ -55,7 +55,7 @@ fn learned(advantages: &[f32], loss: LossStats) -> (Batch, LearnStats) {
     let nodes = vec![BatchNode { parent: None, tokens: vec![0; advantages.len() + 1] }];
     let count = targets.len();
     let batch = Batch { nodes, targets, sequences: std::iter::once(0..count).collect(), temperature: 1.0 };
-    let stats = LearnStats { logprobs: vec![-1.1; count], entropies: vec![0.5; count], loss };
+    let stats = LearnStats { logprobs: vec![-1.1; count], entropies: Some(vec![0.5; count]), loss };
     (batch, stats)
 }
 

@@ -1,8 +1,6 @@
 //! Options of the loop: the KL in the reward and in the loss, surveys, overlong filtering, component-wise credit.
 
 use hone_arena::rewards::{Rubric, Term};
-use hone_engine::weights::Storage;
-use hone_engine::{Cpu, Model};
 use hone_train::penalty::{KL, KlReward};
 use hone_train::recipe::Recipe;
 use hone_train::run::train;
@@ -10,7 +8,7 @@ use hone_train::setup::Setup;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-use crate::tiny::{Even, Silent, recipe, setup, timeless, traces};
+use crate::tiny::{Even, Silent, model, recipe, setup, timeless, traces};
 
 async fn metrics_of(
     setup: &Setup,
@@ -62,9 +60,7 @@ async fn the_kl_in_the_reward_is_paid_by_every_episode() {
 async fn the_reference_may_be_another_model() {
     let directory = tempfile::tempdir().unwrap();
     let base = recipe(&[]);
-    let config = Model::load(base.policy.model.as_ref().unwrap(), Arc::new(Cpu::new(1).unwrap())).unwrap().config;
-    let other = Model::random((*config).clone(), Arc::new(Cpu::new(1).unwrap()), 99);
-    other.save(directory.path(), Storage::F32).unwrap();
+    model(base.policy.model.as_ref().unwrap(), 99, directory.path());
     let reference = format!("policy.reference={:?}", directory.path());
     let settings =
         ["train.steps=1", "eval.every=0", "kl_reward={ coefficient = 0.1 }", "loss.kl={ coefficient = 0.1 }"];

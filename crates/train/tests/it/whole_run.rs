@@ -9,6 +9,7 @@ use hone_train::report::RunReport;
 use hone_train::run::train;
 use hone_train::sft::sft;
 
+use crate::engine::SFT_RATE;
 use crate::tiny::{Silent, recipe, setup};
 
 /// One run; its metrics without the wall clock's.
@@ -19,7 +20,7 @@ async fn run(directory: &Path) -> Vec<serde_json::Map<String, serde_json::Value>
         "train.group_size=4",
         "sft.steps=12",
         "sft.batch=6",
-        "sft.learning_rate=0.01",
+        SFT_RATE,
         "eval.tasks=4",
         "eval.success=even",
         "eval.every=0",
