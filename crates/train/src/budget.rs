@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use hone_trace::{Advantage, Group, LearnFault, Learner, LearnerSpec, Memory, Seed, Task, Trace, Workload};
+use hone_trace::{Group, LearnFault, Learner, LearnerSpec, Memory, Seed, Task, Trace, Workload};
 use serde::Serialize;
 
 use crate::loss::{LossRecipe, Reduction};
-use crate::pack::{self, Packing};
+use crate::pack::{self, Credited, Packing, Sequence};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
 use crate::setup::Setup;
@@ -137,20 +137,16 @@ async fn measure(
     let sampled_s = clock.elapsed().as_secs_f64();
     let sampled = groups.iter().flat_map(Group::traces).flat_map(Trace::sampled);
     let tokens: usize = sampled.map(|(_, node)| node.tokens().len()).sum();
-    let credit: Vec<Vec<_>> =
-        groups.iter().map(|group| vec![Advantage::Whole { value: 1.0 }; group.traces().len()]).collect();
-    let (sequences, temperature) = pack::sequences(&groups, &credit)?;
+    let (sequences, temperature) = pack::sampled(&groups)?;
+    // As if every token were worth 1: what it costs does not depend on it.
+    let even = |sequence: Sequence| Credited { advantages: vec![1.0; sequence.places.len()], sequence };
+    let sequences: Vec<_> = sequences.into_iter().map(even).collect();
     let clock = Instant::now();
     if let Some(temperature) = temperature {
-        let budget = recipe.train.batch_tokens;
-        let packing = Packing {
-            reduction: Reduction::TokenMean,
-            temperature,
-            budget,
-            share: learner.abilities().shared_prefixes,
-        };
+        let share = learner.abilities().shared_prefixes;
+        let packing = Packing { temperature, budget: recipe.train.batch_tokens, share };
         let loss = LossRecipe::named("reinforce").build()?;
-        for batch in pack::pack(&sequences, &packing) {
+        for batch in pack::to_learn(&sequences, Reduction::TokenMean, &packing) {
             learner.accumulate(&batch, &loss).await?;
         }
     }

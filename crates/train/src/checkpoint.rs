@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use hone_trace::Learner;
 use hone_trace::rundir::{Position, RunDir, RunReader};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::evaluate::{Evaluation, Measured};
+use crate::events::Event;
 use crate::plan::{Draw, PlanState};
 use crate::run::TrainError;
 
@@ -150,7 +150,7 @@ impl Keeper {
         let clock = Instant::now();
         let step = state.step;
         // Before the position is taken: an event of a checkpoint that did not come about is cut with what followed it.
-        run.event(&json!({"event": "checkpoint", "step": step, "best": state.best}))?;
+        run.event(&Event::Checkpoint { step, best: state.best })?;
         state.version = learner.version().step;
         state.position = run.position();
         let model_dir = &self.model_dir;

@@ -8,16 +8,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hone_trace::rundir::RunReader;
-use hone_trace::{Advantage, Group, Learner, Whose};
+use hone_trace::{Group, Learner, Whose};
 
-use crate::ledger::Ledger;
-use crate::loss::Reduction;
+use crate::ledger::{Ledger, names};
 use crate::pack::{self, Packing};
 use crate::recipe::RecipeError;
 use crate::run::TrainError;
-
-/// The metric.
-pub const KL_TO_START: &str = "policy/kl_to_start";
 
 /// Mean KL per token of the policy as it is to the reference, on episodes that a slightly older policy sampled: the
 /// never negative estimator r − 1 − ln r, each token weighted by how likely it still is. `None` without tokens.
@@ -26,14 +22,11 @@ pub async fn kl_to_start(
     groups: &[Group],
     budget: usize,
 ) -> Result<Option<f64>, TrainError> {
-    let everyone: Vec<Vec<_>> =
-        groups.iter().map(|group| vec![Advantage::Whole { value: 0.0 }; group.traces().len()]).collect();
-    let (sequences, temperature) = pack::sequences(groups, &everyone)?;
+    let (sequences, temperature) = pack::sampled(groups)?;
     let Some(temperature) = temperature else { return Ok(None) };
-    let packing =
-        Packing { reduction: Reduction::TokenMean, temperature, budget, share: learner.abilities().shared_prefixes };
+    let packing = Packing { temperature, budget, share: learner.abilities().shared_prefixes };
     let (mut now, mut start) = (Vec::new(), Vec::new());
-    for batch in pack::pack(&sequences, &packing) {
+    for batch in pack::to_score(&sequences, &packing) {
         now.extend(learner.score(&batch, Whose::Policy).await?.logprobs);
         start.extend(learner.score(&batch, Whose::Reference).await?.logprobs);
     }
@@ -62,7 +55,8 @@ const FASTER: f64 = 1.25;
 pub fn limits(other: &Path) -> Result<BTreeMap<u64, f64>, TrainError> {
     let records = RunReader::open(other)?.metrics()?.records;
     let steps = records.iter().filter_map(Ledger::from_map);
-    let limits: BTreeMap<u64, f64> = steps.filter_map(|ledger| Some((ledger.step, ledger.get(KL_TO_START)?))).collect();
+    let limits: BTreeMap<u64, f64> =
+        steps.filter_map(|ledger| Some((ledger.step, ledger.get(names::POLICY_KL_TO_START)?))).collect();
     if limits.is_empty() {
         let what = format!(
             "train.kl_within: {} recorded no KL to its start; train it with train.kl_to_start = true (`hone train --placebo \

@@ -11,6 +11,7 @@ pub mod checkpoint;
 pub mod credit;
 pub mod drift;
 pub mod evaluate;
+pub mod events;
 mod faults;
 pub mod fresh;
 pub mod ledger;

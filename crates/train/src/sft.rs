@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 
 use hone_trace::rundir::RunDir;
 use hone_trace::{Learner, LossStats, OptimizerStep, Rng, Seed, Trace};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::checkpoint::{self, Keeper, State};
 use crate::evaluate::evaluate;
+use crate::events::Event;
 use crate::loss::{LossRecipe, Objective, Reduction};
 use crate::material::Material;
 use crate::oracle::Shown;
-use crate::pack::{Packing, Place, Sequence, pack};
+use crate::pack::{self, Credited, Packing, Place, Sequence};
 use crate::plan::{Plan, PlanRecipe};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
@@ -79,7 +80,7 @@ fn open_run(recipe: &Recipe, directory: &Path) -> Result<(RunDir, Option<(PathBu
     let found = checkpoint::newest(directory)?;
     let superseded = run.rewind(found.as_ref().map(|(_, state)| state.position).unwrap_or_default())?;
     let step = found.as_ref().map(|(_, state)| state.step);
-    run.event(&json!({"event": "resumed", "step": step, "superseded": superseded}))?;
+    run.event(&Event::Resumed { step, superseded, dropped: None })?;
     Ok((run, found))
 }
 
@@ -158,25 +159,24 @@ impl<'a> Imitation<'a> {
         let step = self.state.step + 1;
         let sequences = self.sequences(step).await?;
         let packing = Packing {
-            reduction: Reduction::TokenMean,
             temperature: 1.0,
             budget: self.recipe.train.batch_tokens,
             share: self.learner.abilities().shared_prefixes,
         };
         let mut stats = LossStats::default();
-        for batch in pack(&sequences, &packing) {
+        for batch in pack::to_learn(&sequences, Reduction::TokenMean, &packing) {
             stats += self.learner.accumulate(&batch, &self.loss).await?.loss;
         }
         let max_grad_norm = Some(self.recipe.train.max_grad_norm);
         let rate = OptimizerStep { learning_rate: self.schedule.at(step), max_grad_norm, publish: true };
         let report = self.learner.step(rate).await?;
         (self.state.step, self.state.plan) = (step, self.plan.state.clone());
-        let tokens = sequences.iter().map(|sequence| sequence.ids.len()).sum();
+        let tokens = sequences.iter().map(|credited| credited.sequence.ids.len()).sum();
         Ok(SftStep { step, loss: stats.loss, grad_norm: report.grad_norm, tokens })
     }
 
     /// What a step imitates: whole episodes, and copying where it is still mixed in.
-    async fn sequences(&mut self, step: u64) -> Result<Vec<Sequence>, TrainError> {
+    async fn sequences(&mut self, step: u64) -> Result<Vec<Credited>, TrainError> {
         let sft = &self.recipe.sft;
         let mut rng = Seed::root(self.recipe.seed).with("sft").at(step).rng();
         let copying = sft.copying * (1.0 - step as f64 / (sft.steps as f64 * sft.copying_until)).max(0.0);
@@ -199,7 +199,7 @@ impl<'a> Imitation<'a> {
 }
 
 /// A trace to imitate: the agent's tokens at weight 1, the others at `context_weight`.
-fn imitated(group: usize, trace: &Trace, context_weight: f32) -> Sequence {
+fn imitated(group: usize, trace: &Trace, context_weight: f32) -> Credited {
     let ids: Vec<u32> = trace.tokens().collect();
     let mut weights = vec![context_weight; ids.len()];
     for (at, node) in trace.sampled() {
@@ -209,7 +209,7 @@ fn imitated(group: usize, trace: &Trace, context_weight: f32) -> Sequence {
 }
 
 /// A random run of ids, repeated: only copying predicts the second half.
-fn repeated(group: usize, vocab: u32, rng: &mut Rng) -> Sequence {
+fn repeated(group: usize, vocab: u32, rng: &mut Rng) -> Credited {
     let length = 8 + rng.below(56);
     let run: Vec<u32> = (0..length).map(|_| rng.below(vocab as usize) as u32).collect();
     let times = 2 + rng.below(3);
@@ -219,14 +219,10 @@ fn repeated(group: usize, vocab: u32, rng: &mut Rng) -> Sequence {
     sequence(group, ids, &weights)
 }
 
-fn sequence(group: usize, ids: Vec<u32>, weights: &[f32]) -> Sequence {
-    let place = |(position, &weight): (usize, &f32)| Place {
-        position,
-        sampler: 0.0,
-        behaviour: 0.0,
-        old: None,
-        advantage: weight,
-    };
-    let places = weights.iter().enumerate().skip(1).filter(|(_, weight)| **weight > 0.0).map(place).collect();
-    Sequence { group, trace: 0, ids, places }
+/// Tokens with their weights, in the advantages' place. Nobody sampled them, so no ratio is taken against a sampler.
+fn sequence(group: usize, ids: Vec<u32>, weights: &[f32]) -> Credited {
+    let weighted = || weights.iter().copied().enumerate().skip(1).filter(|(_, weight)| *weight > 0.0);
+    let place = |(position, _)| Place { position, sampler: 0.0, behaviour: 0.0, old: None };
+    let advantages = weighted().map(|(_, weight)| weight).collect();
+    Credited { sequence: Sequence { group, trace: 0, ids, places: weighted().map(place).collect() }, advantages }
 }

@@ -8,10 +8,10 @@ use hone_arena::rewards::{Case, Measure};
 use hone_trace::rundir::RunDir;
 use hone_trace::{Trace, Verdict as Scored};
 use hone_train::evaluate::{ControlKind, Controls, Decoding, Kind, Measured, Sharpening, Verdict, count, play};
+use hone_train::events::Event;
 use hone_train::recipe::Recipe;
 use hone_train::report::RunReport;
 use hone_train::setup::Setup;
-use serde_json::json;
 
 use crate::evaluation::task_of;
 use crate::tiny::{copy, paid_for, recipe};
@@ -49,8 +49,8 @@ async fn measured(setup: &Setup, recipe: &Recipe, run: &mut RunDir, step: u64) -
     for kind in [Kind::Greedy, Kind::Sampled] {
         let traces = play(setup, recipe, setup.engine.sampler(), kind.decoding(recipe)).await;
         let numbers = run.traces(&traces).unwrap();
-        run.event(&json!({"event": "eval", "step": step, "kind": kind, "traces": [numbers.start, numbers.end]}))
-            .unwrap();
+        let event = Event::Eval { step, kind, result: None, traces: [numbers.start, numbers.end] };
+        run.event(&event).unwrap();
         results.push(count(&traces, &recipe.eval.success).evaluation);
     }
     let sampled = results.pop().unwrap();

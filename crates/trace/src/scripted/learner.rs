@@ -112,9 +112,10 @@ impl Learner for BigramLearner {
         if loss.entropy_coefficient() != 0.0 && !self.abilities.entropies {
             return Err(LearnFault::failed("the loss has an entropy bonus, and this learner knows no entropies"));
         }
-        let reference = match loss.needs_reference() {
-            true => Some(self.scores(self.reference()?, batch).logprobs.into_iter().map(f64::from).collect()),
-            false => None,
+        let reference = if loss.needs_reference() {
+            Some(self.scores(self.reference()?, batch).logprobs.into_iter().map(f64::from).collect())
+        } else {
+            None
         };
         let TokenScores { logprobs, entropies } = self.scores(&self.current, batch);
         let columns = TokenColumns::new(batch, &logprobs, entropies.as_deref(), reference);
@@ -162,8 +163,8 @@ impl Learner for BigramLearner {
     }
 
     async fn save(&mut self, dir: &Path) -> Result<(), LearnFault> {
-        let moments = MOMENTS.iter().zip(&self.moments);
-        let saved = moments.map(|(name, values)| bigrams::write(&dir.join(name), values)).collect::<Result<(), _>>();
+        let mut moments = MOMENTS.iter().zip(&self.moments);
+        let saved = moments.try_for_each(|(name, values)| bigrams::write(&dir.join(name), values));
         saved.and_then(|()| self.current.table.save(dir)).map_err(|fault| LearnFault::failed(fault.what))
     }
 

@@ -22,7 +22,6 @@ pub struct Objective {
     pub off_policy_mask: Option<f64>,
     pub top_entropy: Option<f64>,
     pub entropy_bonus: f64,
-    pub survey: Option<Survey>,
 }
 
 /// The masks and their names. Overlong filtering belongs to credit, see [`crate::credit::mask_overlong`].
@@ -60,7 +59,6 @@ impl Objective {
             off_policy_mask: None,
             top_entropy: None,
             entropy_bonus: 0.0,
-            survey: None,
         }
     }
 
@@ -208,19 +206,48 @@ impl Objective {
     }
 }
 
-impl Loss for Objective {
+impl Objective {
+    /// The objective of an optimizer step whose whole was surveyed. Without a survey every batch is its own whole.
+    pub fn over(&self, survey: Option<Survey>) -> Surveyed<'_> {
+        Surveyed { objective: self, survey }
+    }
+}
+
+/// An objective, and what it has to know of the whole optimizer step.
+#[derive(Debug, Clone, Copy)]
+pub struct Surveyed<'a> {
+    objective: &'a Objective,
+    survey: Option<Survey>,
+}
+
+impl Loss for Surveyed<'_> {
     fn grad(&self, tokens: &TokenBatch<'_>, out: &mut [f64]) -> LossStats {
-        let survey = match self.survey {
+        let Self { objective, survey } = *self;
+        let survey = match survey {
             Some(survey) => survey,
-            None if self.needs_survey() => self.survey(&[*tokens]),
+            None if objective.needs_survey() => objective.survey(&[*tokens]),
             None => Survey::default(),
         };
         let mut scratch = Scratch::default();
         let mut stats = LossStats::default();
         for range in tokens.sequences {
-            stats += self.sequence(tokens, range, &survey, &mut scratch, out);
+            stats += objective.sequence(tokens, range, &survey, &mut scratch, out);
         }
         stats
+    }
+
+    fn needs_reference(&self) -> bool {
+        self.objective.needs_reference()
+    }
+
+    fn entropy_coefficient(&self) -> f64 {
+        self.objective.entropy_coefficient()
+    }
+}
+
+impl Loss for Objective {
+    fn grad(&self, tokens: &TokenBatch<'_>, out: &mut [f64]) -> LossStats {
+        self.over(None).grad(tokens, out)
     }
 
     fn needs_reference(&self) -> bool {

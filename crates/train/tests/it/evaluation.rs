@@ -7,12 +7,14 @@ use async_trait::async_trait;
 use hone_arena::rewards::{Case, Component, Measure};
 use hone_trace::rundir::RunReader;
 use hone_trace::{Trace, Verdict as Scored};
-use hone_train::evaluate::{ByTask, ControlKind, Decoding, Evidence, Measured, Verdict, count, judge, play};
+use hone_train::evaluate::{
+    ByTask, ControlKind, Decoding, Evaluation, Evidence, Measured, Verdict, count, judge, play,
+};
 use hone_train::ledger::Ledger;
 use hone_train::report::RunReport;
 use hone_train::run::{Watch, recorded_recipe, resume, train};
 
-use crate::tiny::{Even, Silent, paid_for, recipe, setup};
+use crate::tiny::{Even, Silent, paid_for, recipe, setup, timeless};
 
 /// The first `good` of 256 tasks succeed.
 fn solved(good: std::ops::Range<usize>) -> ByTask {
@@ -67,11 +69,12 @@ impl Component for Down {
     }
 }
 
-struct Repairs(Arc<AtomicBool>);
+struct Repairs(Arc<AtomicBool>, Vec<Evaluation>);
 
 impl Watch for Repairs {
-    fn evaluated(&mut self, _step: u64, _measured: &Measured) {
+    fn evaluated(&mut self, _step: u64, measured: &Measured) {
         self.0.store(true, Ordering::SeqCst);
+        self.1.push(measured.sampled.clone());
     }
 }
 
@@ -86,8 +89,9 @@ async fn a_scorer_that_was_down_is_no_gain() {
         let up = Arc::new(AtomicBool::new(false));
         let setup = paid_for(&recipe, Down { up: Arc::clone(&up), spared });
         let run = directory.path().join(name);
-        let report = train(&setup, &recipe, &run, &mut Repairs(up)).await.unwrap();
-        let (before, after) = (report.before.unwrap().sampled, report.after.unwrap().sampled);
+        let mut repairs = Repairs(up, Vec::new());
+        train(&setup, &recipe, &run, &mut repairs).await.unwrap();
+        let [before, after] = repairs.1.try_into().unwrap();
         assert_eq!((after.success, after.n, after.unscored), (Some(1.0), 4, 0));
         assert_eq!((before.n + before.unscored, before.faults), (4, 0));
         let recounted = RunReport::read(&run).unwrap();
@@ -136,10 +140,14 @@ async fn a_run_stopped_early_has_no_end_and_a_resumed_one_has_controls() {
     let directory = tempfile::tempdir().unwrap();
     let run = directory.path().join("run");
     let recipe = recipe(&["eval.every=0", "checkpoint.keep_last=1"]);
-    let report = train(&setup(&recipe), &recipe, &run, &mut StopsAfter(2, 0)).await.unwrap();
-    assert!(report.before.is_some() && report.after.is_none());
+    train(&setup(&recipe), &recipe, &run, &mut StopsAfter(2, 0)).await.unwrap();
     let stopped = RunReport::read(&run).unwrap();
-    assert!(stopped.after.is_none() && stopped.held_out.judgement.is_none() && stopped.held_out.gain.is_none());
+    assert!(
+        stopped.before.is_some()
+            && stopped.after.is_none()
+            && stopped.held_out.judgement.is_none()
+            && stopped.held_out.gain.is_none()
+    );
     assert!(stopped.markdown().contains("no evaluation after a step"));
 
     let recipe = recorded_recipe(&run).unwrap();
@@ -203,8 +211,8 @@ async fn the_last_step_trains() {
     let directory = tempfile::tempdir().unwrap();
     let run = directory.path().join("run");
     let recipe = recipe(&["train.decay=linear", "eval.every=0", "eval.controls=false"]);
-    let report = train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
-    let rates: Vec<f64> = report.steps.iter().filter_map(|step| step.get("policy/policy_lr")).collect();
+    train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
+    let rates: Vec<f64> = timeless(&run).iter().filter_map(|step| step["policy/policy_lr"].as_f64()).collect();
     assert!(rates.len() == 3 && rates[2] > 0.0 && rates[2] < rates[0], "{rates:?}");
     let notes = RunReport::read(&run).unwrap().held_out.notes;
     assert!(notes.iter().any(|note| note.contains("eval.controls")), "{notes:?}");

@@ -83,8 +83,8 @@ async fn a_judge_that_stays_down_stops_the_run_which_then_resumes() {
     assert_eq!(timeless(&run).len(), 3, "the steps that taught nothing are recorded too");
 
     let recipe = recorded_recipe(&run).unwrap();
-    let report = resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
-    assert_eq!(report.steps.len(), 4);
+    resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
+    assert_eq!(timeless(&run).len(), 4);
 }
 
 /// An arena that opens nothing, or only some tasks.

@@ -120,6 +120,39 @@ async fn gdpo_credits_the_rubrics_components() {
     assert!(norms.iter().all(|norm| *norm > 0.0) && (norms[0] - norms[1]).abs() > 1e-6, "{norms:?}");
 }
 
+/// A name in another spelling is the same algorithm, to the bit, in what it is given and in what is counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_in_another_spelling_trains_the_same() {
+    for [canonical, spelled, option] in [
+        ["credit=gdpo", "credit=GDPO", "name=tiny"],
+        ["credit=turn_rloo", "credit=turn-rloo", "credit.discount=0.5"],
+        ["credit=turn_returns", "credit=Turn-Returns", "credit.parse_failure=-1.0"],
+    ] {
+        let mut seen = Vec::new();
+        for credit in [canonical, spelled] {
+            let recipe = recipe(&["train.steps=1", "eval.every=0", credit, option]);
+            let mut setup = setup(&recipe);
+            let terms = vec![Term::new("even", 1.0, Even), Term::new("large", 0.5, Large)];
+            setup.rubric = Arc::new(Rubric::new(terms, vec![]).unwrap());
+            seen.push(metrics_of(&setup, &recipe).await.0);
+        }
+        assert!(at(&seen[0][0], "policy/grad_norm") > 0.0, "{canonical}");
+        assert_eq!(seen[0], seen[1], "{spelled}");
+    }
+    let error = Recipe::parse("", &["credit=turn-rloo".into(), "credit.arguments.n=brier".into()]).unwrap_err();
+    assert!(error.to_string().contains("gives every turn an advantage"), "{error}");
+}
+
+/// Sampled tokens, in hundreds: another scale than the other components'.
+struct Large;
+
+impl hone_arena::rewards::Measure for Large {
+    fn measure(&self, case: &hone_arena::rewards::Case) -> hone_trace::Verdict {
+        let first = case.tokens.as_deref().and_then(<[u32]>::first).copied().unwrap_or(0);
+        hone_trace::Verdict::Scored { value: 100.0 * f64::from(first % 5), why: String::new() }
+    }
+}
+
 /// Before anything is loaded or made.
 #[test]
 fn a_recipe_that_cannot_be_credited_or_imitated_is_refused_when_it_is_read() {

@@ -42,7 +42,7 @@ async fn imitate(mut recipe: Recipe) -> Result<f64, SetupError> {
     let setup = Setup::open(&recipe, &KIND).await?;
     let mut loss = f64::NAN;
     match sft(&setup, &recipe, |step| loss = step.loss).await {
-        Ok(_) => Ok(loss),
+        Ok(()) => Ok(loss),
         Err(hone_train::run::TrainError::Setup(error)) => Err(error),
         Err(other) => panic!("{other}"),
     }
