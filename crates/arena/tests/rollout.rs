@@ -344,7 +344,7 @@ async fn a_broken_episode_costs_itself_alone() {
     stage.actor.lines.lock().unwrap().push_front(calls("a"));
     let task = Task::new("t", "echo", "Echo hi.");
     let groups = stage.rollouts.groups(&[&task], 4, Seed::root(1)).await;
-    assert_eq!((groups[0].traces().len(), groups[0].excluded().len()), (3, 1));
+    assert_eq!((groups[0].traces().len(), groups[0].faulted().len()), (3, 1));
     let seeds: std::collections::HashSet<u64> = groups[0].traces().iter().map(|trace| trace.seed).collect();
     assert_eq!(seeds.len(), 3, "replicas have seeds of their own");
 }

@@ -7,7 +7,9 @@ use std::path::Path;
 use hone_trace::rundir::{RunDirError, RunReader, TraceReader};
 use hone_trace::{Outcome, Trace};
 use hone_train::evaluate::{Evaluation, Kind};
+use hone_train::events::{Event, Traces};
 use hone_train::ledger::Ledger;
+use hone_train::ledger::names::Name;
 use hone_train::recipe::Recipe;
 use hone_train::report::{ReportError, Row, RunReport, Windows};
 use serde_json::Value;
@@ -22,7 +24,7 @@ pub struct Run {
     pub report: RunReport,
     /// Every recorded step, in order.
     pub steps: Vec<Ledger>,
-    pub events: Vec<Value>,
+    pub events: Vec<Event>,
     traces: TraceReader,
 }
 
@@ -39,36 +41,40 @@ impl Run {
             recipe: Recipe::parse(&run.recipe()?, &[])?,
             report: RunReport::read(directory)?,
             steps: steps.into_values().collect(),
-            events: run.events()?.records,
+            events: run.events()?.records.iter().filter_map(Event::read).collect(),
             traces: run.traces()?,
         })
     }
 
     /// A metric over the steps that have it.
-    pub fn series(&self, metric: &str) -> Vec<(u64, f64)> {
-        self.steps.iter().filter_map(|ledger| Some((ledger.step, ledger.get(metric)?))).collect()
+    pub fn series(&self, metric: impl Into<Name>) -> Vec<(u64, f64)> {
+        let metric = metric.into();
+        self.steps.iter().filter_map(|ledger| Some((ledger.step, ledger.get(metric.clone())?))).collect()
     }
 
     /// The mean of a metric over the steps that have it.
-    pub fn mean(&self, metric: &str) -> Option<f64> {
+    pub fn mean(&self, metric: impl Into<Name>) -> Option<f64> {
         let values = self.series(metric);
         (!values.is_empty()).then(|| values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64)
     }
 
     /// The sum of a metric. `None` where no step has it.
-    pub fn sum(&self, metric: &str) -> Option<f64> {
+    pub fn sum(&self, metric: impl Into<Name>) -> Option<f64> {
         let values = self.series(metric);
         (!values.is_empty()).then(|| values.iter().map(|(_, value)| value).sum())
     }
 
     /// A metric early and late.
-    pub fn windows(&self, metric: &str) -> Option<Row> {
+    pub fn windows(&self, metric: impl Into<Name>) -> Option<Row> {
         Row::of(metric, &self.steps, Windows::of(&self.steps)?)
     }
 
     /// Training episodes of the first and the last steps.
     pub fn probed(&self) -> Result<Episodes, RunDirError> {
-        let ranges = self.ranges(|event| event["event"] == "step");
+        let ranges = self.ranges(|event| match event {
+            Event::Step { traces, .. } => Some(*traces),
+            _ => None,
+        });
         let ends = ranges.len().saturating_sub(PROBED_STEPS).max(PROBED_STEPS.min(ranges.len()));
         let mut episodes = Episodes::new();
         for range in ranges.iter().take(PROBED_STEPS).chain(&ranges[ends..]) {
@@ -79,7 +85,10 @@ impl Run {
 
     /// Episodes of the last evaluation of a kind that came after a step; of the only one where there is one.
     pub fn evaluated(&self, kind: Kind) -> Result<Episodes, RunDirError> {
-        let of_kind = |event: &Value| event["event"] == "eval" && event["kind"].as_str() == Some(kind.name());
+        let of_kind = |event: &Event| match event {
+            Event::Eval { kind: other, traces, .. } if *other == kind => Some(*traces),
+            _ => None,
+        };
         self.ranges(of_kind).last().map_or_else(|| Ok(Episodes::new()), |range| self.episodes(range))
     }
 
@@ -118,9 +127,8 @@ impl Run {
         Some(judgement.greedy.is_gain() || judgement.sampled.is_gain())
     }
 
-    fn ranges(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Range<u64>> {
-        let range = |event: &Value| Some(event["traces"].get(0)?.as_u64()?..event["traces"].get(1)?.as_u64()?);
-        self.events.iter().filter(|event| wanted(event)).filter_map(range).collect()
+    fn ranges(&self, of: impl Fn(&Event) -> Option<Traces>) -> Vec<Range<u64>> {
+        self.events.iter().filter_map(of).map(|[from, to]| from..to).collect()
     }
 
     fn episodes(&self, range: &Range<u64>) -> Result<Episodes, RunDirError> {

@@ -33,3 +33,9 @@ pub enum EngineError {
     #[error("the optimizer state does not fit the model: {0}")]
     State(String),
 }
+
+impl From<EngineError> for hone_trace::EngineFault {
+    fn from(error: EngineError) -> Self {
+        Self::new(error.to_string())
+    }
+}

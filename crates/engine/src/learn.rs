@@ -4,7 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hone_trace::{Batch, LearnFault, LearnStats, Learner, Loss, OptimizerStep, StepReport, TokenColumns};
+pub use hone_trace::Whose;
+use hone_trace::{
+    Abilities, Batch, LearnFault, LearnStats, Learner, Loss, OptimizerStep, PolicyVersion, StepReport, TokenColumns,
+    TokenScores,
+};
 
 use crate::buffer::Buffer;
 use crate::cpu::Cpu;
@@ -26,13 +30,6 @@ pub struct LearnerSettings {
     pub memory_limit: Option<u64>,
     /// Threads of its own, for a learner that computes while others sample. The numbers are the same.
     pub cpu: Option<Arc<Cpu>>,
-}
-
-/// Whose logprobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
-    Policy,
-    Reference,
 }
 
 /// Trains the policy it publishes to: the adapter where the policy has one, else all weights.
@@ -70,8 +67,7 @@ impl NativeLearner {
         self.optimizer.save(dir, trained_table(&snapshot))
     }
 
-    /// Goes on where [`NativeLearner::save`] stopped: publishes the saved weights as their version and takes over the
-    /// optimizer state. `policy` must hold the same model (and base) as then; gradients not yet applied are not saved.
+    /// Goes on where [`NativeLearner::save`] stopped. `policy` must hold the same model (and base) as then.
     pub fn resume(
         policy: Arc<Policy>,
         reference: Option<Model>,
@@ -79,27 +75,29 @@ impl NativeLearner {
         dir: &Path,
     ) -> Result<Self> {
         let mut learner = Self::new(policy, reference, settings);
-        let snapshot = learner.policy.current();
-        learner.optimizer = AdamW::load(learner.settings.adamw, dir, trained_table(&snapshot))?;
-        let steps = learner.optimizer.steps();
+        learner.load(dir, None)?;
+        Ok(learner)
+    }
+
+    /// Goes back to what [`NativeLearner::save`] wrote: publishes the saved weights as version `step` (`None`: the number of
+    /// optimizer steps they took) and takes over the optimizer state. Gradients not yet applied are dropped.
+    fn load(&mut self, dir: &Path, step: Option<u64>) -> Result<()> {
+        let snapshot = self.policy.current();
+        self.optimizer = AdamW::load(self.settings.adamw, dir, trained_table(&snapshot))?;
+        let step = step.unwrap_or_else(|| self.optimizer.steps());
         if snapshot.adapter.is_some() {
             let adapter = Arc::new(Adapter::load(&snapshot.model, dir)?);
-            learner.policy.update(steps, |s| s.adapter = Some(adapter));
+            self.policy.update(step, |s| s.adapter = Some(adapter));
         } else {
             let model = Model::load(dir, Arc::clone(&snapshot.model.cpu))?;
             if model.weights.params != snapshot.model.weights.params {
                 return Err(EngineError::State("the saved model has another shape than the policy".into()));
             }
-            learner.policy.update(steps, |s| s.model = model);
+            self.policy.update(step, |s| s.model = model);
         }
-        learner.policy.publish();
-        Ok(learner)
-    }
-
-    /// Publishes the weights as they are under this number: a run that goes on counts on.
-    pub fn renumber(&self, step: u64) {
-        self.policy.update(step, |_| {});
         self.policy.publish();
+        snapshot.model.cpu.clear(&mut self.grads);
+        Ok(())
     }
 
     /// The logprob of every target and the entropy it was drawn from, without learning anything.
@@ -137,7 +135,7 @@ impl NativeLearner {
         let keep = if self.settings.recompute { Keep::Inputs } else { Keep::Everything };
         let net = snapshot.net();
         let scored = net.forward(pass, keep, &mut self.workspace).map_err(fault)?;
-        let columns = TokenColumns::new(batch, &scored.logprobs, &scored.entropies, reference);
+        let columns = TokenColumns::new(batch, &scored.logprobs, Some(&scored.entropies), reference);
         let tokens = columns.view();
         let mut slopes = vec![0.0; targets.len()];
         let stats = loss.grad(&tokens, &mut slopes);
@@ -153,7 +151,7 @@ impl NativeLearner {
             None => Trained::Full(&mut self.grads),
         };
         net.backward(pass, slopes, &mut self.workspace, trained).map_err(fault)?;
-        Ok(LearnStats { logprobs: scored.logprobs, entropies: scored.entropies, loss: stats })
+        Ok(LearnStats { logprobs: scored.logprobs, entropies: Some(scored.entropies), loss: stats })
     }
 
     /// The current version, to be computed on the learner's own threads.
@@ -171,7 +169,7 @@ impl NativeLearner {
             (None, Some(_)) => &snapshot.model,
             (None, None) => {
                 let what = "the loss compares with a reference policy and the learner was given none";
-                return Err(LearnFault::Failed(what.into()));
+                return Err(LearnFault::failed(what));
             }
         };
         Net::new(model, None).forward(pass, Keep::Nothing, &mut self.workspace).map_err(fault)
@@ -240,7 +238,7 @@ fn fault(error: EngineError) -> LearnFault {
             fix: "raise the limit, pack fewer tokens or turn recomputation on".into(),
         },
         EngineError::Batch(what) => LearnFault::BadBatch(what),
-        other => LearnFault::Failed(other.to_string()),
+        other => LearnFault::failed(other.to_string()),
     }
 }
 
@@ -252,5 +250,28 @@ impl Learner for NativeLearner {
 
     async fn step(&mut self, step: OptimizerStep) -> std::result::Result<StepReport, LearnFault> {
         Ok(self.apply(step))
+    }
+
+    async fn score(&mut self, batch: &Batch, whose: Whose) -> std::result::Result<TokenScores, LearnFault> {
+        let Scored { logprobs, entropies } = NativeLearner::score(self, batch, whose)?;
+        Ok(TokenScores { logprobs, entropies: Some(entropies) })
+    }
+
+    fn version(&self) -> PolicyVersion {
+        self.policy.current().version
+    }
+
+    fn abilities(&self) -> Abilities {
+        // The base of an adapter is its own reference.
+        let reference = self.reference.is_some() || self.policy.current().adapter.is_some();
+        Abilities { shared_prefixes: true, entropies: true, reference }
+    }
+
+    async fn save(&mut self, dir: &Path) -> std::result::Result<(), LearnFault> {
+        NativeLearner::save(self, dir).map_err(fault)
+    }
+
+    async fn restore(&mut self, dir: &Path, step: u64) -> std::result::Result<(), LearnFault> {
+        self.load(dir, Some(step)).map_err(fault)
     }
 }

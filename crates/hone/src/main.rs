@@ -5,6 +5,7 @@
 
 mod bench;
 mod commands;
+mod engines;
 mod policies;
 mod progress;
 

@@ -5,35 +5,18 @@ use serde::{Deserialize, Serialize};
 use crate::outcome::Outcome;
 use crate::trace::Trace;
 
-/// The traces of one task that were sampled together, and those that were left out with the reason.
+/// The traces of one task that were sampled together, and those that broke.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Group {
     traces: Vec<Trace>,
-    excluded: Vec<(Trace, String)>,
+    faulted: Vec<Trace>,
 }
 
 impl Group {
     /// Faulted traces leave the group here: a fault is not a zero among its healthy siblings.
     pub fn new(traces: Vec<Trace>) -> Self {
-        let mut group = Self::default();
-        for trace in traces {
-            match &trace.outcome {
-                Outcome::Fault { fault } => {
-                    let why = fault.to_string();
-                    group.excluded.push((trace, why));
-                }
-                _ => group.traces.push(trace),
-            }
-        }
-        group
-    }
-
-    /// Takes a trace out of the statistics for a reason.
-    pub fn exclude(&mut self, index: usize, why: impl Into<String>) {
-        if index < self.traces.len() {
-            let trace = self.traces.remove(index);
-            self.excluded.push((trace, why.into()));
-        }
+        let (faulted, traces) = traces.into_iter().partition(|trace| matches!(trace.outcome, Outcome::Fault { .. }));
+        Self { traces, faulted }
     }
 
     pub fn traces(&self) -> &[Trace] {
@@ -45,8 +28,14 @@ impl Group {
         &mut self.traces
     }
 
-    pub fn excluded(&self) -> &[(Trace, String)] {
-        &self.excluded
+    /// Traces that something outside the policy broke; their outcomes say what. They are in no statistics.
+    pub fn faulted(&self) -> &[Trace] {
+        &self.faulted
+    }
+
+    /// Every trace that was played.
+    pub fn all(&self) -> impl Iterator<Item = &Trace> {
+        self.traces.iter().chain(&self.faulted)
     }
 }
 

@@ -2,14 +2,17 @@
 //!
 //! It knows no runtime, no network, no tensors and no tokenizer: plain data, and the traits the other crates meet at.
 //! A [`Task`] is played in an [`Env`] by a [`Sampler`]; what happened is a [`Trace`] of [`Node`]s; traces of one task
-//! make a [`Group`]; [`Credit`] says what each is worth; a [`Learner`] learns from a [`Batch`] under a [`Loss`].
+//! make a [`Group`]; [`Credit`] says what each is worth; a [`Learner`] learns from a [`Batch`] under a [`Loss`]. Sampler and
+//! learner of one policy come from an [`Engine`].
 //! Everything is recorded in a [`rundir::RunDir`].
 
 mod batch;
 mod digest;
+mod engine;
 mod group;
 mod loss;
 mod message;
+mod names;
 mod node;
 mod outcome;
 mod policy;
@@ -24,14 +27,19 @@ mod world;
 
 pub use batch::{Batch, BatchNode, LossStats, Target};
 pub use digest::{BadDigest, Digest};
+pub use engine::{
+    AdamWSettings, Engine, EngineFault, EngineKind, EngineSpec, FreshSpec, LearnerSpec, LoraSpec, Memory, Reference,
+    Workload,
+};
 pub use group::{Advantage, Group, NoSignal, Span};
 pub use loss::{Loss, TokenBatch, TokenColumns};
 pub use message::{Content, ImageUrl, Message, Part};
+pub use names::nearest;
 pub use node::{BadNode, Node, Origin, PolicyVersion, Sampled};
 pub use outcome::{Boundary, Fault, Limit, Outcome, ParseFailure, ParseFailureKind};
 pub use policy::{
-    Flow, LearnFault, LearnStats, Learner, OptimizerStep, Sample, SampleFault, SampleRequest, Sampler, SamplingParams,
-    StepReport, StopReason, TokenGate, TokenMask,
+    Abilities, Flow, LearnFault, LearnStats, Learner, OptimizerStep, Sample, SampleFault, SampleRequest, Sampler,
+    SamplingParams, StepReport, StopReason, TokenGate, TokenMask, TokenScores, Whose,
 };
 pub use reward::{Reward, Verdict};
 pub use seed::{Rng, Seed};

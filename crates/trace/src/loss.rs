@@ -38,7 +38,8 @@ pub struct TokenBatch<'a> {
     pub advantage: &'a [f64],
     /// Each target's share of the optimizer step's objective. A loss multiplies by these and divides by nothing.
     pub weight: &'a [f64],
-    pub entropy: &'a [f64],
+    /// Entropy of the distribution each target was drawn from, where the learner can say.
+    pub entropy: Option<&'a [f64]>,
     /// Bounds of each sequence.
     pub sequences: &'a [Range<usize>],
 }
@@ -53,14 +54,14 @@ pub struct TokenColumns {
     reference: Option<Vec<f64>>,
     advantage: Vec<f64>,
     weight: Vec<f64>,
-    entropy: Vec<f64>,
+    entropy: Option<Vec<f64>>,
     sequences: Vec<Range<usize>>,
 }
 
 impl TokenColumns {
     /// One logprob, entropy and reference logprob per target, in order. A target without an old logprob is seen for the
     /// first time: its ratio is 1.
-    pub fn new(batch: &Batch, logprobs: &[f32], entropies: &[f32], reference: Option<Vec<f64>>) -> Self {
+    pub fn new(batch: &Batch, logprobs: &[f32], entropies: Option<&[f32]>, reference: Option<Vec<f64>>) -> Self {
         let wide = |values: &[f32]| values.iter().map(|&value| f64::from(value)).collect::<Vec<_>>();
         let column = |value: fn(&Target) -> f32| batch.targets.iter().map(|t| f64::from(value(t))).collect::<Vec<_>>();
         let logp = wide(logprobs);
@@ -72,7 +73,7 @@ impl TokenColumns {
             reference,
             advantage: column(|target| target.advantage),
             weight: column(|target| target.weight),
-            entropy: wide(entropies),
+            entropy: entropies.map(wide),
             sequences: batch.sequences.clone(),
         }
     }
@@ -86,7 +87,7 @@ impl TokenColumns {
             reference: self.reference.as_deref(),
             advantage: &self.advantage,
             weight: &self.weight,
-            entropy: &self.entropy,
+            entropy: self.entropy.as_deref(),
             sequences: &self.sequences,
         }
     }

@@ -3,6 +3,8 @@
 //! Both speak token ids. Stop strings and grammars are compiled to a [`TokenGate`] by `chat`, so an engine knows no
 //! text.
 
+use std::path::Path;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
@@ -182,6 +184,50 @@ pub trait Learner: Send {
 
     /// Clip, step and, where asked to, publish: the samplers of this policy then serve the new version when this returns.
     async fn step(&mut self, step: OptimizerStep) -> Result<StepReport, LearnFault>;
+
+    /// Logprobs of the targets, without learning anything.
+    async fn score(&mut self, batch: &Batch, whose: Whose) -> Result<TokenScores, LearnFault>;
+
+    /// The version that [`Learner::accumulate`] computes with.
+    fn version(&self) -> PolicyVersion;
+
+    fn abilities(&self) -> Abilities;
+
+    /// Writes into `dir` what [`Learner::restore`] needs: the weights (or where the other side keeps them) and the optimizer
+    /// state. Gradients not yet applied are not saved.
+    async fn save(&mut self, dir: &Path) -> Result<(), LearnFault>;
+
+    /// Goes back to what [`Learner::save`] wrote and publishes it as version `step` of its run.
+    async fn restore(&mut self, dir: &Path, step: u64) -> Result<(), LearnFault>;
+}
+
+/// Whose logprobs. Those of the policy that sampled are in the record ([`Sampled::logprobs`]) and need no pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// The policy as it is now.
+    Policy,
+    /// The reference policy, see [`crate::Reference`].
+    Reference,
+}
+
+/// What a learner can do beyond learning. A run that needs what is missing is refused before it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abilities {
+    /// Batches may share prefixes between sequences; else every sequence is a root of its own.
+    pub shared_prefixes: bool,
+    /// [`TokenScores::entropies`] are there, and an entropy bonus has a gradient.
+    pub entropies: bool,
+    /// It was opened with a reference policy, or has one by construction.
+    pub reference: bool,
+}
+
+/// Scores of a batch, one per target.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TokenScores {
+    /// At the batch's temperature.
+    pub logprobs: Vec<f32>,
+    /// Entropy of the distribution every target was drawn from, where the learner can say.
+    pub entropies: Option<Vec<f32>>,
 }
 
 /// One optimizer step.
@@ -200,8 +246,8 @@ pub struct OptimizerStep {
 pub struct LearnStats {
     /// The learner's own logprob of every target, at the batch's temperature.
     pub logprobs: Vec<f32>,
-    /// Entropy of the distribution every target was drawn from.
-    pub entropies: Vec<f32>,
+    /// Entropy of the distribution every target was drawn from, where the learner can say.
+    pub entropies: Option<Vec<f32>>,
     pub loss: LossStats,
 }
 
@@ -223,6 +269,18 @@ pub enum LearnFault {
     BadBatch(String),
     #[error("the learner needs {needed} bytes and may use {limit}; {fix}")]
     Memory { needed: u64, limit: u64, fix: String },
-    #[error("the learner failed: {0}")]
-    Failed(String),
+    #[error("the learner failed: {what}")]
+    Failed { what: String, transient: bool },
+}
+
+impl LearnFault {
+    /// A failure that another try will not cure.
+    pub fn failed(what: impl Into<String>) -> Self {
+        Self::Failed { what: what.into(), transient: false }
+    }
+
+    /// Worth another try: the other side was busy or away.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Failed { transient: true, .. })
+    }
 }

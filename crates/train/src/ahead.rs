@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use hone_arena::rollout::{Rollouts, Slot};
-use hone_trace::{Group, Seed, Task, Trace};
+use hone_trace::{Group, Task, Trace};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::ledger::Ledger;
+use crate::ledger::{Metrics, names};
 use crate::plan::{Draw, Plan, PlanRecipe, ZeroVariance};
 
 /// `[async]`
@@ -40,6 +40,16 @@ pub struct Gathered {
     pub rounds: u32,
     /// Places that stayed empty.
     pub unfilled: usize,
+}
+
+impl Gathered {
+    pub fn metrics(&self) -> Metrics {
+        let mut metrics = Metrics::default();
+        metrics.set(names::PLAN_LEFT_OUT_GROUPS, (self.groups.len() - self.kept) as f64);
+        metrics.set(names::PLAN_ROUNDS, f64::from(self.rounds));
+        metrics.set(names::PLAN_UNFILLED_GROUPS, self.unfilled as f64);
+        metrics
+    }
 }
 
 /// Plays groups.
@@ -102,8 +112,10 @@ impl Source {
         Gathered { groups: kept, kept: trained, rounds, unfilled }
     }
 
-    /// Those under way first; the rest is drawn and played now.
+    /// The next groups in the order they were drawn. What is not under way is started now: all of it, where nothing is
+    /// sampled ahead.
     async fn take(&mut self, plan: &mut Plan<'_>, count: usize) -> Vec<(Draw, Group)> {
+        self.fill(plan, count);
         let mut taken = Vec::with_capacity(count);
         while taken.len() < count
             && let Some((draw, group)) = self.queue.pop_front()
@@ -114,11 +126,6 @@ impl Source {
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             }
         }
-        let draws = plan.draw(count - taken.len());
-        let slots = draws.iter().flat_map(|draw| slots(plan.task(*draw), plan.seed(*draw), self.group_size));
-        let mut traces = self.rollouts.play_all(slots.collect()).await.into_iter();
-        let group = |draw| (draw, Group::new(traces.by_ref().take(self.group_size as usize).collect()));
-        taken.extend(draws.into_iter().map(group));
         taken
     }
 
@@ -149,10 +156,6 @@ impl Drop for Source {
     }
 }
 
-fn slots(task: &Task, seed: Seed, size: u32) -> impl Iterator<Item = Slot<'_>> {
-    (0..size).map(move |replica| Slot { task, replica, seed: seed.at(u64::from(replica)).value() })
-}
-
 /// When which version was published, to tell how old a token is.
 #[derive(Debug, Default)]
 pub struct Ages {
@@ -171,8 +174,8 @@ impl Ages {
         }
     }
 
-    /// Counts the tokens that older policies than the current one sampled.
-    pub fn count(&self, groups: &[Group], ledger: &mut Ledger) {
+    /// Tokens that older policies than the current one sampled.
+    pub fn metrics(&self, groups: &[Group]) -> Metrics {
         let age = |version: u64| self.marks.iter().filter(|mark| **mark > version).count() as f64;
         let spans = groups.iter().flat_map(Group::traces).flat_map(Trace::sampled);
         let spans = spans.filter_map(|(_, node)| node.as_sampled()).flat_map(|sampled| &sampled.versions);
@@ -184,8 +187,10 @@ impl Ages {
             sum += age * count;
             most = most.max(age);
         }
-        ledger.set("generate/stale_tokens", stale);
-        ledger.set("async/staleness_mean", if tokens > 0.0 { sum / tokens } else { 0.0 });
-        ledger.set("async/staleness_max", most);
+        let mut metrics = Metrics::default();
+        metrics.set(names::GENERATE_STALE_TOKENS, stale);
+        metrics.set(names::ASYNC_STALENESS_MEAN, if tokens > 0.0 { sum / tokens } else { 0.0 });
+        metrics.set(names::ASYNC_STALENESS_MAX, most);
+        metrics
     }
 }

@@ -1,15 +1,12 @@
 //! What a run will take, before it takes it: memory, tokens and time.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use hone_engine::memory;
-use hone_engine::{GeneratorSettings, Keep, LearnerSettings, NativeLearner, Workspace};
-use hone_trace::{Advantage, Group, LearnFault, Learner as _, Seed, Task, Trace};
+use hone_trace::{Group, LearnFault, Learner, LearnerSpec, Memory, Seed, Task, Trace, Workload};
 use serde::Serialize;
 
 use crate::loss::{LossRecipe, Reduction};
-use crate::pack::{self, Packing};
+use crate::pack::{self, Credited, Packing, Sequence};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
 use crate::setup::Setup;
@@ -17,80 +14,68 @@ use crate::setup::Setup;
 /// The most a run may need, in bytes and tokens.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Budget {
-    pub parameters: u64,
-    /// The master copy and the one the kernels read.
-    pub weights_bytes: u64,
-    /// Gradients and both moments.
-    pub optimizer_bytes: u64,
-    /// A second set of weights: the reference policy, or the version samplers still hold while the next is made.
-    pub reference_bytes: u64,
-    pub activation_bytes: u64,
-    pub cache_bytes: u64,
-    pub total_bytes: u64,
-    /// What the machine has free; `None` where it does not say.
-    pub available_bytes: Option<u64>,
+    /// `None` where the engine computes on another machine.
+    #[serde(flatten)]
+    pub memory: Option<MemoryBudget>,
     pub episodes_per_step: u64,
     /// Every episode as long as the window.
     pub tokens_per_step: u64,
     pub tokens: u64,
 }
 
+/// Memory on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct MemoryBudget {
+    #[serde(flatten)]
+    pub parts: Memory,
+    pub total_bytes: u64,
+}
+
 impl Budget {
     pub fn of(setup: &Setup, recipe: &Recipe) -> Self {
-        let snapshot = setup.policy.current();
-        let config = &snapshot.model.config;
-        let parameters = snapshot.model.parameters() as u64;
-        let trained = snapshot.adapter.as_ref().map_or(parameters, |adapter| adapter.values.len() as u64);
         let train = &recipe.train;
-        let keep = if train.recompute { Keep::Inputs } else { Keep::Everything };
-        let batch = train.batch_tokens.max(recipe.rollout.window);
         let copies = u64::from(
             recipe.kl_reward.is_some() || recipe.loss.kl.is_some() || train.kl_to_start || train.kl_within.is_some(),
         ) + u64::from(recipe.overlap.staleness > 0);
         let episodes = train.groups as u64 * u64::from(train.group_size);
-        let per_token = 2 * 4 * config.layers as u64 * (config.heads.keys * config.heads.dim) as u64;
-        let running = episodes.min(recipe.rollout.concurrency as u64);
-        let cache = (running * recipe.rollout.window as u64 * per_token).min(GeneratorSettings::default().memory_limit);
-        let mut budget = Self {
-            parameters,
-            weights_bytes: 8 * parameters,
-            optimizer_bytes: 12 * trained,
-            reference_bytes: 8 * parameters * copies,
-            activation_bytes: Workspace::bytes(config, batch, keep),
-            cache_bytes: cache,
-            total_bytes: 0,
-            available_bytes: memory::available(),
+        let window = recipe.rollout.window;
+        let memory = setup.engine.memory(&Workload {
+            batch_tokens: train.batch_tokens.max(window),
+            recompute: train.recompute,
+            copies,
+            episodes: episodes.min(recipe.rollout.concurrency as u64),
+            window,
+        });
+        Self {
+            memory: memory.map(|parts| MemoryBudget { parts, total_bytes: parts.total() }),
             episodes_per_step: episodes,
-            tokens_per_step: episodes * recipe.rollout.window as u64,
-            tokens: train.steps * episodes * recipe.rollout.window as u64,
-        };
-        budget.total_bytes = budget.weights_bytes
-            + budget.optimizer_bytes
-            + budget.reference_bytes
-            + budget.activation_bytes
-            + budget.cache_bytes;
-        budget
+            tokens_per_step: episodes * window as u64,
+            tokens: train.steps * episodes * window as u64,
+        }
     }
 
     /// Refuses what cannot be had for certain: the optimizer and the second set of weights. What batches and the cache
     /// take depends on the episodes; the learner refuses a batch that does not fit when it meets one.
     pub fn check(&self) -> Result<(), LearnFault> {
-        let (needed, limit) = (self.optimizer_bytes + self.reference_bytes, self.available_bytes.unwrap_or(u64::MAX));
+        let Some(MemoryBudget { parts, .. }) = self.memory else { return Ok(()) };
+        let needed = parts.optimizer_bytes + parts.reference_bytes;
+        let limit = parts.available_bytes.unwrap_or(u64::MAX);
         let fix = "train a smaller model or an adapter, or leave out the KL to a reference".to_owned();
         if needed > limit { Err(LearnFault::Memory { needed, limit, fix }) } else { Ok(()) }
     }
 
     /// What to change, where the machine has less than the run may need.
     pub fn shortage(&self) -> Option<String> {
-        let available = self.available_bytes?;
-        (self.total_bytes > available).then(|| {
+        let MemoryBudget { parts, total_bytes } = self.memory?;
+        let available = parts.available_bytes?;
+        (total_bytes > available).then(|| {
             format!(
                 "the run may need {} and {} are free: lower train.batch_tokens (activations take {}), set train.recompute = \
                  true, lower rollout.concurrency (keys and values take {}), or train a smaller model",
-                gigabytes(self.total_bytes),
+                gigabytes(total_bytes),
                 gigabytes(available),
-                gigabytes(self.activation_bytes),
-                gigabytes(self.cache_bytes)
+                gigabytes(parts.activation_bytes),
+                gigabytes(parts.cache_bytes)
             )
         })
     }
@@ -122,11 +107,11 @@ pub async fn estimate(setup: &Setup, recipe: &Recipe) -> Result<Estimate, TrainE
     let train = &recipe.train;
     let wanted = MEASURED.div_ceil(train.group_size.max(1) as usize);
     let groups = wanted.min(train.groups).min(setup.tasks.len()).max(1);
-    let mut learner = NativeLearner::new(Arc::clone(&setup.policy), None, LearnerSettings::default());
+    let mut learner = setup.engine.learner(&LearnerSpec::default()).await?;
     // What is done for the first time takes longer: threads wake up, memory is taken.
-    measure(setup, recipe, &mut learner, 1).await?;
+    measure(setup, recipe, &mut *learner, 1).await?;
     let started = Instant::now();
-    let (sampled_s, learned_s, tokens) = measure(setup, recipe, &mut learner, groups).await?;
+    let (sampled_s, learned_s, tokens) = measure(setup, recipe, &mut *learner, groups).await?;
     let episodes = groups as u64 * u64::from(train.group_size);
     let step_s = (sampled_s + learned_s * f64::from(train.epochs_per_batch)) * train.groups as f64 / groups as f64;
     Ok(Estimate {
@@ -142,25 +127,26 @@ pub async fn estimate(setup: &Setup, recipe: &Recipe) -> Result<Estimate, TrainE
 async fn measure(
     setup: &Setup,
     recipe: &Recipe,
-    learner: &mut NativeLearner,
+    learner: &mut dyn Learner,
     count: usize,
 ) -> Result<(f64, f64, usize), TrainError> {
-    let rollouts = setup.rollouts(recipe, Arc::clone(&setup.sampler), recipe.sampling.temperature);
+    let rollouts = setup.rollouts(recipe, setup.engine.sampler(), recipe.sampling.temperature);
     let tasks: Vec<&Task> = setup.tasks.iter().take(count).collect();
     let clock = Instant::now();
     let groups = rollouts.groups(&tasks, recipe.train.group_size, Seed::root(recipe.seed).with("estimate")).await;
     let sampled_s = clock.elapsed().as_secs_f64();
     let sampled = groups.iter().flat_map(Group::traces).flat_map(Trace::sampled);
     let tokens: usize = sampled.map(|(_, node)| node.tokens().len()).sum();
-    let credit: Vec<Vec<_>> =
-        groups.iter().map(|group| vec![Advantage::Whole { value: 1.0 }; group.traces().len()]).collect();
-    let (sequences, temperature) = pack::sequences(&groups, &credit)?;
+    let (sequences, temperature) = pack::sampled(&groups)?;
+    // As if every token were worth 1: what it costs does not depend on it.
+    let even = |sequence: Sequence| Credited { advantages: vec![1.0; sequence.places.len()], sequence };
+    let sequences: Vec<_> = sequences.into_iter().map(even).collect();
     let clock = Instant::now();
     if let Some(temperature) = temperature {
-        let budget = recipe.train.batch_tokens;
-        let packing = Packing { reduction: Reduction::TokenMean, temperature, budget, share: true };
+        let share = learner.abilities().shared_prefixes;
+        let packing = Packing { temperature, budget: recipe.train.batch_tokens, share };
         let loss = LossRecipe::named("reinforce").build()?;
-        for batch in pack::pack(&sequences, &packing) {
+        for batch in pack::to_learn(&sequences, Reduction::TokenMean, &packing) {
             learner.accumulate(&batch, &loss).await?;
         }
     }

@@ -8,12 +8,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hone_engine::NativeLearner;
+use hone_trace::Learner;
 use hone_trace::rundir::{Position, RunDir, RunReader};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::evaluate::{Evaluation, Measured};
+use crate::events::Event;
 use crate::plan::{Draw, PlanState};
 use crate::run::TrainError;
 
@@ -141,19 +141,25 @@ impl Keeper {
     }
 
     /// Writes the checkpoint of `state.step`; `state.position` becomes the place it goes back to.
-    pub fn write(&mut self, run: &mut RunDir, learner: &NativeLearner, state: &mut State) -> Result<(), TrainError> {
+    pub async fn write(
+        &mut self,
+        run: &mut RunDir,
+        learner: &mut dyn Learner,
+        state: &mut State,
+    ) -> Result<(), TrainError> {
         let clock = Instant::now();
         let step = state.step;
         // Before the position is taken: an event of a checkpoint that did not come about is cut with what followed it.
-        run.event(&json!({"event": "checkpoint", "step": step, "best": state.best}))?;
-        state.version = learner.policy().current().version.step;
+        run.event(&Event::Checkpoint { step, best: state.best })?;
+        state.version = learner.version().step;
         state.position = run.position();
         let model_dir = &self.model_dir;
-        let path = run.checkpoint(step, |dir| {
-            learner.save(dir).map_err(io::Error::other)?;
+        let written = async |dir: &Path| {
+            learner.save(dir).await.map_err(io::Error::other)?;
             copy_texts(model_dir, dir)?;
             std::fs::write(dir.join(STATE), serde_json::to_vec_pretty(state)?)
-        })?;
+        };
+        let path = run.checkpoint(step, written).await?;
         if let Some(best) = state.best.filter(|best| best.step == step) {
             run.mark_best(best.step)?;
         }

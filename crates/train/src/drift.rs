@@ -6,33 +6,29 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use hone_engine::{LearnerSettings, Model, NativeLearner, Whose};
 use hone_trace::rundir::RunReader;
-use hone_trace::{Advantage, Group};
+use hone_trace::{Group, Learner, Whose};
 
-use crate::ledger::Ledger;
-use crate::loss::Reduction;
+use crate::ledger::{Ledger, names};
 use crate::pack::{self, Packing};
 use crate::recipe::RecipeError;
 use crate::run::TrainError;
 
-/// The metric.
-pub const KL_TO_START: &str = "policy/kl_to_start";
-
 /// Mean KL per token of the policy as it is to the reference, on episodes that a slightly older policy sampled: the
 /// never negative estimator r − 1 − ln r, each token weighted by how likely it still is. `None` without tokens.
-pub fn kl_to_start(learner: &mut NativeLearner, groups: &[Group], budget: usize) -> Result<Option<f64>, TrainError> {
-    let everyone: Vec<Vec<_>> =
-        groups.iter().map(|group| vec![Advantage::Whole { value: 0.0 }; group.traces().len()]).collect();
-    let (sequences, temperature) = pack::sequences(groups, &everyone)?;
+pub async fn kl_to_start(
+    learner: &mut dyn Learner,
+    groups: &[Group],
+    budget: usize,
+) -> Result<Option<f64>, TrainError> {
+    let (sequences, temperature) = pack::sampled(groups)?;
     let Some(temperature) = temperature else { return Ok(None) };
-    let packing = Packing { reduction: Reduction::TokenMean, temperature, budget, share: true };
+    let packing = Packing { temperature, budget, share: learner.abilities().shared_prefixes };
     let (mut now, mut start) = (Vec::new(), Vec::new());
-    for batch in pack::pack(&sequences, &packing) {
-        now.extend(learner.score(&batch, Whose::Policy)?.logprobs);
-        start.extend(learner.score(&batch, Whose::Reference)?.logprobs);
+    for batch in pack::to_score(&sequences, &packing) {
+        now.extend(learner.score(&batch, Whose::Policy).await?.logprobs);
+        start.extend(learner.score(&batch, Whose::Reference).await?.logprobs);
     }
     let places = sequences.iter().flat_map(|sequence| &sequence.places);
     let terms = places.zip(now.iter().zip(&start)).map(|(place, (&now, &start))| {
@@ -49,9 +45,6 @@ pub struct Bound {
     pub limits: BTreeMap<u64, f64>,
     /// Where weights and optimizer lie before a step, to go back to.
     pub before: PathBuf,
-    /// The reference, to give back to a learner that is restored.
-    pub reference: Option<Model>,
-    pub settings: LearnerSettings,
 }
 
 /// Factor on the learning rate after a step that went too far, and after one that did not.
@@ -62,7 +55,8 @@ const FASTER: f64 = 1.25;
 pub fn limits(other: &Path) -> Result<BTreeMap<u64, f64>, TrainError> {
     let records = RunReader::open(other)?.metrics()?.records;
     let steps = records.iter().filter_map(Ledger::from_map);
-    let limits: BTreeMap<u64, f64> = steps.filter_map(|ledger| Some((ledger.step, ledger.get(KL_TO_START)?))).collect();
+    let limits: BTreeMap<u64, f64> =
+        steps.filter_map(|ledger| Some((ledger.step, ledger.get(names::POLICY_KL_TO_START)?))).collect();
     if limits.is_empty() {
         let what = format!(
             "train.kl_within: {} recorded no KL to its start; train it with train.kl_to_start = true (`hone train --placebo \
@@ -76,10 +70,10 @@ pub fn limits(other: &Path) -> Result<BTreeMap<u64, f64>, TrainError> {
 
 impl Bound {
     /// Remembers the learner as it is.
-    pub fn save(&self, learner: &NativeLearner) -> Result<(), TrainError> {
+    pub async fn save(&self, learner: &mut dyn Learner) -> Result<(), TrainError> {
         let failed = |source| TrainError::Checkpoint { path: self.before.clone(), what: format!("{source}") };
         std::fs::create_dir_all(&self.before).map_err(failed)?;
-        Ok(learner.save(&self.before)?)
+        Ok(learner.save(&self.before).await?)
     }
 
     /// Removes what was remembered. That it cannot be removed is not what a run should fail by.
@@ -92,14 +86,6 @@ impl Bound {
     pub fn exceeds(&self, step: u64, kl: f64) -> bool {
         let limit = self.limits.range(..=step).next_back().map_or(0.0, |(_, limit)| *limit);
         kl > limit
-    }
-
-    /// The learner as it was saved.
-    pub fn restored(&self, learner: &NativeLearner, version: u64) -> Result<NativeLearner, TrainError> {
-        let policy = Arc::clone(learner.policy());
-        let restored = NativeLearner::resume(policy, self.reference.clone(), self.settings.clone(), &self.before)?;
-        restored.renumber(version);
-        Ok(restored)
     }
 
     /// The next factor on the learning rate.

@@ -3,15 +3,12 @@
 //! It knows nothing. `sft.steps` of imitation come before reinforcement learning.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use hone_arena::registry::World;
 use hone_arena::solution::{Move, demonstration};
 use hone_chat::template::{ChatTemplate, Clock, TemplateInput};
 use hone_chat::{CHATML, ModelDir, RenderError, to_template, train_tokenizer};
-use hone_engine::weights::Storage;
-use hone_engine::{Config, Cpu, Model};
-use hone_trace::{Action, Message, ToolSpec};
+use hone_trace::{Action, EngineKind, FreshSpec, Message, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -71,8 +68,8 @@ const JSON_TOKENS: [&str; 13] = [
 /// Tasks whose words the tokenizer is trained on.
 const TEXTS: usize = 300;
 
-/// Writes a model directory for the recipe's world into `dir`.
-pub async fn fresh_policy(recipe: &Recipe, dir: &Path) -> Result<(), SetupError> {
+/// Writes a model directory for the recipe's world into `dir`: the tokenizer here, the weights by the engine.
+pub async fn fresh_policy(recipe: &Recipe, engine: &dyn EngineKind, dir: &Path) -> Result<(), SetupError> {
     let failed = |what: String| SetupError::Fresh(what);
     let size = &recipe.policy.fresh;
     std::fs::create_dir_all(dir).map_err(|error| failed(format!("cannot make {}: {error}", dir.display())))?;
@@ -99,9 +96,8 @@ pub async fn fresh_policy(recipe: &Recipe, dir: &Path) -> Result<(), SetupError>
         "tie_word_embeddings": true,
         "eos_token_id": stop_ids.first(),
     });
-    let config = Config::parse(&config.to_string()).map_err(failed)?;
-    let model = Model::random(config, Arc::new(Cpu::new(recipe.policy.threads)?), recipe.seed);
-    Ok(model.save(dir, Storage::F32)?)
+    let spec = FreshSpec { config: &config, seed: recipe.seed, threads: recipe.policy.threads, dir };
+    Ok(engine.fresh(&spec).await?)
 }
 
 /// Solved episodes as the template shows them: what the policy will read and write.

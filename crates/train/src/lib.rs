@@ -4,7 +4,6 @@
 //! a learner, [`loss`] turns logprobs into d loss / d logprob: pure functions, no model, no clock, no file. What exists
 //! under which name is in [`catalogue`], and docs/algorithms.md is written from it.
 
-pub mod adapter;
 pub mod ahead;
 pub mod budget;
 pub mod catalogue;
@@ -12,6 +11,7 @@ pub mod checkpoint;
 pub mod credit;
 pub mod drift;
 pub mod evaluate;
+pub mod events;
 mod faults;
 pub mod fresh;
 pub mod ledger;
@@ -25,6 +25,7 @@ pub mod plan;
 pub mod recipe;
 pub mod report;
 pub mod run;
+pub mod schedule;
 pub mod setup;
 pub mod sft;
 mod update;

@@ -27,7 +27,7 @@ impl<'a> Material<'a> {
             return Ok(Self { tasks: Cow::Borrowed(&setup.tasks), recorded: Vec::new() });
         };
         let recorded = good_traces(run, recipe)?;
-        let vocab = setup.policy.current().model.config.vocab as u32;
+        let vocab = setup.engine.vocabulary() as u32;
         let too_large = recorded.iter().flat_map(Trace::tokens).find(|id| *id >= vocab);
         if let Some(id) = too_large {
             let what = format!(

@@ -3,11 +3,11 @@
 //! The payment is a reward component of its own, `kl`, beside those of the rubric: it is recorded, it is in the group's
 //! statistics, and the rubric's total stays what the world paid.
 
-use hone_engine::{NativeLearner, Whose};
-use hone_trace::{Advantage, Group, Reward, Trace};
+use hone_trace::{Group, Learner, Reward, Trace, Whose};
 use serde::{Deserialize, Serialize};
 
-use crate::loss::{Estimator, Reduction};
+use crate::ledger::{Metrics, names};
+use crate::loss::Estimator;
 use crate::pack::{self, Packing};
 use crate::run::TrainError;
 
@@ -65,22 +65,31 @@ pub struct Paid {
     pub episodes: usize,
 }
 
+impl Paid {
+    /// With the coefficient that the next step pays.
+    pub fn metrics(&self, coefficient: f64) -> Metrics {
+        let mut metrics = Metrics::default();
+        metrics.set(names::LOSS_AVG_KL, self.mean_kl);
+        metrics.set(names::LOSS_AVG_KL_MAX, self.max_kl);
+        metrics.set(names::REWARD_KL_COEFFICIENT, coefficient);
+        metrics
+    }
+}
+
 /// Lets every scored episode pay `coefficient` x its KL.
-pub fn charge(
-    learner: &mut NativeLearner,
+pub async fn charge(
+    learner: &mut dyn Learner,
     groups: &mut [Group],
     settings: &KlReward,
     coefficient: f64,
     budget: usize,
 ) -> Result<Paid, TrainError> {
-    let everyone: Vec<Vec<_>> =
-        groups.iter().map(|group| vec![Advantage::Whole { value: 0.0 }; group.traces().len()]).collect();
-    let (sequences, temperature) = pack::sequences(groups, &everyone)?;
+    let (sequences, temperature) = pack::sampled(groups)?;
     let Some(temperature) = temperature else { return Ok(Paid::default()) };
-    let packing = Packing { reduction: Reduction::TokenMean, temperature, budget, share: true };
+    let packing = Packing { temperature, budget, share: learner.abilities().shared_prefixes };
     let mut reference = Vec::new();
-    for batch in pack::pack(&sequences, &packing) {
-        reference.extend(learner.score(&batch, Whose::Reference)?.logprobs);
+    for batch in pack::to_score(&sequences, &packing) {
+        reference.extend(learner.score(&batch, Whose::Reference).await?.logprobs);
     }
     let mut reference = reference.into_iter();
     let (mut paid, mut sum, mut tokens) = (Paid::default(), 0.0, 0usize);

@@ -9,14 +9,11 @@ use std::path::PathBuf;
 use hone_arena::rewards::TOTAL;
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::rollout::RolloutSettings;
-use hone_engine::memory;
-use hone_engine::optim::{AdamWSettings, Decay};
-use hone_trace::SamplingParams;
+use hone_trace::{AdamWSettings, LearnerSpec, LoraSpec, SamplingParams};
 use hone_worlds::EnvSpecs;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use crate::adapter::LoraRecipe;
 use crate::ahead::AsyncRecipe;
 use crate::catalogue::nearest;
 use crate::checkpoint::CheckpointRecipe;
@@ -27,6 +24,7 @@ use crate::loss::LossRecipe;
 use crate::penalty::KlReward;
 use crate::placebo::Placebo;
 use crate::plan::PlanRecipe;
+use crate::schedule::Decay;
 
 /// Everything a run needs to know. Every key has a default; the resolved recipe is written into the run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,6 +43,7 @@ pub struct Recipe {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placebo: Option<Placebo>,
     pub policy: PolicyRecipe,
+    pub engine: EngineRecipe,
     /// `[env]`, or several `[[env]]`: docs/environments.md.
     pub env: EnvSpecs,
     pub sampling: SamplingParams,
@@ -71,7 +70,7 @@ pub struct PolicyRecipe {
     pub model: Option<PathBuf>,
     /// Trains an adapter on the model instead of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lora: Option<LoraRecipe>,
+    pub lora: Option<LoraSpec>,
     /// What a KL compares with: a model directory. Absent: the policy as it was at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<PathBuf>,
@@ -79,6 +78,20 @@ pub struct PolicyRecipe {
     pub threads: usize,
     /// The size of the policy that `hone sft` makes where no model is named.
     pub fresh: FreshRecipe,
+}
+
+/// `[engine]`: what serves and trains the policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EngineRecipe {
+    /// "native": the model on this machine. Which others there are is the program's to say.
+    pub kind: String,
+}
+
+impl Default for EngineRecipe {
+    fn default() -> Self {
+        Self { kind: "native".into() }
+    }
 }
 
 /// `[train]`
@@ -179,6 +192,7 @@ impl Default for Recipe {
             overlong_filter: false,
             placebo: None,
             policy: PolicyRecipe::default(),
+            engine: EngineRecipe::default(),
             env: EnvSpecs::default(),
             sampling: SamplingParams::default(),
             rollout: RolloutSettings::default(),
@@ -285,12 +299,11 @@ impl PolicyRecipe {
 }
 
 impl TrainRecipe {
-    /// Bytes of activations a batch may take.
-    pub fn activation_limit(&self) -> Option<u64> {
-        match self.activation_mb {
-            0 => memory::available(),
-            megabytes => Some(megabytes << 20),
-        }
+    /// The learner of a run, without a reference policy.
+    pub fn learner(&self) -> LearnerSpec {
+        let limit = (self.activation_mb > 0).then_some(self.activation_mb << 20);
+        let (adamw, recompute) = (self.adamw, self.recompute);
+        LearnerSpec { adamw, recompute, activation_limit: limit, ..LearnerSpec::default() }
     }
 }
 
@@ -376,6 +389,9 @@ impl Recipe {
         if let Ok(rubric) = self.rubric.build() {
             let components: Vec<_> = rubric.weights().collect();
             self.credit.check(&components).map_err(|error| RecipeError(error.to_string()))?;
+        }
+        if self.policy.lora.as_ref().is_some_and(|lora| lora.rank == 0) {
+            return bad("policy.lora.rank is 0: nothing would be trained".into());
         }
         self.policy.fresh.check().map_err(RecipeError)?;
         self.plan.check().map_err(RecipeError)?;

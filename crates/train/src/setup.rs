@@ -1,4 +1,4 @@
-//! Everything a recipe names, opened: the policy, its sampler, the renderer, the world, the rubric.
+//! Everything a recipe names, opened: the engine, the renderer, the world, the rubric.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,8 +11,7 @@ use hone_arena::rewards::spec::SpecError;
 use hone_arena::rollout::Rollouts;
 use hone_chat::parse::{CannotRender, Format};
 use hone_chat::{ModelDir, ModelDirError, RenderError, RenderSettings, Renderer, TokenizerError, call_format};
-use hone_engine::{Cpu, EngineError, Generator, GeneratorSettings, Model, Policy, Snapshot};
-use hone_trace::{Arena, Fault, Sampler, SamplingParams, Task};
+use hone_trace::{Arena, Engine, EngineFault, EngineKind, EngineSpec, Fault, Sampler, SamplingParams, Task};
 
 use crate::recipe::{Recipe, RecipeError};
 
@@ -37,7 +36,7 @@ pub enum SetupError {
     #[error(transparent)]
     ModelDir(#[from] ModelDirError),
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Engine(#[from] EngineFault),
     #[error(transparent)]
     Render(#[from] RenderError),
     #[error(transparent)]
@@ -58,8 +57,8 @@ pub enum SetupError {
 
 /// What training works with.
 pub struct Setup {
-    pub policy: Arc<Policy>,
-    pub sampler: Arc<dyn Sampler>,
+    /// Serves and trains the policy.
+    pub engine: Arc<dyn Engine>,
     pub renderer: Renderer,
     /// How the model writes a call.
     pub format: Format,
@@ -84,36 +83,25 @@ impl std::fmt::Debug for Setup {
 }
 
 impl Setup {
-    pub fn open(recipe: &Recipe) -> Result<Self, SetupError> {
-        let model_dir = recipe.policy.model.clone().ok_or(SetupError::NoModel)?;
+    /// Opens the recipe on an engine of this kind, which the recipe's `[engine]` names.
+    pub async fn open(recipe: &Recipe, kind: &dyn EngineKind) -> Result<Self, SetupError> {
+        let spec = EngineSpec {
+            model: recipe.policy.model.clone().ok_or(SetupError::NoModel)?,
+            lora: recipe.policy.lora.clone(),
+            run: recipe.name.clone(),
+            seed: recipe.seed,
+            threads: recipe.policy.sampler_threads(&recipe.overlap),
+        };
+        let model_dir = kind.texts(&spec).await?;
         let texts = ModelDir::open(&model_dir)?;
         let renderer = Renderer::new(&texts, RenderSettings::default())?;
         let format = call_format(renderer.template(true), texts.special_tokens());
         let format = format.ok_or_else(|| SetupError::NoCallFormat(model_dir.clone()))?;
         let end_of_turn = *texts.stop_ids().first().ok_or_else(|| SetupError::NoEndOfTurn(model_dir.clone()))?;
-        let cpu = Arc::new(Cpu::new(recipe.policy.sampler_threads(&recipe.overlap))?);
-        let model = Model::load(&model_dir, cpu)?;
-        let adapter = match &recipe.policy.lora {
-            Some(lora) => Some(lora.adapter(&model, recipe.seed)?),
-            None => None,
-        };
-        let policy = Policy::new(Snapshot::new(model, adapter, &recipe.name));
-        let sampler = Arc::new(Generator::new(Arc::clone(&policy), GeneratorSettings::default())?);
+        let engine = kind.open(&spec).await?;
         let World { arena, tasks, held_out, baselines } = open_world(recipe)?;
         let rubric = Arc::new(recipe.rubric.build()?);
-        Ok(Self {
-            policy,
-            sampler,
-            renderer,
-            format,
-            end_of_turn,
-            model_dir,
-            arena,
-            tasks,
-            held_out,
-            rubric,
-            baselines,
-        })
+        Ok(Self { engine, renderer, format, end_of_turn, model_dir, arena, tasks, held_out, rubric, baselines })
     }
 
     /// A rollout driver for any sampler in this world.

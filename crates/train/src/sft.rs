@@ -4,23 +4,22 @@
 //! (`copying`), and fade out.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use hone_engine::optim::Schedule;
-use hone_engine::{LearnerSettings, NativeLearner};
 use hone_trace::rundir::RunDir;
-use hone_trace::{Learner as _, LossStats, OptimizerStep, Rng, Seed, Trace};
-use serde_json::{Value, json};
+use hone_trace::{Learner, LossStats, OptimizerStep, Rng, Seed, Trace};
+use serde_json::Value;
 
 use crate::checkpoint::{self, Keeper, State};
 use crate::evaluate::evaluate;
+use crate::events::Event;
 use crate::loss::{LossRecipe, Objective, Reduction};
 use crate::material::Material;
 use crate::oracle::Shown;
-use crate::pack::{Packing, Place, Sequence, pack};
+use crate::pack::{self, Credited, Packing, Place, Sequence};
 use crate::plan::{Plan, PlanRecipe};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
+use crate::schedule::Schedule;
 use crate::setup::Setup;
 
 /// What one step of imitation saw.
@@ -33,16 +32,16 @@ pub struct SftStep {
     pub tokens: usize,
 }
 
-/// Imitates for `recipe.sft.steps` steps, or until that is enough; `watch` is told of each. Returns the learner, whose
-/// policy is the setup's.
-pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep)) -> Result<NativeLearner, TrainError> {
-    let learner = NativeLearner::new(Arc::clone(&setup.policy), None, settings(recipe));
+/// Imitates for `recipe.sft.steps` steps, or until that is enough; `watch` is told of each. The engine then serves the
+/// policy that imitation made.
+pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep)) -> Result<(), TrainError> {
+    let learner = setup.engine.learner(&recipe.train.learner()).await?;
     let (material, plan) = (Material::open(setup, recipe)?, PlanRecipe::default());
     let mut imitation = Imitation::new(setup, recipe, &material, &plan, learner, State::default())?;
     while imitation.goes_on().await? {
         watch(imitation.step().await?);
     }
-    Ok(imitation.learner)
+    Ok(())
 }
 
 /// As [`sft`], recorded in `directory` with checkpoints. Goes on with the run that is there, if one is.
@@ -51,13 +50,13 @@ pub async fn sft_recorded(
     recipe: &Recipe,
     directory: &Path,
     mut watch: impl FnMut(SftStep),
-) -> Result<NativeLearner, TrainError> {
+) -> Result<(), TrainError> {
     let (mut run, found) = open_run(recipe, directory)?;
-    let policy = Arc::clone(&setup.policy);
-    let (learner, state) = match found {
-        None => (NativeLearner::new(policy, None, settings(recipe)), State::default()),
-        Some((dir, state)) => (NativeLearner::resume(policy, None, settings(recipe), &dir)?, state),
-    };
+    let mut learner = setup.engine.learner(&recipe.train.learner()).await?;
+    if let Some((dir, state)) = &found {
+        learner.restore(dir, state.version).await?;
+    }
+    let state = found.map(|(_, state)| state).unwrap_or_default();
     let mut keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, None);
     let (material, plan) = (Material::open(setup, recipe)?, PlanRecipe::default());
     let mut imitation = Imitation::new(setup, recipe, &material, &plan, learner, state)?;
@@ -65,11 +64,11 @@ pub async fn sft_recorded(
         let seen = imitation.step().await?;
         run.metrics(&record(&seen))?;
         if keeper.is_due(&imitation.state, recipe.sft.steps) {
-            keeper.write(&mut run, &imitation.learner, &mut imitation.state)?;
+            keeper.write(&mut run, &mut *imitation.learner, &mut imitation.state).await?;
         }
         watch(seen);
     }
-    Ok(imitation.learner)
+    Ok(())
 }
 
 /// The run in the directory at its newest checkpoint, or a new one.
@@ -81,17 +80,8 @@ fn open_run(recipe: &Recipe, directory: &Path) -> Result<(RunDir, Option<(PathBu
     let found = checkpoint::newest(directory)?;
     let superseded = run.rewind(found.as_ref().map(|(_, state)| state.position).unwrap_or_default())?;
     let step = found.as_ref().map(|(_, state)| state.step);
-    run.event(&json!({"event": "resumed", "step": step, "superseded": superseded}))?;
+    run.event(&Event::Resumed { step, superseded, dropped: None })?;
     Ok((run, found))
-}
-
-fn settings(recipe: &Recipe) -> LearnerSettings {
-    LearnerSettings {
-        adamw: recipe.train.adamw,
-        recompute: recipe.train.recompute,
-        memory_limit: recipe.train.activation_limit(),
-        cpu: None,
-    }
 }
 
 fn record(seen: &SftStep) -> serde_json::Map<String, Value> {
@@ -109,7 +99,7 @@ struct Imitation<'a> {
     setup: &'a Setup,
     recipe: &'a Recipe,
     material: &'a Material<'a>,
-    learner: NativeLearner,
+    learner: Box<dyn Learner>,
     loss: Objective,
     schedule: Schedule,
     plan: Plan<'a>,
@@ -123,7 +113,7 @@ impl<'a> Imitation<'a> {
         recipe: &'a Recipe,
         material: &'a Material<'a>,
         plan: &'a PlanRecipe,
-        learner: NativeLearner,
+        learner: Box<dyn Learner>,
         state: State,
     ) -> Result<Self, TrainError> {
         let sft = &recipe.sft;
@@ -147,7 +137,7 @@ impl<'a> Imitation<'a> {
                 &material.tasks,
                 state.plan.clone(),
             ),
-            rollouts: setup.rollouts(recipe, Arc::clone(&setup.sampler), 1.0),
+            rollouts: setup.rollouts(recipe, setup.engine.sampler(), 1.0),
             state,
         })
     }
@@ -161,7 +151,7 @@ impl<'a> Imitation<'a> {
         }
         let asked = step > 0 && step.is_multiple_of(sft.check_every.max(1));
         let Some(enough) = sft.stop_at.filter(|_| asked) else { return Ok(true) };
-        let success = evaluate(self.setup, self.recipe).await.success;
+        let success = evaluate(self.setup, self.recipe, self.setup.engine.sampler()).await.success;
         Ok(success.is_none_or(|success| success < enough))
     }
 
@@ -169,31 +159,30 @@ impl<'a> Imitation<'a> {
         let step = self.state.step + 1;
         let sequences = self.sequences(step).await?;
         let packing = Packing {
-            reduction: Reduction::TokenMean,
             temperature: 1.0,
             budget: self.recipe.train.batch_tokens,
-            share: true,
+            share: self.learner.abilities().shared_prefixes,
         };
         let mut stats = LossStats::default();
-        for batch in pack(&sequences, &packing) {
+        for batch in pack::to_learn(&sequences, Reduction::TokenMean, &packing) {
             stats += self.learner.accumulate(&batch, &self.loss).await?.loss;
         }
         let max_grad_norm = Some(self.recipe.train.max_grad_norm);
         let rate = OptimizerStep { learning_rate: self.schedule.at(step), max_grad_norm, publish: true };
         let report = self.learner.step(rate).await?;
         (self.state.step, self.state.plan) = (step, self.plan.state.clone());
-        let tokens = sequences.iter().map(|sequence| sequence.ids.len()).sum();
+        let tokens = sequences.iter().map(|credited| credited.sequence.ids.len()).sum();
         Ok(SftStep { step, loss: stats.loss, grad_norm: report.grad_norm, tokens })
     }
 
     /// What a step imitates: whole episodes, and copying where it is still mixed in.
-    async fn sequences(&mut self, step: u64) -> Result<Vec<Sequence>, TrainError> {
+    async fn sequences(&mut self, step: u64) -> Result<Vec<Credited>, TrainError> {
         let sft = &self.recipe.sft;
         let mut rng = Seed::root(self.recipe.seed).with("sft").at(step).rng();
         let copying = sft.copying * (1.0 - step as f64 / (sft.steps as f64 * sft.copying_until)).max(0.0);
         let of_all = step as f64 / sft.steps as f64;
         let shown = if of_all <= sft.solutions_until { Shown::Solution } else { Shown::Demonstration };
-        let vocab = self.setup.policy.current().model.config.vocab as u32;
+        let vocab = self.setup.engine.vocabulary() as u32;
         let mut sequences = Vec::with_capacity(sft.batch);
         for group in 0..sft.batch {
             if rng.unit() < copying {
@@ -210,7 +199,7 @@ impl<'a> Imitation<'a> {
 }
 
 /// A trace to imitate: the agent's tokens at weight 1, the others at `context_weight`.
-fn imitated(group: usize, trace: &Trace, context_weight: f32) -> Sequence {
+fn imitated(group: usize, trace: &Trace, context_weight: f32) -> Credited {
     let ids: Vec<u32> = trace.tokens().collect();
     let mut weights = vec![context_weight; ids.len()];
     for (at, node) in trace.sampled() {
@@ -220,7 +209,7 @@ fn imitated(group: usize, trace: &Trace, context_weight: f32) -> Sequence {
 }
 
 /// A random run of ids, repeated: only copying predicts the second half.
-fn repeated(group: usize, vocab: u32, rng: &mut Rng) -> Sequence {
+fn repeated(group: usize, vocab: u32, rng: &mut Rng) -> Credited {
     let length = 8 + rng.below(56);
     let run: Vec<u32> = (0..length).map(|_| rng.below(vocab as usize) as u32).collect();
     let times = 2 + rng.below(3);
@@ -230,14 +219,10 @@ fn repeated(group: usize, vocab: u32, rng: &mut Rng) -> Sequence {
     sequence(group, ids, &weights)
 }
 
-fn sequence(group: usize, ids: Vec<u32>, weights: &[f32]) -> Sequence {
-    let place = |(position, &weight): (usize, &f32)| Place {
-        position,
-        sampler: 0.0,
-        behaviour: 0.0,
-        old: None,
-        advantage: weight,
-    };
-    let places = weights.iter().enumerate().skip(1).filter(|(_, weight)| **weight > 0.0).map(place).collect();
-    Sequence { group, trace: 0, ids, places }
+/// Tokens with their weights, in the advantages' place. Nobody sampled them, so no ratio is taken against a sampler.
+fn sequence(group: usize, ids: Vec<u32>, weights: &[f32]) -> Credited {
+    let weighted = || weights.iter().copied().enumerate().skip(1).filter(|(_, weight)| *weight > 0.0);
+    let place = |(position, _)| Place { position, sampler: 0.0, behaviour: 0.0, old: None };
+    let advantages = weighted().map(|(_, weight)| weight).collect();
+    Credited { sequence: Sequence { group, trace: 0, ids, places: weighted().map(place).collect() }, advantages }
 }

@@ -1,20 +1,35 @@
 //! Learning from one rollout batch: one or several optimizer steps.
 
-use hone_engine::optim::Schedule;
-use hone_engine::{NativeLearner, Whose};
-use hone_trace::{Batch, Learner as _, OptimizerStep, Seed, TokenColumns};
+use hone_trace::{Batch, Learner, OptimizerStep, Seed, TokenColumns, Whose};
 
-use crate::ledger::{Ledger, Pass};
+use crate::ledger::{self, Metrics, Optimized, Pass, Visits};
 use crate::loss::{Objective, Survey};
-use crate::pack::{self, Packing, Sequence};
+use crate::pack::{self, Credited, Packing};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
+use crate::schedule::Schedule;
 
-/// Optimizer steps of one step, and why some of them were skipped.
+/// The optimizer steps of one step.
 #[derive(Debug, Default)]
 pub struct Learned {
-    pub optimizer_steps: u32,
-    pub skipped: Vec<String>,
+    pub optimized: Vec<Optimized>,
+    pub learning_rate: f64,
+}
+
+impl Learned {
+    /// Why optimizer steps were not taken.
+    pub fn skipped(&self) -> Vec<String> {
+        self.optimized.iter().filter_map(|step| step.report.skipped.clone()).collect()
+    }
+
+    pub fn metrics(&self) -> Metrics {
+        ledger::learning(&self.optimized, self.learning_rate)
+    }
+
+    /// What became of the credited tokens.
+    pub fn visits(&self) -> Visits {
+        ledger::visits(&self.optimized)
+    }
 }
 
 /// Which step it is, and the factor on its learning rate.
@@ -26,13 +41,12 @@ pub struct Pace {
 
 /// Goes through the sequences `train.epochs_per_batch` times, `train.mini_batch` at a time.
 pub async fn learn(
-    learner: &mut NativeLearner,
-    objective: &mut Objective,
+    learner: &mut dyn Learner,
+    objective: &Objective,
     recipe: &Recipe,
     Pace { step, factor }: Pace,
-    mut sequences: Vec<Sequence>,
+    mut sequences: Vec<Credited>,
     temperature: f32,
-    ledger: &mut Ledger,
 ) -> Result<Learned, TrainError> {
     let train = &recipe.train;
     let schedule = Schedule {
@@ -44,31 +58,28 @@ pub async fn learn(
         floor: 0.0,
     };
     let learning_rate = factor * schedule.at(step);
-    let packing = Packing { reduction: objective.reduction, temperature, budget: train.batch_tokens, share: true };
-    first_seen(learner, objective, recipe, &mut sequences, &packing)?;
+    let packing = Packing { temperature, budget: train.batch_tokens, share: learner.abilities().shared_prefixes };
+    first_seen(learner, objective, recipe, &mut sequences, &packing).await?;
     let size = if train.mini_batch == 0 { sequences.len() } else { train.mini_batch };
-    let mut learned = Learned::default();
+    let mut learned = Learned { learning_rate, ..Learned::default() };
     for epoch in 0..train.epochs_per_batch {
         Seed::root(recipe.seed).with("mini batches").at(step).at(u64::from(epoch)).rng().shuffle(&mut sequences);
         let last_epoch = epoch + 1 == train.epochs_per_batch;
         let mut parts = sequences.chunks(size.max(1)).peekable();
         while let Some(part) = parts.next() {
-            let batches = pack::pack(part, &packing);
-            objective.survey = surveyed(learner, objective, &batches)?;
-            let mut pass = Pass::of(part);
+            let batches = pack::to_learn(part, objective.reduction, &packing);
+            let loss = objective.over(surveyed(learner, objective, &batches).await?);
+            let mut pass = Pass::of(part.iter().map(|credited| &credited.sequence));
             for batch in &batches {
-                let stats = learner.accumulate(batch, &*objective).await?;
+                let stats = learner.accumulate(batch, &loss).await?;
                 pass.add(batch, &stats);
             }
             let publish = last_epoch && parts.peek().is_none();
             let rate = OptimizerStep { learning_rate, max_grad_norm: Some(train.max_grad_norm), publish };
             let report = learner.step(rate).await?;
-            ledger.learned(&pass, &report, learning_rate);
-            learned.optimizer_steps += 1;
-            learned.skipped.extend(report.skipped);
+            learned.optimized.push(Optimized { pass, report });
         }
     }
-    objective.survey = None;
     Ok(learned)
 }
 
@@ -77,21 +88,21 @@ pub async fn learn(
 /// The engine's sampler and learner agree bit for bit, so in a synchronous run that is the sampler's logprob, and no
 /// pass is needed to know it. Sampled ahead, the ratio is against the sampler too, which bounds how far the policy moves
 /// from what sampled; only a correction, which weighs the learner against the sampler, needs the learner's own word.
-fn first_seen(
-    learner: &mut NativeLearner,
+async fn first_seen(
+    learner: &mut dyn Learner,
     objective: &Objective,
     recipe: &Recipe,
-    sequences: &mut [Sequence],
+    sequences: &mut [Credited],
     packing: &Packing,
 ) -> Result<(), TrainError> {
     let mut old = Vec::new();
     if recipe.overlap.staleness > 0 && objective.correction.is_some() {
-        for batch in pack::pack(sequences, packing) {
-            old.extend(learner.score(&batch, Whose::Policy)?.logprobs);
+        for batch in pack::to_score(sequences.iter().map(|credited| &credited.sequence), packing) {
+            old.extend(learner.score(&batch, Whose::Policy).await?.logprobs);
         }
     }
     let mut old = old.into_iter();
-    for place in sequences.iter_mut().flat_map(|sequence| &mut sequence.places) {
+    for place in sequences.iter_mut().flat_map(|credited| &mut credited.sequence.places) {
         place.old = Some(old.next().unwrap_or(place.sampler));
     }
     Ok(())
@@ -99,8 +110,8 @@ fn first_seen(
 
 /// The survey of an optimizer step, where the objective needs one and the step is more than one batch: a forward pass
 /// over all of it comes first.
-fn surveyed(
-    learner: &mut NativeLearner,
+async fn surveyed(
+    learner: &mut dyn Learner,
     objective: &Objective,
     batches: &[Batch],
 ) -> Result<Option<Survey>, TrainError> {
@@ -109,8 +120,8 @@ fn surveyed(
     }
     let mut columns = Vec::with_capacity(batches.len());
     for batch in batches {
-        let scored = learner.score(batch, Whose::Policy)?;
-        columns.push(TokenColumns::new(batch, &scored.logprobs, &scored.entropies, None));
+        let scored = learner.score(batch, Whose::Policy).await?;
+        columns.push(TokenColumns::new(batch, &scored.logprobs, scored.entropies.as_deref(), None));
     }
     let parts: Vec<_> = columns.iter().map(TokenColumns::view).collect();
     Ok(Some(objective.survey(&parts)))

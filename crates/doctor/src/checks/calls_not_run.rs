@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::{ENVIRONMENT_TOOL_CALLS_EMITTED, ENVIRONMENT_TOOL_CALLS_EXECUTED};
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -13,8 +14,8 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let emitted = run.sum("environment/tool_calls_emitted").filter(|emitted| *emitted > 0.0);
-    let (Some(emitted), Some(executed)) = (emitted, run.sum("environment/tool_calls_executed")) else {
+    let emitted = run.sum(ENVIRONMENT_TOOL_CALLS_EMITTED).filter(|emitted| *emitted > 0.0);
+    let (Some(emitted), Some(executed)) = (emitted, run.sum(ENVIRONMENT_TOOL_CALLS_EXECUTED)) else {
         return Looked::skipped("a step in which a tool was called");
     };
     let share = executed / emitted;

@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::BATCH_REWARD_COMPONENT;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -32,7 +33,7 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     );
     let mut finding = Finding::new(Severity::Warning, says);
     for (name, _) in &dead {
-        if let Some(row) = run.windows(&format!("batch_reward/{name}")) {
+        if let Some(row) = run.windows(BATCH_REWARD_COMPONENT.of([name])) {
             finding = finding.line(format!("`{name}` means {:.3} early and {:.3} late", row.first, row.last));
         }
     }

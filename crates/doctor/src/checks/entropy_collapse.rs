@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::{POLICY_POLICY_ENTROPY, REWARD_SUCCESS_RATE};
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -14,10 +15,10 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let Some(entropy) = run.windows("policy/policy_entropy") else {
+    let Some(entropy) = run.windows(POLICY_POLICY_ENTROPY) else {
         return Looked::skipped("`policy/policy_entropy`");
     };
-    let Some(success) = run.windows("reward/success_rate") else { return Looked::skipped("`reward/success_rate`") };
+    let Some(success) = run.windows(REWARD_SUCCESS_RATE) else { return Looked::skipped("`reward/success_rate`") };
     if entropy.last >= 0.1 * entropy.first || success.last >= 0.6 || success.difference >= 0.1 {
         return Ok(Looked::Healthy);
     }

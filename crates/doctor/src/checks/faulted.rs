@@ -1,5 +1,6 @@
 use hone_trace::Outcome;
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::{ROLLOUTS_FAULTED, ROLLOUTS_TOTAL};
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -14,7 +15,7 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let (Some(faulted), Some(total)) = (run.sum("rollouts/faulted"), run.sum("rollouts/total")) else {
+    let (Some(faulted), Some(total)) = (run.sum(ROLLOUTS_FAULTED), run.sum(ROLLOUTS_TOTAL)) else {
         return Looked::skipped("a recorded step");
     };
     let share = faulted / total.max(1.0);

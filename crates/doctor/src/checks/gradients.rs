@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::{POLICY_GRAD_NORM, POLICY_SKIPPED_STEPS};
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -14,14 +15,14 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let skipped = run.sum("policy/skipped_steps").unwrap_or(0.0);
+    let skipped = run.sum(POLICY_SKIPPED_STEPS).unwrap_or(0.0);
     if skipped > 0.0 {
-        let steps = run.series("policy/skipped_steps");
+        let steps = run.series(POLICY_SKIPPED_STEPS);
         let first = steps.iter().find(|(_, count)| *count > 0.0).map_or(0, |(step, _)| *step);
         let says = format!("{skipped:.0} optimizer steps were skipped: their gradient was not finite");
         return Finding::new(Severity::Error, says).line(format!("the first in step {first}")).into();
     }
-    let norms = run.series("policy/grad_norm");
+    let norms = run.series(POLICY_GRAD_NORM);
     if norms.is_empty() {
         return Looked::skipped("a recorded optimizer step");
     }

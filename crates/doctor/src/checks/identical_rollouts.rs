@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use hone_trace::Trace;
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::POLICY_POLICY_ENTROPY;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::checks::share;
@@ -50,7 +51,7 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     } else if one_seed {
         ("the episodes of a group have one seed".to_owned(), "Give every episode a seed of its own.")
     } else {
-        let entropy = run.mean("policy/policy_entropy");
+        let entropy = run.mean(POLICY_POLICY_ENTROPY);
         let entropy = entropy.map_or_else(|| "unknown".into(), |entropy| format!("{entropy:.4}"));
         (
             format!("the policy is sure of every token: entropy {entropy} at temperature {}", sampling.temperature),

@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::POLICY_POLICY_KL;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -13,7 +14,7 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let values = run.series("policy/policy_kl");
+    let values = run.series(POLICY_POLICY_KL);
     let Some((step, most)) = values.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)) else {
         return Looked::skipped("`policy/policy_kl`");
     };

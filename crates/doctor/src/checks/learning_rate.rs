@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::POLICY_POLICY_LR;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -13,7 +14,7 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let rates = run.series("policy/policy_lr");
+    let rates = run.series(POLICY_POLICY_LR);
     let Some(most) = rates.iter().map(|(_, rate)| *rate).reduce(f64::max) else {
         return Looked::skipped("a recorded step");
     };

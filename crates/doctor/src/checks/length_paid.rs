@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use hone_trace::Trace;
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::{GENERATE_AVG_NUM_TOKENS, REWARD_SUCCESS_RATE};
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -17,8 +18,7 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let (Some(tokens), Some(success)) = (run.windows("generate/avg_num_tokens"), run.windows("reward/success_rate"))
-    else {
+    let (Some(tokens), Some(success)) = (run.windows(GENERATE_AVG_NUM_TOKENS), run.windows(REWARD_SUCCESS_RATE)) else {
         return Looked::skipped("a recorded step");
     };
     if tokens.last < 1.5 * tokens.first || success.difference >= 0.05 {

@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::{POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MEAN, POLICY_ROLLOUT_TRAIN_LOGPROBS_CORR};
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -14,10 +15,10 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let Some(difference) = run.windows("policy/rollout_train_logprobs_abs_diff_mean") else {
+    let Some(difference) = run.windows(POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MEAN) else {
         return Looked::skipped("sampler logprobs beside the learner's");
     };
-    let correlation = run.windows("policy/rollout_train_logprobs_corr");
+    let correlation = run.windows(POLICY_ROLLOUT_TRAIN_LOGPROBS_CORR);
     let worst = difference.first.max(difference.last);
     let least = correlation.as_ref().map_or(1.0, |found| found.first.min(found.last));
     if worst < 0.02 && least >= 0.99 {

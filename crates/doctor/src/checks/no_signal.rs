@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::{REWARD_SIGNAL_RATIO, REWARD_SUCCESS_RATE};
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -13,12 +14,12 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let Some(ratio) = run.mean("reward/signal_ratio") else { return Looked::skipped("a recorded step") };
+    let Some(ratio) = run.mean(REWARD_SIGNAL_RATIO) else { return Looked::skipped("a recorded step") };
     if ratio >= 0.15 {
         return Ok(Looked::Healthy);
     }
     let severity = if ratio < 0.03 { Severity::Error } else { Severity::Warning };
-    let success = run.mean("reward/success_rate");
+    let success = run.mean(REWARD_SUCCESS_RATE);
     let finding = Finding::new(severity, format!("{:.1} % of the groups have any variance in reward", 100.0 * ratio));
     // One group in so many has signal: the expected wait for the first.
     let groups = run.recipe.train.groups.max(1) as f64;

@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::{TOKENS_SAMPLED, TOKENS_TRAINED};
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -13,7 +14,7 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let (Some(trained), Some(sampled)) = (run.sum("tokens/trained"), run.sum("tokens/sampled")) else {
+    let (Some(trained), Some(sampled)) = (run.sum(TOKENS_TRAINED), run.sum(TOKENS_SAMPLED)) else {
         return Looked::skipped("a recorded step");
     };
     if trained > 0.0 {

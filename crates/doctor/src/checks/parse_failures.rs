@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::REWARD_PARSE_FAILURE_RATE;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -16,7 +17,7 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let Some(rate) = run.windows("reward/parse_failure_rate") else {
+    let Some(rate) = run.windows(REWARD_PARSE_FAILURE_RATE) else {
         return Looked::skipped("a recorded step with replies");
     };
     if rate.last < 0.1 {

@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::LOSS_AVG_RAW_ADVANTAGES;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -15,7 +16,7 @@ pub(super) const CHECK: Check = Check {
 fn look(run: &Run) -> Result<Looked, RunDirError> {
     match run.recipe.credit.negative {
         Some(negative) if negative < 0.5 => {
-            let mean = run.mean("loss/avg_raw_advantages");
+            let mean = run.mean(LOSS_AVG_RAW_ADVANTAGES);
             let finding = Finding::new(Severity::Note, format!("advantages under 0 count {negative}"));
             match mean {
                 Some(mean) => finding.line(format!("the mean advantage is {mean:+.2} where GRPO's is 0")).into(),

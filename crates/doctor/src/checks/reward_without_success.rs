@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::BATCH_REWARD_COMPONENT;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -14,7 +15,9 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let Some(total) = run.windows("batch_reward/total") else { return Looked::skipped("a recorded step") };
+    let Some(total) = run.windows(BATCH_REWARD_COMPONENT.of([&"total"])) else {
+        return Looked::skipped("a recorded step");
+    };
     let Some(judgement) = &run.report.held_out.judgement else {
         return Looked::skipped("an evaluation before and one after training");
     };

@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_train::ledger::names::ASYNC_STALENESS_MEAN;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -13,7 +14,7 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let Some(mean) = run.mean("async/staleness_mean") else { return Looked::skipped("a recorded step") };
+    let Some(mean) = run.mean(ASYNC_STALENESS_MEAN) else { return Looked::skipped("a recorded step") };
     if mean < 4.0 {
         return Ok(Looked::Healthy);
     }

@@ -90,7 +90,7 @@ impl Case<'_> {
         let report = wait(learner.step(step)).unwrap();
         Step {
             logprobs: bits(&stats.logprobs),
-            entropies: bits(&stats.entropies),
+            entropies: bits(stats.entropies.as_deref().unwrap()),
             gradients,
             norm: report.grad_norm.unwrap().to_bits(),
             weights: report.version.weights.to_string(),

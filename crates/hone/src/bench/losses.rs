@@ -131,7 +131,7 @@ impl Columns {
             reference: Some(&self.old),
             advantage: &self.advantage,
             weight: &self.weight,
-            entropy: &self.entropy,
+            entropy: Some(&self.entropy),
             sequences: &self.sequences,
         };
         let clock = Instant::now();

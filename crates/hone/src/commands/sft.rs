@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use hone_engine::weights::Storage;
 use hone_train::checkpoint::copy_texts;
 use hone_train::evaluate::evaluate;
 use hone_train::fresh::fresh_policy;
@@ -15,6 +14,7 @@ use hone_train::setup::Setup;
 use hone_train::sft::sft_recorded;
 use serde_json::json;
 
+use crate::engines;
 use crate::progress::sft::SftProgress;
 use crate::progress::train::{optional, with_interval};
 
@@ -57,19 +57,22 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         same_recipe(&recipe, &run)?;
     }
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    let setup = Setup::open(&runtime.block_on(with_policy(recipe.clone(), &args.out))?)?;
+    let setup = runtime.block_on(async {
+        let recipe = with_policy(recipe.clone(), &args.out).await?;
+        engines::open(&recipe).await
+    })?;
     let clock = std::time::Instant::now();
     let (before, after) = runtime.block_on(async {
         let mut progress = SftProgress::start(&recipe.name, recipe.sft.steps);
         progress.doing("evaluating");
-        let before = evaluate(&setup, &recipe).await;
+        let before = evaluate(&setup, &recipe, setup.engine.sampler()).await;
         progress.doing("imitating");
         sft_recorded(&setup, &recipe, &run, |step| progress.stepped(step)).await?;
         progress.doing("evaluating");
-        let after = evaluate(&setup, &recipe).await;
+        let after = evaluate(&setup, &recipe, setup.engine.sampler()).await;
         anyhow::Ok((before, after))
     })?;
-    save(&setup, &args.out)?;
+    runtime.block_on(save(&setup, &args.out))?;
     for aside in [run, beside(&args.out, ".fresh")].iter().filter(|path| path.exists()) {
         std::fs::remove_dir_all(aside).with_context(|| format!("cannot remove {}", aside.display()))?;
     }
@@ -93,7 +96,7 @@ async fn with_policy(mut recipe: Recipe, out: &Path) -> Result<Recipe> {
         let path = beside(out, ".fresh");
         if !path.exists() {
             anstream::eprintln!("no policy.model: making a tiny one in {}", path.display());
-            fresh_policy(&recipe, &path).await?;
+            fresh_policy(&recipe, engines::engine_of(&recipe)?, &path).await?;
         }
         recipe.policy.model = Some(path);
     }
@@ -123,12 +126,8 @@ fn same_recipe(recipe: &Recipe, run: &Path) -> Result<()> {
     Ok(())
 }
 
-fn save(setup: &Setup, out: &Path) -> Result<()> {
+async fn save(setup: &Setup, out: &Path) -> Result<()> {
     std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
-    let snapshot = setup.policy.current();
-    match &snapshot.adapter {
-        Some(adapter) => adapter.save(out)?,
-        None => snapshot.model.save(out, Storage::Bf16)?,
-    }
+    setup.engine.export(out).await?;
     copy_texts(&setup.model_dir, out).with_context(|| format!("cannot copy the tokenizer to {}", out.display()))
 }

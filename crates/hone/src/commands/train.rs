@@ -11,9 +11,9 @@ use hone_train::placebo::Placebo;
 use hone_train::recipe::Recipe;
 use hone_train::report::{BeforeAfter, PLACEBO, Row, RunReport};
 use hone_train::run::{recorded_recipe, resume, train};
-use hone_train::setup::Setup;
 use serde_json::{Value, json};
 
+use crate::engines;
 use crate::policies::Policy;
 use crate::progress::Style;
 use crate::progress::summary::{gain_line, summary};
@@ -79,21 +79,21 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     let fresh = || args.run.clone().unwrap_or_else(|| free_directory(&recipe.name));
     let directory = args.resume.clone().unwrap_or_else(fresh);
-    let (mut report, seconds) = runtime.block_on(one_run(recipe, &directory, args.resume.is_some(), args.samples))?;
+    let mut report = runtime.block_on(one_run(recipe, &directory, args.resume.is_some(), args.samples))?;
     let mut control = None;
     // A run that was stopped is not compared with one that was not.
     if let Some(placebo) = args.placebo.filter(|_| report.steps >= report.planned) {
         let aside = directory.join(PLACEBO);
         let resume = aside.join("recipe.toml").exists();
         let recipe = controlled(recorded_recipe(&directory)?, placebo, &directory)?;
-        let (aside_report, seconds) = runtime.block_on(one_run(recipe, &aside, resume, args.samples))?;
-        control = Some(as_json(&aside_report, seconds, &aside));
+        let aside_report = runtime.block_on(one_run(recipe, &aside, resume, args.samples))?;
+        control = Some(as_json(&aside_report, &aside));
         // The run's report again, now with its control.
         report = RunReport::read(&directory)?;
         report.save(&directory)?;
         anstream::eprintln!("{}", gain_line(&report));
     }
-    let mut result = as_json(&report, seconds, &directory);
+    let mut result = as_json(&report, &directory);
     if let Some(control) = control {
         result["placebo"] = control;
     }
@@ -115,7 +115,7 @@ fn controlled(mut recipe: Recipe, placebo: Placebo, directory: &Path) -> Result<
 }
 
 /// Trains or goes on training, and shows what came of it. A run that is refused before it begins leaves no directory.
-async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(RunReport, f64)> {
+async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
     let ours = !directory.exists();
     let result = Box::pin(begun(recipe, directory, resumes, samples)).await;
     if result.is_err() && ours && !directory.join("recipe.toml").exists() {
@@ -125,20 +125,20 @@ async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) 
     result
 }
 
-async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(RunReport, f64)> {
+async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
     let recipe = with_policy(recipe, directory)?;
-    let setup = Setup::open(&recipe)?;
+    let setup = engines::open(&recipe).await?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
-    let trained = if resumes {
-        resume(&setup, &recipe, directory, &mut watch).await?
+    if resumes {
+        resume(&setup, &recipe, directory, &mut watch).await?;
     } else {
-        train(&setup, &recipe, directory, &mut watch).await?
-    };
+        train(&setup, &recipe, directory, &mut watch).await?;
+    }
     drop(watch);
     let report = RunReport::read(directory)?;
     report.save(directory)?;
     anstream::eprint!("{}", summary(&report, directory, Style::for_stderr()));
-    Ok((report, trained.seconds))
+    Ok(report)
 }
 
 fn read_recipe(args: &Args) -> Result<Recipe> {
@@ -172,7 +172,8 @@ fn free_directory(name: &str) -> PathBuf {
     (1..=u32::MAX).map(numbered).find(|path| !path.exists()).unwrap_or_else(|| numbered(0))
 }
 
-fn as_json(report: &RunReport, seconds: f64, directory: &Path) -> Value {
+/// What the run's directory says, as one object.
+fn as_json(report: &RunReport, directory: &Path) -> Value {
     let tokens = |place: &str| report.tokens.get(place).copied().unwrap_or(0.0).round() as u64;
     let component = |row: &Row| (row.name.clone(), json!({"first": row.first, "last": row.last}));
     let held_out = &report.held_out;
@@ -198,6 +199,6 @@ fn as_json(report: &RunReport, seconds: f64, directory: &Path) -> Value {
         "notes": held_out.notes,
         "components": report.components.iter().map(component).collect::<serde_json::Map<_, _>>(),
         "tokens": {"sampled": tokens("sampled"), "trained": tokens("trained")},
-        "seconds": seconds,
+        "seconds": report.elapsed,
     })
 }

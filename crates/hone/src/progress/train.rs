@@ -7,6 +7,7 @@ use hone_arena::show::Show;
 use hone_trace::{Group, Trace};
 use hone_train::evaluate::{Evaluation, Measured};
 use hone_train::ledger::Ledger;
+use hone_train::ledger::names::{self, Name};
 use hone_train::recipe::Recipe;
 use hone_train::run::Watch;
 use hone_train::setup::Setup;
@@ -80,10 +81,10 @@ pub(crate) fn with_interval(evaluation: &Evaluation) -> String {
 /// The numbers of a step on the board.
 fn note(board: &mut Board, ledger: &Ledger) {
     for name in ledger.component_names() {
-        board.note(name, ledger.get(&format!("batch_reward/{name}")));
+        board.note(name, ledger.get(names::BATCH_REWARD_COMPONENT.of([&name])));
     }
-    board.note("groups with signal", ledger.get("reward/signal_ratio"));
-    board.note("parse failures", ledger.get("reward/parse_failure_rate"));
+    board.note("groups with signal", ledger.get(names::REWARD_SIGNAL_RATIO));
+    board.note("parse failures", ledger.get(names::REWARD_PARSE_FAILURE_RATE));
 }
 
 impl Watch for TrainProgress<'_> {
@@ -139,12 +140,12 @@ impl Watch for TrainProgress<'_> {
 
 fn foot(ledger: &Ledger) -> String {
     let shown = [
-        ("timing/sampled_tokens_per_second", "sampled tokens/s"),
-        ("policy/policy_entropy", "entropy"),
-        ("policy/loss_metrics/clip_ratio", "clipped"),
-        ("policy/grad_norm", "gradient"),
+        (names::TIMING_SAMPLED_TOKENS_PER_SECOND, "sampled tokens/s"),
+        (names::POLICY_POLICY_ENTROPY, "entropy"),
+        (names::POLICY_LOSS_METRICS_CLIP_RATIO, "clipped"),
+        (names::POLICY_GRAD_NORM, "gradient"),
     ];
-    let parts = shown.iter().filter_map(|(name, label)| Some(format!("{} {label}", number(ledger.get(name)?))));
+    let parts = shown.iter().filter_map(|(metric, label)| Some(format!("{} {label}", number(ledger.get(*metric)?))));
     parts.collect::<Vec<_>>().join(" · ")
 }
 
@@ -166,20 +167,20 @@ fn evaluation_line(step: u64, Measured { greedy, sampled }: &Measured) -> String
 /// One plain line per step.
 fn step_line(ledger: &Ledger) -> String {
     let mut line = format!("step {:>4}", ledger.step);
-    let mut add = |label: &str, name: &str| {
+    let mut add = |label: &str, name: Name| {
         if let Some(value) = ledger.get(name) {
             let _ = write!(line, "  {label} {}", number(value));
         }
     };
     for name in ledger.component_names() {
-        add(name, &format!("batch_reward/{name}"));
+        add(name, names::BATCH_REWARD_COMPONENT.of([&name]));
     }
-    add("signal", "reward/signal_ratio");
-    add("parse failures", "reward/parse_failure_rate");
-    add("entropy", "policy/policy_entropy");
-    add("clipped", "policy/loss_metrics/clip_ratio");
-    add("gradient", "policy/grad_norm");
-    add("tokens/s", "timing/sampled_tokens_per_second");
-    add("seconds", "timing/step");
+    add("signal", names::REWARD_SIGNAL_RATIO.into());
+    add("parse failures", names::REWARD_PARSE_FAILURE_RATE.into());
+    add("entropy", names::POLICY_POLICY_ENTROPY.into());
+    add("clipped", names::POLICY_LOSS_METRICS_CLIP_RATIO.into());
+    add("gradient", names::POLICY_GRAD_NORM.into());
+    add("tokens/s", names::TIMING_SAMPLED_TOKENS_PER_SECOND.into());
+    add("seconds", names::TIMING_STEP.into());
     line
 }

@@ -12,10 +12,10 @@ const BEST: &str = "best";
 impl RunDir {
     /// Writes a checkpoint directory whole or not at all: `write` fills a temporary one, which is then renamed. What was
     /// appended to the run before is on disk before the checkpoint is.
-    pub fn checkpoint(
+    pub async fn checkpoint(
         &mut self,
         step: u64,
-        write: impl FnOnce(&Path) -> io::Result<()>,
+        write: impl AsyncFnOnce(&Path) -> io::Result<()>,
     ) -> Result<PathBuf, RunDirError> {
         self.sync()?;
         let directory = self.path.join("checkpoints");
@@ -23,7 +23,7 @@ impl RunDir {
         let unfinished = path.with_extension(UNFINISHED);
         remove_if_there(&unfinished)?;
         fs::create_dir_all(&unfinished).map_err(io_error("cannot create", &unfinished))?;
-        let written = write(&unfinished).and_then(|()| sync_tree(&unfinished));
+        let written = write(&unfinished).await.and_then(|()| sync_tree(&unfinished));
         if let Err(error) = written {
             // What is half written may be what filled the disk. The first error is the one to report.
             let _ = remove_if_there(&unfinished);

@@ -23,7 +23,7 @@ pub struct Position {
 }
 
 /// What was set aside.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Superseded {
     pub metrics_bytes: u64,
     pub events_bytes: u64,

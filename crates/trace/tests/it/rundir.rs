@@ -3,6 +3,8 @@
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
+use futures::executor::block_on;
+
 use crate::common::trace;
 use hone_trace::Trace;
 use hone_trace::rundir::{Position, RunDir, RunDirError, RunReader};
@@ -75,11 +77,11 @@ fn a_checkpoint_is_whole_or_absent() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("run");
     let mut run = RunDir::create(&path, "").unwrap();
-    run.checkpoint(3, |dir| fs::write(dir.join("weights"), "w3")).unwrap();
-    let failed = run.checkpoint(4, |dir| {
+    block_on(run.checkpoint(3, async |dir| fs::write(dir.join("weights"), "w3"))).unwrap();
+    let failed = block_on(run.checkpoint(4, async |dir| {
         fs::write(dir.join("weights"), "half")?;
         Err(std::io::Error::other("disk full"))
-    });
+    }));
     assert!(failed.unwrap_err().to_string().contains("disk full"));
     drop(run);
     let (run, _) = RunDir::resume(&path).unwrap();
@@ -94,7 +96,7 @@ fn old_checkpoints_go_and_the_best_is_found_by_its_link() {
     let path = directory.path().join("run");
     let mut run = RunDir::create(&path, "").unwrap();
     for step in 1..=4 {
-        run.checkpoint(step, |dir| fs::write(dir.join("weights"), [step as u8])).unwrap();
+        block_on(run.checkpoint(step, async |dir| fs::write(dir.join("weights"), [step as u8]))).unwrap();
         run.mark_best(step.min(2)).unwrap();
     }
     assert_eq!(run.prune(|step| step == 2 || step > 3).unwrap(), [1, 3]);

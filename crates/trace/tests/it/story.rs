@@ -86,5 +86,5 @@ fn the_story() {
     assert!(!faulted.outcome.is_scorable());
 
     let group = Group::new(vec![finished, cut, faulted]);
-    assert_eq!((group.traces().len(), group.excluded().len()), (2, 1));
+    assert_eq!((group.traces().len(), group.faulted().len()), (2, 1));
 }

@@ -24,7 +24,7 @@ pub use gdpo::Gdpo;
 pub use grpo::{Grpo, Scale};
 pub use maxrl::MaxRl;
 pub use overlong::mask_overlong;
-pub use recipe::{BadCredit, CREDITS, CreditRecipe};
+pub use recipe::{BadCredit, CREDITS, CreditRecipe, Estimator};
 pub use reinforce_pp::ReinforcePlusPlus;
 pub use rloo::Rloo;
 pub use schedule::Schedule;

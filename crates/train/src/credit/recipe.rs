@@ -82,18 +82,18 @@ impl CreditRecipe {
 
     /// The estimator over these reward components.
     pub fn build(&self, weights: Weights) -> Result<Box<dyn Credit>, BadCredit> {
-        let make = find("credit", CREDITS, &self.name)?.make;
+        let estimator = self.estimator()?;
         let given =
             [("discount", self.discount), ("parse_failure", self.parse_failure), ("failed_call", self.failed_call)];
         if let Some((option, _)) = given.iter().find(|(_, value)| value.is_some())
-            && !self.name.starts_with("turn_")
+            && !estimator.per_turn
         {
             return Err(BadCredit::NotPerTurn { name: self.name.clone(), option });
         }
         if let Some(discount) = self.discount.filter(|discount| !(0.0..=1.0).contains(discount)) {
             return Err(BadCredit::Range { option: "discount", value: discount.to_string() });
         }
-        let credit = make(self, weights);
+        let credit = (estimator.make)(self, weights);
         match self.negative {
             None => Ok(credit),
             Some(weight) if (0.0..=1.0).contains(&weight) => Ok(Box::new(Negative { inner: credit, weight })),
@@ -104,6 +104,7 @@ impl CreditRecipe {
     /// Whether there is such an estimator over a rubric with these components and weights.
     pub fn check(&self, components: &[(&str, f64)]) -> Result<(), BadCredit> {
         self.build(Weights::default())?;
+        let estimator = self.estimator()?;
         for (option, value) in [("argument_weight", self.argument_weight), ("arguments_from", self.arguments_from)] {
             match value {
                 Some(_) if self.arguments.is_empty() => return Err(BadCredit::NoArguments { option }),
@@ -122,7 +123,7 @@ impl CreditRecipe {
                 return Err(BadCredit::NoOutcome { component: component.clone(), there: there() });
             }
         }
-        if !self.arguments.is_empty() && self.name.starts_with("turn_") {
+        if !self.arguments.is_empty() && estimator.per_turn {
             return Err(BadCredit::PerTurnArguments { name: self.name.clone() });
         }
         for (argument, component) in &self.arguments {
@@ -134,6 +135,11 @@ impl CreditRecipe {
             }
         }
         Ok(())
+    }
+
+    /// The estimator by its name, in any spelling that the catalogue knows.
+    pub fn estimator(&self) -> Result<&'static Estimator, UnknownName> {
+        Ok(&find("credit", CREDITS, &self.name)?.make)
     }
 
     fn turn_rewards(&self) -> TurnRewards {
@@ -188,45 +194,70 @@ impl<'de> Deserialize<'de> for CreditRecipe {
     }
 }
 
+/// An estimator in the catalogue: how it is built, and what the rest of a run has to know of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Estimator {
+    make: Make,
+    /// It normalises every reward component by itself, and is given them one by one instead of their total.
+    pub by_component: bool,
+    /// It gives every turn an advantage, and reads `discount`, `parse_failure` and `failed_call`.
+    pub per_turn: bool,
+}
+
 /// Builds an estimator over these reward components.
-pub(super) type Make = fn(&CreditRecipe, Weights) -> Box<dyn Credit>;
+type Make = fn(&CreditRecipe, Weights) -> Box<dyn Credit>;
+
+/// One advantage a trace, from totals.
+const fn whole(make: Make) -> Estimator {
+    Estimator { make, by_component: false, per_turn: false }
+}
+
+/// One advantage a trace, from components.
+const fn by_component(make: Make) -> Estimator {
+    Estimator { make, by_component: true, per_turn: false }
+}
+
+/// One advantage a turn.
+const fn per_turn(make: Make) -> Estimator {
+    Estimator { make, by_component: false, per_turn: true }
+}
 
 /// The estimators and their names.
-pub static CREDITS: &[Entry<Make>] = catalogue! {
+pub static CREDITS: &[Entry<Estimator>] = catalogue! {
     /// A = (R − mean of the group) / (sample deviation of the group + 1e-4).
     /// The default. Division by the deviation makes easy and hard tasks push equally hard.
-    "grpo" => |_, weights| Box::new(Grpo::new(weights, Scale::Group));
+    "grpo" => whole(|_, weights| Box::new(Grpo::new(weights, Scale::Group)));
     /// A = (R − mean of the group) / (sample deviation of the batch + 1e-4).
     /// As grpo, steadier for small groups.
-    "grpo_batch" => |_, weights| Box::new(Grpo::new(weights, Scale::Batch));
+    "grpo_batch" => whole(|_, weights| Box::new(Grpo::new(weights, Scale::Batch)));
     /// A = R − mean of the group.
     /// No difficulty bias: the gradient is that of the mean reward. With `loss = "dr_grpo"` also no length bias.
-    "dr_grpo" => |_, weights| Box::new(Grpo::new(weights, Scale::None));
+    "dr_grpo" => whole(|_, weights| Box::new(Grpo::new(weights, Scale::None)));
     /// A = R − mean of the others in the group.
     /// Unbiased whatever the group's size.
-    "rloo" => |_, weights| Box::new(Rloo { weights });
+    "rloo" => whole(|_, weights| Box::new(Rloo { weights }));
     /// A = (R − mean of the group) / (mean of the group + 1e-6).
     /// For rewards of at least 0, best 0 or 1: rarely solved tasks push hardest.
-    "maxrl" => |_, weights| Box::new(MaxRl { weights, epsilon: 1e-6 });
+    "maxrl" => whole(|_, weights| Box::new(MaxRl { weights, epsilon: 1e-6 }));
     /// A = (R − mean) / deviation, over all sampled tokens of the batch.
     /// No groups needed. Tasks of unequal difficulty compete; use the baseline variant for those.
-    "reinforce++" => |_, weights| Box::new(ReinforcePlusPlus { weights, baseline: false, epsilon: 1e-8 });
+    "reinforce++" => whole(|_, weights| Box::new(ReinforcePlusPlus { weights, baseline: false, epsilon: 1e-8 }));
     /// As reinforce++ after taking the mean of the group off.
     /// As grpo_batch, whitened over tokens.
-    "reinforce++_baseline" => |_, weights| Box::new(ReinforcePlusPlus { weights, baseline: true, epsilon: 1e-8 });
+    "reinforce++_baseline" => whole(|_, weights| Box::new(ReinforcePlusPlus { weights, baseline: true, epsilon: 1e-8 }));
     /// S = Σ weight × (r − mean of the group) / (deviation of the group + 1e-4) over components; A = S whitened over the batch.
     /// For several rewards of different scale or sparsity.
-    "gdpo" => |_, weights| Box::new(Gdpo { weights, epsilon: 1e-4 });
+    "gdpo" => by_component(|_, weights| Box::new(Gdpo { weights, epsilon: 1e-4 }));
     /// A of turn k = G(k) − mean of the others' G(k); G is the return from turn k on, discounted by `discount` (1) a turn.
     /// For episodes with errors inside them: give `parse_failure` and `failed_call` a price and each turn answers for its own. With an outcome reward alone it is rloo.
-    "turn_rloo" => |recipe, weights| {
+    "turn_rloo" => per_turn(|recipe, weights| {
         let discount = recipe.discount.unwrap_or(1.0);
         Box::new(TurnRloo { weights, discount, turn_rewards: recipe.turn_rewards() })
-    };
+    });
     /// A of turn k = G(k) − mean of G over the group's turns, G discounted by `discount` (0.95) a turn.
     /// Prefers short successes and blames late turns for failures.
-    "turn_returns" => |recipe, weights| {
+    "turn_returns" => per_turn(|recipe, weights| {
         let discount = recipe.discount.unwrap_or(0.95);
         Box::new(TurnReturns { weights, discount, turn_rewards: recipe.turn_rewards() })
-    };
+    });
 };

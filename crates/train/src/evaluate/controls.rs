@@ -9,15 +9,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hone_engine::{Adapter, Generator, GeneratorSettings, Model, Policy, Snapshot};
 use hone_trace::rundir::{RunDir, RunReader};
 use hone_trace::{Sampler, Seed, Trace};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::count::Evaluation;
 use super::sharpen::Search;
 use super::{Decoding, Measured, count, play};
+use crate::events::{ControlEvent, ControlPart, Event};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
 use crate::setup::Setup;
@@ -60,18 +59,11 @@ pub enum Sharpening {
 }
 
 /// The policy as the run began, from its first checkpoint. `None` where that is gone.
-pub fn start(setup: &Setup, run: &Path) -> Result<Option<Arc<dyn Sampler>>, TrainError> {
+pub async fn start(setup: &Setup, run: &Path) -> Result<Option<Arc<dyn Sampler>>, TrainError> {
     let Some((_, dir)) = RunReader::open(run)?.checkpoints()?.into_iter().find(|(step, _)| *step == 0) else {
         return Ok(None);
     };
-    let Snapshot { model, adapter, version } = setup.policy.current();
-    let snapshot = if adapter.is_some() {
-        let adapter = Adapter::load(&model, &dir)?;
-        Snapshot::new(model, Some(adapter), &version.run)
-    } else {
-        Snapshot::new(Model::load(&dir, Arc::clone(&model.cpu))?, None, &version.run)
-    };
-    Ok(Some(Arc::new(Generator::new(Policy::new(snapshot), GeneratorSettings::default())?)))
+    Ok(Some(setup.engine.sampler_of(&dir).await?))
 }
 
 /// Plays the controls of a finished run and records them.
@@ -94,10 +86,10 @@ impl Controls<'_> {
         let sampled = Decoding::sampled(self.recipe);
         let seed = Seed::root(sampled.seed).with("again").value();
         let traces = self.played(Decoding { seed, ..sampled }).await;
-        self.record("again", &traces)?;
+        self.record(ControlPart::Again, &traces)?;
         let sharpening = self.sharpen(sampled, &before.sampled, &after.sampled).await?;
         if let Sharpening::Skipped(why) = &sharpening {
-            self.run.event(&json!({"event": "control", "step": self.step, "kind": "sharpened", "skipped": why}))?;
+            self.run.event(&Event::Control(ControlEvent::skipped(self.step, why)))?;
         }
         Ok(sharpening)
     }
@@ -121,16 +113,15 @@ impl Controls<'_> {
             let result = count(&traces, &self.recipe.eval.success).evaluation;
             let Some(entropy) = result.entropy else { break };
             search.tried(temperature, entropy);
-            let numbers = self.record("probe", &traces)?;
+            let numbers = self.record(ControlPart::Probe, &traces)?;
             probes.push((numbers, result));
         }
         let Some((numbers, result)) = search.nearest().and_then(|nearest| probes.get(nearest)) else {
             return Ok(Sharpening::Skipped("no episode of the start could be played".into()));
         };
-        self.run.event(&json!({
-            "event": "control", "step": self.step, "kind": "sharpened", "result": result, "traces": numbers,
-            "entropy_wanted": search.target(),
-        }))?;
+        let wanted = Some(search.target());
+        let found = ControlEvent::played(self.step, ControlPart::Sharpened, result.clone(), *numbers);
+        self.run.event(&Event::Control(ControlEvent { entropy_wanted: wanted, ..found }))?;
         Ok(Sharpening::Found)
     }
 
@@ -138,13 +129,11 @@ impl Controls<'_> {
         play(self.setup, self.recipe, Arc::clone(&self.start), decoding).await
     }
 
-    fn record(&mut self, kind: &str, traces: &[Trace]) -> Result<[u64; 2], TrainError> {
+    fn record(&mut self, part: ControlPart, traces: &[Trace]) -> Result<[u64; 2], TrainError> {
         let numbers = self.run.traces(traces)?;
         let numbers = [numbers.start, numbers.end];
         let result = count(traces, &self.recipe.eval.success).evaluation;
-        self.run.event(&json!({
-            "event": "control", "step": self.step, "kind": kind, "result": result, "traces": numbers
-        }))?;
+        self.run.event(&Event::Control(ControlEvent::played(self.step, part, result, numbers)))?;
         Ok(numbers)
     }
 }

@@ -117,8 +117,8 @@ pub async fn play(setup: &Setup, recipe: &Recipe, sampler: Arc<dyn Sampler>, dec
     rollouts.play_all(slots.collect()).await
 }
 
-/// The headline evaluation of the setup's policy.
-pub async fn evaluate(setup: &Setup, recipe: &Recipe) -> Evaluation {
+/// The headline evaluation of a policy.
+pub async fn evaluate(setup: &Setup, recipe: &Recipe, sampler: Arc<dyn Sampler>) -> Evaluation {
     let decoding = recipe.eval.headline().decoding(recipe);
-    count(&play(setup, recipe, Arc::clone(&setup.sampler), decoding).await, &recipe.eval.success).evaluation
+    count(&play(setup, recipe, sampler, decoding).await, &recipe.eval.success).evaluation
 }

@@ -2,21 +2,22 @@
 
 use hone_trace::{Advantage, Group, Span, Trace};
 
-use super::{Ledger, Scheme, sampled_tokens};
+use super::{Metrics, Scheme, names, sampled_tokens};
 
-impl Ledger {
-    pub(super) fn arguments(&mut self, groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) {
-        for (argument, component) in &scheme.arguments {
-            let scored = || groups.iter().flat_map(Group::traces).filter(|trace| trace.reward(component).is_some());
-            let found = scored().filter(|trace| trace.argument(argument).is_some()).count();
-            self.ratio(&format!("batch_reward/{component}/argument_found"), found, scored().count());
-            let paid = groups.iter().zip(advantages).filter(|(group, advantages)| {
-                let traces = group.traces().iter().zip(*advantages);
-                traces.filter_map(|(trace, advantage)| span(trace, advantage, argument)).any(|span| span.value != 0.0)
-            });
-            self.ratio(&format!("batch_reward/{component}/signal_ratio"), paid.count(), groups.len());
-        }
+/// Metrics of the arguments that a component pays by itself.
+pub(super) fn arguments(groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) -> Metrics {
+    let mut metrics = Metrics::default();
+    for (argument, component) in &scheme.arguments {
+        let scored = || groups.iter().flat_map(Group::traces).filter(|trace| trace.reward(component).is_some());
+        let found = scored().filter(|trace| trace.argument(argument).is_some()).count();
+        metrics.ratio(names::BATCH_REWARD_COMPONENT_ARGUMENT_FOUND.of([component]), found, scored().count());
+        let paid = groups.iter().zip(advantages).filter(|(group, advantages)| {
+            let traces = group.traces().iter().zip(*advantages);
+            traces.filter_map(|(trace, advantage)| span(trace, advantage, argument)).any(|span| span.value != 0.0)
+        });
+        metrics.ratio(names::BATCH_REWARD_COMPONENT_SIGNAL_RATIO.of([component]), paid.count(), groups.len());
     }
+    metrics
 }
 
 /// How hard each component that pays an argument pushes in a group: squared advantages, by the tokens' share of the trace.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hone_trace::{Group, Outcome, ParseFailureKind, Trace};
 
-use super::{Ledger, Spread, all_traces, by_env, sampled_tokens};
+use super::{Metrics, Spread, by_env, names, sampled_tokens};
 
 /// Turns and calls of some episodes, counted.
 #[derive(Debug, Default)]
@@ -42,67 +42,75 @@ impl Counts {
     }
 }
 
-impl Ledger {
-    pub(super) fn episodes(&mut self, groups: &[Group]) {
-        let kept = || groups.iter().flat_map(Group::traces);
-        let count = |wanted: fn(&Outcome) -> bool| all_traces(groups).filter(|trace| wanted(&trace.outcome)).count();
-        self.set("rollouts/total", all_traces(groups).count() as f64);
-        self.set("rollouts/valid", kept().count() as f64);
-        self.set("rollouts/invalid", groups.iter().map(|group| group.excluded().len()).sum::<usize>() as f64);
-        self.set("rollouts/faulted", count(|outcome| matches!(outcome, Outcome::Fault { .. })) as f64);
-        self.set("rollouts/malformed", count(|outcome| matches!(outcome, Outcome::Malformed { .. })) as f64);
-        let truncated = count(|outcome| matches!(outcome, Outcome::Truncated { .. }));
-        self.set("rollouts/truncated_overlong", truncated as f64);
-        self.lengths(groups);
-        self.calls(&Counts::of(kept()));
-        for (env, indices) in by_env(groups) {
-            self.environment(env, &Counts::of(indices.iter().flat_map(|&index| groups[index].traces())));
-        }
+/// Metrics of the episodes, over all and by environment.
+pub(super) fn episodes(groups: &[Group]) -> Metrics {
+    let kept = || groups.iter().flat_map(Group::traces);
+    let everyone = || groups.iter().flat_map(Group::all);
+    let count = |wanted: fn(&Outcome) -> bool| everyone().filter(|trace| wanted(&trace.outcome)).count() as f64;
+    let faulted = groups.iter().map(|group| group.faulted().len()).sum::<usize>() as f64;
+    let mut metrics = Metrics::default();
+    metrics.set(names::ROLLOUTS_TOTAL, everyone().count() as f64);
+    metrics.set(names::ROLLOUTS_VALID, kept().count() as f64);
+    metrics.set(names::ROLLOUTS_INVALID, faulted);
+    metrics.set(names::ROLLOUTS_FAULTED, faulted);
+    metrics.set(names::ROLLOUTS_MALFORMED, count(|outcome| matches!(outcome, Outcome::Malformed { .. })));
+    metrics.set(names::ROLLOUTS_TRUNCATED_OVERLONG, count(|outcome| matches!(outcome, Outcome::Truncated { .. })));
+    metrics.merge(lengths(groups));
+    metrics.merge(calls(&Counts::of(kept())));
+    for (env, indices) in by_env(groups) {
+        metrics.merge(environment(env, &Counts::of(indices.iter().flat_map(|&index| groups[index].traces()))));
     }
+    metrics
+}
 
-    fn lengths(&mut self, groups: &[Group]) {
-        let kept = || groups.iter().flat_map(Group::traces);
-        let tokens: Spread = kept().map(|trace| sampled_tokens(trace) as f64).collect();
-        self.set_some("generate/avg_num_tokens", tokens.mean());
-        self.set_some("generate/std_num_tokens", tokens.std());
-        self.set_some("generate/min_num_tokens", tokens.min());
-        self.set_some("generate/max_num_tokens", tokens.max());
-        let turns = kept().flat_map(Trace::sampled).map(|(_, node)| node.tokens().len() as f64);
-        let turns: Spread = turns.collect();
-        self.set_some("generate/tokens_per_turn_mean", turns.mean());
-        self.set_some("generate/tokens_per_turn_std", turns.std());
-        self.set_some("generate/tokens_per_turn_max", turns.max());
-    }
+fn lengths(groups: &[Group]) -> Metrics {
+    let kept = || groups.iter().flat_map(Group::traces);
+    let tokens: Spread = kept().map(|trace| sampled_tokens(trace) as f64).collect();
+    let turns = kept().flat_map(Trace::sampled).map(|(_, node)| node.tokens().len() as f64);
+    let turns: Spread = turns.collect();
+    let mut metrics = Metrics::default();
+    metrics.set_some(names::GENERATE_AVG_NUM_TOKENS, tokens.mean());
+    metrics.set_some(names::GENERATE_STD_NUM_TOKENS, tokens.std());
+    metrics.set_some(names::GENERATE_MIN_NUM_TOKENS, tokens.min());
+    metrics.set_some(names::GENERATE_MAX_NUM_TOKENS, tokens.max());
+    metrics.set_some(names::GENERATE_TOKENS_PER_TURN_MEAN, turns.mean());
+    metrics.set_some(names::GENERATE_TOKENS_PER_TURN_STD, turns.std());
+    metrics.set_some(names::GENERATE_TOKENS_PER_TURN_MAX, turns.max());
+    metrics
+}
 
-    fn calls(&mut self, counts: &Counts) {
-        let turns = counts.turns();
-        self.ratio("reward/parse_failure_rate", counts.failures.values().sum(), turns);
-        for kind in ParseFailureKind::ALL {
-            let count = counts.failures.get(&kind).copied().unwrap_or(0);
-            self.ratio(&format!("reward/parse_failure_rate/{kind}"), count, turns);
-        }
-        self.ratio("reward/repaired_rate", counts.repaired, turns);
-        self.set("environment/total_episodes", counts.episodes as f64);
-        self.ratio("environment/avg_turns", turns, counts.episodes);
-        self.ratio("environment/avg_tool_calls", counts.executed, counts.episodes);
-        self.ratio("environment/tool_error_rate", counts.failed, counts.executed);
-        self.set("environment/tool_calls_emitted", counts.emitted as f64);
-        self.set("environment/tool_calls_executed", counts.executed as f64);
-        self.set("environment/tool_calls_failed", counts.failed as f64);
+fn calls(counts: &Counts) -> Metrics {
+    let turns = counts.turns();
+    let mut metrics = Metrics::default();
+    metrics.ratio(names::REWARD_PARSE_FAILURE_RATE, counts.failures.values().sum(), turns);
+    for kind in ParseFailureKind::ALL {
+        let count = counts.failures.get(&kind).copied().unwrap_or(0);
+        metrics.ratio(names::REWARD_PARSE_FAILURE_RATE_KIND.of([&kind]), count, turns);
     }
+    metrics.ratio(names::REWARD_REPAIRED_RATE, counts.repaired, turns);
+    metrics.set(names::ENVIRONMENT_TOTAL_EPISODES, counts.episodes as f64);
+    metrics.ratio(names::ENVIRONMENT_AVG_TURNS, turns, counts.episodes);
+    metrics.ratio(names::ENVIRONMENT_AVG_TOOL_CALLS, counts.executed, counts.episodes);
+    metrics.ratio(names::ENVIRONMENT_TOOL_ERROR_RATE, counts.failed, counts.executed);
+    metrics.set(names::ENVIRONMENT_TOOL_CALLS_EMITTED, counts.emitted as f64);
+    metrics.set(names::ENVIRONMENT_TOOL_CALLS_EXECUTED, counts.executed as f64);
+    metrics.set(names::ENVIRONMENT_TOOL_CALLS_FAILED, counts.failed as f64);
+    metrics
+}
 
-    fn environment(&mut self, env: &str, counts: &Counts) {
-        let name = |metric: &str| format!("environment/{env}/{metric}");
-        let turns: Spread = counts.turns.iter().map(|turns| *turns as f64).collect();
-        self.set(&name("num_episodes"), counts.episodes as f64);
-        self.set_some(&name("avg_turns"), turns.mean());
-        self.set_some(&name("min_turns"), turns.min());
-        self.set_some(&name("max_turns"), turns.max());
-        self.ratio(&name("avg_tool_calls"), counts.executed, counts.episodes);
-        self.ratio(&name("tool_calls_per_turn"), counts.executed, counts.turns());
-        self.ratio(&name("avg_tool_errors"), counts.failed, counts.episodes);
-        self.set(&name("total_tool_errors"), counts.failed as f64);
-        self.ratio(&name("tool_error_rate"), counts.failed, counts.executed);
-        self.ratio(&name("parse_failure_rate"), counts.failures.values().sum(), counts.turns());
-    }
+fn environment(env: &str, counts: &Counts) -> Metrics {
+    let turns: Spread = counts.turns.iter().map(|turns| *turns as f64).collect();
+    let mut metrics = Metrics::default();
+    metrics.set(names::ENVIRONMENT_ENV_NUM_EPISODES.of([&env]), counts.episodes as f64);
+    metrics.set_some(names::ENVIRONMENT_ENV_AVG_TURNS.of([&env]), turns.mean());
+    metrics.set_some(names::ENVIRONMENT_ENV_MIN_TURNS.of([&env]), turns.min());
+    metrics.set_some(names::ENVIRONMENT_ENV_MAX_TURNS.of([&env]), turns.max());
+    metrics.ratio(names::ENVIRONMENT_ENV_AVG_TOOL_CALLS.of([&env]), counts.executed, counts.episodes);
+    metrics.ratio(names::ENVIRONMENT_ENV_TOOL_CALLS_PER_TURN.of([&env]), counts.executed, counts.turns());
+    metrics.ratio(names::ENVIRONMENT_ENV_AVG_TOOL_ERRORS.of([&env]), counts.failed, counts.episodes);
+    metrics.set(names::ENVIRONMENT_ENV_TOTAL_TOOL_ERRORS.of([&env]), counts.failed as f64);
+    metrics.ratio(names::ENVIRONMENT_ENV_TOOL_ERROR_RATE.of([&env]), counts.failed, counts.executed);
+    let failures = counts.failures.values().sum();
+    metrics.ratio(names::ENVIRONMENT_ENV_PARSE_FAILURE_RATE.of([&env]), failures, counts.turns());
+    metrics
 }

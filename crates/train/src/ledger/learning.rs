@@ -1,11 +1,13 @@
 //! What optimizer steps did: loss, ratios, entropy, gradient, and how far sampler and learner are apart.
 
-use hone_trace::{Batch, LearnStats, LossStats, StepReport};
+use hone_trace::{Batch, Group, LearnStats, LossStats, StepReport};
 use serde_json::{Map, Value};
 
+use super::names::{self, Name};
 use super::spread::Correlation;
 use super::tokens::Visits;
-use super::{Ledger, Spread, rewards};
+use super::{Metrics, Spread, rewards};
+use crate::events::OptimizerEvent;
 use crate::pack::Sequence;
 
 /// What one optimizer step's batches said.
@@ -25,14 +27,14 @@ pub struct Pass {
 
 impl Pass {
     /// An optimizer step on these sequences.
-    pub fn of(sequences: &[Sequence]) -> Self {
-        let members = sequences.iter().map(|sequence| (sequence.group, sequence.trace)).collect();
+    pub fn of<'a>(sequences: impl Iterator<Item = &'a Sequence>) -> Self {
+        let members = sequences.map(|sequence| (sequence.group, sequence.trace)).collect();
         Self { members, ..Self::default() }
     }
 
     pub fn add(&mut self, batch: &Batch, stats: &LearnStats) {
         self.loss += stats.loss;
-        stats.entropies.iter().for_each(|entropy| self.entropy.add(f64::from(*entropy)));
+        stats.entropies.iter().flatten().for_each(|entropy| self.entropy.add(f64::from(*entropy)));
         for (target, &logprob) in batch.targets.iter().zip(&stats.logprobs) {
             let (learner, sampler) = (f64::from(logprob), f64::from(target.sampler));
             self.gap.add((learner - sampler).abs());
@@ -45,96 +47,90 @@ impl Pass {
     fn targets(&self) -> f64 {
         self.loss.targets.max(1) as f64
     }
+
+    fn clip_ratio(&self) -> f64 {
+        self.loss.clipped as f64 / self.targets()
+    }
 }
 
-/// Sums over the optimizer steps of one step of the run.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Learning {
-    passes: f64,
-    grad_norms: Spread,
-    losses: Spread,
-    kl: Spread,
-    entropy: Spread,
-    clip_ratio: Spread,
-    ratio_mean: Spread,
-    ratio_range: Spread,
-    skipped: f64,
-    pub(super) visits: Visits,
+/// An optimizer step: what was learned from, and what came of it.
+#[derive(Debug, Clone)]
+pub struct Optimized {
+    pub pass: Pass,
+    pub report: StepReport,
 }
 
-impl Ledger {
-    /// What an optimizer step did. Several steps on one batch are averaged.
-    pub fn learned(&mut self, pass: &Pass, report: &StepReport, learning_rate: f64) {
-        self.tally(pass, report);
-        let learning = self.learning;
-        self.set_some("policy/policy_loss", learning.losses.mean());
-        self.set_some("policy/policy_entropy", learning.entropy.mean());
-        self.set_some("policy/policy_kl", learning.kl.mean());
-        self.set_some("policy/loss_metrics/clip_ratio", learning.clip_ratio.mean());
-        self.set_some("policy/loss_metrics/is_ratio_mean", learning.ratio_mean.mean());
-        self.set_some("policy/loss_metrics/is_ratio_min", learning.ratio_range.min());
-        self.set_some("policy/loss_metrics/is_ratio_max", learning.ratio_range.max());
-        self.set_some("policy/grad_norm", learning.grad_norms.mean());
-        self.set("policy/policy_lr", learning_rate);
-        self.set("policy/skipped_steps", learning.skipped);
-        self.set("trainer/optimizer_steps", learning.passes);
-        // Before the first step on a batch this is sampler against learner; later steps move the learner on.
-        if learning.passes == 1.0 {
-            self.set_some("policy/rollout_train_logprobs_abs_diff_mean", pass.gap.mean());
-            self.set_some("policy/rollout_train_logprobs_abs_diff_std", pass.gap.std());
-            self.set_some("policy/rollout_train_logprobs_abs_diff_min", pass.gap.min());
-            self.set_some("policy/rollout_train_logprobs_abs_diff_max", pass.gap.max());
-            self.set_some("policy/rollout_train_logprobs_corr", pass.agreement.value());
+impl Optimized {
+    /// What it made of the credited tokens it was shown.
+    fn visits(&self) -> Visits {
+        let credited = self.pass.credited;
+        if self.report.skipped.is_some() {
+            return Visits { skipped: credited as f64, ..Visits::default() };
         }
-        self.settle();
-        let batch = self.batch(pass, report);
-        self.batches.push(batch);
+        let LossStats { trained, clipped, .. } = self.pass.loss;
+        let masked = credited.saturating_sub(trained + clipped);
+        Visits { trained: trained as f64, clipped: clipped as f64, masked: masked as f64, skipped: 0.0 }
     }
 
-    /// One event per optimizer step: what its own sequences earned, and what the step did.
-    pub fn batches(&self) -> &[Map<String, Value>] {
-        &self.batches
+    /// Its event: what its own sequences earned, and what the step did.
+    pub fn event(&self, step: u64, batch: usize, groups: &[Group]) -> OptimizerEvent {
+        let Self { pass, report } = self;
+        let members = pass.members.iter().filter_map(|(group, trace)| groups.get(*group)?.traces().get(*trace));
+        let earned: Vec<rewards::Values> = members.map(rewards::values).collect();
+        let mut metrics = Map::new();
+        let mut set = |name: Name, value: Value| metrics.insert(name.to_string(), value);
+        for (name, spread) in rewards::component_spreads(earned.iter()) {
+            set(names::BATCH_REWARD_COMPONENT.of([&name]), spread.mean().into());
+        }
+        set(names::POLICY_POLICY_LOSS.into(), pass.loss.loss.into());
+        set(names::POLICY_GRAD_NORM.into(), report.grad_norm.into());
+        set(names::POLICY_LOSS_METRICS_CLIP_RATIO.into(), pass.clip_ratio().into());
+        OptimizerEvent {
+            step,
+            batch,
+            sequences: pass.members.len(),
+            policy_step: report.version.step,
+            metrics,
+            skipped: report.skipped.clone(),
+        }
     }
+}
 
-    fn tally(&mut self, pass: &Pass, report: &StepReport) {
-        let learning = &mut self.learning;
-        learning.passes += 1.0;
-        learning.losses.add(pass.loss.loss);
-        learning.kl.add(pass.loss.kl / pass.targets());
-        learning.clip_ratio.add(pass.loss.clipped as f64 / pass.targets());
-        pass.entropy.mean().into_iter().for_each(|entropy| learning.entropy.add(entropy));
-        pass.ratio.mean().into_iter().for_each(|ratio| learning.ratio_mean.add(ratio));
-        [pass.ratio.min(), pass.ratio.max()].into_iter().flatten().for_each(|ratio| learning.ratio_range.add(ratio));
-        report.grad_norm.into_iter().for_each(|norm| learning.grad_norms.add(norm));
-        let visits = &mut learning.visits;
-        if report.skipped.is_some() {
-            learning.skipped += 1.0;
-            visits.skipped += pass.credited as f64;
-            return;
-        }
-        let LossStats { trained, clipped, .. } = pass.loss;
-        visits.trained += trained as f64;
-        visits.clipped += clipped as f64;
-        visits.masked += pass.credited.saturating_sub(trained + clipped) as f64;
-    }
+/// Credited tokens by what optimizer steps made of them, each as often as it was shown.
+pub fn visits(steps: &[Optimized]) -> Visits {
+    steps.iter().map(Optimized::visits).fold(Visits::default(), |sum, each| Visits {
+        trained: sum.trained + each.trained,
+        clipped: sum.clipped + each.clipped,
+        masked: sum.masked + each.masked,
+        skipped: sum.skipped + each.skipped,
+    })
+}
 
-    fn batch(&self, pass: &Pass, report: &StepReport) -> Map<String, Value> {
-        let earned = pass.members.iter().filter_map(|(group, trace)| self.earned.get(*group)?.get(*trace));
-        let mut line = Map::new();
-        line.insert("event".into(), "optimizer_step".into());
-        line.insert("step".into(), self.step.into());
-        line.insert("batch".into(), self.batches.len().into());
-        line.insert("sequences".into(), pass.members.len().into());
-        line.insert("policy_step".into(), report.version.step.into());
-        for (name, spread) in rewards::component_spreads(earned) {
-            line.insert(format!("batch_reward/{name}"), spread.mean().into());
-        }
-        line.insert("policy/policy_loss".into(), pass.loss.loss.into());
-        line.insert("policy/grad_norm".into(), report.grad_norm.into());
-        line.insert("policy/loss_metrics/clip_ratio".into(), (pass.loss.clipped as f64 / pass.targets()).into());
-        if let Some(why) = &report.skipped {
-            line.insert("skipped".into(), why.clone().into());
-        }
-        line
-    }
+/// Metrics of the optimizer steps of one step of the run, averaged over them. None where nothing had signal.
+pub fn learning(steps: &[Optimized], learning_rate: f64) -> Metrics {
+    let mut metrics = Metrics::default();
+    let Some(Optimized { pass: first, .. }) = steps.first() else { return metrics };
+    let over = |value: &dyn Fn(&Optimized) -> Option<f64>| steps.iter().filter_map(value).collect::<Spread>();
+    let each = |value: fn(&Pass) -> f64| over(&|step| Some(value(&step.pass))).mean();
+    let ranges: Spread =
+        steps.iter().flat_map(|step| [step.pass.ratio.min(), step.pass.ratio.max()]).flatten().collect();
+    metrics.set_some(names::POLICY_POLICY_LOSS, each(|pass| pass.loss.loss));
+    metrics.set_some(names::POLICY_POLICY_ENTROPY, over(&|step| step.pass.entropy.mean()).mean());
+    metrics.set_some(names::POLICY_POLICY_KL, each(|pass| pass.loss.kl / pass.targets()));
+    metrics.set_some(names::POLICY_LOSS_METRICS_CLIP_RATIO, each(Pass::clip_ratio));
+    metrics.set_some(names::POLICY_LOSS_METRICS_IS_RATIO_MEAN, over(&|step| step.pass.ratio.mean()).mean());
+    metrics.set_some(names::POLICY_LOSS_METRICS_IS_RATIO_MIN, ranges.min());
+    metrics.set_some(names::POLICY_LOSS_METRICS_IS_RATIO_MAX, ranges.max());
+    metrics.set_some(names::POLICY_GRAD_NORM, over(&|step| step.report.grad_norm).mean());
+    metrics.set(names::POLICY_POLICY_LR, learning_rate);
+    let skipped = steps.iter().filter(|step| step.report.skipped.is_some()).count();
+    metrics.set(names::POLICY_SKIPPED_STEPS, skipped as f64);
+    metrics.set(names::TRAINER_OPTIMIZER_STEPS, steps.len() as f64);
+    // Before the first step on a batch this is sampler against learner; later steps move the learner on.
+    metrics.set_some(names::POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MEAN, first.gap.mean());
+    metrics.set_some(names::POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_STD, first.gap.std());
+    metrics.set_some(names::POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MIN, first.gap.min());
+    metrics.set_some(names::POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MAX, first.gap.max());
+    metrics.set_some(names::POLICY_ROLLOUT_TRAIN_LOGPROBS_CORR, first.agreement.value());
+    metrics
 }

@@ -1,12 +1,13 @@
 //! The signal ledger: where a step's tokens went, what the episodes earned, and what learning made of them.
 //!
-//! Metrics by name, one line of metrics.jsonl a step. Every name is documented in [`names`], from which docs/metrics.md is
+//! Each stage of a step returns its [`Metrics`]; merged they are the [`Ledger`], one line of metrics.jsonl. Every name is documented in [`names`], from which docs/metrics.md is
 //! written. A value that is not known is absent, never 0. Everything that depends on the wall clock is under `timing/`:
 //! the rest of a resumed run is the same to the bit.
 
 mod arguments;
 mod episodes;
 mod learning;
+mod metrics;
 pub mod names;
 mod rewards;
 mod spread;
@@ -20,11 +21,11 @@ use serde_json::{Map, Value};
 
 use crate::recipe::Recipe;
 
-use learning::Learning;
-pub use learning::Pass;
+pub use learning::{Optimized, Pass, learning, visits};
+pub use metrics::Metrics;
+use names::Name;
 use spread::Spread;
-use tokens::Account;
-pub use tokens::STALE;
+pub use tokens::{Account, Visits};
 
 /// What the rewards mean: which components the total is made of, and which of them is success.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -46,63 +47,77 @@ impl Scheme {
         Self {
             weights,
             success: recipe.eval.success.clone(),
-            normalised: recipe.credit.name == "gdpo",
+            normalised: recipe.credit.estimator().is_ok_and(|estimator| estimator.by_component),
             arguments: arguments.collect(),
         }
     }
 }
 
-/// The books of one step, as metrics by name.
+/// The books of one step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ledger {
     pub step: u64,
-    metrics: BTreeMap<String, f64>,
-    account: Account,
-    learning: Learning,
-    /// What every trace earned, by group, for the means of optimizer batches.
-    earned: Vec<Vec<rewards::Values>>,
-    batches: Vec<Map<String, Value>>,
+    metrics: Metrics,
+}
+
+/// Metrics of what sampling and credit gave.
+pub fn credited(groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) -> Metrics {
+    let mut metrics = episodes::episodes(groups);
+    metrics.merge(rewards::components(groups));
+    metrics.merge(rewards::shares(groups, advantages, scheme));
+    metrics.merge(rewards::signal(groups, advantages, scheme));
+    metrics.merge(arguments::arguments(groups, advantages, scheme));
+    metrics
+}
+
+/// Seconds of a step.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// Playing and scoring, or waiting for it.
+    pub generate: f64,
+    pub step: f64,
+    /// Sampling went on beside the rest of the step.
+    pub ahead: bool,
+    /// Writing the newest checkpoint.
+    pub checkpoint: f64,
+}
+
+impl Timing {
+    pub fn metrics(self, sampled_tokens: usize) -> Metrics {
+        let mut metrics = Metrics::default();
+        metrics.set(names::TIMING_GENERATE, self.generate);
+        metrics.set(names::TIMING_POLICY_TRAIN, self.step - self.generate);
+        metrics.set(names::TIMING_STEP, self.step);
+        metrics.set(names::TIMING_SAVE_CHECKPOINTS, self.checkpoint);
+        let sampling = if self.ahead { self.step } else { self.generate };
+        if sampling > 0.0 {
+            metrics.set(names::TIMING_SAMPLED_TOKENS_PER_SECOND, sampled_tokens as f64 / sampling);
+        }
+        metrics
+    }
 }
 
 impl Ledger {
-    /// What sampling and credit gave.
-    pub fn of(step: u64, groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) -> Self {
-        let mut ledger = Self { step, ..Self::default() };
-        ledger.set("trainer/global_step", step as f64);
-        ledger.episodes(groups);
-        ledger.components(groups);
-        ledger.shares(groups, advantages, scheme);
-        ledger.signal(groups, advantages, scheme);
-        ledger.arguments(groups, advantages, scheme);
-        ledger.account = Account::of(groups, advantages);
-        ledger.settle();
-        ledger.earned = groups.iter().map(|group| group.traces().iter().map(rewards::values).collect()).collect();
-        ledger
+    /// The metrics of all stages of a step.
+    pub fn of(step: u64, stages: impl IntoIterator<Item = Metrics>) -> Self {
+        let mut metrics = Metrics::default();
+        metrics.set(names::TRAINER_GLOBAL_STEP, step as f64);
+        stages.into_iter().for_each(|stage| metrics.merge(stage));
+        Self { step, metrics }
     }
 
-    /// How long the step took, and how long of it was sampling. `ahead`: sampling went on beside the rest of the step.
-    pub fn timing(&mut self, generate: f64, step: f64, ahead: bool) {
-        self.set("timing/generate", generate);
-        self.set("timing/policy_train", step - generate);
-        self.set("timing/step", step);
-        let sampling = if ahead { step } else { generate };
-        if let Some(sampled) = self.get("tokens/sampled").filter(|_| sampling > 0.0) {
-            self.set("timing/sampled_tokens_per_second", sampled / sampling);
-        }
-    }
-
-    pub fn get(&self, name: &str) -> Option<f64> {
-        self.metrics.get(name).copied()
+    pub fn get(&self, name: impl Into<Name>) -> Option<f64> {
+        self.metrics.get(name)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.metrics.iter().map(|(name, value)| (name.as_str(), *value))
+        self.metrics.iter()
     }
 
     /// The components that were scored in this step, the total last.
     pub fn component_names(&self) -> Vec<&str> {
-        let named = self.iter().filter_map(|(name, _)| name.strip_prefix("batch_reward/"));
-        let mut names: Vec<&str> = named.filter(|name| !name.contains('/')).collect();
+        let mut names: Vec<&str> =
+            self.iter().filter_map(|(name, _)| names::BATCH_REWARD_COMPONENT.part(name)).collect();
         names.sort_by_key(|name| (*name == hone_arena::rewards::TOTAL, *name));
         names
     }
@@ -117,38 +132,9 @@ impl Ledger {
     pub fn from_map(line: &Map<String, Value>) -> Option<Self> {
         let step = line.get("step")?.as_u64()?;
         let numbers = line.iter().filter(|(name, _)| *name != "step");
-        let metrics = numbers.filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect();
-        Some(Self { step, metrics, ..Self::default() })
+        let numbers = numbers.filter_map(|(name, value)| Some((name.clone(), value.as_f64()?)));
+        Some(Self { step, metrics: Metrics::recorded(numbers) })
     }
-
-    /// The step was taken back: what it trained counts as skipped.
-    pub fn undone(&mut self) {
-        let trained = self.get("tokens/trained").unwrap_or(0.0);
-        self.set("tokens/skipped", self.get("tokens/skipped").unwrap_or(0.0) + trained);
-        self.set("tokens/trained", 0.0);
-    }
-
-    pub fn set(&mut self, name: &str, value: f64) {
-        self.metrics.insert(name.to_owned(), value);
-    }
-
-    fn set_some(&mut self, name: &str, value: Option<f64>) {
-        if let Some(value) = value {
-            self.set(name, value);
-        }
-    }
-
-    /// Absent where there is nothing to divide by.
-    fn ratio(&mut self, name: &str, part: usize, of: usize) {
-        if of > 0 {
-            self.set(name, part as f64 / of as f64);
-        }
-    }
-}
-
-/// Every trace of a step, those left out of their groups included.
-fn all_traces(groups: &[Group]) -> impl Iterator<Item = &Trace> {
-    groups.iter().flat_map(|group| group.traces().iter().chain(group.excluded().iter().map(|(trace, _)| trace)))
 }
 
 fn sampled_tokens(trace: &Trace) -> usize {
@@ -159,7 +145,7 @@ fn sampled_tokens(trace: &Trace) -> usize {
 fn by_env(groups: &[Group]) -> BTreeMap<&str, Vec<usize>> {
     let mut envs: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, group) in groups.iter().enumerate() {
-        if let Some(trace) = all_traces(std::slice::from_ref(group)).next() {
+        if let Some(trace) = group.all().next() {
             envs.entry(&trace.env).or_default().push(index);
         }
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use hone_arena::rewards::TOTAL;
 use hone_trace::{Advantage, Group, NoSignal, Trace};
 
-use super::{Ledger, Scheme, Spread, arguments, by_env, sampled_tokens};
+use super::names::Name;
+use super::{Metrics, Scheme, Spread, arguments, by_env, names, sampled_tokens};
 use crate::penalty::KL;
 
 /// The scored components of one trace.
@@ -25,116 +26,149 @@ pub(super) fn component_spreads<'a>(earned: impl Iterator<Item = &'a Values>) ->
     spreads
 }
 
-impl Ledger {
-    pub(super) fn components(&mut self, groups: &[Group]) {
-        let kept = || groups.iter().flat_map(Group::traces);
-        let earned: Vec<Values> = kept().map(values).collect();
-        for (name, spread) in component_spreads(earned.iter()) {
-            self.set_some(&format!("batch_reward/{name}"), spread.mean());
-            self.set_some(&format!("batch_reward/{name}/std"), spread.std());
-            self.set(&format!("batch_reward/{name}/scored"), spread.count);
-        }
-        let totals = || kept().filter_map(|trace| Some((trace, trace.reward(TOTAL)?)));
-        let mean = |values: &mut dyn Iterator<Item = f64>| values.collect::<Spread>().mean();
-        self.set_some("reward/avg_raw_reward", mean(&mut totals().map(|(_, total)| total)));
-        self.set_some("reward/mean_positive_reward", mean(&mut totals().map(|(_, total)| total.max(0.0))));
-        let tokens = |positive: bool| {
-            let wanted = totals().filter(|(_, total)| (*total > 0.0) == positive);
-            wanted.map(|(trace, _)| sampled_tokens(trace) as f64).collect::<Spread>().mean()
-        };
-        self.set_some("generate/avg_tokens_non_zero_rewards", tokens(true));
-        self.set_some("generate/avg_tokens_zero_rewards", tokens(false));
+/// Metrics of the reward components.
+pub(super) fn components(groups: &[Group]) -> Metrics {
+    let kept = || groups.iter().flat_map(Group::traces);
+    let earned: Vec<Values> = kept().map(values).collect();
+    let mut metrics = Metrics::default();
+    for (name, spread) in component_spreads(earned.iter()) {
+        metrics.set_some(names::BATCH_REWARD_COMPONENT.of([&name]), spread.mean());
+        metrics.set_some(names::BATCH_REWARD_COMPONENT_STD.of([&name]), spread.std());
+        metrics.set(names::BATCH_REWARD_COMPONENT_SCORED.of([&name]), spread.count);
     }
+    let totals = || kept().filter_map(|trace| Some((trace, trace.reward(TOTAL)?)));
+    let mean = |values: &mut dyn Iterator<Item = f64>| values.collect::<Spread>().mean();
+    metrics.set_some(names::REWARD_AVG_RAW_REWARD, mean(&mut totals().map(|(_, total)| total)));
+    metrics.set_some(names::REWARD_MEAN_POSITIVE_REWARD, mean(&mut totals().map(|(_, total)| total.max(0.0))));
+    let tokens = |positive: bool| {
+        let wanted = totals().filter(|(_, total)| (*total > 0.0) == positive);
+        wanted.map(|(trace, _)| sampled_tokens(trace) as f64).collect::<Spread>().mean()
+    };
+    metrics.set_some(names::GENERATE_AVG_TOKENS_NON_ZERO_REWARDS, tokens(true));
+    metrics.set_some(names::GENERATE_AVG_TOKENS_ZERO_REWARDS, tokens(false));
+    metrics
+}
 
-    /// Each component's share of the advantages' variance.
-    ///
-    /// In a group, with x the component's weighted values and T what was paid, both less their means over the traces with a
-    /// total, a component's share is Σ xT / ΣT²: its covariance with T over T's variance. The shares of a plain weighted
-    /// sum add up to 1; what gates, and weights shared out for unscored components, put between is the rest. Groups count
-    /// by their squared advantages, so that a group without signal counts nothing. The tokens of an argument that a
-    /// component pays by itself are that component's alone, by their number in the trace.
-    pub(super) fn shares(&mut self, groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) {
-        let mut energy = 0.0;
-        let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
-        for (group, advantages) in groups.iter().zip(advantages) {
-            for (component, push) in arguments::pushes(group, advantages, scheme) {
-                energy += push;
-                *shares.entry(component).or_default() += push;
-            }
-            let parts = parts(group, scheme);
-            let paid = if scheme.normalised { sum(&parts) } else { centred(group, paid) };
-            let (push, variance) = (total_push(group, advantages), paid.iter().map(|paid| paid * paid).sum::<f64>());
-            if push <= 0.0 || variance <= 0.0 {
-                continue;
-            }
+/// Each component's share of the advantages' variance.
+///
+/// In a group, with x the component's weighted values and T what was paid, both less their means over the traces with a
+/// total, a component's share is Σ xT / ΣT²: its covariance with T over T's variance. The shares of a plain weighted
+/// sum add up to 1; what gates, and weights shared out for unscored components, put between is the rest. Groups count
+/// by their squared advantages, so that a group without signal counts nothing. The tokens of an argument that a
+/// component pays by itself are that component's alone, by their number in the trace.
+pub(super) fn shares(groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) -> Metrics {
+    let mut energy = 0.0;
+    let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
+    for (group, advantages) in groups.iter().zip(advantages) {
+        for (component, push) in arguments::pushes(group, advantages, scheme) {
             energy += push;
-            for (name, values) in parts {
-                let products = values.iter().zip(&paid).map(|(value, paid)| value * paid);
-                *shares.entry(name).or_default() += push * products.sum::<f64>() / variance;
-            }
+            *shares.entry(component).or_default() += push;
         }
-        if energy <= 0.0 {
-            return;
+        let parts = parts(group, scheme);
+        let paid = if scheme.normalised { sum(&parts) } else { centred(group, paid) };
+        let (push, variance) = (total_push(group, advantages), paid.iter().map(|paid| paid * paid).sum::<f64>());
+        if push <= 0.0 || variance <= 0.0 {
+            continue;
         }
-        let explained: f64 = shares.values().sum();
-        for (name, share) in shares {
-            self.set(&format!("batch_reward/{name}/advantage_share"), share / energy);
+        energy += push;
+        for (name, values) in parts {
+            let products = values.iter().zip(&paid).map(|(value, paid)| value * paid);
+            *shares.entry(name).or_default() += push * products.sum::<f64>() / variance;
         }
-        self.set("reward/advantage_share_rest", 1.0 - explained / energy);
     }
+    let mut metrics = Metrics::default();
+    if energy <= 0.0 {
+        return metrics;
+    }
+    let explained: f64 = shares.values().sum();
+    for (name, share) in shares {
+        metrics.set(names::BATCH_REWARD_COMPONENT_ADVANTAGE_SHARE.of([&name]), share / energy);
+    }
+    metrics.set(names::REWARD_ADVANTAGE_SHARE_REST, 1.0 - explained / energy);
+    metrics
+}
 
-    pub(super) fn signal(&mut self, groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) {
-        let all: Vec<usize> = (0..groups.len()).collect();
-        let n = groups.iter().map(|group| group.traces().len() + group.excluded().len()).max().unwrap_or(0);
-        self.signal_of("reward/", ("avg_pass_at", n), &all, groups, advantages, scheme);
-        for (env, indices) in by_env(groups) {
-            let prefix = format!("reward/{env}/");
-            self.signal_of(&prefix, ("pass_at", n), &indices, groups, advantages, scheme);
-        }
-        let flat = |group: &&Vec<Advantage>| {
-            group.iter().any(|advantage| matches!(advantage, Advantage::None { why: NoSignal::ZeroVariance }))
-        };
-        self.set("reward/num_zero_variance_filtered", advantages.iter().filter(flat).count() as f64);
-        let values = || advantages.iter().flatten().flat_map(of_total);
-        self.set_some("loss/avg_raw_advantages", values().collect::<Spread>().mean());
-        self.set_some("loss/avg_raw_advantages_abs", values().map(f64::abs).collect::<Spread>().mean());
+/// Metrics of what can be learned: groups told apart, successes, variances.
+pub(super) fn signal(groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) -> Metrics {
+    let all: Vec<usize> = (0..groups.len()).collect();
+    let n = groups.iter().map(|group| group.all().count()).max().unwrap_or(0);
+    let mut metrics = signal_of(None, n, &all, groups, advantages, scheme);
+    for (env, indices) in by_env(groups) {
+        metrics.merge(signal_of(Some(env), n, &indices, groups, advantages, scheme));
     }
+    let flat = |group: &&Vec<Advantage>| {
+        group.iter().any(|advantage| matches!(advantage, Advantage::None { why: NoSignal::ZeroVariance }))
+    };
+    metrics.set(names::REWARD_NUM_ZERO_VARIANCE_FILTERED, advantages.iter().filter(flat).count() as f64);
+    let values = || advantages.iter().flatten().flat_map(of_total);
+    metrics.set_some(names::LOSS_AVG_RAW_ADVANTAGES, values().collect::<Spread>().mean());
+    metrics.set_some(names::LOSS_AVG_RAW_ADVANTAGES_ABS, values().map(f64::abs).collect::<Spread>().mean());
+    metrics
+}
 
-    fn signal_of(
-        &mut self,
-        prefix: &str,
-        (pass, size): (&str, usize),
-        indices: &[usize],
-        groups: &[Group],
-        advantages: &[Vec<Advantage>],
-        scheme: &Scheme,
-    ) {
-        let name = |metric: &str| format!("{prefix}{metric}");
-        let has_signal = |&&index: &&usize| advantages.get(index).is_some_and(|group| told_apart(group));
-        self.ratio(&name("signal_ratio"), indices.iter().filter(has_signal).count(), indices.len());
-        // A group that lost episodes, or whose episodes were not all scored, had fewer tries: it says nothing of n.
-        let values = |index: usize| groups[index].traces().iter().filter_map(|trace| trace.reward(&scheme.success));
-        let whole = |&&index: &&usize| values(index).count() == size;
-        let solved = |&&index: &&usize| values(index).any(|value| value == 1.0);
-        let tried = indices.iter().filter(whole).count();
-        self.ratio(&name(&format!("{pass}_{size}")), indices.iter().filter(whole).filter(solved).count(), tried);
-        let traces = || indices.iter().flat_map(|&index| groups[index].traces());
-        let scored: Spread = traces().filter_map(|trace| trace.reward(&scheme.success)).collect();
-        if scored.count > 0.0 {
-            let good = traces().filter(|trace| trace.reward(&scheme.success) == Some(1.0)).count();
-            self.set(&name("success_rate"), good as f64 / scored.count);
-        }
-        let variance = |&index: &usize| {
-            let totals: Spread = groups[index].traces().iter().filter_map(|trace| trace.reward(TOTAL)).collect();
-            (totals.count >= 2.0).then(|| totals.std().map(|std| std * std)).flatten()
-        };
-        let variances: Spread = indices.iter().filter_map(variance).collect();
-        self.set_some(&name("variance_per_prompt"), variances.mean());
-        if prefix != "reward/" {
-            let positive = traces().filter_map(|trace| trace.reward(TOTAL)).map(|total| total.max(0.0));
-            self.set_some(&name("mean_positive_reward"), positive.collect::<Spread>().mean());
+/// The names of one environment's signal, or of all groups'.
+struct SignalNames {
+    signal_ratio: Name,
+    pass_at: Name,
+    success_rate: Name,
+    variance: Name,
+}
+
+impl SignalNames {
+    fn of(env: Option<&str>, n: usize) -> Self {
+        match env {
+            None => Self {
+                signal_ratio: names::REWARD_SIGNAL_RATIO.into(),
+                pass_at: names::REWARD_AVG_PASS_AT_N.of([&n]),
+                success_rate: names::REWARD_SUCCESS_RATE.into(),
+                variance: names::REWARD_VARIANCE_PER_PROMPT.into(),
+            },
+            Some(env) => Self {
+                signal_ratio: names::REWARD_ENV_SIGNAL_RATIO.of([&env]),
+                pass_at: names::REWARD_ENV_PASS_AT_N.of([&env, &n]),
+                success_rate: names::REWARD_ENV_SUCCESS_RATE.of([&env]),
+                variance: names::REWARD_ENV_VARIANCE_PER_PROMPT.of([&env]),
+            },
         }
     }
+}
+
+fn signal_of(
+    env: Option<&str>,
+    size: usize,
+    indices: &[usize],
+    groups: &[Group],
+    advantages: &[Vec<Advantage>],
+    scheme: &Scheme,
+) -> Metrics {
+    let named = SignalNames::of(env, size);
+    let mut metrics = Metrics::default();
+    let has_signal = |&&index: &&usize| advantages.get(index).is_some_and(|group| told_apart(group));
+    metrics.ratio(named.signal_ratio, indices.iter().filter(has_signal).count(), indices.len());
+    // A group that lost episodes, or whose episodes were not all scored, had fewer tries: it says nothing of n.
+    let values = |index: usize| groups[index].traces().iter().filter_map(|trace| trace.reward(&scheme.success));
+    let whole = |&&index: &&usize| values(index).count() == size;
+    let solved = |&&index: &&usize| values(index).any(|value| value == 1.0);
+    let tried = indices.iter().filter(whole).count();
+    metrics.ratio(named.pass_at, indices.iter().filter(whole).filter(solved).count(), tried);
+    let traces = || indices.iter().flat_map(|&index| groups[index].traces());
+    let scored: Spread = traces().filter_map(|trace| trace.reward(&scheme.success)).collect();
+    if scored.count > 0.0 {
+        let good = traces().filter(|trace| trace.reward(&scheme.success) == Some(1.0)).count();
+        metrics.set(named.success_rate, good as f64 / scored.count);
+    }
+    let variance = |&index: &usize| {
+        let totals: Spread = groups[index].traces().iter().filter_map(|trace| trace.reward(TOTAL)).collect();
+        (totals.count >= 2.0).then(|| totals.std().map(|std| std * std)).flatten()
+    };
+    let variances: Spread = indices.iter().filter_map(variance).collect();
+    metrics.set_some(named.variance, variances.mean());
+    if let Some(env) = env {
+        let positive = traces().filter_map(|trace| trace.reward(TOTAL)).map(|total| total.max(0.0));
+        let mean = positive.collect::<Spread>().mean();
+        metrics.set_some(names::REWARD_ENV_MEAN_POSITIVE_REWARD.of([&env]), mean);
+    }
+    metrics
 }
 
 /// What a trace was paid: the total, and what it paid for its KL.

@@ -1,19 +1,14 @@
 //! The account of tokens: every sampled token of a step ends in exactly one place.
 
-use hone_trace::{Advantage, Group, NoSignal, Outcome};
+use hone_trace::{Advantage, Group, NoSignal, Trace};
 
-use super::{Ledger, all_traces, sampled_tokens};
-
-/// How the reason begins for which a group excludes a trace that was sampled too many policy versions ago.
-pub const STALE: &str = "stale";
+use super::{Metrics, names, sampled_tokens};
 
 /// Where sampled tokens went before learning. What is `credited` has an advantage other than 0, and learning says the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Account {
+pub struct Account {
     sampled: usize,
     faulted: usize,
-    stale: usize,
-    excluded: usize,
     unscored: usize,
     truncated: usize,
     zero_advantage: usize,
@@ -21,16 +16,13 @@ pub(super) struct Account {
 }
 
 impl Account {
-    pub(super) fn of(groups: &[Group], advantages: &[Vec<Advantage>]) -> Self {
-        let mut account = Self { sampled: all_traces(groups).map(sampled_tokens).sum(), ..Self::default() };
-        for (trace, why) in groups.iter().flat_map(Group::excluded) {
-            let place = match &trace.outcome {
-                Outcome::Fault { .. } => &mut account.faulted,
-                _ if why.starts_with(STALE) => &mut account.stale,
-                _ => &mut account.excluded,
-            };
-            *place += sampled_tokens(trace);
-        }
+    pub fn of(groups: &[Group], advantages: &[Vec<Advantage>]) -> Self {
+        let count = |traces: &mut dyn Iterator<Item = &Trace>| traces.map(sampled_tokens).sum();
+        let mut account = Self {
+            sampled: count(&mut groups.iter().flat_map(Group::all)),
+            faulted: count(&mut groups.iter().flat_map(Group::faulted)),
+            ..Self::default()
+        };
         for (group, advantages) in groups.iter().zip(advantages) {
             for (trace, advantage) in group.traces().iter().zip(advantages) {
                 let tokens = sampled_tokens(trace);
@@ -62,36 +54,51 @@ fn is_zero(advantage: f64) -> bool {
 
 /// What optimizer steps made of the credited tokens they were shown, each as often as it was shown.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Visits {
-    pub(super) trained: f64,
-    pub(super) clipped: f64,
-    pub(super) masked: f64,
-    pub(super) skipped: f64,
+pub struct Visits {
+    pub trained: f64,
+    pub clipped: f64,
+    pub masked: f64,
+    pub skipped: f64,
 }
 
-impl Ledger {
-    /// Writes the account. Where a batch is gone through several times, a token's place is shared out over its visits;
-    /// credited tokens no optimizer step was shown were skipped.
-    pub(super) fn settle(&mut self) {
-        let Account { sampled, faulted, stale, excluded, unscored, truncated, zero_advantage, credited } = self.account;
+impl Account {
+    /// Tokens that were sampled.
+    pub fn sampled(&self) -> usize {
+        self.sampled
+    }
+
+    /// The account after learning. Where a batch is gone through several times, a token's place is shared out over its
+    /// visits; credited tokens no optimizer step was shown were skipped.
+    pub fn settled(&self, visits: Visits) -> Metrics {
+        let Self { sampled, faulted, unscored, truncated, zero_advantage, credited } = *self;
+        let mut metrics = Metrics::default();
         for (name, tokens) in [
-            ("tokens/sampled", sampled),
-            ("tokens/faulted", faulted),
-            ("tokens/stale", stale),
-            ("tokens/excluded", excluded),
-            ("tokens/unscored", unscored),
-            ("tokens/truncated", truncated),
-            ("tokens/zero_advantage", zero_advantage),
+            (names::TOKENS_SAMPLED, sampled),
+            (names::TOKENS_FAULTED, faulted),
+            (names::TOKENS_UNSCORED, unscored),
+            (names::TOKENS_TRUNCATED, truncated),
+            (names::TOKENS_ZERO_ADVANTAGE, zero_advantage),
         ] {
-            self.set(name, tokens as f64);
+            metrics.set(name, tokens as f64);
         }
-        let Visits { trained, clipped, masked, skipped } = self.learning.visits;
+        let Visits { trained, clipped, masked, skipped } = visits;
         let visits = trained + clipped + masked + skipped;
         let share = |part: f64| if visits > 0.0 { credited as f64 * part / visits } else { 0.0 };
         let not_shown = if visits > 0.0 { 0.0 } else { credited as f64 };
-        self.set("tokens/masked", share(masked));
-        self.set("tokens/clipped", share(clipped));
-        self.set("tokens/skipped", share(skipped) + not_shown);
-        self.set("tokens/trained", share(trained));
+        metrics.set(names::TOKENS_MASKED, share(masked));
+        metrics.set(names::TOKENS_CLIPPED, share(clipped));
+        metrics.set(names::TOKENS_SKIPPED, share(skipped) + not_shown);
+        metrics.set(names::TOKENS_TRAINED, share(trained));
+        metrics
+    }
+
+    /// The account of a step that was taken back: what it trained counts as skipped.
+    pub fn undone(&self, visits: Visits) -> Metrics {
+        let mut metrics = self.settled(visits);
+        let counted = |name| metrics.get(name).unwrap_or(0.0);
+        let skipped = counted(names::TOKENS_SKIPPED) + counted(names::TOKENS_TRAINED);
+        metrics.set(names::TOKENS_SKIPPED, skipped);
+        metrics.set(names::TOKENS_TRAINED, 0.0);
+        metrics
     }
 }

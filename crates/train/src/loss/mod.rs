@@ -34,7 +34,7 @@ pub use kl_cov::KlCov;
 pub use knobs::{BadLoss, Knobs};
 pub use level::{Anchor, LEVELS, Level};
 pub use likelihood::Likelihood;
-pub use objective::{MASKS, Objective};
+pub use objective::{MASKS, Objective, Surveyed};
 pub use recipe::{LOSSES, LossRecipe};
 pub use reduction::{REDUCTIONS, Reduction};
 pub use sapo::Sapo;

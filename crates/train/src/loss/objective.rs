@@ -22,7 +22,6 @@ pub struct Objective {
     pub off_policy_mask: Option<f64>,
     pub top_entropy: Option<f64>,
     pub entropy_bonus: f64,
-    pub survey: Option<Survey>,
 }
 
 /// The masks and their names. Overlong filtering belongs to credit, see [`crate::credit::mask_overlong`].
@@ -60,7 +59,6 @@ impl Objective {
             off_policy_mask: None,
             top_entropy: None,
             entropy_bonus: 0.0,
-            survey: None,
         }
     }
 
@@ -80,6 +78,11 @@ impl Objective {
         self.surrogate.selector().is_some() || self.top_entropy.is_some()
     }
 
+    /// Whether it looks at the entropies of targets, or needs their gradient.
+    pub fn needs_entropies(&self) -> bool {
+        self.top_entropy.is_some() || self.entropy_bonus != 0.0
+    }
+
     /// Surveys a whole optimizer step, given all its parts.
     pub fn survey(&self, parts: &[TokenBatch<'_>]) -> Survey {
         let count: usize = parts.iter().map(|part| part.logp.len()).sum();
@@ -90,7 +93,7 @@ impl Objective {
             ..Survey::default()
         };
         if let Some(share) = self.top_entropy {
-            let entropies = parts.iter().flat_map(|part| part.entropy).copied().collect();
+            let entropies = parts.iter().filter_map(|part| part.entropy).flatten().copied().collect();
             survey.entropy_floor = quantile(entropies, 1.0 - share);
         }
         if let Some(selector) = self.surrogate.selector() {
@@ -172,7 +175,8 @@ impl Objective {
         scratch.slopes.clear();
         for (index, token) in scratch.tokens.iter().enumerate() {
             let at = range.start + index;
-            let settled = survey.entropy_floor.is_some_and(|floor| batch.entropy[at] < floor);
+            let entropy = batch.entropy.map(|entropies| entropies[at]);
+            let settled = survey.entropy_floor.zip(entropy).is_some_and(|(floor, entropy)| entropy < floor);
             let factor = match scratch.factors[index] {
                 _ if settled || (stale && token.advantage < 0.0) => 0.0,
                 _ if self.surrogate.absorbs_correction() => 1.0,
@@ -188,7 +192,8 @@ impl Objective {
             // A ratio held at its bound no longer moves with the logprob.
             let moves = token.log_ratio.abs() < LOG_RATIO_BOUND;
             let weight = batch.weight[at];
-            stats.loss += weight * (total.value - self.entropy_bonus * batch.entropy[at]);
+            let bonus = entropy.map_or(0.0, |entropy| self.entropy_bonus * entropy);
+            stats.loss += weight * (total.value - bonus);
             let live = token.advantage != 0.0;
             stats.clipped += u64::from(live && term.clipped);
             stats.masked += u64::from(factor == 0.0);
@@ -201,19 +206,48 @@ impl Objective {
     }
 }
 
-impl Loss for Objective {
+impl Objective {
+    /// The objective of an optimizer step whose whole was surveyed. Without a survey every batch is its own whole.
+    pub fn over(&self, survey: Option<Survey>) -> Surveyed<'_> {
+        Surveyed { objective: self, survey }
+    }
+}
+
+/// An objective, and what it has to know of the whole optimizer step.
+#[derive(Debug, Clone, Copy)]
+pub struct Surveyed<'a> {
+    objective: &'a Objective,
+    survey: Option<Survey>,
+}
+
+impl Loss for Surveyed<'_> {
     fn grad(&self, tokens: &TokenBatch<'_>, out: &mut [f64]) -> LossStats {
-        let survey = match self.survey {
+        let Self { objective, survey } = *self;
+        let survey = match survey {
             Some(survey) => survey,
-            None if self.needs_survey() => self.survey(&[*tokens]),
+            None if objective.needs_survey() => objective.survey(&[*tokens]),
             None => Survey::default(),
         };
         let mut scratch = Scratch::default();
         let mut stats = LossStats::default();
         for range in tokens.sequences {
-            stats += self.sequence(tokens, range, &survey, &mut scratch, out);
+            stats += objective.sequence(tokens, range, &survey, &mut scratch, out);
         }
         stats
+    }
+
+    fn needs_reference(&self) -> bool {
+        self.objective.needs_reference()
+    }
+
+    fn entropy_coefficient(&self) -> f64 {
+        self.objective.entropy_coefficient()
+    }
+}
+
+impl Loss for Objective {
+    fn grad(&self, tokens: &TokenBatch<'_>, out: &mut [f64]) -> LossStats {
+        self.over(None).grad(tokens, out)
     }
 
     fn needs_reference(&self) -> bool {

@@ -1,7 +1,9 @@
-//! Packing: credited traces to batches without padding, shared prefixes once.
+//! Packing: sampled tokens to batches without padding, shared prefixes once.
 //!
-//! Which tokens are trained is decided here and nowhere else: the sampled tokens of traces that have an advantage. Packing
-//! knows no model and no loss but its reduction, which it settles as one weight per token over the whole optimizer step.
+//! In three steps: which tokens ([`sampled`], from traces alone), what they are worth ([`credited`], with the advantages),
+//! and how they lie ([`to_score`], [`to_learn`]). Which tokens are trained is decided here and nowhere else: the sampled
+//! tokens of traces that have an advantage. Packing knows no model and no loss but its reduction, which it settles as one
+//! weight per token over the whole optimizer step.
 //!
 //! Order is kept: the targets of the batches, one after the other, are the targets of the sequences, one after the
 //! other. What a learner says of them (logprobs, entropies) goes back by zipping.
@@ -13,7 +15,7 @@ use hone_trace::{Advantage, Batch, Group, Sampled, Target, Trace};
 use crate::loss::Reduction;
 use forest::Forest;
 
-/// One trace to learn from: its ids up to the last trained token, and the trained tokens.
+/// Sampled tokens of one trace: its ids up to the last of them, and where they are.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sequence {
     /// Which prompt it answers: sequences of one group are siblings.
@@ -24,7 +26,7 @@ pub struct Sequence {
     pub places: Vec<Place>,
 }
 
-/// A trained token: where it is and what is known of it.
+/// A sampled token: where it is and what is known of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
     /// Position in the sequence's ids.
@@ -33,19 +35,24 @@ pub struct Place {
     pub behaviour: f32,
     /// The learner's logprob when the sequence was first seen, once it was.
     pub old: Option<f32>,
-    pub advantage: f32,
 }
 
-/// How an optimizer step is laid out.
+/// A sequence to learn from, with the advantage of every place.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Credited {
+    pub sequence: Sequence,
+    pub advantages: Vec<f32>,
+}
+
+/// How tokens are laid out for a learner.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Packing {
-    pub reduction: Reduction,
     /// The temperature the tokens were sampled at.
     pub temperature: f32,
     /// Most tokens a batch computes, shared ones once. A sequence is never split: one that is longer by itself gets a
     /// batch of its own.
     pub budget: usize,
-    /// Whether sequences share their common prefixes. Turned off for learners that cannot, and to check those that can.
+    /// Whether sequences share their common prefixes: where the learner can compute them once.
     pub share: bool,
 }
 
@@ -74,8 +81,22 @@ pub enum PackError {
     Advantage { task: String, replica: u32, value: f64 },
 }
 
-/// The credited traces as sequences, and the temperature they were sampled at (`None` where nothing is trained).
-pub fn sequences(groups: &[Group], advantages: &[Vec<Advantage>]) -> Result<(Vec<Sequence>, Option<f32>), PackError> {
+/// The sampled tokens of all traces, and the temperature they were sampled at (`None` where nothing was).
+pub fn sampled(groups: &[Group]) -> Result<(Vec<Sequence>, Option<f32>), PackError> {
+    let mut sequences = Vec::new();
+    let mut temperature = None;
+    for (index, group) in groups.iter().enumerate() {
+        for (place, trace) in group.traces().iter().enumerate() {
+            let Some(sequence) = sequence((index, place), trace)? else { continue };
+            check_temperature(trace, *temperature.get_or_insert(trace.sampling.temperature))?;
+            sequences.push(sequence);
+        }
+    }
+    Ok((sequences, temperature))
+}
+
+/// The traces that have an advantage, with its value for every sampled token.
+pub fn credited(groups: &[Group], advantages: &[Vec<Advantage>]) -> Result<(Vec<Credited>, Option<f32>), PackError> {
     if groups.len() != advantages.len() {
         return Err(PackError::Groups { groups: groups.len(), advantages: advantages.len() });
     }
@@ -87,9 +108,10 @@ pub fn sequences(groups: &[Group], advantages: &[Vec<Advantage>]) -> Result<(Vec
             return Err(PackError::Traces { group: index, traces: traces.len(), advantages: advantages.len() });
         }
         for (place, (trace, advantage)) in traces.iter().zip(advantages).enumerate() {
-            let Some(sequence) = sequence(index, trace, advantage)? else { continue };
+            let Some(advantages) = worth(trace, advantage)? else { continue };
+            let Some(sequence) = sequence((index, place), trace)? else { continue };
             check_temperature(trace, *temperature.get_or_insert(trace.sampling.temperature))?;
-            sequences.push(Sequence { trace: place, ..sequence });
+            sequences.push(Credited { sequence, advantages });
         }
     }
     Ok((sequences, temperature))
@@ -106,8 +128,8 @@ fn check_temperature(trace: &Trace, expected: f32) -> Result<(), PackError> {
     }
 }
 
-/// `None` where there is nothing to train: no signal, or no sampled token.
-fn sequence(group: usize, trace: &Trace, advantage: &Advantage) -> Result<Option<Sequence>, PackError> {
+/// The advantage of every sampled token. `None` where there is no signal.
+fn worth(trace: &Trace, advantage: &Advantage) -> Result<Option<Vec<f32>>, PackError> {
     let turns: Vec<usize> = trace.sampled().map(|(_, node)| node.tokens().len()).collect();
     let (task, replica) = (|| trace.task.clone(), trace.replica);
     if let Advantage::PerTurn { values } = advantage
@@ -117,73 +139,100 @@ fn sequence(group: usize, trace: &Trace, advantage: &Advantage) -> Result<Option
     }
     let Some(values) = advantage.per_token(turns) else { return Ok(None) };
     // Learners compute with 32 bits.
-    if let Some(value) = values.iter().copied().find(|value| !(*value as f32).is_finite()) {
-        return Err(PackError::Advantage { task: task(), replica, value });
+    match values.iter().copied().find(|value| !(*value as f32).is_finite()) {
+        Some(value) => Err(PackError::Advantage { task: task(), replica, value }),
+        None => Ok(Some(values.into_iter().map(|value| value as f32).collect())),
     }
+}
+
+/// The sampled tokens of a trace. `None` where it has none.
+fn sequence((group, place): (usize, usize), trace: &Trace) -> Result<Option<Sequence>, PackError> {
     let mut places = Vec::new();
-    let mut values = values.into_iter();
     for (start, node) in trace.sampled() {
         let Some(Sampled { logprobs, sampling_logprobs, .. }) = node.as_sampled() else { continue };
         let behaviour = sampling_logprobs.as_ref().unwrap_or(logprobs);
-        let tokens = logprobs.iter().zip(behaviour).zip(values.by_ref()).enumerate();
-        places.extend(tokens.map(|(offset, ((sampler, behaviour), value))| Place {
+        let tokens = logprobs.iter().zip(behaviour).enumerate();
+        places.extend(tokens.map(|(offset, (sampler, behaviour))| Place {
             position: start + offset,
             sampler: *sampler,
             behaviour: *behaviour,
             old: None,
-            advantage: value as f32,
         }));
     }
-    match places.first() {
-        Some(first) if first.position == 0 => return Err(PackError::NoPrompt { task: task(), replica }),
-        None => return Ok(None),
-        Some(_) => {}
+    let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(None) };
+    if first.position == 0 {
+        return Err(PackError::NoPrompt { task: trace.task.clone(), replica: trace.replica });
     }
-    // What follows the last trained token predicts nothing that is trained.
-    let end = places.last().map_or(0, |last| last.position + 1);
-    Ok(Some(Sequence { group, trace: 0, ids: trace.tokens().take(end).collect(), places }))
+    // What follows the last sampled token predicts nothing.
+    let ids = trace.tokens().take(last.position + 1).collect();
+    Ok(Some(Sequence { group, trace: place, ids, places }))
 }
 
-/// Lays the sequences of one optimizer step out as batches, in order.
-pub fn pack(sequences: &[Sequence], packing: &Packing) -> Vec<Batch> {
-    let weights = step_weights(sequences, packing.reduction);
+/// A sequence as it is laid out.
+struct Item<'a> {
+    sequence: &'a Sequence,
+    /// Absent where it is only scored.
+    advantages: Option<&'a [f32]>,
+    /// Of each of its tokens.
+    weight: f64,
+}
+
+/// Batches of sequences to score, in order: their targets have no weight.
+pub fn to_score<'a>(sequences: impl IntoIterator<Item = &'a Sequence>, packing: &Packing) -> Vec<Batch> {
+    let items = sequences.into_iter().map(|sequence| Item { sequence, advantages: None, weight: 0.0 });
+    pack(&items.collect::<Vec<_>>(), packing)
+}
+
+/// Batches of one optimizer step, in order.
+pub fn to_learn(sequences: &[Credited], reduction: Reduction, packing: &Packing) -> Vec<Batch> {
+    let weights = step_weights(sequences, reduction);
+    let items = sequences.iter().zip(weights).map(|(Credited { sequence, advantages }, weight)| Item {
+        sequence,
+        advantages: Some(advantages),
+        weight,
+    });
+    pack(&items.collect::<Vec<_>>(), packing)
+}
+
+fn pack(items: &[Item<'_>], packing: &Packing) -> Vec<Batch> {
     let mut batches = Vec::new();
     let mut forest = Forest::new(packing.share);
     let mut start = 0;
-    for (index, sequence) in sequences.iter().enumerate() {
+    for (index, Item { sequence, .. }) in items.iter().enumerate() {
         if index > start && forest.tokens() + forest.added_by(&sequence.ids) > packing.budget {
             let full = std::mem::replace(&mut forest, Forest::new(packing.share));
-            batches.push(lay_out(full, &sequences[start..index], &weights[start..index], packing));
+            batches.push(lay_out(full, &items[start..index], packing));
             start = index;
         }
         forest.insert(&sequence.ids);
     }
-    if start < sequences.len() {
-        batches.push(lay_out(forest, &sequences[start..], &weights[start..], packing));
+    if start < items.len() {
+        batches.push(lay_out(forest, &items[start..], packing));
     }
     batches
 }
 
 /// The weight of each sequence's tokens, by the reduction over all of them.
-fn step_weights(sequences: &[Sequence], reduction: Reduction) -> Vec<f64> {
-    let groups = sequences.iter().map(|sequence| sequence.group + 1).max().unwrap_or(0);
+fn step_weights(sequences: &[Credited], reduction: Reduction) -> Vec<f64> {
+    let sequences = || sequences.iter().map(|credited| &credited.sequence);
+    let groups = sequences().map(|sequence| sequence.group + 1).max().unwrap_or(0);
     let mut counts = vec![Vec::new(); groups];
-    for sequence in sequences {
+    for sequence in sequences() {
         counts[sequence.group].push(sequence.places.len());
     }
     let mut weights: Vec<_> = reduction.weights(&counts).into_iter().map(Vec::into_iter).collect();
-    sequences.iter().map(|sequence| weights[sequence.group].next().unwrap_or(0.0)).collect()
+    sequences().map(|sequence| weights[sequence.group].next().unwrap_or(0.0)).collect()
 }
 
-fn lay_out(forest: Forest, sequences: &[Sequence], weights: &[f64], packing: &Packing) -> Batch {
+fn lay_out(forest: Forest, items: &[Item<'_>], packing: &Packing) -> Batch {
     let (nodes, chains) = forest.into_nodes();
     let mut batch = Batch { nodes, temperature: packing.temperature, ..Batch::default() };
-    for ((sequence, weight), chain) in sequences.iter().zip(weights).zip(chains) {
+    for (Item { sequence, advantages, weight }, chain) in items.iter().zip(chains) {
         let start = batch.targets.len();
         // Places are in order, so one walk along the chain of (node, position of its first id) finds them all.
         let mut chain = chain.into_iter().peekable();
         let mut at = (0, 0);
-        for place in &sequence.places {
+        for (index, place) in sequence.places.iter().enumerate() {
             while let Some(next) = chain.next_if(|(_, first)| *first <= place.position) {
                 at = next;
             }
@@ -194,7 +243,7 @@ fn lay_out(forest: Forest, sequences: &[Sequence], weights: &[f64], packing: &Pa
                 sampler: place.sampler,
                 behaviour: place.behaviour,
                 old: place.old,
-                advantage: place.advantage,
+                advantage: advantages.and_then(|values| values.get(index).copied()).unwrap_or(0.0),
                 weight: *weight as f32,
             });
         }

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use hone_trace::rundir::RunReader;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::{Evaluated, Record, ReportError, range};
+use super::{Evaluated, Record, ReportError};
 use crate::evaluate::baselines::{self, Floor, Played};
 use crate::evaluate::overlap::Overlap;
 use crate::evaluate::{
     ByTask, Control, ControlKind, Counted, Difference, Evidence, Judgement, Kind, count, judge, paired,
 };
+use crate::events::{ControlEvent, ControlPart, Event};
 use crate::recipe::Recipe;
 
 /// Where the control that is a training run lies.
@@ -176,30 +176,33 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn add(&mut self, event: &Value) {
-        let (step, traces) = (event["step"].as_u64(), range(&event["traces"]));
-        match (event["event"].as_str(), step, traces) {
-            (Some("eval"), Some(step), Some(range)) => {
-                // Older runs evaluated one way, sampled, and did not say so.
-                let kind = serde_json::from_value(event["kind"].clone()).unwrap_or(Kind::Sampled);
-                self.evaluations.insert((kind, step), range);
+    pub(super) fn add(&mut self, event: Event) {
+        match event {
+            Event::Eval { step, kind, traces: [from, to], .. } => {
+                self.evaluations.insert((kind, step), from..to);
             }
-            (Some("control"), _, Some(range)) => {
-                // Probes of the search are no controls.
-                if let Ok(kind) = serde_json::from_value(event["kind"].clone()) {
-                    self.controls.insert(kind, range);
-                }
+            Event::Control(control) => self.add_control(control),
+            Event::Baseline { played, .. } => {
+                self.baselines.retain(|other| other.name != played.name);
+                self.baselines.push(played);
             }
-            (Some("control"), ..) => self.skipped = event["skipped"].as_str().map(str::to_owned),
-            (Some("baseline"), ..) => {
-                if let Ok(played) = serde_json::from_value::<Played>(event["played"].clone()) {
-                    self.baselines.retain(|other| other.name != played.name);
-                    self.baselines.push(played);
-                }
-            }
-            (Some("overlap"), ..) => self.overlap = serde_json::from_value(event["result"].clone()).ok(),
+            Event::Overlap { result } => self.overlap = Some(result),
             _ => {}
         }
+    }
+
+    fn add_control(&mut self, control: ControlEvent) {
+        let Some([from, to]) = control.traces else {
+            self.skipped = control.skipped;
+            return;
+        };
+        let kind = match control.kind {
+            ControlPart::Again => ControlKind::Again,
+            ControlPart::Sharpened => ControlKind::Sharpened,
+            // Probes of the search are no controls.
+            ControlPart::Probe => return,
+        };
+        self.controls.insert(kind, from..to);
     }
 
     /// Steps and traces of the evaluations of a kind, in order.

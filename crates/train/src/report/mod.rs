@@ -16,14 +16,16 @@ use std::path::Path;
 use hone_trace::Trace;
 use hone_trace::rundir::{RunDirError, RunReader, TraceReader};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 pub use calibration::{Calibration, Change, Forecasts, Skill};
 pub use held_out::{BeforeAfter, Gain, HeldOut, PLACEBO};
 pub use windows::{Row, Windows};
 
+use crate::checkpoint;
 use crate::evaluate::{Evaluation, Kind};
+use crate::events::Event;
 use crate::ledger::Ledger;
+use crate::ledger::names::{self, Metric};
 use crate::recipe::{Recipe, RecipeError};
 
 /// Why there is no report.
@@ -47,6 +49,9 @@ pub struct RunReport {
     pub planned: u64,
     /// Seconds of all steps, evaluations aside.
     pub seconds: f64,
+    /// Seconds of the whole run up to its newest checkpoint, evaluations included. Absent without one.
+    #[serde(default)]
+    pub elapsed: Option<f64>,
     /// The first headline evaluation and the last, where there is one after a step. [`HeldOut`] has all of them.
     pub before: Option<Evaluated>,
     pub after: Option<Evaluated>,
@@ -74,15 +79,15 @@ pub struct Evaluated {
 }
 
 /// What is watched beside the rewards.
-const WATCHED: [&str; 8] = [
-    "reward/success_rate",
-    "reward/signal_ratio",
-    "reward/parse_failure_rate",
-    "environment/avg_turns",
-    "environment/tool_error_rate",
-    "generate/avg_num_tokens",
-    "policy/policy_entropy",
-    "policy/grad_norm",
+const WATCHED: [Metric; 8] = [
+    names::REWARD_SUCCESS_RATE,
+    names::REWARD_SIGNAL_RATIO,
+    names::REWARD_PARSE_FAILURE_RATE,
+    names::ENVIRONMENT_AVG_TURNS,
+    names::ENVIRONMENT_TOOL_ERROR_RATE,
+    names::GENERATE_AVG_NUM_TOKENS,
+    names::POLICY_POLICY_ENTROPY,
+    names::POLICY_GRAD_NORM,
 ];
 
 impl RunReport {
@@ -93,10 +98,10 @@ impl RunReport {
         let record = Record::read(&run, recipe.eval.headline())?;
         let windows = Windows::of(&record.steps);
         let components = record.component_names().into_iter().filter_map(|name| {
-            let row = Row::of(&format!("batch_reward/{name}"), &record.steps, windows?)?;
+            let row = Row::of(names::BATCH_REWARD_COMPONENT.of([&name]), &record.steps, windows?)?;
             Some(Row { name, ..row })
         });
-        let metrics = WATCHED.iter().filter_map(|name| Row::of(name, &record.steps, windows?));
+        let metrics = WATCHED.iter().filter_map(|metric| Row::of(*metric, &record.steps, windows?));
         let held_out = HeldOut::read(directory, &recipe, &record)?;
         let BeforeAfter { before, after } = held_out.headline().clone();
         Ok(Self {
@@ -104,7 +109,8 @@ impl RunReport {
             seed: recipe.seed,
             steps: record.steps.len() as u64,
             planned: recipe.train.steps,
-            seconds: record.sum("timing/step"),
+            seconds: record.sum(names::TIMING_STEP),
+            elapsed: checkpoint::newest(directory).ok().flatten().map(|(_, state)| state.seconds),
             before,
             after,
             held_out,
@@ -157,13 +163,11 @@ impl Record {
             events: held_out::Events::default(),
             traces: run.traces()?,
         };
-        for event in run.events()?.records {
-            if let (Some("step"), Some(step), Some(range)) =
-                (event["event"].as_str(), event["step"].as_u64(), range(&event["traces"]))
-            {
-                record.episodes.insert(step, range);
+        for event in run.events()?.records.iter().filter_map(Event::read) {
+            match event {
+                Event::Step { step, traces: [from, to] } => _ = record.episodes.insert(step, from..to),
+                other => record.events.add(other),
             }
-            record.events.add(&event);
         }
         let headline = record.events.of(headline).map(|(step, range)| (step, (range.clone(), headline)));
         record.evaluations = headline.collect();
@@ -179,8 +183,8 @@ impl Record {
         last.map(Ledger::component_names).unwrap_or_default().into_iter().map(str::to_owned).collect()
     }
 
-    fn sum(&self, name: &str) -> f64 {
-        self.steps.iter().filter_map(|step| step.get(name)).sum()
+    fn sum(&self, metric: Metric) -> f64 {
+        self.steps.iter().filter_map(|step| step.get(metric)).sum()
     }
 
     fn tokens(&self) -> BTreeMap<String, f64> {
@@ -197,13 +201,11 @@ impl Record {
         let mut sums: BTreeMap<String, f64> = BTreeMap::new();
         let mut steps = 0.0;
         for step in &self.steps {
-            let Some(rest) = step.get("reward/advantage_share_rest") else { continue };
+            let Some(rest) = step.get(names::REWARD_ADVANTAGE_SHARE_REST) else { continue };
             steps += 1.0;
             *sums.entry("rest".into()).or_default() += rest;
             for (name, value) in step.iter() {
-                let component =
-                    name.strip_prefix("batch_reward/").and_then(|name| name.strip_suffix("/advantage_share"));
-                if let Some(component) = component {
+                if let Some(component) = names::BATCH_REWARD_COMPONENT_ADVANTAGE_SHARE.part(name) {
                     *sums.entry(component.to_owned()).or_default() += value;
                 }
             }
@@ -233,9 +235,4 @@ impl Record {
         }
         Ok(calibration::changes(found))
     }
-}
-
-/// `[from, to)` as events have it.
-fn range(value: &Value) -> Option<Range<u64>> {
-    Some(value.get(0)?.as_u64()?..value.get(1)?.as_u64()?)
 }

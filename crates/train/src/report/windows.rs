@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::Ledger;
+use crate::ledger::names::Name;
 
 /// The most steps of the two windows.
 const FIRST: usize = 10;
@@ -40,16 +41,17 @@ pub struct Row {
 
 impl Row {
     /// Means over the steps of each window that have the metric. `None` where a window has none.
-    pub fn of(metric: &str, steps: &[Ledger], windows: Windows) -> Option<Self> {
+    pub fn of(metric: impl Into<Name>, steps: &[Ledger], windows: Windows) -> Option<Self> {
+        let metric = metric.into();
         let values = |[from, to]: [u64; 2]| -> Vec<f64> {
             let inside = steps.iter().filter(|ledger| (from..=to).contains(&ledger.step));
-            inside.filter_map(|ledger| ledger.get(metric)).collect()
+            inside.filter_map(|ledger| ledger.get(metric.clone())).collect()
         };
         let (first, last) = (values(windows.first), values(windows.last));
         let (before, after) = (mean(&first)?, mean(&last)?);
         let errors = squared_error(&first).zip(squared_error(&last));
         Some(Self {
-            name: metric.to_owned(),
+            name: metric.to_string(),
             first: before,
             last: after,
             difference: after - before,
@@ -72,9 +74,10 @@ fn squared_error(values: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::names;
 
     fn steps(count: u64) -> Vec<Ledger> {
-        let line = |step: u64| serde_json::json!({"step": step, "x": step as f64}).as_object().cloned();
+        let line = |step: u64| serde_json::json!({"step": step, "timing/step": step as f64}).as_object().cloned();
         (1..=count).filter_map(|step| Ledger::from_map(&line(step)?)).collect()
     }
 
@@ -91,10 +94,10 @@ mod tests {
     #[test]
     fn a_row_is_the_means_and_their_difference() {
         let steps = steps(8);
-        let row = Row::of("x", &steps, Windows::of(&steps).unwrap()).unwrap();
+        let row = Row::of(names::TIMING_STEP, &steps, Windows::of(&steps).unwrap()).unwrap();
         assert_eq!((row.first, row.last, row.difference), (1.5, 7.5, 6.0));
         // Each window has a variance of 0.5 over two steps.
         assert!((row.standard_error.unwrap() - 0.5f64.sqrt()).abs() < 1e-12);
-        assert_eq!(Row::of("y", &steps, Windows::of(&steps).unwrap()), None);
+        assert_eq!(Row::of(names::TIMING_GENERATE, &steps, Windows::of(&steps).unwrap()), None);
     }
 }

@@ -88,7 +88,7 @@ impl Columns {
             reference: Some(&self.reference),
             advantage: &self.advantage,
             weight: &self.weight,
-            entropy: &self.entropy,
+            entropy: Some(&self.entropy),
             sequences: &self.sequences,
         }
     }

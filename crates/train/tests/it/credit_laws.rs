@@ -109,19 +109,17 @@ proptest! {
         }
     }
 
-    /// A fault, an exclusion and a missing reward change nobody else's advantage.
+    /// A fault and a missing reward change nobody else's advantage.
     #[test]
     fn what_is_left_out_changes_nothing(scores in prop::collection::vec((0u32..4).prop_map(f64::from), 2..6)) {
         let healthy: Vec<Trace> = scores.iter().map(|score| earned(Some(*score))).collect();
         let mut faulted = earned(Some(0.0));
         faulted.outcome = Outcome::Fault { fault: Fault::new(Boundary::Environment, "died") };
         let with = |extra: Trace| Group::new(healthy.iter().cloned().chain([extra]).collect());
-        let mut excluded = with(earned(Some(9.0)));
-        excluded.exclude(healthy.len(), "by hand");
         for entry in CREDITS {
             let credit = CreditRecipe::named(entry.name).build(Weights::only("r")).unwrap();
             let alone = credit.credit(&[Group::new(healthy.clone())]);
-            for group in [with(faulted.clone()), excluded.clone(), with(earned(None))] {
+            for group in [with(faulted.clone()), with(earned(None))] {
                 let credited = credit.credit(std::slice::from_ref(&group));
                 prop_assert_eq!(credited[0].len(), group.traces().len());
                 for (a, b) in alone[0].iter().zip(&credited[0]) {

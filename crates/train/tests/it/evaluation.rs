@@ -1,25 +1,20 @@
 //! Evaluation: sharpening told from learning, absent kept apart from zero, controls and floors, recounted from the record.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hone_arena::rewards::{Case, Component, Measure};
-use hone_trace::rundir::{RunDir, RunReader};
+use hone_trace::rundir::RunReader;
 use hone_trace::{Trace, Verdict as Scored};
 use hone_train::evaluate::{
-    ByTask, ControlKind, Controls, Decoding, Evidence, Kind, Measured, Sharpening, Verdict, count, judge, play,
+    ByTask, ControlKind, Decoding, Evaluation, Evidence, Measured, Verdict, count, judge, play,
 };
 use hone_train::ledger::Ledger;
-use hone_train::recipe::Recipe;
 use hone_train::report::RunReport;
 use hone_train::run::{Watch, recorded_recipe, resume, train};
-use hone_train::setup::Setup;
-use serde_json::json;
 
-use crate::tiny::{Even, Silent, copy, paid_for, recipe, setup};
+use crate::tiny::{Even, Silent, paid_for, recipe, setup, timeless};
 
 /// The first `good` of 256 tasks succeed.
 fn solved(good: std::ops::Range<usize>) -> ByTask {
@@ -51,91 +46,8 @@ fn a_verdict_says_what_was_shown_and_no_more() {
     assert!(judge(Evidence { greedy: [&ByTask::new(), &most], sampled: [&few, &most], sharpened: None }).is_none());
 }
 
-/// The policy's directory with its last norm multiplied: the same tokens in the same order, more or less sure.
-fn with_norm(from: &Path, to: PathBuf, factor: f32) -> PathBuf {
-    copy(from, &to);
-    let file = to.join("model.safetensors");
-    let mut bytes = std::fs::read(&file).unwrap();
-    let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let table: serde_json::Value = serde_json::from_slice(&bytes[8..header]).unwrap();
-    let [first, last] = [0, 1].map(|end| table["model.norm.weight"]["data_offsets"][end].as_u64().unwrap() as usize);
-    for number in bytes[header + first..header + last].chunks_exact_mut(4) {
-        let value = f32::from_le_bytes(number.try_into().unwrap()) * factor;
-        number.copy_from_slice(&value.to_le_bytes());
-    }
-    std::fs::write(file, bytes).unwrap();
-    to
-}
-
-/// Succeeds where the policy says what the start says greedily.
-#[derive(Clone, Default)]
-struct Likeliest(Arc<Mutex<HashMap<String, Vec<u32>>>>);
-
-fn task_of(case: &Case) -> String {
+pub(crate) fn task_of(case: &Case) -> String {
     case.id.as_str().and_then(|id| id.rsplit_once('/')).map(|(task, _)| task.to_owned()).unwrap_or_default()
-}
-
-impl Measure for Likeliest {
-    fn measure(&self, case: &Case) -> Scored {
-        let known = self.0.lock().unwrap().get(&task_of(case)).cloned();
-        let same = known.is_some() && known == case.tokens;
-        Scored::Scored { value: f64::from(u8::from(same)), why: String::new() }
-    }
-}
-
-async fn measured(setup: &Setup, recipe: &Recipe, run: &mut RunDir, step: u64) -> Measured {
-    let mut results = Vec::new();
-    for kind in [Kind::Greedy, Kind::Sampled] {
-        let traces = play(setup, recipe, Arc::clone(&setup.sampler), kind.decoding(recipe)).await;
-        let numbers = run.traces(&traces).unwrap();
-        run.event(&json!({"event": "eval", "step": step, "kind": kind, "traces": [numbers.start, numbers.end]}))
-            .unwrap();
-        results.push(count(&traces, &recipe.eval.success).evaluation);
-    }
-    let sampled = results.pop().unwrap();
-    Measured { greedy: results.pop().unwrap(), sampled }
-}
-
-/// The broken twin of learning: logits multiplied by 11 over 8. Success rises wherever it is sampled, and nothing was learned.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_is_only_sharpened_is_found_out() {
-    let directory = tempfile::tempdir().unwrap();
-    let sized = ["env.held_out=64", "eval.tasks=64", "sampling.max_new_tokens=1", "rollout.max_turns=1"];
-    let base = recipe(&sized);
-    let model = base.policy.model.clone().unwrap();
-    let policy = |name: &str, factor: f32| Recipe {
-        policy: hone_train::recipe::PolicyRecipe {
-            model: Some(with_norm(&model, directory.path().join(name), factor)),
-            ..base.policy.clone()
-        },
-        ..base.clone()
-    };
-    let (begin, end) = (policy("begin", 8.0), policy("end", 11.0));
-    let likeliest = Likeliest::default();
-    let (start, sharpened) = (paid_for(&begin, likeliest.clone()), paid_for(&end, likeliest.clone()));
-    let greedy = play(&start, &begin, Arc::clone(&start.sampler), Decoding::greedy(&begin.eval)).await;
-    let said = |trace: &Trace| trace.sampled().flat_map(|(_, node)| node.tokens().to_vec()).collect::<Vec<u32>>();
-    likeliest.0.lock().unwrap().extend(greedy.iter().map(|trace| (trace.task.clone(), said(trace))));
-
-    let path = directory.path().join("run");
-    let mut run = RunDir::create(&path, &begin.to_toml().unwrap()).unwrap();
-    let before = measured(&start, &begin, &mut run, 0).await;
-    let after = measured(&sharpened, &begin, &mut run, 3).await;
-    let (recipe, step) = (&begin, 3);
-    let mut controls = Controls { setup: &sharpened, recipe, start: Arc::clone(&start.sampler), run: &mut run, step };
-    assert_eq!(controls.play(&before, &after).await.unwrap(), Sharpening::Found);
-
-    let held_out = RunReport::read(&path).unwrap().held_out;
-    let judgement = held_out.judgement.unwrap();
-    assert_eq!((before.greedy.success, after.greedy.success), (Some(1.0), Some(1.0)));
-    assert!(judgement.sampled.mean > 0.2, "sampled, it looks like learning: {judgement:?}");
-    assert_eq!(judgement.verdict, Verdict::Surer, "{judgement:?}");
-    let matched = held_out.controls.iter().find(|control| control.kind == ControlKind::Sharpened).unwrap();
-    let (wanted, found) = (after.sampled.entropy.unwrap(), matched.result.entropy.unwrap());
-    assert!((found / wanted - 1.0).abs() < 0.15, "entropy {found} for {wanted}");
-    assert!((matched.result.temperature - 8.0 / 11.0).abs() < 0.1, "{}", matched.result.temperature);
-    let gain = held_out.gain.unwrap();
-    assert!(gain.difference.ci[0] < 0.0, "no gain over the best control: {gain:?}");
 }
 
 /// A scorer that is down until the first evaluation is over.
@@ -157,11 +69,12 @@ impl Component for Down {
     }
 }
 
-struct Repairs(Arc<AtomicBool>);
+struct Repairs(Arc<AtomicBool>, Vec<Evaluation>);
 
 impl Watch for Repairs {
-    fn evaluated(&mut self, _step: u64, _measured: &Measured) {
+    fn evaluated(&mut self, _step: u64, measured: &Measured) {
         self.0.store(true, Ordering::SeqCst);
+        self.1.push(measured.sampled.clone());
     }
 }
 
@@ -176,8 +89,9 @@ async fn a_scorer_that_was_down_is_no_gain() {
         let up = Arc::new(AtomicBool::new(false));
         let setup = paid_for(&recipe, Down { up: Arc::clone(&up), spared });
         let run = directory.path().join(name);
-        let report = train(&setup, &recipe, &run, &mut Repairs(up)).await.unwrap();
-        let (before, after) = (report.before.unwrap().sampled, report.after.unwrap().sampled);
+        let mut repairs = Repairs(up, Vec::new());
+        train(&setup, &recipe, &run, &mut repairs).await.unwrap();
+        let [before, after] = repairs.1.try_into().unwrap();
         assert_eq!((after.success, after.n, after.unscored), (Some(1.0), 4, 0));
         assert_eq!((before.n + before.unscored, before.faults), (4, 0));
         let recounted = RunReport::read(&run).unwrap();
@@ -226,10 +140,14 @@ async fn a_run_stopped_early_has_no_end_and_a_resumed_one_has_controls() {
     let directory = tempfile::tempdir().unwrap();
     let run = directory.path().join("run");
     let recipe = recipe(&["eval.every=0", "checkpoint.keep_last=1"]);
-    let report = train(&setup(&recipe), &recipe, &run, &mut StopsAfter(2, 0)).await.unwrap();
-    assert!(report.before.is_some() && report.after.is_none());
+    train(&setup(&recipe), &recipe, &run, &mut StopsAfter(2, 0)).await.unwrap();
     let stopped = RunReport::read(&run).unwrap();
-    assert!(stopped.after.is_none() && stopped.held_out.judgement.is_none() && stopped.held_out.gain.is_none());
+    assert!(
+        stopped.before.is_some()
+            && stopped.after.is_none()
+            && stopped.held_out.judgement.is_none()
+            && stopped.held_out.gain.is_none()
+    );
     assert!(stopped.markdown().contains("no evaluation after a step"));
 
     let recipe = recorded_recipe(&run).unwrap();
@@ -248,7 +166,7 @@ async fn an_evaluation_has_its_own_seed_and_no_filters() {
     let played = |settings: &'static [&'static str]| async move {
         let recipe = recipe(settings);
         let setup = setup(&recipe);
-        play(&setup, &recipe, Arc::clone(&setup.sampler), Decoding::sampled(&recipe)).await
+        play(&setup, &recipe, setup.engine.sampler(), Decoding::sampled(&recipe)).await
     };
     let ids = |traces: &[Trace]| traces.iter().flat_map(Trace::tokens).collect::<Vec<u32>>();
     let plain = played(&["sampling.min_p=0.9"]).await;
@@ -293,8 +211,8 @@ async fn the_last_step_trains() {
     let directory = tempfile::tempdir().unwrap();
     let run = directory.path().join("run");
     let recipe = recipe(&["train.decay=linear", "eval.every=0", "eval.controls=false"]);
-    let report = train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
-    let rates: Vec<f64> = report.steps.iter().filter_map(|step| step.get("policy/policy_lr")).collect();
+    train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
+    let rates: Vec<f64> = timeless(&run).iter().filter_map(|step| step["policy/policy_lr"].as_f64()).collect();
     assert!(rates.len() == 3 && rates[2] > 0.0 && rates[2] < rates[0], "{rates:?}");
     let notes = RunReport::read(&run).unwrap().held_out.notes;
     assert!(notes.iter().any(|note| note.contains("eval.controls")), "{notes:?}");

@@ -83,8 +83,8 @@ async fn a_judge_that_stays_down_stops_the_run_which_then_resumes() {
     assert_eq!(timeless(&run).len(), 3, "the steps that taught nothing are recorded too");
 
     let recipe = recorded_recipe(&run).unwrap();
-    let report = resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
-    assert_eq!(report.steps.len(), 4);
+    resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
+    assert_eq!(timeless(&run).len(), 4);
 }
 
 /// An arena that opens nothing, or only some tasks.
@@ -146,24 +146,13 @@ async fn a_gradient_that_is_not_finite_is_never_applied() {
         ["credit=dr_grpo", "loss=reinforce", "loss.reduction=sequence_sum", "train.steps=3", "train.patience=2"];
     let recipe = recipe(&settings);
     let setup = paid_for(&recipe, Huge);
-    let before = setup.policy.current().version.weights;
+    let before = setup.engine.version().weights;
     let error = train(&setup, &recipe, &run, &mut Silent).await.unwrap_err();
     assert!(error.to_string().contains("not finite"), "{error}");
-    assert_eq!(setup.policy.current().version.weights, before);
+    assert_eq!(setup.engine.version().weights, before);
     let metrics = timeless(&run);
     assert!(metrics.iter().all(|step| step["policy/skipped_steps"].as_f64().unwrap() > 0.0));
     assert!(metrics.iter().all(|step| step["tokens/trained"].as_f64() == Some(0.0)));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn more_memory_than_there_is_is_refused_with_the_fix() {
-    let directory = tempfile::tempdir().unwrap();
-    let run = directory.path().join("run");
-    let recipe = recipe(&["train.activation_mb=1"]);
-    let error = train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap_err().to_string();
-    assert!(error.contains("bytes") && error.contains("pack fewer tokens"), "{error}");
-    assert_eq!(traces(&run).len(), 4, "the evaluation before it is recorded");
-    assert_eq!(RunReader::open(&run).unwrap().checkpoints().unwrap().len(), 1, "and so is the beginning");
 }
 
 #[tokio::test(flavor = "multi_thread")]

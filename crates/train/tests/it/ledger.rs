@@ -7,15 +7,13 @@ use hone_trace::{
     PolicyVersion, Reward, StepReport, Target, ToolCall, Trace, TurnRecord,
 };
 use hone_train::credit::{CreditRecipe, Weights, by_argument};
-use hone_train::ledger::{Ledger, Pass, STALE, Scheme};
+use hone_train::ledger::{Account, Ledger, Metrics, Optimized, Pass, Scheme, credited, learning, names, visits};
 use proptest::prelude::*;
 
 use crate::common::{Turn, trace};
 
-const PLACES: [&str; 10] = [
+const PLACES: [&str; 8] = [
     "tokens/faulted",
-    "tokens/stale",
-    "tokens/excluded",
     "tokens/unscored",
     "tokens/truncated",
     "tokens/zero_advantage",
@@ -55,8 +53,17 @@ fn learned(advantages: &[f32], loss: LossStats) -> (Batch, LearnStats) {
     let nodes = vec![BatchNode { parent: None, tokens: vec![0; advantages.len() + 1] }];
     let count = targets.len();
     let batch = Batch { nodes, targets, sequences: std::iter::once(0..count).collect(), temperature: 1.0 };
-    let stats = LearnStats { logprobs: vec![-1.1; count], entropies: vec![0.5; count], loss };
+    let stats = LearnStats { logprobs: vec![-1.1; count], entropies: Some(vec![0.5; count]), loss };
     (batch, stats)
+}
+
+/// A metric by its documented name.
+fn get(metrics: &Metrics, name: &str) -> Option<f64> {
+    metrics.get(names::named(name).unwrap())
+}
+
+fn at(metrics: &Metrics, name: &str) -> f64 {
+    get(metrics, name).unwrap()
 }
 
 #[test]
@@ -65,18 +72,14 @@ fn every_sampled_token_is_in_exactly_one_place() {
     faulted.outcome = Outcome::Fault { fault: Fault::new(Boundary::Environment, "died") };
     let mut truncated = episode(5, total(0.0));
     truncated.outcome = Outcome::Truncated { limit: Limit::Context };
-    let mut first = Group::new(vec![
+    let first = Group::new(vec![
         faulted,
         episode(7, total(1.0)),
         episode(11, total(0.5)),
         episode(13, total(0.0)),
         truncated,
         episode(17, vec![Reward::unscored("total", "judge down")]),
-        episode(19, total(1.0)),
-        episode(23, total(1.0)),
     ]);
-    first.exclude(6, "a duplicate");
-    first.exclude(5, format!("{STALE}: three versions behind"));
     let second = Group::new(vec![episode(29, total(1.0)), episode(31, total(1.0))]);
     let advantages = vec![
         vec![
@@ -88,14 +91,14 @@ fn every_sampled_token_is_in_exactly_one_place() {
         ],
         vec![Advantage::None { why: NoSignal::ZeroVariance }; 2],
     ];
-    let mut ledger = Ledger::of(1, &[first, second], &advantages, &Scheme::default());
-    let at = |ledger: &Ledger, name: &str| ledger.get(name).unwrap();
-    let sum = |ledger: &Ledger| PLACES.iter().map(|name| at(ledger, name)).sum::<f64>();
-    assert_eq!(at(&ledger, "tokens/sampled"), 158.0);
+    let account = Account::of(&[first, second], &advantages);
+    let sum = |tokens: &Metrics| PLACES.iter().map(|name| at(tokens, name)).sum::<f64>();
+    let before = account.settled(visits(&[]));
+    assert_eq!(at(&before, "tokens/sampled"), 116.0);
     // Not shown to an optimizer yet.
-    assert_eq!((sum(&ledger), at(&ledger, "tokens/skipped")), (158.0, 20.0));
-    let before = PLACES[..6].iter().map(|name| at(&ledger, name)).collect::<Vec<_>>();
-    assert_eq!(before, [3.0, 19.0, 23.0, 17.0, 5.0, 11.0 + 60.0]);
+    assert_eq!((sum(&before), at(&before, "tokens/skipped")), (116.0, 20.0));
+    let places = PLACES[..4].iter().map(|name| at(&before, name)).collect::<Vec<_>>();
+    assert_eq!(places, [3.0, 17.0, 5.0, 11.0 + 60.0]);
 
     // Of the 20 credited tokens, 4 are clipped, 1 is masked; then the same again in a step that is not taken.
     let loss = LossStats { targets: 31, clipped: 4, masked: 3, trained: 15, ..LossStats::default() };
@@ -103,21 +106,26 @@ fn every_sampled_token_is_in_exactly_one_place() {
     let (batch, stats) = learned(&column, loss);
     let mut pass = Pass::default();
     pass.add(&batch, &stats);
-    ledger.learned(&pass, &report(false), 1e-3);
-    let learned = |ledger: &Ledger| PLACES[6..].iter().map(|name| at(ledger, name)).collect::<Vec<_>>();
-    assert_eq!((learned(&ledger), sum(&ledger)), (vec![1.0, 4.0, 0.0, 15.0], 158.0));
-    ledger.learned(&pass, &report(true), 1e-3);
-    assert_eq!((learned(&ledger), sum(&ledger)), (vec![0.5, 2.0, 10.0, 7.5], 158.0));
-    assert_eq!(at(&ledger, "policy/skipped_steps"), 1.0);
-    assert!((at(&ledger, "policy/rollout_train_logprobs_abs_diff_mean") - 0.1).abs() < 1e-6);
-    assert_eq!(ledger.batches().len(), 2);
+    let step = |skipped| Optimized { pass: pass.clone(), report: report(skipped) };
+    let learned = |tokens: &Metrics| PLACES[4..].iter().map(|name| at(tokens, name)).collect::<Vec<_>>();
+    let once = account.settled(visits(&[step(false)]));
+    assert_eq!((learned(&once), sum(&once)), (vec![1.0, 4.0, 0.0, 15.0], 116.0));
+    let both = [step(false), step(true)];
+    let twice = account.settled(visits(&both));
+    assert_eq!((learned(&twice), sum(&twice)), (vec![0.5, 2.0, 10.0, 7.5], 116.0));
+    let undone = account.undone(visits(&both));
+    assert_eq!((learned(&undone), sum(&undone)), (vec![0.5, 2.0, 17.5, 0.0], 116.0), "taken back");
+    let metrics = learning(&both, 1e-3);
+    assert_eq!(at(&metrics, "policy/skipped_steps"), 1.0);
+    assert!((at(&metrics, "policy/rollout_train_logprobs_abs_diff_mean") - 0.1).abs() < 1e-6);
+    assert!(learning(&[], 1e-3).iter().next().is_none(), "nothing learned, nothing said");
 }
 
 #[test]
 fn a_recorded_step_reads_back() {
     let groups = [Group::new(vec![episode(3, total(1.0)), episode(3, total(0.0))])];
     let advantages = CreditRecipe::named("grpo").build(Weights::only("total")).unwrap().credit(&groups);
-    let ledger = Ledger::of(4, &groups, &advantages, &Scheme::default());
+    let ledger = Ledger::of(4, [credited(&groups, &advantages, &Scheme::default())]);
     let read = Ledger::from_map(&ledger.to_map()).unwrap();
     assert_eq!((read.step, read.iter().collect::<Vec<_>>()), (4, ledger.iter().collect()));
     assert_eq!(Ledger::from_map(&serde_json::Map::new()), None);
@@ -137,13 +145,13 @@ fn a_component_that_does_not_vary_has_no_share() {
     ])];
     let advantages = CreditRecipe::named("grpo").build(Weights::only("total")).unwrap().credit(&groups);
     let weights = [("a", 1.0), ("b", 0.5), ("penalty", 1.0)].map(|(name, weight)| (name.to_owned(), weight)).to_vec();
-    let ledger = Ledger::of(1, &groups, &advantages, &Scheme { weights, success: "a".into(), ..Scheme::default() });
-    let share = |name: &str| ledger.get(&format!("batch_reward/{name}/advantage_share")).unwrap();
+    let ledger = credited(&groups, &advantages, &Scheme { weights, success: "a".into(), ..Scheme::default() });
+    let share = |name: &str| get(&ledger, &format!("batch_reward/{name}/advantage_share")).unwrap();
     assert_eq!(share("b"), 0.0);
     // Totals centred: 0.125, -0.375, 0.625, -0.375, squares 0.6875; a centred ±0.5, penalty -0.375, 0.125 three times.
     assert!((share("a") - 0.75 / 0.6875).abs() < 1e-12 && (share("penalty") + 0.0625 / 0.6875).abs() < 1e-12);
-    assert!(ledger.get("reward/advantage_share_rest").unwrap().abs() < 1e-12);
-    assert_eq!((ledger.get("reward/success_rate"), ledger.get("reward/avg_pass_at_4")), (Some(0.5), Some(1.0)));
+    assert!(get(&ledger, "reward/advantage_share_rest").unwrap().abs() < 1e-12);
+    assert_eq!((get(&ledger, "reward/success_rate"), get(&ledger, "reward/avg_pass_at_4")), (Some(0.5), Some(1.0)));
 }
 
 /// A component that pays an argument has the share of that argument's tokens, and its own ratio of groups with signal.
@@ -169,17 +177,17 @@ fn a_component_that_pays_an_argument_has_its_share() {
     let credit = by_argument(&recipe, Weights::only("r"), &components).unwrap();
     let weights = components.map(|(name, weight)| (name.to_owned(), weight)).to_vec();
     let scheme = Scheme { weights, success: "r".into(), arguments: arguments.to_vec(), ..Scheme::default() };
-    let ledger = Ledger::of(1, &groups, &credit.credit(&groups), &scheme);
+    let ledger = credited(&groups, &credit.credit(&groups), &scheme);
     // Answers: four times 0.5² on eight tokens of ten. Confidences, on two of ten: 0.1² four times, 0.2² twice.
     let (answers, confidences) = (4.0 * 0.25 * 0.8, (4.0 * 0.01 + 2.0 * 0.04) * 0.2);
-    let share = |name: &str| ledger.get(&format!("batch_reward/{name}/advantage_share")).unwrap();
+    let share = |name: &str| get(&ledger, &format!("batch_reward/{name}/advantage_share")).unwrap();
     assert!((share("r") - answers / (answers + confidences)).abs() < 1e-9, "{}", share("r"));
     assert!((share("calibration") - confidences / (answers + confidences)).abs() < 1e-9);
-    assert!(ledger.get("reward/advantage_share_rest").unwrap().abs() < 1e-9);
-    assert!((ledger.get("reward/signal_ratio").unwrap() - 1.0 / 3.0).abs() < 1e-12);
-    assert!((ledger.get("batch_reward/calibration/signal_ratio").unwrap() - 2.0 / 3.0).abs() < 1e-12);
-    assert_eq!(ledger.get("batch_reward/calibration/argument_found"), Some(1.0));
-    assert!((ledger.get("loss/avg_raw_advantages_abs").unwrap() - 0.5 * 4.0 / 6.0).abs() < 1e-9);
+    assert!(get(&ledger, "reward/advantage_share_rest").unwrap().abs() < 1e-9);
+    assert!((get(&ledger, "reward/signal_ratio").unwrap() - 1.0 / 3.0).abs() < 1e-12);
+    assert!((get(&ledger, "batch_reward/calibration/signal_ratio").unwrap() - 2.0 / 3.0).abs() < 1e-12);
+    assert_eq!(get(&ledger, "batch_reward/calibration/argument_found"), Some(1.0));
+    assert!((get(&ledger, "loss/avg_raw_advantages_abs").unwrap() - 0.5 * 4.0 / 6.0).abs() < 1e-9);
 }
 
 /// A group of which one episode was not scored had fewer than n tries: as a failure it would pull pass@n down.
@@ -191,10 +199,10 @@ fn pass_at_n_is_of_groups_with_n_tries() {
         [Group::new(vec![scored(0.0), scored(1.0), scored(0.0)]), Group::new(vec![scored(0.0), scored(0.0), down()])];
     let advantages = CreditRecipe::named("grpo").build(Weights::only("total")).unwrap().credit(&groups);
     let scheme = Scheme { weights: vec![("a".into(), 1.0)], success: "a".into(), ..Scheme::default() };
-    let ledger = Ledger::of(1, &groups, &advantages, &scheme);
-    assert_eq!((ledger.get("reward/avg_pass_at_3"), ledger.get("reward/success_rate")), (Some(1.0), Some(0.2)));
-    let none = Ledger::of(1, &groups[1..], &advantages[1..], &scheme);
-    assert_eq!(none.get("reward/avg_pass_at_3"), None, "absent, not zero");
+    let ledger = credited(&groups, &advantages, &scheme);
+    assert_eq!((get(&ledger, "reward/avg_pass_at_3"), get(&ledger, "reward/success_rate")), (Some(1.0), Some(0.2)));
+    let none = credited(&groups[1..], &advantages[1..], &scheme);
+    assert_eq!(get(&none, "reward/avg_pass_at_3"), None, "absent, not zero");
 }
 
 proptest! {
@@ -218,13 +226,13 @@ proptest! {
         let advantages = CreditRecipe::named(credit).build(counted).unwrap().credit(&groups);
         let rubric = vec![("a".into(), weights.0), ("b".into(), weights.1)];
         let scheme = Scheme { weights: rubric, success: "a".into(), normalised: credit == "gdpo", ..Scheme::default() };
-        let ledger = Ledger::of(1, &groups, &advantages, &scheme);
-        let share = |name: &str| ledger.get(&format!("batch_reward/{name}/advantage_share"));
+        let ledger = credited(&groups, &advantages, &scheme);
+        let share = |name: &str| get(&ledger, &format!("batch_reward/{name}/advantage_share"));
         if let (Some(a), Some(b), Some(kl)) = (share("a"), share("b"), share("kl")) {
             prop_assert!((a + b + kl - 1.0).abs() < 1e-6, "{a} + {b} + {kl}");
-            prop_assert!(ledger.get("reward/advantage_share_rest").unwrap().abs() < 1e-6);
+            prop_assert!(get(&ledger, "reward/advantage_share_rest").unwrap().abs() < 1e-6);
         }
-        let places: f64 = PLACES.iter().map(|name| ledger.get(name).unwrap()).sum();
-        prop_assert_eq!(places, ledger.get("tokens/sampled").unwrap());
+        let tokens = Account::of(&groups, &advantages).settled(visits(&[]));
+        prop_assert_eq!(PLACES.iter().map(|name| at(&tokens, name)).sum::<f64>(), at(&tokens, "tokens/sampled"));
     }
 }

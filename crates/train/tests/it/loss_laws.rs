@@ -94,19 +94,19 @@ proptest! {
 
     #[test]
     fn gradients_are_finite_differences(raw in raw()) {
-        for (name, mut objective) in objectives() {
+        for (name, objective) in objectives() {
             if holds_something_fixed(&name) {
                 continue;
             }
             let columns = columns(&raw, objective.reduction);
             // Selections and thresholds are constants of the step.
-            objective.survey = Some(objective.survey(&[columns.view()]));
-            let (_, gradient) = columns.grad(&objective);
+            let loss = objective.over(Some(objective.survey(&[columns.view()])));
+            let (_, gradient) = columns.grad(&loss);
             for (index, gradient) in gradient.iter().enumerate() {
                 let value = |step: f64| {
                     let mut moved = columns.clone();
                     moved.logp[index] += step;
-                    moved.grad(&objective).0.loss
+                    moved.grad(&loss).0.loss
                 };
                 if let Some(expected) = difference(value) {
                     prop_assert!(close(*gradient, expected, 1e-6), "{name} at {index}: {gradient}, not {expected}");
@@ -117,16 +117,15 @@ proptest! {
 
     #[test]
     fn splitting_a_step_changes_nothing(raw in raw(), cut in 0usize..6) {
-        for (name, mut objective) in objectives() {
+        for (name, objective) in objectives() {
             let whole = columns(&raw, objective.reduction);
             let cut = cut.min(whole.sequences.len());
             let parts = [whole.part(0..cut), whole.part(cut..whole.sequences.len())];
             let (together, gradient) = whole.grad(&objective);
-            if objective.needs_survey() {
-                objective.survey = Some(objective.survey(&[parts[0].view(), parts[1].view()]));
-            }
-            let (mut apart, mut joined) = parts[0].grad(&objective);
-            let (second, rest) = parts[1].grad(&objective);
+            let survey = objective.needs_survey().then(|| objective.survey(&[parts[0].view(), parts[1].view()]));
+            let loss = objective.over(survey);
+            let (mut apart, mut joined) = parts[0].grad(&loss);
+            let (second, rest) = parts[1].grad(&loss);
             apart += second;
             joined.extend(rest);
             prop_assert!(close(apart.loss, together.loss, 1e-12), "{name}");

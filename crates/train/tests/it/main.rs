@@ -3,9 +3,11 @@
 
 mod algorithms_page;
 mod asynchronous;
+mod bare;
 mod common;
 mod credit_golden;
 mod credit_laws;
+mod engine;
 mod evaluation;
 mod faults;
 mod ledger;

@@ -1,8 +1,6 @@
 //! Options of the loop: the KL in the reward and in the loss, surveys, overlong filtering, component-wise credit.
 
 use hone_arena::rewards::{Rubric, Term};
-use hone_engine::weights::Storage;
-use hone_engine::{Cpu, Model};
 use hone_train::penalty::{KL, KlReward};
 use hone_train::recipe::Recipe;
 use hone_train::run::train;
@@ -10,7 +8,7 @@ use hone_train::setup::Setup;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-use crate::tiny::{Even, Silent, recipe, setup, timeless, traces};
+use crate::tiny::{Even, Silent, model, recipe, setup, timeless, traces};
 
 async fn metrics_of(
     setup: &Setup,
@@ -62,9 +60,7 @@ async fn the_kl_in_the_reward_is_paid_by_every_episode() {
 async fn the_reference_may_be_another_model() {
     let directory = tempfile::tempdir().unwrap();
     let base = recipe(&[]);
-    let config = Model::load(base.policy.model.as_ref().unwrap(), Arc::new(Cpu::new(1).unwrap())).unwrap().config;
-    let other = Model::random((*config).clone(), Arc::new(Cpu::new(1).unwrap()), 99);
-    other.save(directory.path(), Storage::F32).unwrap();
+    model(base.policy.model.as_ref().unwrap(), 99, directory.path());
     let reference = format!("policy.reference={:?}", directory.path());
     let settings =
         ["train.steps=1", "eval.every=0", "kl_reward={ coefficient = 0.1 }", "loss.kl={ coefficient = 0.1 }"];
@@ -122,6 +118,39 @@ async fn gdpo_credits_the_rubrics_components() {
         norms.push(at(&metrics_of(&setup, &recipe).await.0[0], "policy/grad_norm"));
     }
     assert!(norms.iter().all(|norm| *norm > 0.0) && (norms[0] - norms[1]).abs() > 1e-6, "{norms:?}");
+}
+
+/// A name in another spelling is the same algorithm, to the bit, in what it is given and in what is counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_in_another_spelling_trains_the_same() {
+    for [canonical, spelled, option] in [
+        ["credit=gdpo", "credit=GDPO", "name=tiny"],
+        ["credit=turn_rloo", "credit=turn-rloo", "credit.discount=0.5"],
+        ["credit=turn_returns", "credit=Turn-Returns", "credit.parse_failure=-1.0"],
+    ] {
+        let mut seen = Vec::new();
+        for credit in [canonical, spelled] {
+            let recipe = recipe(&["train.steps=1", "eval.every=0", credit, option]);
+            let mut setup = setup(&recipe);
+            let terms = vec![Term::new("even", 1.0, Even), Term::new("large", 0.5, Large)];
+            setup.rubric = Arc::new(Rubric::new(terms, vec![]).unwrap());
+            seen.push(metrics_of(&setup, &recipe).await.0);
+        }
+        assert!(at(&seen[0][0], "policy/grad_norm") > 0.0, "{canonical}");
+        assert_eq!(seen[0], seen[1], "{spelled}");
+    }
+    let error = Recipe::parse("", &["credit=turn-rloo".into(), "credit.arguments.n=brier".into()]).unwrap_err();
+    assert!(error.to_string().contains("gives every turn an advantage"), "{error}");
+}
+
+/// Sampled tokens, in hundreds: another scale than the other components'.
+struct Large;
+
+impl hone_arena::rewards::Measure for Large {
+    fn measure(&self, case: &hone_arena::rewards::Case) -> hone_trace::Verdict {
+        let first = case.tokens.as_deref().and_then(<[u32]>::first).copied().unwrap_or(0);
+        hone_trace::Verdict::Scored { value: 100.0 * f64::from(first % 5), why: String::new() }
+    }
 }
 
 /// Before anything is loaded or made.

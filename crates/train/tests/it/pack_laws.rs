@@ -2,12 +2,12 @@
 
 use hone_trace::{Advantage, Batch, Group, NoSignal, Node, Outcome, Sampled, Span, TraceBuilder, TraceHead};
 use hone_train::loss::Reduction;
-use hone_train::pack::{PackError, Packing, Sequence, pack, sequences};
+use hone_train::pack::{self, Credited, PackError, Packing, Sequence, to_learn, to_score};
 use proptest::prelude::*;
 
 use crate::common::{Turn, trace};
 
-const PACKING: Packing = Packing { reduction: Reduction::TokenMean, temperature: 1.0, budget: 1 << 20, share: true };
+const PACKING: Packing = Packing { temperature: 1.0, budget: 1 << 20, share: true };
 
 /// Groups that share a system prompt, siblings that share a prompt and often more: few ids, so prefixes collide.
 fn groups() -> impl Strategy<Value = (Vec<Group>, Vec<Vec<Advantage>>)> {
@@ -15,13 +15,13 @@ fn groups() -> impl Strategy<Value = (Vec<Group>, Vec<Vec<Advantage>>)> {
     let turn = (ids(0..5), ids(0..3)).prop_map(|(sampled, answer)| Turn { sampled, answer });
     let turns = prop::collection::vec(turn, 0..4);
     let group = (ids(0..4), prop::collection::vec((turns, 0u8..4, -1.0..1.0f64), 1..5));
-    prop::collection::vec(group, 0..4).prop_map(|groups| groups.into_iter().map(credited).unzip())
+    prop::collection::vec(group, 0..4).prop_map(|groups| groups.into_iter().map(made).unzip())
 }
 
 /// The turns of a trace, the kind of its advantage and the value.
 type Raw = (Vec<Turn>, u8, f64);
 
-fn credited((prompt, traces): (Vec<u32>, Vec<Raw>)) -> (Group, Vec<Advantage>) {
+fn made((prompt, traces): (Vec<u32>, Vec<Raw>)) -> (Group, Vec<Advantage>) {
     let prompt: Vec<u32> = [5, 6].into_iter().chain(prompt).collect();
     let (traces, advantages) = traces
         .into_iter()
@@ -67,13 +67,22 @@ fn meanings(batches: &[Batch]) -> Vec<Vec<Meaning>> {
     all
 }
 
+/// The batches of an optimizer step under the mean over tokens.
+fn mean(sequences: &[Credited], packing: &Packing) -> Vec<Batch> {
+    to_learn(sequences, Reduction::TokenMean, packing)
+}
+
+fn prefixes(sequence: &Sequence) -> impl Iterator<Item = &[u32]> {
+    (1..=sequence.ids.len()).map(|end| &sequence.ids[..end])
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_sampled_token_of_every_credited_trace_is_a_target_once((groups, advantages) in groups(), budget in 1usize..60) {
-        let (sequences, _) = sequences(&groups, &advantages).unwrap();
-        let batches = pack(&sequences, &Packing { budget, ..PACKING });
+        let (sequences, _) = pack::credited(&groups, &advantages).unwrap();
+        let batches = mean(&sequences, &Packing { budget, ..PACKING });
         for batch in &batches {
             prop_assert_eq!(batch.check(), Ok(()));
         }
@@ -108,14 +117,28 @@ proptest! {
         prop_assert!(packed.next().is_none());
     }
 
+    /// Which tokens there are does not depend on what they are worth: scored are all, learned from those with an advantage.
+    #[test]
+    fn every_sampled_token_is_scored_and_has_no_weight((groups, _) in groups(), budget in 1usize..60) {
+        let (sequences, _) = pack::sampled(&groups).unwrap();
+        let batches = to_score(&sequences, &Packing { budget, ..PACKING });
+        let sampled = groups.iter().flat_map(Group::traces).flat_map(hone_trace::Trace::sampled);
+        let tokens: usize = sampled.map(|(_, node)| node.tokens().len()).sum();
+        let targets = || batches.iter().flat_map(|batch| &batch.targets);
+        prop_assert_eq!(targets().count(), tokens);
+        prop_assert!(targets().all(|target| target.weight == 0.0));
+        for batch in &batches {
+            prop_assert_eq!(batch.check(), Ok(()));
+        }
+    }
+
     #[test]
     fn sharing_and_splitting_change_no_target((groups, advantages) in groups(), budget in 1usize..60) {
-        let (sequences, _) = sequences(&groups, &advantages).unwrap();
+        let (sequences, _) = pack::credited(&groups, &advantages).unwrap();
         for reduction in [Reduction::TokenMean, Reduction::SequenceMean, Reduction::PromptMean] {
-            let packing = Packing { reduction, ..PACKING };
-            let whole = pack(&sequences, &packing);
-            let unshared = pack(&sequences, &Packing { share: false, ..packing });
-            let split = pack(&sequences, &Packing { budget, ..packing });
+            let whole = to_learn(&sequences, reduction, &PACKING);
+            let unshared = to_learn(&sequences, reduction, &Packing { share: false, ..PACKING });
+            let split = to_learn(&sequences, reduction, &Packing { budget, ..PACKING });
             let expected = meanings(&whole);
             prop_assert_eq!(&meanings(&unshared), &expected);
             prop_assert_eq!(&meanings(&split), &expected);
@@ -123,25 +146,25 @@ proptest! {
             let weights: f64 = whole.iter().flat_map(|batch| &batch.targets).map(|target| f64::from(target.weight)).sum();
             prop_assert!(sequences.is_empty() || (weights - 1.0).abs() < 1e-5, "{}", weights);
             let unshared: usize = unshared.iter().map(Batch::packed_tokens).sum();
-            prop_assert_eq!(unshared, sequences.iter().map(|sequence| sequence.ids.len()).sum::<usize>());
+            prop_assert_eq!(unshared, sequences.iter().map(|credited| credited.sequence.ids.len()).sum::<usize>());
         }
     }
 
     /// Within a batch no prefix is computed twice: packed tokens are the distinct prefixes.
     #[test]
     fn no_shared_prefix_is_computed_twice((groups, advantages) in groups()) {
-        let (sequences, _) = sequences(&groups, &advantages).unwrap();
-        let packed: usize = pack(&sequences, &PACKING).iter().map(Batch::packed_tokens).sum();
-        let prefixes: std::collections::HashSet<&[u32]> =
-            sequences.iter().flat_map(|sequence| (1..=sequence.ids.len()).map(|end| &sequence.ids[..end])).collect();
-        prop_assert_eq!(packed, prefixes.len());
+        let (sequences, _) = pack::credited(&groups, &advantages).unwrap();
+        let packed: usize = mean(&sequences, &PACKING).iter().map(Batch::packed_tokens).sum();
+        let distinct: std::collections::HashSet<&[u32]> =
+            sequences.iter().flat_map(|credited| prefixes(&credited.sequence)).collect();
+        prop_assert_eq!(packed, distinct.len());
     }
 
     #[test]
     fn a_batch_keeps_its_budget_unless_one_sequence_is_over_it((groups, advantages) in groups(), budget in 1usize..60) {
-        let (sequences, _) = sequences(&groups, &advantages).unwrap();
+        let (sequences, _) = pack::credited(&groups, &advantages).unwrap();
         for share in [true, false] {
-            for batch in pack(&sequences, &Packing { budget, share, ..PACKING }) {
+            for batch in mean(&sequences, &Packing { budget, share, ..PACKING }) {
                 prop_assert!(batch.packed_tokens() <= budget || batch.sequences.len() == 1);
             }
         }
@@ -154,9 +177,10 @@ fn nodes_are_depth_first_and_parents_hold_what_is_shared() {
     let one = Group::new(vec![trace(&[1, 2, 3], &turn(&[7, 8]), vec![]), trace(&[1, 2, 3], &turn(&[7, 9]), vec![])]);
     let two = Group::new(vec![trace(&[1, 2, 5], &turn(&[7]), vec![])]);
     let whole = |value| Advantage::Whole { value };
-    let (sequences, temperature) = sequences(&[one, two], &[vec![whole(1.0), whole(-1.0)], vec![whole(2.0)]]).unwrap();
+    let (sequences, temperature) =
+        pack::credited(&[one, two], &[vec![whole(1.0), whole(-1.0)], vec![whole(2.0)]]).unwrap();
     assert_eq!(temperature, Some(1.0));
-    let batches = pack(&sequences, &PACKING);
+    let batches = mean(&sequences, &PACKING);
     let nodes: Vec<_> = batches[0].nodes.iter().map(|node| (node.parent, node.tokens.as_slice())).collect();
     let expected: [(Option<usize>, &[u32]); 5] =
         [(None, &[1, 2]), (Some(0), &[3, 7]), (Some(1), &[8]), (Some(1), &[9]), (Some(0), &[5, 7])];
@@ -185,8 +209,8 @@ fn the_logprob_a_token_was_drawn_with_goes_along() {
     let narrowed = builder.finish(Outcome::Finished);
     let group = Group::new(vec![plain, narrowed]);
     let advantages = vec![Advantage::Whole { value: 1.0 }, Advantage::Whole { value: -1.0 }];
-    let (sequences, _) = sequences(&[group], &[advantages]).unwrap();
-    let targets = &pack(&sequences, &PACKING)[0].targets;
+    let (sequences, _) = pack::credited(&[group], &[advantages]).unwrap();
+    let targets = &mean(&sequences, &PACKING)[0].targets;
     let logprobs: Vec<_> = targets.iter().map(|target| (target.sampler, target.behaviour)).collect();
     assert_eq!(logprobs, [(-0.01, -0.01), (-0.02, -0.02), (-0.01, -0.001), (-0.02, 0.0)]);
 }
@@ -196,8 +220,8 @@ fn what_cannot_be_packed_is_refused_with_the_reason() {
     let turn = [Turn { sampled: vec![1], answer: vec![] }];
     let group = || Group::new(vec![trace(&[1], &turn, vec![])]);
     let whole = || vec![Advantage::Whole { value: 1.0 }];
-    let refuse = |group: Group, advantage: Vec<Advantage>| sequences(&[group], &[advantage]).unwrap_err();
-    assert!(matches!(sequences(&[group()], &[]), Err(PackError::Groups { .. })));
+    let refuse = |group: Group, advantage: Vec<Advantage>| pack::credited(&[group], &[advantage]).unwrap_err();
+    assert!(matches!(pack::credited(&[group()], &[]), Err(PackError::Groups { .. })));
     assert!(matches!(refuse(group(), vec![]), PackError::Traces { .. }));
     assert!(matches!(refuse(group(), vec![Advantage::PerTurn { values: vec![] }]), PackError::Turns { .. }));
     assert!(matches!(refuse(group(), vec![Advantage::Whole { value: f64::NAN }]), PackError::Advantage { .. }));
@@ -207,8 +231,8 @@ fn what_cannot_be_packed_is_refused_with_the_reason() {
     assert!(matches!(refuse(Group::new(vec![greedy]), whole()), PackError::Greedy { .. }));
     let mut hot = trace(&[1], &turn, vec![]);
     hot.sampling.temperature = 0.7;
-    let mixed = sequences(&[group(), Group::new(vec![hot])], &[whole(), whole()]);
+    let mixed = pack::credited(&[group(), Group::new(vec![hot])], &[whole(), whole()]);
     assert!(matches!(mixed, Err(PackError::Temperature { .. })));
-    assert!(pack(&[], &PACKING).is_empty());
+    assert!(mean(&[], &PACKING).is_empty());
     assert_eq!(Sequence::default().places.len(), 0);
 }

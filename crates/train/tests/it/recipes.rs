@@ -8,6 +8,8 @@ use hone_train::recipe::Recipe;
 use hone_train::setup::{Setup, SetupError};
 use hone_train::sft::sft;
 
+use crate::engine::KIND;
+
 fn recipes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes")
 }
@@ -35,12 +37,12 @@ fn every_recipe_loads_and_opens_its_world() {
 /// One step of imitation in the recipe's world, with a policy made for it.
 async fn imitate(mut recipe: Recipe) -> Result<f64, SetupError> {
     let directory = tempfile::tempdir().unwrap();
-    fresh_policy(&recipe, directory.path()).await?;
+    fresh_policy(&recipe, &KIND, directory.path()).await?;
     recipe.policy.model = Some(directory.path().to_owned());
-    let setup = Setup::open(&recipe)?;
+    let setup = Setup::open(&recipe, &KIND).await?;
     let mut loss = f64::NAN;
     match sft(&setup, &recipe, |step| loss = step.loss).await {
-        Ok(_) => Ok(loss),
+        Ok(()) => Ok(loss),
         Err(hone_train::run::TrainError::Setup(error)) => Err(error),
         Err(other) => panic!("{other}"),
     }

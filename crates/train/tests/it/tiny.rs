@@ -3,18 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use futures::executor::block_on;
 use hone_arena::rewards::{Case, Measure, Rubric, Term};
-use hone_engine::weights::Storage;
-use hone_engine::{Config, Cpu, Model};
 use hone_trace::rundir::RunReader;
-use hone_trace::{Trace, Verdict};
+use hone_trace::{Digest, EngineKind, FreshSpec, Trace, Verdict};
 use hone_train::evaluate::Measured;
 use hone_train::fresh::fresh_policy;
 use hone_train::ledger::Ledger;
 use hone_train::recipe::Recipe;
 use hone_train::run::Watch;
 use hone_train::setup::Setup;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+
+use crate::engine;
 
 pub(crate) const RECIPE: &str = r#"
 name = "tiny"
@@ -72,32 +73,26 @@ fn policy() -> &'static Path {
             let path = dir.path().to_owned();
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Runtime::new().unwrap();
-                runtime.block_on(fresh_policy(&recipe, &path)).unwrap();
+                runtime.block_on(fresh_policy(&recipe, &engine::KIND, &path)).unwrap();
             })
             .join()
             .unwrap();
-            shrink(dir.path());
+            model(dir.path(), 5, dir.path());
             dir
         })
         .path()
 }
 
-/// The same tokenizer under a much smaller model.
-fn shrink(dir: &Path) {
-    let text = std::fs::read_to_string(dir.join("config.json")).unwrap();
-    let mut config: Map<String, Value> = serde_json::from_str(&text).unwrap();
-    for (key, value) in [
-        ("hidden_size", 32),
-        ("intermediate_size", 64),
-        ("num_hidden_layers", 2),
-        ("num_attention_heads", 2),
-        ("num_key_value_heads", 1),
-        ("head_dim", 16),
-    ] {
-        config.insert(key.into(), json!(value));
-    }
-    let config = Config::parse(&Value::Object(config).to_string()).unwrap();
-    Model::random(config, Arc::new(Cpu::new(1).unwrap()), 5).save(dir, Storage::F32).unwrap();
+/// Writes a small model for the tokenizer in `texts`.
+pub(crate) fn model(texts: &Path, seed: u64, dir: &Path) {
+    let config = engine::config(texts);
+    block_on(engine::KIND.fresh(&FreshSpec { config: &config, seed, threads: 1, dir })).unwrap();
+}
+
+/// Digests of what a run's learner left: its weights and its optimizer, to the byte.
+pub(crate) fn trained(run: &Path) -> Vec<Digest> {
+    let (_, checkpoint) = RunReader::open(run).unwrap().checkpoints().unwrap().pop().unwrap();
+    engine::state(&checkpoint).iter().map(|bytes| Digest::of(bytes)).collect()
 }
 
 /// The share of even ids among the sampled ones: every policy earns some, and can learn to earn more.
@@ -117,7 +112,15 @@ pub(crate) fn setup(recipe: &Recipe) -> Setup {
 }
 
 pub(crate) fn paid_for(recipe: &Recipe, component: impl hone_arena::rewards::Component + 'static) -> Setup {
-    let mut setup = Setup::open(recipe).unwrap();
+    opened(recipe, &engine::KIND, component)
+}
+
+pub(crate) fn opened(
+    recipe: &Recipe,
+    kind: &dyn EngineKind,
+    component: impl hone_arena::rewards::Component + 'static,
+) -> Setup {
+    let mut setup = block_on(Setup::open(recipe, kind)).unwrap();
     setup.rubric = Arc::new(Rubric::new(vec![Term::new("even", 1.0, component)], vec![]).unwrap());
     setup
 }

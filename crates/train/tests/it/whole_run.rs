@@ -4,12 +4,24 @@ use std::path::Path;
 
 use hone_arena::rewards::TOTAL;
 use hone_trace::rundir::RunReader;
+use hone_train::evaluate::Measured;
 use hone_train::ledger::names;
 use hone_train::report::RunReport;
-use hone_train::run::train;
+use hone_train::run::{Watch, train};
 use hone_train::sft::sft;
 
-use crate::tiny::{Silent, recipe, setup};
+use crate::engine::SFT_RATE;
+use crate::tiny::{recipe, setup};
+
+/// The evaluations that a run tells of.
+#[derive(Debug, Default)]
+struct Evaluations(Vec<Measured>);
+
+impl Watch for Evaluations {
+    fn evaluated(&mut self, _step: u64, measured: &Measured) {
+        self.0.push(measured.clone());
+    }
+}
 
 /// One run; its metrics without the wall clock's.
 async fn run(directory: &Path) -> Vec<serde_json::Map<String, serde_json::Value>> {
@@ -19,7 +31,7 @@ async fn run(directory: &Path) -> Vec<serde_json::Map<String, serde_json::Value>
         "train.group_size=4",
         "sft.steps=12",
         "sft.batch=6",
-        "sft.learning_rate=0.01",
+        SFT_RATE,
         "eval.tasks=4",
         "eval.success=even",
         "eval.every=0",
@@ -28,8 +40,9 @@ async fn run(directory: &Path) -> Vec<serde_json::Map<String, serde_json::Value>
     let mut losses = Vec::new();
     sft(&setup, &recipe, |step| losses.push(step.loss)).await.unwrap();
     assert!(losses[11] < 0.8 * losses[0], "imitation lowers the loss: {losses:?}");
-    let report = train(&setup, &recipe, &directory.join("run"), &mut Silent).await.unwrap();
-    let (before, after) = (report.before.unwrap(), report.after.unwrap());
+    let mut told = Evaluations::default();
+    train(&setup, &recipe, &directory.join("run"), &mut told).await.unwrap();
+    let [before, after] = told.0.try_into().unwrap();
     assert_eq!((before.sampled.n, after.sampled.n, before.greedy.n), (4, 4, 4));
     let recounted = RunReport::read(&directory.join("run")).unwrap();
     assert_eq!(recounted.before.unwrap().result, before.sampled, "recounted from the traces");

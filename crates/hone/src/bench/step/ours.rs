@@ -74,19 +74,14 @@ impl Stepper {
         let groups = self.groups(number)?;
         let sampling = clock.elapsed().as_secs_f64();
         let advantages = self.credit.credit(&groups);
-        let (mut sequences, temperature) = pack::sequences(&groups, &advantages)?;
-        for place in sequences.iter_mut().flat_map(|sequence| &mut sequence.places) {
+        let (mut sequences, temperature) = pack::credited(&groups, &advantages)?;
+        for place in sequences.iter_mut().flat_map(|credited| &mut credited.sequence.places) {
             place.old = Some(place.sampler);
         }
-        let packing = Packing {
-            reduction: self.objective.reduction,
-            temperature: temperature.unwrap_or(1.0),
-            budget: BATCH_TOKENS,
-            share: true,
-        };
+        let packing = Packing { temperature: temperature.unwrap_or(1.0), budget: BATCH_TOKENS, share: true };
         let (learner, objective) = (&mut self.learner, &self.objective);
         self.runtime.block_on(async {
-            for batch in pack::pack(&sequences, &packing) {
+            for batch in pack::to_learn(&sequences, objective.reduction, &packing) {
                 learner.accumulate(&batch, objective).await?;
             }
             learner.step(RATE).await

@@ -4,9 +4,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use hone_train::budget::{Budget, Estimate, estimate, gigabytes};
+use hone_train::budget::{Budget, Estimate, MemoryBudget, estimate, gigabytes};
 use hone_train::recipe::Recipe;
-use hone_train::setup::Setup;
 use serde_json::json;
 
 /// Exit code 1 when the machine has less memory than the run may need.
@@ -14,7 +13,7 @@ pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     // A recipe without a policy gets one of the size it would train.
     let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
     let opened = super::with_policy(recipe.clone(), scratch.path())?;
-    let setup = Setup::open(&opened)?;
+    let setup = crate::engines::open(&opened).await?;
     let budget = Budget::of(&setup, &recipe);
     let estimate = estimate(&setup, &opened).await;
     let mut stdout = std::io::stdout().lock();
@@ -35,24 +34,31 @@ pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
 }
 
 fn show(budget: &Budget, recipe: &Recipe) {
-    let bytes = gigabytes;
-    anstream::eprintln!(
-        "memory   {} at most: weights {}, gradients and optimizer {}, second set of weights {}, activations {}, keys and \
-         values {}; free {}",
-        bytes(budget.total_bytes),
-        bytes(budget.weights_bytes),
-        bytes(budget.optimizer_bytes),
-        bytes(budget.reference_bytes),
-        bytes(budget.activation_bytes),
-        bytes(budget.cache_bytes),
-        budget.available_bytes.map_or_else(|| "unknown".to_owned(), bytes),
-    );
+    match budget.memory {
+        Some(memory) => show_memory(memory),
+        None => anstream::eprintln!("memory   on another machine"),
+    }
     anstream::eprintln!(
         "tokens   {} episodes a step, at most {} tokens a step and {} in {} steps (every episode as long as the window)",
         budget.episodes_per_step,
         budget.tokens_per_step,
         budget.tokens,
         recipe.train.steps
+    );
+}
+
+fn show_memory(MemoryBudget { parts, total_bytes }: MemoryBudget) {
+    let bytes = gigabytes;
+    anstream::eprintln!(
+        "memory   {} at most: weights {}, gradients and optimizer {}, second set of weights {}, activations {}, keys and \
+         values {}; free {}",
+        bytes(total_bytes),
+        bytes(parts.weights_bytes),
+        bytes(parts.optimizer_bytes),
+        bytes(parts.reference_bytes),
+        bytes(parts.activation_bytes),
+        bytes(parts.cache_bytes),
+        parts.available_bytes.map_or_else(|| "unknown".to_owned(), bytes),
     );
 }
 

@@ -1,5 +1,9 @@
 //! Stand-ins that let the whole story run before an engine or a world exists: a sampler that says what it was told,
-//! an environment that echoes.
+//! an environment that echoes, an engine of one table.
+
+mod bigrams;
+mod engine;
+mod learner;
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -13,6 +17,8 @@ use crate::policy::{Flow, Sample, SampleFault, SampleRequest, Sampler, StopReaso
 use crate::task::Task;
 use crate::tool::{ToolSet, ToolSpec};
 use crate::world::{Action, Arena, Env, Episode, Turn};
+
+pub use engine::Bigrams;
 
 /// Samples the replies it was given, in order, whatever the prompt. Honours stop ids, gates and the token limit.
 #[derive(Debug)]

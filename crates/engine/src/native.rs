@@ -1,0 +1,161 @@
+//! The native engine behind the seam that a run knows: this machine samples and learns.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hone_trace::{
+    Engine, EngineFault, EngineKind, EngineSpec, FreshSpec, Learner, LearnerSpec, LoraSpec, Memory, PolicyVersion,
+    Reference, Sampler, Workload, nearest,
+};
+
+use crate::config::Config;
+use crate::cpu::Cpu;
+use crate::error::Result;
+use crate::generate::{Generator, GeneratorSettings};
+use crate::learn::{LearnerSettings, NativeLearner};
+use crate::lora::{Adapter, LoraConfig, Module};
+use crate::memory;
+use crate::model::{Keep, Model, Workspace};
+use crate::policy::{Policy, Snapshot};
+use crate::weights::Storage;
+
+/// `[engine] kind = "native"`: the model on the cores of this machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Native;
+
+#[async_trait]
+impl EngineKind for Native {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    async fn open(&self, spec: &EngineSpec) -> std::result::Result<Arc<dyn Engine>, EngineFault> {
+        let model = Model::load(&spec.model, Arc::new(Cpu::new(spec.threads)?))?;
+        let adapter = match &spec.lora {
+            Some(lora) => Some(Adapter::new(&model, adapter_config(lora)?, spec.seed)),
+            None => None,
+        };
+        Ok(Arc::new(NativeEngine::new(Snapshot::new(model, adapter, &spec.run))?))
+    }
+
+    async fn fresh(&self, spec: &FreshSpec<'_>) -> std::result::Result<(), EngineFault> {
+        let config = Config::parse(&spec.config.to_string()).map_err(EngineFault::new)?;
+        let model = Model::random(config, Arc::new(Cpu::new(spec.threads)?), spec.seed);
+        Ok(model.save(spec.dir, Storage::F32)?)
+    }
+}
+
+/// The shape of the adapter that a recipe asks for.
+fn adapter_config(lora: &LoraSpec) -> std::result::Result<LoraConfig, EngineFault> {
+    let mut config = LoraConfig::all(lora.rank, lora.alpha.unwrap_or(2.0 * lora.rank as f64));
+    if !lora.target_modules.is_empty() {
+        let known = |name: &String| {
+            Module::ALL.into_iter().find(|module| module.name() == name).ok_or_else(|| {
+                let nearest = nearest(name, Module::ALL.map(Module::name)).unwrap_or_default();
+                EngineFault::new(format!("policy.lora.target_modules: there is no {name:?}; did you mean {nearest:?}?"))
+            })
+        };
+        config.modules = lora.target_modules.iter().map(known).collect::<std::result::Result<_, _>>()?;
+        config.modules.sort_unstable();
+        config.modules.dedup();
+    }
+    Ok(config)
+}
+
+/// A policy with the generator that serves it.
+#[derive(Debug)]
+struct NativeEngine {
+    policy: Arc<Policy>,
+    sampler: Arc<Generator>,
+}
+
+impl NativeEngine {
+    fn new(snapshot: Snapshot) -> Result<Self> {
+        let policy = Policy::new(snapshot);
+        let sampler = Arc::new(Generator::new(Arc::clone(&policy), GeneratorSettings::default())?);
+        Ok(Self { policy, sampler })
+    }
+
+    /// The model a learner compares with. The base of an adapter is its own reference, and needs no second model.
+    fn reference(&self, wanted: Option<&Reference>) -> Result<Option<Model>> {
+        let current = self.policy.current();
+        Ok(match wanted {
+            Some(Reference::Model(dir)) => Some(Model::load(dir, current.model.cpu)?),
+            Some(Reference::Start) if current.adapter.is_none() => Some(current.model),
+            Some(Reference::Start) | None => None,
+        })
+    }
+}
+
+#[async_trait]
+impl Engine for NativeEngine {
+    fn sampler(&self) -> Arc<dyn Sampler> {
+        Arc::clone(&self.sampler) as Arc<dyn Sampler>
+    }
+
+    fn version(&self) -> PolicyVersion {
+        self.policy.current().version
+    }
+
+    async fn learner(&self, spec: &LearnerSpec) -> std::result::Result<Box<dyn Learner>, EngineFault> {
+        let cpu = match spec.threads {
+            Some(threads) => Some(Arc::new(Cpu::new(threads)?)),
+            None => None,
+        };
+        let mut reference = self.reference(spec.reference.as_ref())?;
+        if let (Some(reference), Some(cpu)) = (&mut reference, &cpu) {
+            reference.cpu = Arc::clone(cpu);
+        }
+        let settings = LearnerSettings {
+            adamw: spec.adamw,
+            recompute: spec.recompute,
+            memory_limit: spec.activation_limit.or_else(memory::available),
+            cpu,
+        };
+        Ok(Box::new(NativeLearner::new(Arc::clone(&self.policy), reference, settings)))
+    }
+
+    async fn sampler_of(&self, dir: &Path) -> std::result::Result<Arc<dyn Sampler>, EngineFault> {
+        let Snapshot { model, adapter, version } = self.policy.current();
+        let snapshot = if adapter.is_some() {
+            let adapter = Adapter::load(&model, dir)?;
+            Snapshot::new(model, Some(adapter), &version.run)
+        } else {
+            Snapshot::new(Model::load(dir, model.cpu)?, None, &version.run)
+        };
+        Ok(Arc::new(Generator::new(Policy::new(snapshot), GeneratorSettings::default())?))
+    }
+
+    fn vocabulary(&self) -> usize {
+        self.policy.current().model.config.vocab
+    }
+
+    fn memory(&self, work: &Workload) -> Option<Memory> {
+        let snapshot = self.policy.current();
+        let config = &snapshot.model.config;
+        let parameters = snapshot.model.parameters() as u64;
+        let trained = snapshot.adapter.as_ref().map_or(parameters, |adapter| adapter.values.len() as u64);
+        let keep = if work.recompute { Keep::Inputs } else { Keep::Everything };
+        let per_token = 2 * 4 * config.layers as u64 * (config.heads.keys * config.heads.dim) as u64;
+        let cache = work.episodes * work.window as u64 * per_token;
+        Some(Memory {
+            parameters,
+            weights_bytes: 8 * parameters,
+            optimizer_bytes: 12 * trained,
+            reference_bytes: 8 * parameters * work.copies,
+            activation_bytes: Workspace::bytes(config, work.batch_tokens, keep),
+            cache_bytes: cache.min(GeneratorSettings::default().memory_limit),
+            available_bytes: memory::available(),
+        })
+    }
+
+    async fn export(&self, dir: &Path) -> std::result::Result<(), EngineFault> {
+        let snapshot = self.policy.current();
+        match &snapshot.adapter {
+            Some(adapter) => adapter.save(dir)?,
+            None => snapshot.model.save(dir, Storage::Bf16)?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,39 @@
+//! The engines a recipe may name in its `[engine]` table: the one place where training meets them.
+
+use anyhow::{Result, bail};
+use hone_trace::{EngineKind, nearest};
+use hone_train::recipe::Recipe;
+use hone_train::setup::Setup;
+
+static ENGINES: &[&dyn EngineKind] = &[&hone_engine::Native];
+
+/// The engine that the recipe names.
+pub(crate) fn engine_of(recipe: &Recipe) -> Result<&'static dyn EngineKind> {
+    let (wanted, names) = (recipe.engine.kind.as_str(), ENGINES.iter().map(|engine| engine.name()));
+    match ENGINES.iter().find(|engine| engine.name() == wanted) {
+        Some(engine) => Ok(*engine),
+        None => bail!(
+            "there is no engine.kind {wanted:?}; did you mean {:?}? Known are: {}",
+            nearest(wanted, names.clone()).unwrap_or_default(),
+            names.collect::<Vec<_>>().join(", ")
+        ),
+    }
+}
+
+/// Opens the recipe on the engine that it names.
+pub(crate) async fn open(recipe: &Recipe) -> Result<Setup> {
+    Ok(Setup::open(recipe, engine_of(recipe)?).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_engine_is_refused_with_the_nearest() {
+        let recipe = Recipe::parse("", &["engine.kind=nativ".into()]).unwrap();
+        let error = engine_of(&recipe).err().unwrap().to_string();
+        assert!(error.contains("did you mean \"native\"?"), "{error}");
+        assert_eq!(engine_of(&Recipe::default()).unwrap().name(), "native");
+    }
+}

@@ -1,0 +1,190 @@
+//! The seam to an engine: whatever serves a policy and trains it, on this machine or on another.
+//!
+//! An [`EngineKind`] is what a recipe names; opened, it is an [`Engine`] that hands out a [`Sampler`] and a [`Learner`] of
+//! one policy. The loop knows these three traits and nothing behind them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::node::PolicyVersion;
+use crate::policy::{Learner, Sampler};
+
+/// An engine as a recipe names it: `[engine] kind = "native"`.
+#[async_trait]
+pub trait EngineKind: Send + Sync {
+    fn name(&self) -> &'static str;
+
+    /// Directory with the policy's tokenizer and chat template. An engine whose model lies elsewhere fetches them.
+    async fn texts(&self, spec: &EngineSpec) -> Result<PathBuf, EngineFault> {
+        Ok(spec.model.clone())
+    }
+
+    /// Loads the policy, or connects to where it is. What the other side means by a request is probed here.
+    async fn open(&self, spec: &EngineSpec) -> Result<Arc<dyn Engine>, EngineFault>;
+
+    /// Writes random weights into a directory that has a tokenizer.
+    async fn fresh(&self, _spec: &FreshSpec<'_>) -> Result<(), EngineFault> {
+        let what = format!("the {} engine makes no new models; name one in policy.model", self.name());
+        Err(EngineFault::new(what))
+    }
+}
+
+/// One policy, served and trained.
+#[async_trait]
+pub trait Engine: Send + Sync {
+    /// Sampler of the version published last.
+    fn sampler(&self) -> Arc<dyn Sampler>;
+
+    /// The version published last.
+    fn version(&self) -> PolicyVersion;
+
+    /// Learner of the policy with a fresh optimizer. What it publishes is what [`Engine::sampler`] serves.
+    async fn learner(&self, spec: &LearnerSpec) -> Result<Box<dyn Learner>, EngineFault>;
+
+    /// Sampler of a policy that [`Learner::save`] wrote, served beside the one in training: controls play the start again.
+    async fn sampler_of(&self, dir: &Path) -> Result<Arc<dyn Sampler>, EngineFault>;
+
+    /// Number of token ids the policy knows.
+    fn vocabulary(&self) -> usize;
+
+    /// Memory that the work may take on this machine. `None` where it is done on another.
+    fn memory(&self, work: &Workload) -> Option<Memory>;
+
+    /// Writes the policy as others load it (Hugging Face's layout, or a PEFT adapter), without optimizer state.
+    async fn export(&self, dir: &Path) -> Result<(), EngineFault>;
+}
+
+/// The policy an engine is opened for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EngineSpec {
+    /// A model directory in Hugging Face's layout, or whatever the engine finds one by.
+    pub model: PathBuf,
+    /// Trains an adapter on the model instead of the model.
+    pub lora: Option<LoraSpec>,
+    /// Name of the run; part of every policy version.
+    pub run: String,
+    /// Root of the engine's own randomness: a fresh adapter's weights.
+    pub seed: u64,
+    /// Threads of an engine on this machine; 0: all cores.
+    pub threads: usize,
+}
+
+/// Low-rank adaptation, `[policy.lora]`: adapters on the policy's matrices. Checkpoints then hold a PEFT adapter, and a KL
+/// compares with the model without it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoraSpec {
+    pub rank: usize,
+    /// The adapter's output is scaled by alpha / rank. Absent: 2 x rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<f64>,
+    /// The adapted matrices, as PEFT names them. Absent: all the engine can adapt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub target_modules: Vec<String>,
+}
+
+/// AdamW's constants, `[train.adamw]`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdamWSettings {
+    pub beta1: f64,
+    pub beta2: f64,
+    pub eps: f64,
+    /// Applied to matrices; norms and biases do not decay.
+    pub weight_decay: f64,
+}
+
+impl Default for AdamWSettings {
+    fn default() -> Self {
+        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 }
+    }
+}
+
+/// The learner a run asks for. Everything but `adamw` and `reference` is advice for an engine on this machine and changes
+/// no number.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LearnerSpec {
+    pub adamw: AdamWSettings,
+    /// Policy that [`crate::Whose::Reference`] scores with. `None` where nothing compares with one.
+    pub reference: Option<Reference>,
+    /// Activation checkpointing: recompute activations in the backward pass.
+    pub recompute: bool,
+    /// Bytes of activations a batch may take. `None`: what the machine has free.
+    pub activation_limit: Option<u64>,
+    /// Threads for the learner alone, for a run that samples while it learns.
+    pub threads: Option<usize>,
+}
+
+/// Reference policy: what a KL compares with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reference {
+    /// The policy as it is served when the learner is opened; without its adapter, where it has one.
+    Start,
+    /// Another model, by its directory.
+    Model(PathBuf),
+}
+
+/// A model to be made from nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct FreshSpec<'a> {
+    /// `config.json` of the model.
+    pub config: &'a serde_json::Value,
+    pub seed: u64,
+    /// Threads to make it with; 0: all cores.
+    pub threads: usize,
+    pub dir: &'a Path,
+}
+
+/// What a run will ask of an engine at once, at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workload {
+    /// Tokens of one learner batch.
+    pub batch_tokens: usize,
+    pub recompute: bool,
+    /// Further sets of weights: the reference policy, and the version samplers still hold while the next is made.
+    pub copies: u64,
+    /// Episodes in play at once, and tokens of each.
+    pub episodes: u64,
+    pub window: usize,
+}
+
+/// Memory of a run on this machine, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    pub parameters: u64,
+    /// The master copy and the one the kernels read.
+    pub weights_bytes: u64,
+    /// Gradients and both moments.
+    pub optimizer_bytes: u64,
+    /// Further sets of weights, see [`Workload::copies`].
+    pub reference_bytes: u64,
+    pub activation_bytes: u64,
+    /// Keys and values.
+    pub cache_bytes: u64,
+    /// Free on this machine; `None` where it does not say.
+    pub available_bytes: Option<u64>,
+}
+
+impl Memory {
+    pub fn total(&self) -> u64 {
+        self.weights_bytes + self.optimizer_bytes + self.reference_bytes + self.activation_bytes + self.cache_bytes
+    }
+}
+
+/// Why an engine could not be opened or asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct EngineFault {
+    pub what: String,
+    /// Worth another try: the other side was busy or away.
+    pub transient: bool,
+}
+
+impl EngineFault {
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), transient: false }
+    }
+}

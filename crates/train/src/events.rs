@@ -1,0 +1,183 @@
+//! Events of a run: one line of events.jsonl each, written and read by these types. docs/run-directory.md describes them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use hone_trace::rundir::Superseded;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use crate::checkpoint::Best;
+use crate::evaluate::baselines::{Floor, Played};
+use crate::evaluate::overlap::Overlap;
+use crate::evaluate::{Evaluation, Kind};
+
+/// Numbers of traces, `[from, to)`.
+pub type Traces = [u64; 2];
+
+/// One line of events.jsonl.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// How much of the held-out tasks is trained on.
+    Overlap {
+        result: Overlap,
+    },
+    /// A policy without a model, on the held-out tasks.
+    Baseline {
+        #[serde(default, deserialize_with = "if_readable")]
+        result: Option<Floor>,
+        played: Played,
+    },
+    /// The held-out tasks, one way. Reports count the traces again; `result` is for people.
+    Eval {
+        step: u64,
+        /// Older runs evaluated one way, sampled, and did not say so.
+        #[serde(default)]
+        kind: Kind,
+        #[serde(default, deserialize_with = "if_readable")]
+        result: Option<Evaluation>,
+        traces: Traces,
+    },
+    /// The start, played beside the end.
+    Control(ControlEvent),
+    /// A step's episodes.
+    Step {
+        step: u64,
+        traces: Traces,
+    },
+    /// What one optimizer step did, and what its own sequences earned.
+    OptimizerStep(OptimizerEvent),
+    /// What broke in a step.
+    Faults {
+        step: u64,
+        episodes: usize,
+        /// By who broke.
+        faults: BTreeMap<String, Counted>,
+        /// By component.
+        unscored: BTreeMap<String, Counted>,
+        /// Why optimizer steps were not taken.
+        skipped_optimizer_steps: Vec<String>,
+    },
+    Checkpoint {
+        step: u64,
+        best: Option<Best>,
+    },
+    Resumed {
+        /// The checkpoint's. Absent where there was none.
+        step: Option<u64>,
+        superseded: Superseded,
+        /// Bytes of incomplete records, per file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dropped: Option<Vec<(PathBuf, u64)>>,
+    },
+}
+
+/// A control that was played, or why it was not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ControlEvent {
+    pub step: u64,
+    pub kind: ControlPart,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "if_readable")]
+    pub result: Option<Evaluation>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traces: Option<Traces>,
+    /// The entropy that sharpening aimed at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entropy_wanted: Option<f64>,
+    /// Why the start was not sharpened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+}
+
+impl ControlEvent {
+    pub(crate) fn played(step: u64, kind: ControlPart, result: Evaluation, traces: Traces) -> Self {
+        Self { step, kind, result: Some(result), traces: Some(traces), entropy_wanted: None, skipped: None }
+    }
+
+    /// The start was not sharpened, and why.
+    pub(crate) fn skipped(step: u64, why: &str) -> Self {
+        let skipped = Some(why.to_owned());
+        Self { step, kind: ControlPart::Sharpened, result: None, traces: None, entropy_wanted: None, skipped }
+    }
+}
+
+/// Part of the controls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControlPart {
+    /// The start with another seed.
+    Again,
+    /// A temperature that the search tried.
+    Probe,
+    /// The probe whose entropy came nearest to the end's.
+    Sharpened,
+}
+
+/// An optimizer step, with its metrics by name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OptimizerEvent {
+    pub step: u64,
+    /// Its number among the step's.
+    pub batch: usize,
+    pub sequences: usize,
+    pub policy_step: u64,
+    #[serde(flatten)]
+    pub metrics: Map<String, Value>,
+    /// Why it was not taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+}
+
+/// How many episodes, and what the first of them said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    pub episodes: usize,
+    pub first: String,
+}
+
+impl Event {
+    /// A recorded line. `None` for an event this version does not know: newer ones may write more.
+    pub fn read(line: &Value) -> Option<Self> {
+        serde_json::from_value(line.clone()).ok()
+    }
+}
+
+/// Results of other versions may have other fields; they are counted again from the traces anyway.
+fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The schema of events.jsonl: what other tools read.
+    #[test]
+    fn events_are_written_as_documented_and_read_back() {
+        let lines = [
+            json!({"event": "step", "step": 3, "traces": [4, 8]}),
+            json!({"event": "control", "step": 3, "kind": "sharpened", "skipped": "the entropy did not fall"}),
+            json!({"event": "optimizer_step", "step": 3, "batch": 0, "sequences": 4, "policy_step": 7,
+                "batch_reward/total": 0.5, "policy/grad_norm": null, "skipped": "not finite"}),
+            json!({"event": "faults", "step": 3, "episodes": 9, "faults": {"environment": {"episodes": 1, "first": "gone"}},
+                "unscored": {}, "skipped_optimizer_steps": []}),
+            json!({"event": "checkpoint", "step": 3, "best": null}),
+        ];
+        for line in lines {
+            let event = Event::read(&line).unwrap();
+            assert_eq!(serde_json::to_string(&event).unwrap(), line.to_string());
+        }
+        assert_eq!(Event::read(&json!({"event": "of tomorrow"})), None);
+    }
+
+    #[test]
+    fn an_evaluation_of_an_older_run_is_still_one() {
+        let line = json!({"event": "eval", "step": 2, "result": {"success": 0.5}, "traces": [0, 4]});
+        let expected = Event::Eval { step: 2, kind: Kind::Sampled, result: None, traces: [0, 4] };
+        assert_eq!(Event::read(&line), Some(expected));
+    }
+}

@@ -1,0 +1,46 @@
+//! How far a step goes from the start: measured, and bound to another run's where the recipe says so.
+
+use hone_trace::Group;
+
+use super::{TrainError, Trainer};
+use crate::drift::{Bound, kl_to_start};
+use crate::ledger::{Metrics, names};
+
+/// How far a step went.
+#[derive(Debug, Default)]
+pub(super) struct Drift {
+    /// It went too far, and the policy is what it was before.
+    pub(super) taken_back: bool,
+    pub(super) metrics: Metrics,
+}
+
+impl Trainer<'_> {
+    /// The policy's version, and everything else saved to go back to where a step may have to be taken back.
+    pub(super) async fn before_step(&mut self) -> Result<u64, TrainError> {
+        if let Some(bound) = &self.bound {
+            bound.save(&mut *self.learner).await?;
+        }
+        Ok(self.learner.version().step)
+    }
+
+    /// How far the step went from the start, where somebody wants to know; takes it back where that is too far.
+    pub(super) async fn drift(&mut self, step: u64, before: u64, groups: &[Group]) -> Result<Drift, TrainError> {
+        let (train, mut drift) = (&self.recipe.train, Drift::default());
+        if !train.kl_to_start && self.bound.is_none() {
+            return Ok(drift);
+        }
+        let learner = &mut *self.learner;
+        let Some(mut kl) = kl_to_start(learner, groups, train.batch_tokens).await? else { return Ok(drift) };
+        if let Some(bound) = &self.bound {
+            drift.taken_back = bound.exceeds(step, kl);
+            if drift.taken_back {
+                learner.restore(&bound.before, before).await?;
+                kl = kl_to_start(learner, groups, train.batch_tokens).await?.unwrap_or(kl);
+            }
+            self.state.kl_factor = Some(Bound::paced(self.state.kl_factor.unwrap_or(1.0), drift.taken_back));
+            drift.metrics.set(names::POLICY_KL_REJECTED, f64::from(u8::from(drift.taken_back)));
+        }
+        drift.metrics.set(names::POLICY_KL_TO_START, kl);
+        Ok(drift)
+    }
+}

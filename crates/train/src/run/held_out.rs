@@ -1,0 +1,53 @@
+//! The held-out tasks during a run: evaluations, and what they are held against.
+
+use super::{TrainError, Trainer, Watch};
+use crate::evaluate::overlap::Overlap;
+use crate::evaluate::{self, Controls, Evaluation, Kind, Measured, baselines, count};
+use crate::events::{ControlEvent, Event};
+
+impl Trainer<'_> {
+    /// The held-out tasks, greedily and sampled, by the policy that is served now.
+    pub(super) async fn evaluate(&mut self, step: u64, watch: &mut dyn Watch) -> Result<Measured, TrainError> {
+        watch.doing(step, "evaluating");
+        let greedy = self.evaluate_once(step, Kind::Greedy).await?;
+        let measured = Measured { greedy, sampled: self.evaluate_once(step, Kind::Sampled).await? };
+        watch.evaluated(step, &measured);
+        Ok(measured)
+    }
+
+    async fn evaluate_once(&mut self, step: u64, kind: Kind) -> Result<Evaluation, TrainError> {
+        let (setup, recipe) = (self.setup, self.recipe);
+        let traces = evaluate::play(setup, recipe, setup.engine.sampler(), kind.decoding(recipe)).await;
+        let result = count(&traces, &recipe.eval.success).evaluation;
+        let numbers = self.run.traces(&traces)?;
+        let traces = [numbers.start, numbers.end];
+        self.run.event(&Event::Eval { step, kind, result: Some(result.clone()), traces })?;
+        Ok(result)
+    }
+
+    /// What needs no policy: how much of the held-out tasks is trained on, and what scripted policies make of them.
+    pub(super) async fn floors(&mut self, watch: &mut dyn Watch) -> Result<(), TrainError> {
+        let (setup, recipe) = (self.setup, self.recipe);
+        watch.doing(0, "playing the baselines");
+        let overlap = Overlap::of(&setup.tasks, &setup.held_out[..recipe.eval.tasks]);
+        self.run.event(&Event::Overlap { result: overlap })?;
+        for played in baselines::measure(setup, recipe).await {
+            self.run.event(&Event::Baseline { result: Some(played.floor()), played })?;
+        }
+        Ok(())
+    }
+
+    /// The start beside the end: again, and as sure as the end.
+    pub(super) async fn controls(&mut self, step: u64, watch: &mut dyn Watch) -> Result<(), TrainError> {
+        let (Some(before), Some(after)) = (&self.state.before, &self.state.after) else { return Ok(()) };
+        watch.doing(step, "playing the controls");
+        let (setup, recipe) = (self.setup, self.recipe);
+        let Some(start) = evaluate::start(setup, self.run.path()).await? else {
+            let why = "the checkpoint of the start is gone";
+            self.run.event(&Event::Control(ControlEvent::skipped(step, why)))?;
+            return Ok(());
+        };
+        Controls { setup, recipe, start, run: &mut self.run, step }.play(before, after).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! A run before its first step: everything that may refuse the recipe, then the directory.
+
+use std::path::PathBuf;
+
+use hone_arena::rewards::TOTAL;
+use hone_trace::rundir::{RunDir, RunDirError};
+use hone_trace::{Abilities, LearnerSpec, Loss as _, Reference};
+
+use super::{TrainError, Trainer};
+use crate::ahead::{Ages, Source};
+use crate::budget::Budget;
+use crate::checkpoint::{Keeper, State};
+use crate::credit::{self, Weights};
+use crate::drift::{self, Bound};
+use crate::ledger::Scheme;
+use crate::loss::Objective;
+use crate::penalty::KL;
+use crate::plan::Plan;
+use crate::recipe::{Recipe, RecipeError};
+use crate::setup::Setup;
+
+impl<'a> Trainer<'a> {
+    /// Opens the run when nothing is left that may refuse the recipe.
+    pub(super) async fn new(
+        setup: &'a Setup,
+        recipe: &'a Recipe,
+        found: Option<(PathBuf, State)>,
+        open: impl FnOnce() -> Result<RunDir, RunDirError>,
+    ) -> Result<Self, TrainError> {
+        let objective = recipe.loss.build()?;
+        Budget::of(setup, recipe).check()?;
+        let spec = learner_spec(recipe, &objective);
+        let mut learner = setup.engine.learner(&spec).await?;
+        able(learner.abilities(), &spec, &objective)?;
+        if let Some((dir, state)) = &found {
+            learner.restore(dir, state.version).await?;
+        }
+        let components: Vec<_> = setup.rubric.weights().collect();
+        let weights = weights(setup, recipe)?;
+        let credit = credit::Schedule::new(&recipe.credit, recipe.train.steps, weights, &components)?;
+        let at = found.as_ref().map(|(_, state)| state.step);
+        let state = found.map(|(_, state)| state).unwrap_or_default();
+        let plan = Plan::new(&recipe.plan, recipe.seed, &setup.tasks, state.plan.clone());
+        if let Some(name) = plan.unknown_shares().first() {
+            return Err(RecipeError::new(format!("plan.share.{name}: no task is of that environment")).into());
+        }
+        let limits = recipe.train.kl_within.as_deref().map(drift::limits).transpose()?;
+        let mut run = open()?;
+        let bound = limits.map(|limits| Bound { limits, before: run.path().join("before-step") });
+        if let Some(best) = state.best {
+            run.mark_best(best.step)?;
+        }
+        let rollouts = setup.rollouts(recipe, setup.engine.sampler(), recipe.sampling.temperature);
+        let mut source = Source::new(rollouts, recipe.train.group_size);
+        source.restart(&plan, &state.ahead);
+        let mut ages = Ages::default();
+        ages.mark(learner.version().step);
+        let keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, at);
+        let scheme = Scheme::of(&setup.rubric, recipe);
+        Ok(Self { setup, recipe, run, learner, credit, scheme, objective, plan, source, ages, keeper, state, bound })
+    }
+}
+
+/// The learner that the recipe asks for. Where something compares with a reference policy, it is the one the run began
+/// with, unless the recipe names another.
+fn learner_spec(recipe: &Recipe, objective: &Objective) -> LearnerSpec {
+    let train = &recipe.train;
+    let drifts = train.kl_to_start || train.kl_within.is_some();
+    let compares = drifts || objective.needs_reference() || recipe.kl_reward.is_some();
+    let named = recipe.policy.reference.clone().map_or(Reference::Start, Reference::Model);
+    let overlap = &recipe.overlap;
+    LearnerSpec {
+        reference: compares.then_some(named),
+        threads: (overlap.staleness > 0 && overlap.learner_threads > 0).then_some(overlap.learner_threads),
+        ..train.learner()
+    }
+}
+
+/// Refuses what the engine's learner cannot do.
+fn able(abilities: Abilities, spec: &LearnerSpec, objective: &Objective) -> Result<(), RecipeError> {
+    let lacks = |what: &str, fix: &str| Err(RecipeError::new(format!("this engine's learner {what}; {fix}")));
+    if spec.reference.is_some() && !abilities.reference {
+        return lacks(
+            "scores no reference policy",
+            "leave out loss.kl, kl_reward, train.kl_to_start and train.kl_within, or train on another engine",
+        );
+    }
+    if objective.needs_entropies() && !abilities.entropies {
+        return lacks(
+            "knows no entropies",
+            "leave out loss.top_entropy and loss.entropy_bonus, or train on another engine",
+        );
+    }
+    Ok(())
+}
+
+/// What credit is given for: the rubric's total with its gates and products, or every component by itself where the
+/// estimator normalises them one by one; and the KL, where it is paid.
+fn weights(setup: &Setup, recipe: &Recipe) -> Result<Weights, TrainError> {
+    let estimator = recipe.credit.estimator().map_err(credit::BadCredit::from)?;
+    let mut components: Vec<(String, f64)> = if estimator.by_component {
+        let weighted = setup.rubric.weights().filter(|(_, weight)| *weight > 0.0);
+        weighted.map(|(name, weight)| (name.to_owned(), weight)).collect()
+    } else {
+        vec![(TOTAL.to_owned(), 1.0)]
+    };
+    if recipe.kl_reward.is_some() {
+        components.push((KL.to_owned(), 1.0));
+    }
+    Ok(Weights::new(components))
+}
