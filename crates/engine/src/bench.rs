@@ -11,7 +11,7 @@ use crate::config::{Config, Shape};
 use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
-use crate::model::{Keep, Model, Net, Pass, Slopes, Trained, Workspace};
+use crate::model::{Keep, LossGradients, Model, Net, Pass, Trained, Workspace};
 use crate::optim::{AdamW, AdamWSettings, clip_factor, global_norm};
 
 /// The model all figures are for: 5.8M parameters, Qwen3.
@@ -102,9 +102,9 @@ impl Trainer {
         let pass = Pass { forest: &self.forest, targets: &self.targets, temperature: 1.0 };
         let net = Net::new(&self.model, None);
         let scored = net.forward(pass, self.keep, &mut self.workspace)?;
-        let slopes = Slopes { dlogp: &self.dlogp, dentropy: &[] };
+        let gradients = LossGradients { dlogp: &self.dlogp, dentropy: &[] };
         self.model.cpu.clear(&mut self.grads);
-        net.backward(pass, slopes, &mut self.workspace, Trained::Full(&mut self.grads))?;
+        net.backward(pass, gradients, &mut self.workspace, Trained::Full(&mut self.grads))?;
         let cpu = std::sync::Arc::clone(&self.model.cpu);
         let weights = std::sync::Arc::make_mut(&mut self.model.weights);
         let table = &weights.params.table;
@@ -124,7 +124,7 @@ fn node(config: &Config, parent: Option<usize>, stream: usize, tokens: usize) ->
     BatchNode { parent, tokens }
 }
 
-/// What the gemm crate reaches on a large product, in GFLOP/s: the mark a training step is held against.
+/// Peak of the gemm crate on a large product, in GFLOP/s: the reference for a training step.
 pub fn gemm_peak(cpu: &Cpu) -> f64 {
     const N: usize = 1024;
     let (a, b, mut c) = (Buffer::zeros(N * N), Buffer::zeros(N * N), Buffer::zeros(N * N));

@@ -22,7 +22,7 @@ pub struct Buffer {
 #[derive(Debug)]
 enum Memory {
     Heap(Vec<Line>),
-    /// From the system, in pages of its own.
+    /// Mapped from the system, in whole pages.
     Mapped(memmap2::MmapMut),
 }
 

@@ -1,4 +1,4 @@
-//! Where kernels run: an instruction set and a team of threads.
+//! Instruction set and thread pool that the kernels run on.
 
 #![expect(unsafe_code, reason = "threads write disjoint parts of one buffer")]
 
@@ -8,15 +8,15 @@ use std::marker::PhantomData;
 use crate::buffer::Buffer;
 use crate::error::{EngineError, Result};
 use crate::kernels::simd::Isa;
-use crate::team::Team;
+use crate::pool::ThreadPool;
 
-/// The machine as the engine uses it. Results do not depend on the number of threads: work is cut into pieces by
-/// problem size alone, and every sum is taken in the order of the pieces.
+/// CPU device: an instruction set and a pool of threads. Results do not depend on the number of threads: work is cut
+/// into pieces by problem size alone, and every sum is taken in the order of the pieces.
 #[derive(Debug)]
 pub struct Cpu {
     isa: Isa,
     threads: usize,
-    team: Team,
+    pool: ThreadPool,
 }
 
 impl Cpu {
@@ -30,8 +30,8 @@ impl Cpu {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             n => n,
         };
-        let team = Team::new(threads).map_err(|e| EngineError::Threads { threads, what: e.to_string() })?;
-        Ok(Self { isa: isa.or_less(), threads, team })
+        let pool = ThreadPool::new(threads).map_err(|e| EngineError::Threads { threads, what: e.to_string() })?;
+        Ok(Self { isa: isa.or_less(), threads, pool })
     }
 
     pub fn isa(&self) -> Isa {
@@ -44,19 +44,19 @@ impl Cpu {
 
     /// Calls `task(0)` to `task(count - 1)`, in any order, on all threads.
     pub fn parallel(&self, count: usize, task: impl Fn(usize) + Sync) {
-        self.team.run(count, task);
+        self.pool.run(count, task);
     }
 
     /// Zeros a large buffer.
     pub fn clear(&self, data: &mut [f32]) {
         const RUN: usize = 1 << 18;
         let (len, data) = (data.len(), Shared::new(data));
-        // SAFETY: tasks have runs of their own.
+        // SAFETY: each task has its own run.
         self.parallel(len.div_ceil(RUN), |i| unsafe { data.slice(i * RUN, RUN.min(len - i * RUN)) }.fill(0.0));
     }
 }
 
-/// A buffer whose disjoint parts are written by several tasks.
+/// Shared mutable buffer: several tasks write disjoint parts of it.
 #[derive(Debug)]
 pub struct Shared<'a, T = f32> {
     data: *mut T,
@@ -101,9 +101,9 @@ thread_local! {
     static SCRATCH: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer of at least `len` floats that this thread keeps between calls. It holds whatever was left there.
+/// Thread-local scratch of `len` floats, kept between calls. Its contents are whatever the last user left.
 pub fn with_scratch<R>(len: usize, body: impl FnOnce(&mut [f32]) -> R) -> R {
-    // Popped while in use, so that nested calls get buffers of their own.
+    // Popped while in use, so that nested calls get separate buffers.
     let mut buffer = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
     buffer.grow(len);
     let result = body(&mut buffer[..len]);

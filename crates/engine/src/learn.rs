@@ -1,4 +1,4 @@
-//! The learner: forward, the loss's word, backward; then one optimizer step and a new policy version.
+//! Learner: forward pass, loss, backward pass; then one optimizer step and a new policy version.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
 use crate::lora::Adapter;
-use crate::model::{Keep, Model, Net, Pass, Scored, Slopes, Trained, Workspace};
+use crate::model::{Keep, LossGradients, Model, Net, Pass, Scored, Trained, Workspace};
 use crate::optim::{AdamW, AdamWSettings, clip_factor, global_norm};
 use crate::policy::{Policy, Snapshot};
 use crate::weights::{Storage, Table};
@@ -20,22 +20,23 @@ use crate::weights::{Storage, Table};
 #[derive(Debug, Clone, Default)]
 pub struct LearnerSettings {
     pub adamw: AdamWSettings,
-    /// Recompute activations in the backward pass: less memory, a third more work, the same bits.
+    /// Activation checkpointing: recompute activations in the backward pass. Less memory, a third more work, the same
+    /// bits.
     pub recompute: bool,
     /// Bytes of activations a batch may need.
     pub memory_limit: Option<u64>,
-    /// Threads of its own, for a learner that computes while others sample. The numbers are the same.
+    /// Separate threads, for a learner that computes while others sample. The results are the same.
     pub cpu: Option<Arc<Cpu>>,
 }
 
-/// Whose logprobs.
+/// Policy to score with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
     Policy,
     Reference,
 }
 
-/// Trains the policy it publishes to: the adapter where the policy has one, else all weights.
+/// Learner of a published policy. It trains the adapter where the policy has one, else all weights.
 ///
 /// Calls compute on the engine's threads and return when they are done: they do not yield in between.
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl NativeLearner {
         self.optimizer.save(dir, trained_table(&snapshot))
     }
 
-    /// Goes on where [`NativeLearner::save`] stopped: publishes the saved weights as their version and takes over the
+    /// Resumes from what [`NativeLearner::save`] wrote: publishes the saved weights as their version and restores the
     /// optimizer state. `policy` must hold the same model (and base) as then; gradients not yet applied are not saved.
     pub fn resume(
         policy: Arc<Policy>,
@@ -96,13 +97,13 @@ impl NativeLearner {
         Ok(learner)
     }
 
-    /// Publishes the weights as they are under this number: a run that goes on counts on.
+    /// Sets the step counter of the published version; a resumed run keeps counting from it.
     pub fn renumber(&self, step: u64) {
         self.policy.update(step, |_| {});
         self.policy.publish();
     }
 
-    /// The logprob of every target and the entropy it was drawn from, without learning anything.
+    /// Logprob of every target and entropy of its distribution, without a backward pass.
     pub fn score(&mut self, batch: &Batch, whose: Whose) -> std::result::Result<Scored, LearnFault> {
         let snapshot = self.snapshot();
         let forest = forest(&snapshot, batch)?;
@@ -139,20 +140,20 @@ impl NativeLearner {
         let scored = net.forward(pass, keep, &mut self.workspace).map_err(fault)?;
         let columns = TokenColumns::new(batch, &scored.logprobs, &scored.entropies, reference);
         let tokens = columns.view();
-        let mut slopes = vec![0.0; targets.len()];
-        let stats = loss.grad(&tokens, &mut slopes);
-        let dlogp: Vec<f32> = slopes.iter().map(|&x| x as f32).collect();
-        // Entropy is taken off the loss: its slope is minus coefficient times weight.
+        let mut dlogp = vec![0.0; targets.len()];
+        let stats = loss.grad(&tokens, &mut dlogp);
+        let dlogp: Vec<f32> = dlogp.iter().map(|&x| x as f32).collect();
+        // Entropy bonus: d loss / d entropy is minus coefficient times weight.
         let dentropy: Vec<f32> = match loss.entropy_coefficient() {
             0.0 => Vec::new(),
             coefficient => tokens.weight.iter().map(|w| (-coefficient * w) as f32).collect(),
         };
-        let slopes = Slopes { dlogp: &dlogp, dentropy: &dentropy };
+        let gradients = LossGradients { dlogp: &dlogp, dentropy: &dentropy };
         let trained = match snapshot.adapter {
             Some(_) => Trained::Adapter(&mut self.grads),
             None => Trained::Full(&mut self.grads),
         };
-        net.backward(pass, slopes, &mut self.workspace, trained).map_err(fault)?;
+        net.backward(pass, gradients, &mut self.workspace, trained).map_err(fault)?;
         Ok(LearnStats { logprobs: scored.logprobs, entropies: scored.entropies, loss: stats })
     }
 
@@ -221,7 +222,12 @@ fn forest(snapshot: &Snapshot, batch: &Batch) -> std::result::Result<Forest, Lea
 
 fn targets(forest: &Forest, batch: &Batch) -> std::result::Result<Vec<Target>, LearnFault> {
     let targets: Option<_> = batch.targets.iter().map(|t| forest.target(t.node, t.offset)).collect();
-    targets.ok_or_else(|| LearnFault::BadBatch("a target is nobody's next token".into()))
+    targets.ok_or_else(|| {
+        LearnFault::BadBatch(
+            "a target is the first token of a sequence, which nothing predicts; give targets to later tokens only"
+                .into(),
+        )
+    })
 }
 
 /// The parameters a policy trains.

@@ -1,4 +1,4 @@
-//! The native model: token ids in, ids and logprobs out, gradients of any per-token objective. Knows no text.
+//! Native LLM engine: token ids in, ids and logprobs out, gradients of any per-token objective. It handles no text.
 
 pub mod bench;
 pub mod buffer;
@@ -15,8 +15,8 @@ pub mod model;
 pub mod optim;
 pub mod parity;
 pub mod policy;
+mod pool;
 pub mod rope;
-mod team;
 pub mod weights;
 
 pub use config::Config;
@@ -26,5 +26,5 @@ pub use forest::{Forest, Target};
 pub use generate::{Generator, GeneratorSettings, GeneratorStats, StreamedToken};
 pub use learn::{LearnerSettings, NativeLearner, Whose};
 pub use lora::Adapter;
-pub use model::{Keep, Model, Net, Pass, Scored, Slopes, Trained, Workspace};
+pub use model::{Keep, LossGradients, Model, Net, Pass, Scored, Trained, Workspace};
 pub use policy::{Policy, Snapshot};

@@ -1,4 +1,4 @@
-//! AdamW with decoupled decay, bias correction and clipping by the global norm, all in f32.
+//! AdamW: decoupled weight decay, bias correction and gradient clipping by the global norm, all in f32.
 //!
 //! The learning rate of a step is the caller's; [`Schedule`] computes the usual ones.
 
@@ -14,7 +14,7 @@ use crate::error::{EngineError, Result};
 use crate::kernels::adamw::{self, Factors};
 use crate::weights::{Param, Storage, Table, TensorFiles, read_into, tensors, write_tensors};
 
-/// Constants of the optimizer.
+/// AdamW hyperparameters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdamWSettings {
@@ -95,12 +95,15 @@ impl AdamW {
         write_tensors(&dir.join("optimizer.safetensors"), all, &[("step", self.steps.to_string())])
     }
 
-    /// Reads what [`AdamW::save`] wrote: training goes on as if it had not stopped.
+    /// Optimizer state written by [`AdamW::save`]; training resumes to the same bits.
     pub fn load(settings: AdamWSettings, dir: &Path, table: &Table) -> Result<Self> {
         let files = TensorFiles::open(dir, "optimizer")?;
         let steps = files.metadata("step").and_then(|s| s.parse().ok());
-        let steps =
-            steps.ok_or_else(|| EngineError::State("optimizer.safetensors says no step; it is not ours".into()))?;
+        let steps = steps.ok_or_else(|| {
+            EngineError::State(
+                "optimizer.safetensors has no step in its metadata; it was not written by this engine".into(),
+            )
+        })?;
         let mut state = Self { steps, ..Self::new(settings, table) };
         let prefixed = |prefix: &str| {
             let mut table = table.clone();
@@ -113,7 +116,7 @@ impl AdamW {
     }
 }
 
-/// Norm of a whole gradient; `Err` names the first parameter whose gradient is not finite.
+/// Global gradient norm; `Err` names the first parameter whose gradient is not finite.
 pub fn global_norm(cpu: &Cpu, table: &Table, grads: &[f32]) -> std::result::Result<f64, String> {
     let mut sums = vec![0.0f64; table.params.len()];
     let shared = Shared::new(&mut sums);
@@ -128,12 +131,12 @@ pub fn global_norm(cpu: &Cpu, table: &Table, grads: &[f32]) -> std::result::Resu
     }
 }
 
-/// Factor that brings a gradient of this norm under the limit.
+/// Gradient clipping: the factor that brings a gradient of this norm under the limit.
 pub fn clip_factor(norm: f64, limit: Option<f64>) -> f64 {
     limit.map_or(1.0, |limit| (limit / (norm + 1e-6)).min(1.0))
 }
 
-/// Course of the learning rate after the warm-up.
+/// Learning-rate decay after the warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decay {
@@ -142,7 +145,7 @@ pub enum Decay {
     Cosine,
 }
 
-/// Learning rate by step.
+/// Learning-rate schedule: the rate by step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     pub peak: f64,

@@ -1,4 +1,5 @@
-//! Logprobs, logits and gradients of plain token sequences: what the engine is compared with its references by.
+//! Reference outputs: logprobs, logits and gradients of plain token sequences, to compare the engine with other
+//! implementations.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +9,9 @@ use crate::buffer::Buffer;
 use crate::config::Config;
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
-use crate::model::{Keep, Net, Pass, Slopes, Spread, Trained, Workspace};
+use crate::model::{Keep, LossGradients, Net, Pass, Spread, Trained, Workspace};
 
-/// How the sequences are computed. None of it changes results beyond rounding.
+/// Execution options of a comparison. None of them changes results beyond rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct How {
     /// All sequences in one pass instead of one each.
@@ -81,7 +82,7 @@ fn shared_nodes(config: &Config, sequences: &[Vec<u32>]) -> (Vec<BatchNode>, Vec
     let mut work: Vec<(Vec<usize>, usize, Option<usize>)> = alone.into_iter().map(|i| (vec![i], 0, None)).collect();
     work.push((together, 0, None));
     while let Some((members, from, parent)) = work.pop() {
-        // Members that go on with the same token share at least that one.
+        // Members that continue with the same token share at least that one.
         let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for i in members {
             if let Some(&next) = sequences[i].get(from) {
@@ -139,8 +140,8 @@ pub fn gradients(net: &Net<'_>, sequences: &[Vec<u32>], weights: &[Vec<f32>], ho
         net.forward(layout.pass(), how.keep(), &mut ws)?;
         let table = &net.model.weights.params.table;
         let mut grad = Buffer::zeros(table.len());
-        let slopes = Slopes { dlogp: &dlogp, dentropy: &[] };
-        net.backward(layout.pass(), slopes, &mut ws, Trained::Full(&mut grad))?;
+        let gradients = LossGradients { dlogp: &dlogp, dentropy: &[] };
+        net.backward(layout.pass(), gradients, &mut ws, Trained::Full(&mut grad))?;
         out.push(
             table.params.iter().map(|p| (p.name.clone(), (p.shape.clone(), grad[p.range.clone()].to_vec()))).collect(),
         );
@@ -160,7 +161,7 @@ pub fn logits(net: &Net<'_>, sequence: &[u32]) -> Result<Vec<f32>> {
     Ok(out)
 }
 
-/// The likeliest token again and again, by a full pass per token: the slow reference of generation.
+/// Greedy decoding by a full pass per token: the slow reference of generation.
 pub fn greedy(net: &Net<'_>, prompt: &[u32], new_tokens: usize) -> Result<Vec<u32>> {
     let c = &net.model.config;
     let mut tokens = prompt.to_vec();

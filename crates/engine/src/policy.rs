@@ -1,4 +1,4 @@
-//! The policy being served: what samplers read and a learner replaces.
+//! Published policy: samplers read it, the learner replaces it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,7 +9,8 @@ use crate::lora::Adapter;
 use crate::model::{Model, Net};
 use crate::weights::digest;
 
-/// One version of a policy. Cheap to clone; holding one keeps its weights alive while newer ones are served.
+/// Policy snapshot: one version of the weights. Cheap to clone; a held snapshot keeps its weights alive while newer
+/// ones are served.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub model: Model,
@@ -47,7 +48,7 @@ impl Snapshot {
 #[derive(Debug)]
 pub struct Policy {
     current: RwLock<Snapshot>,
-    /// A count: samplers under way look here before they ask for the newest version.
+    /// Number of publishes; a running sampler compares it before it fetches the newest version.
     published: AtomicU64,
 }
 
@@ -62,18 +63,18 @@ impl Policy {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How often was published.
+    /// Number of publishes so far.
     pub(crate) fn published(&self) -> u64 {
         self.published.load(Ordering::Acquire)
     }
 
-    /// Calls samplers under way over to the newest version.
+    /// Publishes the newest version: running samplers switch to it.
     pub(crate) fn publish(&self) {
         self.published.fetch_add(1, Ordering::Release);
     }
 
-    /// Changes the weights, as version `step`. In place, unless somebody still samples from the old ones; samplers that
-    /// ask meanwhile wait.
+    /// Replaces the weights, as version `step`: in place unless a sampler still holds the old ones. Samplers that fetch
+    /// a version during the update wait for it.
     pub(crate) fn update(&self, step: u64, change: impl FnOnce(&mut Snapshot)) -> PolicyVersion {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut current);

@@ -1,4 +1,4 @@
-//! Attention of a step: rows of many requests over the pages of their sequences.
+//! Paged attention of a decoding step: rows of many requests over the pages of their sequences.
 //!
 //! Requests that share a prefix read its pages together, which is most of the reading when several replies to one
 //! prompt are sampled. The rows of a tile do not influence each other and every row meets its pages in the order of
@@ -15,7 +15,7 @@ use crate::generate::pages_of;
 use crate::kernels::attention::{Block, Heads, KEYS, Seen, Tile, put_rows, put_transposed};
 use crate::kernels::simd::Isa;
 
-/// Who attends to what in a step, and how that is cut into tasks.
+/// Attention plan of a step: the pages each row attends to, cut into tasks.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     places: Vec<Place>,
@@ -59,7 +59,7 @@ impl Plan {
         self.paths.clear();
     }
 
-    /// Adds the next `len` rows, from `row` on: positions `start..` of a sequence that lies in the pages of `path`.
+    /// Adds the next `len` rows, from `row` on: positions `start..` of a sequence whose pages are `path`.
     pub(super) fn add(&mut self, row: usize, start: usize, len: usize, path: &[NodeId]) {
         let range = self.paths.len()..self.paths.len() + path.len();
         self.paths.extend_from_slice(path);
@@ -184,7 +184,7 @@ impl Layer<'_> {
             let at = position % KEYS;
             let count = (KEYS - at).min(end - position);
             let row = &self.qkv[(place.row + position - place.start) * width..];
-            // SAFETY: positions that are not computed yet lie in pages that only this job has in its path, and of
+            // SAFETY: positions that are not computed yet are in pages that only this job has in its path, and of
             // those only this task touches the blocks of this head.
             let (keys, values) = unsafe { self.pages.write(path[position / KEYS], self.index, head) };
             put_transposed(&row[heads.key_column(head)..], width, dim, count, at, keys);
@@ -206,7 +206,7 @@ impl Layer<'_> {
         });
     }
 
-    /// Attention of decoding rows, which lie next to each other: pages they share for all at once, then each one's own.
+    /// Attention of adjacent decoding rows: shared pages for all at once, then each row's other pages.
     fn attend_together(&self, places: Range<usize>, head: usize, shared: usize, out: Shared<'_>) {
         let group = self.heads.group();
         places.clone().for_each(|place| self.store(place, head));
@@ -215,7 +215,7 @@ impl Layer<'_> {
             for (i, page) in first[..shared].iter().enumerate() {
                 tile.absorb(self.read(*page, first.get(i + 1), head), 0, Seen::ALL);
             }
-            // Page by page, not request by request: what is fetched ahead is then as full as what is read.
+            // Page by page, not request by request: the prefetched page is then as full as the one being read.
             let own = |page: usize| places.clone().filter(move |&place| page < pages_of(self.places[place].start + 1));
             let most = places.clone().map(|place| self.path(place).len()).max().unwrap_or(0);
             for page in shared..most {
@@ -234,7 +234,7 @@ impl Layer<'_> {
         });
     }
 
-    /// A page's keys and values, and where those of the next one lie.
+    /// A page's keys and values, and the address of the next page's.
     fn read(&self, page: NodeId, next: Option<&NodeId>, head: usize) -> Block<'_> {
         // SAFETY: what is written in this step was written before: by this task, or in an earlier region.
         let (keys, values) = unsafe { self.pages.read(page, self.index, head) };
@@ -264,7 +264,7 @@ impl Layer<'_> {
 }
 
 impl Tile<'_> {
-    /// Some rows of a tile, as one of its own.
+    /// Sub-tile of some rows.
     fn part(&mut self, rows: Range<usize>) -> Tile<'_> {
         let (dim, wide) = (self.heads.dim, self.heads.padded());
         Tile {

@@ -11,7 +11,7 @@ use crate::generate::{Generator, GeneratorSettings};
 use crate::model::Model;
 use crate::policy::{Policy, Snapshot};
 
-/// What to generate: `samples` replies of `new_tokens` tokens to each of `prompts` random prompts.
+/// Benchmark workload: `samples` replies of `new_tokens` tokens to each of `prompts` random prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
     pub prompts: usize,
@@ -39,7 +39,7 @@ impl Workload {
     }
 }
 
-/// What it took.
+/// Measured throughput.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     pub tokens: u64,

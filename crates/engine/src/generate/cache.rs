@@ -1,4 +1,4 @@
-//! The prefix cache: a tree of pages keyed by token ids, counted by use.
+//! Prefix cache (radix tree): pages of the KV cache keyed by token ids and reference-counted.
 //!
 //! A node is one page: the next [`KEYS`] tokens (fewer at the tip) after its parent's. A request holds the path from a
 //! root to its last token and alone writes the pages it added; pages that are full and computed are shared by
@@ -28,12 +28,12 @@ struct Node {
     used: u64,
 }
 
-/// What the tree knows of a token sequence.
+/// Cached prefix of a token sequence.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Found {
     /// Whole pages, root first.
     pub(super) nodes: Vec<NodeId>,
-    /// A page that goes on with the next few tokens, and how many.
+    /// A page that continues with the next few tokens, and their number.
     pub(super) part: Option<(NodeId, usize)>,
     /// A node on this path, and the length it must be computed to before the path can be used.
     pub(super) pending: Option<(NodeId, usize)>,
@@ -72,7 +72,7 @@ impl Cache {
         }
     }
 
-    /// Pages that can be had, by eviction where need be.
+    /// Pages available, by eviction if necessary.
     pub(super) fn room(&self) -> usize {
         self.limit - self.held
     }
@@ -99,7 +99,8 @@ impl Cache {
         self.given_up
     }
 
-    /// Whether a node is computed as far as [`Found::pending`] asked. Only while [`Cache::given_up`] stands still.
+    /// `true` once a node is computed as far as [`Found::pending`] asked. Valid only while [`Cache::given_up`] is
+    /// unchanged.
     pub(super) fn is_computed(&self, (node, len): (NodeId, usize)) -> bool {
         self.nodes[node].computed >= len
     }

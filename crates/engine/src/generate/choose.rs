@@ -1,9 +1,9 @@
-//! From logits to a token.
+//! Token sampling: temperature, top-k, top-p and min-p, from logits to a token.
 //!
-//! Order, as in transformers: the gate's mask, temperature, top-k, top-p (of what top-k left), min-p (of the likeliest).
-//! Every one of them keeps a prefix of the tokens sorted by likelihood, so nothing is ever sorted but that prefix.
-//! Equals are ranked by id, lowest first; top-k keeps exactly k. One number is drawn per token: what is chosen depends
-//! on the logits and the request's own stream, and on nothing else.
+//! Order, as in transformers: the gate's mask, temperature, top-k, top-p (of what top-k left), min-p (of the
+//! likeliest). Every one of them keeps a prefix of the tokens sorted by likelihood, so nothing is ever sorted but that
+//! prefix. Equals are ranked by id, lowest first; top-k keeps exactly k. One number is drawn per token: what is chosen
+//! depends on the logits and the request's own stream, and on nothing else.
 //!
 //! The logprob is that of the whole vocabulary at the request's temperature, by the learner's own code. At temperature
 //! 0, where the likeliest token is taken, it is the logprob at temperature 1.

@@ -1,4 +1,5 @@
-//! One step of the running batch: rows of many requests through all layers, and a token for those that are due.
+//! Decoding step of the running batch: rows of many requests through all layers, and a sampled token for those that are
+//! due.
 //!
 //! Many rows are divided among the threads, each taking its own through everything between two attentions. Few rows are
 //! computed together, the columns of each product divided.
@@ -27,7 +28,7 @@ pub(super) struct Part {
     pub(super) job: usize,
     pub(super) row: usize,
     pub(super) len: usize,
-    /// Whether the last row's token is followed by a sampled one.
+    /// A token is sampled after the last row.
     pub(super) samples: bool,
 }
 
@@ -66,7 +67,8 @@ impl Forward {
         self.sample(snapshot, jobs);
     }
 
-    /// Moves the rows that are due to the front: of the others, the last layer's keys and values are all that is needed.
+    /// Moves the rows that are due to the front: of the others, the last layer's keys and values are all that is
+    /// needed.
     fn keep_due(&mut self, net: &Net<'_>) {
         let (hidden, out_width) = (net.model.config.hidden, net.model.config.heads.out_width());
         for (to, &(_, row)) in self.due.iter().enumerate() {
@@ -177,8 +179,8 @@ fn by_rows(cpu: &Cpu, rows: usize, task: impl Fn(Spread<'_>, usize, usize) + Sen
     if !is_many(cpu, rows) {
         return task(Spread::Columns(cpu), 0, rows);
     }
-    let turns = rows.div_ceil(cpu.threads() * ROWS);
-    let share = rows.div_ceil(cpu.threads() * turns);
+    let rounds = rows.div_ceil(cpu.threads() * ROWS);
+    let share = rows.div_ceil(cpu.threads() * rounds);
     cpu.parallel(rows.div_ceil(share), |i| {
         task(Spread::Here(cpu.isa()), i * share, share.min(rows - i * share));
     });

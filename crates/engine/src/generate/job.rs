@@ -1,4 +1,4 @@
-//! One request on its way: its tokens, their record, and where its keys and values lie.
+//! Request in progress: its tokens, their logprobs, and the pages of its keys and values.
 
 use futures::channel::{mpsc, oneshot};
 use hone_trace::{
@@ -40,7 +40,7 @@ pub(super) struct Job {
     /// Order of arrival: the youngest gives way.
     pub(super) arrival: u64,
     pub(super) wait: Option<Wait>,
-    /// Why the request is over.
+    /// Stop reason, once the request is finished.
     pub(super) end: Option<std::result::Result<StopReason, SampleFault>>,
     prompt: usize,
     params: SamplingParams,
@@ -50,7 +50,7 @@ pub(super) struct Job {
     versions: Vec<(PolicyVersion, u32)>,
     logprobs: Vec<f32>,
     sampling_logprobs: Vec<f32>,
-    /// Whether a mask forbade anything, ever.
+    /// A mask has forbidden some token at least once.
     masked: bool,
     reply: oneshot::Sender<Reply>,
     stream: Option<mpsc::UnboundedSender<StreamedToken>>,
@@ -85,7 +85,7 @@ impl Job {
         }
     }
 
-    /// What makes the request impossible, whatever else runs.
+    /// Validation: refuses a request that can never run.
     pub(super) fn check(&self, config: &Config) -> std::result::Result<(), SampleFault> {
         self.params.check().map_err(SampleFault::BadParams)?;
         if self.params.temperature > 0.0 && self.params.temperature < COLDEST {
@@ -214,7 +214,7 @@ impl Job {
 }
 
 /// The longest sequence. Where frequencies change with the length of the sequence, keys computed earlier would have to
-/// turn again with every token: generation ends at the length up to which they do not.
+/// be rotated again with every token: generation ends at the length up to which they do not.
 pub fn window(config: &Config) -> usize {
     match config.rope.scaling {
         Scaling::Dynamic { trained, .. } => trained.min(config.context),

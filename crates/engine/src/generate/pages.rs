@@ -1,4 +1,4 @@
-//! Storage of keys and values: pages of [`KEYS`] positions, for all layers and key heads.
+//! Paged KV cache, storage: pages of [`KEYS`] positions, for all layers and key heads.
 //!
 //! A page is laid out as attention reads it: per layer and key head a block of keys `[dim][KEYS]` and a block of values
 //! `[KEYS][padded]`. Which tokens a page holds, and who may write it, is the cache's business.
@@ -38,7 +38,7 @@ impl Shape {
     }
 }
 
-/// Bytes of memory that is asked for at a time, if a page is not larger.
+/// Bytes of one allocation, if a page is not larger.
 const PIECE: u64 = 32 << 20;
 
 /// All pages made so far.
@@ -124,7 +124,7 @@ impl Pages {
             .split_at_mut(self.shape.keys())
     }
 
-    /// Where keys and values of one layer and key head lie.
+    /// Addresses of the keys and values of one layer and key head.
     pub(super) fn address(&self, page: usize, layer: usize, head: usize) -> [*const f32; 2] {
         let keys = self.place(page, layer, head).cast_const();
         [keys, keys.wrapping_add(self.shape.keys())]

@@ -1,4 +1,4 @@
-//! Who runs: admission, pieces of prompts beside decoding, preemption, new weights.
+//! Continuous batching: admission, chunked prefill beside decoding, preemption, new weights.
 //!
 //! The oldest request always makes progress; when pages run out, the youngest gives way and is computed again later,
 //! to the same bits.
@@ -26,7 +26,7 @@ pub(super) struct Scheduler {
     cache: Cache,
     /// The version the cache belongs to.
     version: PolicyVersion,
-    /// What is sampled from while there is work, and how often was published before it was asked for.
+    /// Snapshot in use while there is work, and the number of publishes before it was fetched.
     held: Option<(u64, Snapshot)>,
     /// By arrival.
     waiting: VecDeque<Job>,
@@ -37,7 +37,7 @@ pub(super) struct Scheduler {
     stats: GeneratorStats,
 }
 
-/// What became of an attempt to start a job.
+/// Outcome of an attempt to start a job.
 enum Admission {
     Started,
     /// Another request computes this one's prefix, or there is no room: try again later.
@@ -80,13 +80,13 @@ impl Scheduler {
             self.admit(&snapshot);
             self.step(&snapshot);
             // Let go before the last answer: a learner that finds nobody sampling changes the weights in place.
-            let goes_on = !self.waiting.is_empty() || self.running.iter().any(|job| job.end.is_none());
-            self.held = goes_on.then_some((published, snapshot));
+            let continues = !self.waiting.is_empty() || self.running.iter().any(|job| job.end.is_none());
+            self.held = continues.then_some((published, snapshot));
             self.answer_finished();
         }
     }
 
-    /// What is held, unless something newer was published.
+    /// The held snapshot, unless a newer one was published.
     fn newest(&mut self) -> (u64, Snapshot) {
         let published = self.policy.published();
         let held = self.held.take().filter(|(before, _)| *before == published);

@@ -1,8 +1,8 @@
-//! The AdamW update, and the norm of a gradient.
+//! AdamW update, and the sum of squares for the gradient norm.
 
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
 
-/// Factors of one step, the same for a run of parameters.
+/// AdamW factors of one step, the same for a run of parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Factors {
     pub beta1: f32,

@@ -1,4 +1,4 @@
-//! The output distribution: log-softmax statistics of logits that exist one chunk of the vocabulary at a time.
+//! Online log-softmax of the LM head: statistics of logits that exist one chunk of the vocabulary at a time.
 //!
 //! A row is read in chunks of [`VOCAB`] columns from the first to the last. Sampler and learner both do, so a sampled
 //! token's logprob and its logprob in training are the same bits.
@@ -8,7 +8,7 @@ use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
 /// Columns of a chunk of logits.
 pub const VOCAB: usize = 1024;
 
-/// Running statistics of one row.
+/// Online softmax statistics of one row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stats {
     max: f32,
@@ -107,7 +107,7 @@ impl Kernel for Absorb<'_> {
     }
 }
 
-/// What the loss says about one row.
+/// Loss gradients of one row, summed over its targets.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RowGrad {
     /// Sum of d loss / d logprob over the row's targets.
@@ -118,8 +118,8 @@ pub struct RowGrad {
     pub entropy: f32,
 }
 
-/// Turns a chunk of logits into their gradient, except for the targets' own terms, which the caller adds:
-/// `-dlogp p - dentropy p (log p + entropy)`, over the temperature.
+/// Logit gradient: replaces a chunk of logits by their gradient, except for the targets' own terms, which the caller
+/// adds: `-dlogp p - dentropy p (log p + entropy)`, over the temperature.
 pub fn gradient(isa: Isa, logits: &mut [f32], inverse_temperature: f32, grad: RowGrad) {
     isa.run(Gradient { logits, inverse_temperature, grad });
 }
@@ -137,11 +137,11 @@ impl Kernel for Gradient<'_> {
     fn run<S: Simd>(self, s: S) {
         let (body, tail) = self.logits.as_chunks_mut::<LANES>();
         for z in body {
-            let g = slope(s, s.load(z), self.inverse_temperature, self.grad);
+            let g = logit_gradient(s, s.load(z), self.inverse_temperature, self.grad);
             s.store(z, g);
         }
         if !tail.is_empty() {
-            let g = slope(s, s.load_part(tail), self.inverse_temperature, self.grad);
+            let g = logit_gradient(s, s.load_part(tail), self.inverse_temperature, self.grad);
             s.store_part(tail, g);
         }
     }
@@ -149,7 +149,7 @@ impl Kernel for Gradient<'_> {
 
 // A function, not a closure: a closure would not be inlined, and its vectors would travel through memory.
 #[inline(always)]
-fn slope<S: Simd>(s: S, z: S::F, inverse_temperature: f32, grad: RowGrad) -> S::F {
+fn logit_gradient<S: Simd>(s: S, z: S::F, inverse_temperature: f32, grad: RowGrad) -> S::F {
     let logp = s.sub(s.mul(z, s.splat(inverse_temperature)), s.splat(grad.lse));
     let dentropy = s.splat(-grad.dentropy * inverse_temperature);
     let dlogp = s.splat(-grad.dlogp * inverse_temperature);

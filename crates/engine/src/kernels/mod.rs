@@ -1,4 +1,4 @@
-//! The kernels, one file each. They know slices and shapes, not models.
+//! CPU kernels, one file each. They take slices and shapes and know no models.
 
 #![expect(
     clippy::inline_always,

@@ -1,4 +1,4 @@
-//! RMS normalisation over rows: `y = x / sqrt(mean(x^2) + eps) * w`.
+//! RMSNorm over rows: `y = x / sqrt(mean(x^2) + eps) * w`.
 
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
 

@@ -1,30 +1,30 @@
-//! Rotary position embedding of head vectors: dimension i turns with dimension i + D/2.
+//! RoPE (rotary position embedding) of head vectors: dimensions i and i + D/2 rotate together.
 
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
 
 /// Rotates each `head_dim` vector of `row` by the angle of its position: `cos` and `sin` have `head_dim / 2` entries.
 pub fn forward(isa: Isa, row: &mut [f32], cos: &[f32], sin: &[f32]) {
-    turn(isa, row, cos, sin, 1.0);
+    rotate(isa, row, cos, sin, 1.0);
 }
 
-/// The gradient turns back.
+/// Backward pass: the inverse rotation of the gradient.
 pub fn backward(isa: Isa, row: &mut [f32], cos: &[f32], sin: &[f32]) {
-    turn(isa, row, cos, sin, -1.0);
+    rotate(isa, row, cos, sin, -1.0);
 }
 
-fn turn(isa: Isa, row: &mut [f32], cos: &[f32], sin: &[f32], sign: f32) {
+fn rotate(isa: Isa, row: &mut [f32], cos: &[f32], sin: &[f32], sign: f32) {
     assert!(cos.len() == sin.len() && row.len().is_multiple_of(2 * cos.len()));
-    isa.run(Turn { row, cos, sin, sign });
+    isa.run(Rotate { row, cos, sin, sign });
 }
 
-struct Turn<'a> {
+struct Rotate<'a> {
     row: &'a mut [f32],
     cos: &'a [f32],
     sin: &'a [f32],
     sign: f32,
 }
 
-impl Kernel for Turn<'_> {
+impl Kernel for Rotate<'_> {
     type Out = ();
 
     #[inline(always)]
@@ -36,13 +36,13 @@ impl Kernel for Turn<'_> {
             let ((c, c_tail), (t, t_tail)) = (self.cos.as_chunks::<LANES>(), self.sin.as_chunks::<LANES>());
             let ((a, a_tail), (b, b_tail)) = (low.as_chunks_mut::<LANES>(), high.as_chunks_mut::<LANES>());
             for (((a, b), c), t) in a.iter_mut().zip(b).zip(c).zip(t) {
-                let (x, y) = rotate(s, s.load(a), s.load(b), s.load(c), s.mul(s.load(t), sign));
+                let (x, y) = rotate_pair(s, s.load(a), s.load(b), s.load(c), s.mul(s.load(t), sign));
                 s.store(a, x);
                 s.store(b, y);
             }
             if !a_tail.is_empty() {
-                let turn = s.mul(s.load_part(t_tail), sign);
-                let (x, y) = rotate(s, s.load_part(a_tail), s.load_part(b_tail), s.load_part(c_tail), turn);
+                let sin = s.mul(s.load_part(t_tail), sign);
+                let (x, y) = rotate_pair(s, s.load_part(a_tail), s.load_part(b_tail), s.load_part(c_tail), sin);
                 s.store_part(a_tail, x);
                 s.store_part(b_tail, y);
             }
@@ -51,7 +51,7 @@ impl Kernel for Turn<'_> {
 }
 
 #[inline(always)]
-fn rotate<S: Simd>(s: S, a: S::F, b: S::F, cos: S::F, sin: S::F) -> (S::F, S::F) {
+fn rotate_pair<S: Simd>(s: S, a: S::F, b: S::F, cos: S::F, sin: S::F) -> (S::F, S::F) {
     (s.sub(s.mul(a, cos), s.mul(b, sin)), s.add(s.mul(b, cos), s.mul(a, sin)))
 }
 
@@ -61,7 +61,7 @@ mod tests {
     use crate::kernels::testing::{assert_close, each_isa, noise};
 
     #[test]
-    fn rotates_pairs_and_turns_back() {
+    fn rotates_pairs_and_rotates_back() {
         each_isa(|isa| {
             for half in [8, 16, 32, 40, 3] {
                 let x = noise(1, 4 * half);

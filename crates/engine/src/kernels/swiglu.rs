@@ -1,4 +1,4 @@
-//! The gated activation of the MLP: `h = silu(gate) * up`.
+//! SwiGLU, the gated activation of the MLP: `h = silu(gate) * up`.
 
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
 
@@ -8,8 +8,8 @@ pub fn forward(isa: Isa, gate_up: &[f32], width: usize, h: &mut [f32]) {
     isa.run(Forward { gate_up, width, h });
 }
 
-/// Turns `gate_up` into its own gradient, given that of h; `h` gets the forward value again, which the gradient of the
-/// down projection needs.
+/// Backward pass: replaces `gate_up` by its gradient, given that of h; `h` gets the forward value again, which the
+/// gradient of the down projection needs.
 pub fn backward(isa: Isa, gate_up: &mut [f32], width: usize, dh: &[f32], h: &mut [f32]) {
     assert!(gate_up.len() == 2 * dh.len() && h.len() == dh.len() && dh.len().is_multiple_of(width));
     isa.run(Backward { gate_up, width, dh, h });
@@ -87,8 +87,8 @@ fn gradient<S: Simd>(s: S, g: S::F, u: S::F, dh: S::F) -> (S::F, S::F, S::F) {
     let one = s.splat(1.0);
     let a = sigmoid(s, g);
     let silu = s.mul(g, a);
-    let slope = s.mul(a, s.fma(g, s.sub(one, a), one));
-    (s.mul(s.mul(dh, u), slope), s.mul(dh, silu), s.mul(silu, u))
+    let dsilu = s.mul(a, s.fma(g, s.sub(one, a), one));
+    (s.mul(s.mul(dh, u), dsilu), s.mul(dh, silu), s.mul(silu, u))
 }
 
 #[cfg(test)]

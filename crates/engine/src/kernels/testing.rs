@@ -1,4 +1,4 @@
-//! What kernel tests share: noise, comparison, finite differences, every instruction set.
+//! Helpers of the kernel tests: noise, comparison, finite differences, every instruction set.
 
 use crate::kernels::simd::Isa;
 

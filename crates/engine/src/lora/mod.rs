@@ -1,7 +1,7 @@
-//! Low-rank adapters: `y = W x + scale * B (A x)`, in PEFT's format.
+//! LoRA (low-rank adapters): `y = W x + scale * B (A x)`, in PEFT's format.
 //!
 //! The base model is shared and never changed: without the adapter it is the reference policy, at no extra memory, and
-//! any number of adapters can stand on it.
+//! any number of adapters share it.
 
 #![expect(unsafe_code, reason = "tasks write disjoint rows")]
 
@@ -16,13 +16,15 @@ use crate::buffer::Buffer;
 use crate::config::Config;
 use crate::cpu::{Cpu, Shared, with_scratch};
 use crate::error::{EngineError, Result};
-use crate::kernels::matmul::{self, Into, Left, Packed, natural_len, pack, pack_natural, packed_len, rows_natural};
+use crate::kernels::matmul::{
+    self, Accumulate, Left, Packed, pack, pack_untransposed, packed_len, rows_untransposed, untransposed_len,
+};
 use crate::kernels::simd::Isa;
 use crate::model::Model;
 use crate::model::workspace_rows;
 use crate::weights::{Storage, Table, TensorFiles, Weights, normal, read_into, tensors, write_tensors};
 
-/// An adapter: its values in one flat buffer, and the packed copies the kernels read.
+/// LoRA adapter: its values in one flat buffer, and the packed copies the kernels read.
 #[derive(Debug, Clone)]
 pub struct Adapter {
     pub config: LoraConfig,
@@ -44,9 +46,9 @@ struct Pair {
     b_range: Range<usize>,
     a: Buffer,
     b: Buffer,
-    /// Laid out for products from the left.
-    a_natural: Buffer,
-    b_natural: Buffer,
+    /// Untransposed, for dX = dY W.
+    a_untransposed: Buffer,
+    b_untransposed: Buffer,
 }
 
 impl Adapter {
@@ -99,8 +101,8 @@ impl Adapter {
                     column: module.column(c),
                     a: Buffer::zeros(packed_len(rank, inputs)),
                     b: Buffer::zeros(packed_len(outputs, rank)),
-                    a_natural: Buffer::zeros(natural_len(rank, inputs)),
-                    b_natural: Buffer::zeros(natural_len(outputs, rank)),
+                    a_untransposed: Buffer::zeros(untransposed_len(rank, inputs)),
+                    b_untransposed: Buffer::zeros(untransposed_len(outputs, rank)),
                     a_range,
                     b_range,
                 })
@@ -118,8 +120,8 @@ impl Adapter {
             let (a, b) = (&self.values[pair.a_range.clone()], &self.values[pair.b_range.clone()]);
             pack(cpu, a, rank, pair.inputs, &mut pair.a);
             pack(cpu, b, pair.outputs, rank, &mut pair.b);
-            pack_natural(cpu, a, rank, pair.inputs, &mut pair.a_natural);
-            pack_natural(cpu, b, pair.outputs, rank, &mut pair.b_natural);
+            pack_untransposed(cpu, a, rank, pair.inputs, &mut pair.a_untransposed);
+            pack_untransposed(cpu, b, pair.outputs, rank, &mut pair.b_untransposed);
         }
     }
 
@@ -143,7 +145,7 @@ impl Adapter {
         with_scratch(rows * rank, |inner| {
             self.inner(isa, pair, x, x_stride, inner);
             let b = Packed { outputs: pair.outputs, inputs: rank, data: &pair.b };
-            matmul::rows(isa, rows, Left::rows(inner, rank), b, &mut y[pair.column..], y_stride, Into::Add);
+            matmul::rows(isa, rows, Left::rows(inner, rank), b, &mut y[pair.column..], y_stride, Accumulate::Add);
         });
     }
 
@@ -151,7 +153,7 @@ impl Adapter {
     fn inner(&self, isa: Isa, pair: &Pair, x: &[f32], x_stride: usize, inner: &mut [f32]) {
         let rank = self.rank();
         let a = Packed { outputs: rank, inputs: pair.inputs, data: &pair.a };
-        matmul::rows(isa, inner.len() / rank, Left::rows(x, x_stride), a, inner, rank, Into::Store);
+        matmul::rows(isa, inner.len() / rank, Left::rows(x, x_stride), a, inner, rank, Accumulate::Store);
         let scale = self.config.scale();
         for v in inner {
             *v *= scale;
@@ -173,11 +175,21 @@ impl Adapter {
         let Some(pair) = &self.pairs[layer][module as usize] else { return };
         let (rows, rank, scale) = (dy.len() / dy_stride, self.rank(), self.config.scale());
         let dy = Left::rows(&dy[pair.column..], dy_stride);
-        rows_natural(isa, rows, pair.outputs, rank, dy, &pair.b_natural, dinner, rank, Into::Store);
+        rows_untransposed(isa, rows, pair.outputs, rank, dy, &pair.b_untransposed, dinner, rank, Accumulate::Store);
         for v in dinner.iter_mut() {
             *v *= scale;
         }
-        rows_natural(isa, rows, rank, pair.inputs, Left::rows(dinner, rank), &pair.a_natural, dx, dx_stride, Into::Add);
+        rows_untransposed(
+            isa,
+            rows,
+            rank,
+            pair.inputs,
+            Left::rows(dinner, rank),
+            &pair.a_untransposed,
+            dx,
+            dx_stride,
+            Accumulate::Add,
+        );
     }
 
     /// Adds the gradients of the module's matrices; `inner` is scratch, `dinner` is from [`Adapter::input_gradient`].
@@ -209,7 +221,7 @@ impl Adapter {
         matmul::outer(cpu, rows, rank, pair.inputs, dinner, rank, x, x_stride, da);
     }
 
-    /// The base weights with the adapter added in: `W + scale * B A`.
+    /// Merged weights: the base with the adapter added: `W + scale * B A`.
     pub fn merge(&self, model: &Model) -> Weights {
         let mut weights = Weights::clone(&model.weights);
         let (rank, scale) = (self.rank(), self.config.scale());

@@ -1,4 +1,4 @@
-//! The backward pass over a packed batch, written out.
+//! Backward pass over a packed batch, written out by hand.
 //!
 //! Each layer is two sweeps over the rows (MLP, then projections) with attention between them, and one product per
 //! weight matrix. A gradient is added in the same order on any number of threads.
@@ -8,15 +8,15 @@
 use crate::cpu::{Shared, with_scratch};
 use crate::error::{EngineError, Result};
 use crate::forest::Forest;
-use crate::kernels::attention::{self, Gradients};
-use crate::kernels::matmul::{self, Into, Left, natural_len, pack_natural, rows_natural};
+use crate::kernels::attention::{self, BackwardInput};
+use crate::kernels::matmul::{self, Accumulate, Left, pack_untransposed, rows_untransposed, untransposed_len};
 use crate::kernels::{norm, rope, swiglu};
 use crate::lora::Module;
 use crate::model::forward::{Keep, Pass, by_rows};
 use crate::model::layer::{Net, Projection, Spread};
 use crate::model::workspace::{Back, LayerState, ROWS, Workspace};
 
-/// The parameters that are trained, as the buffer their gradients are added to.
+/// Trainable parameters, as the buffer their gradients are accumulated in.
 #[derive(Debug)]
 pub enum Trained<'g> {
     /// All weights; laid out as [`crate::weights::ModelParams`].
@@ -34,17 +34,17 @@ impl Trained<'_> {
     }
 }
 
-/// What the loss says about each target.
+/// Loss gradients: the derivative of the loss by each target's logprob and entropy.
 #[derive(Debug, Clone, Copy)]
-pub struct Slopes<'a> {
+pub struct LossGradients<'a> {
     /// d loss / d logprob.
     pub dlogp: &'a [f32],
     /// d loss / d entropy; empty for none.
     pub dentropy: &'a [f32],
 }
 
-/// The weights of a layer laid out for products from the left.
-struct Natural<'a> {
+/// Untransposed weights of a layer, laid out for dX = dY W.
+struct Untransposed<'a> {
     down: &'a [f32],
     gate_up: &'a [f32],
     out: &'a [f32],
@@ -56,7 +56,7 @@ impl Net<'_> {
     pub fn backward(
         &self,
         pass: Pass<'_>,
-        slopes: Slopes<'_>,
+        gradients: LossGradients<'_>,
         ws: &mut Workspace,
         mut trained: Trained<'_>,
     ) -> Result<()> {
@@ -64,16 +64,16 @@ impl Net<'_> {
         if ws.keep == Keep::Nothing {
             return Err(EngineError::Batch("the forward pass kept nothing for a backward pass".into()));
         }
-        let fits = slopes.dlogp.len() == pass.targets.len()
-            && (slopes.dentropy.is_empty() || slopes.dentropy.len() == pass.targets.len());
+        let fits = gradients.dlogp.len() == pass.targets.len()
+            && (gradients.dentropy.is_empty() || gradients.dentropy.len() == pass.targets.len());
         if !fits || ws.scored.order.len() != pass.targets.len() {
             return Err(EngineError::Batch(format!(
-                "{} slopes for {} targets",
-                slopes.dlogp.len(),
+                "{} gradients for {} targets",
+                gradients.dlogp.len(),
                 pass.targets.len()
             )));
         }
-        self.score_backward(pass.targets, slopes, ws, trained.full(), rows);
+        self.score_backward(pass.targets, gradients, ws, trained.full(), rows);
         for layer in (0..c.layers).rev() {
             let state = if ws.keep == Keep::Everything { layer } else { 0 };
             let x = &ws.streams[layer];
@@ -92,7 +92,7 @@ impl Net<'_> {
         Ok(())
     }
 
-    /// Recomputes what [`Keep::Inputs`] did not keep of the second half of a layer.
+    /// Activation recomputation: what [`Keep::Inputs`] did not keep of the second half of a layer.
     fn gates_again(&self, layer: usize, rows: usize, x: &[f32], state: &mut LayerState) {
         let (c, cpu) = (&self.model.config, &self.model.cpu);
         let (hidden, out_width) = (c.hidden, c.heads.out_width());
@@ -129,7 +129,7 @@ impl Net<'_> {
         let (c, cpu) = (&self.model.config, &self.model.cpu);
         let p = &self.model.weights.params.layers[layer];
         let (rows, hidden) = (forest.rows(), c.hidden);
-        self.pack_layer(layer, &mut back.natural);
+        self.pack_layer(layer, &mut back.untransposed);
         self.mlp_rows(layer, rows, state, back);
         if let Some(full) = trained.full() {
             add_pieces(&back.partial, rows, hidden, &mut full[p.post_norm.clone()]);
@@ -157,7 +157,7 @@ impl Net<'_> {
             &back.dinner,
         );
 
-        let from = Gradients { qkv: &state.qkv, out: &state.attention, lse: &state.lse, dout: &back.dattention };
+        let from = BackwardInput { qkv: &state.qkv, out: &state.attention, lse: &state.lse, dout: &back.dattention };
         attention::backward(cpu, c.heads, &forest.spans, from, &mut back.delta, &mut back.dqkv);
 
         self.qkv_rows(layer, rows, x, angles, state, back);
@@ -181,12 +181,12 @@ impl Net<'_> {
         );
     }
 
-    /// Rows from the layer's output back to the attention's: fills `dmid`, `dattention`, `hidden`, `normed`, and turns
-    /// `gate_up` into its gradient.
+    /// Rows from the layer's output back to the attention's: fills `dmid`, `dattention`, `hidden`, `normed`, and
+    /// replaces `gate_up` by its gradient.
     fn mlp_rows(&self, layer: usize, rows: usize, state: &mut LayerState, back: &mut Back) {
         let (c, cpu, w) = (&self.model.config, &self.model.cpu, &self.model.weights);
         let (hidden, mlp, out_width, isa) = (c.hidden, c.mlp, c.heads.out_width(), cpu.isa());
-        let natural = self.natural(&back.natural);
+        let untransposed = self.untransposed(&back.untransposed);
         let weight = &w.values[w.params.layers[layer].post_norm.clone()];
         self.grow_inner(rows, &mut back.inner, &mut back.dinner);
         let (dx, mid, mid_rstd) = (&back.dx, &state.mid, &state.mid_rstd);
@@ -200,23 +200,33 @@ impl Net<'_> {
                 // SAFETY: each task has its own rows and its own piece of the norm gradient.
                 unsafe {
                     let dx = &dx[at * hidden..][..n * hidden];
-                    rows_natural(isa, n, hidden, mlp, Left::rows(dx, hidden), natural.down, dh, mlp, Into::Store);
+                    rows_untransposed(
+                        isa,
+                        n,
+                        hidden,
+                        mlp,
+                        Left::rows(dx, hidden),
+                        untransposed.down,
+                        dh,
+                        mlp,
+                        Accumulate::Store,
+                    );
                     self.adapter_rows(layer, Projection::Down, rows, at, dx, dh, inner);
                     let gate_up = gate_up.slice(at * 2 * mlp, n * 2 * mlp);
                     swiglu::backward(isa, gate_up, mlp, dh, h.slice(at * mlp, n * mlp));
 
                     let (mid, rstd) = (&mid[at * hidden..][..n * hidden], &mid_rstd[at..at + n]);
                     norm::apply(isa, mid, weight, rstd, normed.slice(at * hidden, n * hidden));
-                    rows_natural(
+                    rows_untransposed(
                         isa,
                         n,
                         2 * mlp,
                         hidden,
                         Left::rows(gate_up, 2 * mlp),
-                        natural.gate_up,
+                        untransposed.gate_up,
                         dn,
                         hidden,
-                        Into::Store,
+                        Accumulate::Store,
                     );
                     self.adapter_rows(layer, Projection::GateUp, rows, at, gate_up, dn, inner);
                     let dmid = dmid.slice(at * hidden, n * hidden);
@@ -226,16 +236,16 @@ impl Net<'_> {
                     norm::backward(isa, mid, weight, rstd, dn, dmid, sums);
 
                     let dout = dattention.slice(at * out_width, n * out_width);
-                    rows_natural(
+                    rows_untransposed(
                         isa,
                         n,
                         hidden,
                         out_width,
                         Left::rows(dmid, hidden),
-                        natural.out,
+                        untransposed.out,
                         dout,
                         out_width,
-                        Into::Store,
+                        Accumulate::Store,
                     );
                     self.adapter_rows(layer, Projection::Out, rows, at, dmid, dout, inner);
                 }
@@ -243,12 +253,12 @@ impl Net<'_> {
         });
     }
 
-    /// Rows from queries, keys and values back to the layer's input: turns `dqkv` back, fills `normed` and `dx`.
+    /// Rows from queries, keys and values back to the layer's input: rotates `dqkv` back, fills `normed` and `dx`.
     fn qkv_rows(&self, layer: usize, rows: usize, x: &[f32], angles: &[f32], state: &LayerState, back: &mut Back) {
         let (c, cpu, w) = (&self.model.config, &self.model.cpu, &self.model.weights);
         let (hidden, width, dim, isa) = (c.hidden, c.heads.width(), c.heads.dim, cpu.isa());
         let stride = hidden + 2 * dim;
-        let natural = self.natural(&back.natural);
+        let untransposed = self.untransposed(&back.untransposed);
         let weight = &w.values[w.params.layers[layer].input_norm.clone()];
         let (dmid, inner) = (&back.dmid, Shared::new(&mut back.dinner));
         let (dqkv, normed) = (Shared::new(&mut back.dqkv), Shared::new(&mut back.normed));
@@ -261,10 +271,20 @@ impl Net<'_> {
                     let (sums, qk_sums) = partial.slice(at / ROWS * stride, stride).split_at_mut(hidden);
                     sums.fill(0.0);
                     qk_sums.fill(0.0);
-                    self.turn_back(layer, at, angles, state, dqkv, qk_sums);
+                    self.rotate_back(layer, at, angles, state, dqkv, qk_sums);
                     let (x, rstd) = (&x[at * hidden..][..n * hidden], &state.rstd[at..at + n]);
                     norm::apply(isa, x, weight, rstd, normed.slice(at * hidden, n * hidden));
-                    rows_natural(isa, n, width, hidden, Left::rows(dqkv, width), natural.qkv, dn, hidden, Into::Store);
+                    rows_untransposed(
+                        isa,
+                        n,
+                        width,
+                        hidden,
+                        Left::rows(dqkv, width),
+                        untransposed.qkv,
+                        dn,
+                        hidden,
+                        Accumulate::Store,
+                    );
                     self.adapter_rows(layer, Projection::Qkv, rows, at, dqkv, dn, inner);
                     let dx = dx.slice(at * hidden, n * hidden);
                     dx.copy_from_slice(&dmid[at * hidden..][..n * hidden]);
@@ -274,8 +294,8 @@ impl Net<'_> {
         });
     }
 
-    /// Undoes rotation and norm of queries and keys in the gradient of a few rows from `at`.
-    fn turn_back(
+    /// Backward pass of RoPE and query-key norm for a few rows from `at`.
+    fn rotate_back(
         &self,
         layer: usize,
         at: usize,
@@ -286,14 +306,14 @@ impl Net<'_> {
     ) {
         let (c, w, isa) = (&self.model.config, &self.model.weights, self.model.cpu.isa());
         let (dim, heads) = (c.heads.dim, c.heads.queries + c.heads.keys);
-        let (turned, queries) = (heads * dim, c.heads.out_width());
-        with_scratch(turned, |scratch| {
+        let (rotated, queries) = (heads * dim, c.heads.out_width());
+        with_scratch(rotated, |scratch| {
             for (i, row) in dqkv.chunks_exact_mut(c.heads.width()).enumerate() {
                 let (cos, sin) = angles[(at + i) * dim..][..dim].split_at(dim / 2);
-                let dqk = &mut row[..turned];
+                let dqk = &mut row[..rotated];
                 rope::backward(isa, dqk, cos, sin);
                 if let Some((q_norm, k_norm)) = &w.params.layers[layer].qk_norm {
-                    let raw = &state.raw[(at + i) * turned..][..turned];
+                    let raw = &state.raw[(at + i) * rotated..][..rotated];
                     let rstd = &state.raw_rstd[(at + i) * heads..][..heads];
                     let (q_sums, k_sums) = sums.split_at_mut(dim);
                     scratch.fill(0.0);
@@ -387,7 +407,7 @@ impl Net<'_> {
         };
         let (count, rank) = (dy.len() / n, adapter.rank());
         for &module in crate::model::layer::modules(which) {
-            // SAFETY: modules have slots of their own, and these rows are this task's.
+            // SAFETY: each module has its own slot, and these rows are this task's.
             let dinner = unsafe { inner.slice((slot(module) * rows + at) * rank, count * rank) };
             adapter.input_gradient(self.model.cpu.isa(), layer, module, dy, n, dx, k, dinner);
         }
@@ -410,22 +430,22 @@ impl Net<'_> {
             (&p.out, c.hidden, out_width),
             (&p.qkv, width, c.hidden),
         ] {
-            let (to, after) = rest.split_at_mut(natural_len(n, k));
-            pack_natural(cpu, &w.values[range.clone()], n, k, to);
+            let (to, after) = rest.split_at_mut(untransposed_len(n, k));
+            pack_untransposed(cpu, &w.values[range.clone()], n, k, to);
             rest = after;
         }
     }
 
-    fn natural<'b>(&self, buffer: &'b [f32]) -> Natural<'b> {
+    fn untransposed<'b>(&self, buffer: &'b [f32]) -> Untransposed<'b> {
         let c = &self.model.config;
-        let (down, rest) = buffer.split_at(natural_len(c.hidden, c.mlp));
-        let (gate_up, rest) = rest.split_at(natural_len(2 * c.mlp, c.hidden));
-        let (out, qkv) = rest.split_at(natural_len(c.hidden, c.heads.out_width()));
-        Natural { down, gate_up, out, qkv }
+        let (down, rest) = buffer.split_at(untransposed_len(c.hidden, c.mlp));
+        let (gate_up, rest) = rest.split_at(untransposed_len(2 * c.mlp, c.hidden));
+        let (out, qkv) = rest.split_at(untransposed_len(c.hidden, c.heads.out_width()));
+        Untransposed { down, gate_up, out, qkv }
     }
 }
 
-/// Which quarter of the inner gradients a module uses. Modules of one sweep over the rows have different ones.
+/// Slot of a module in the inner gradients. Modules of one sweep over the rows have different ones.
 fn slot(module: Module) -> usize {
     match module {
         Module::Q | Module::Gate => 0,

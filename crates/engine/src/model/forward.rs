@@ -1,4 +1,4 @@
-//! The forward pass over a packed batch.
+//! Forward pass over a packed batch.
 
 #![expect(unsafe_code, reason = "tasks write disjoint rows")]
 
@@ -9,7 +9,7 @@ use crate::kernels::attention;
 use crate::model::layer::{After, Before, Net, Spread};
 use crate::model::workspace::{LayerState, ROWS, Workspace};
 
-/// What a forward pass keeps for a backward pass.
+/// Activation checkpointing: the activations a forward pass keeps for the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Keep {
     /// Nothing: logprobs only.
@@ -17,21 +17,21 @@ pub enum Keep {
     Nothing,
     /// Every activation: fastest.
     Everything,
-    /// The input of each layer; the rest is computed again, to the same bits. A fraction of the memory for a third
-    /// more work.
+    /// Gradient checkpoints: the input of each layer. The rest is recomputed, to the same bits: a fraction of the
+    /// memory for a third more work.
     Inputs,
 }
 
-/// What to compute.
+/// Input of a pass: a packed batch and its targets.
 #[derive(Debug, Clone, Copy)]
 pub struct Pass<'a> {
     pub forest: &'a Forest,
     pub targets: &'a [Target],
-    /// Logits are divided by it.
+    /// Softmax temperature: logits are divided by it.
     pub temperature: f32,
 }
 
-/// Results, one per target.
+/// Scores, one per target.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scored {
     pub logprobs: Vec<f32>,
@@ -44,7 +44,7 @@ impl Net<'_> {
     pub fn forward(&self, pass: Pass<'_>, keep: Keep, ws: &mut Workspace) -> Result<Scored> {
         let rows = pass.forest.rows();
         if let Some(bad) = pass.targets.iter().find(|t| t.row >= rows || t.token as usize >= self.model.config.vocab) {
-            return Err(EngineError::Batch(format!("target {bad:?} lies outside the batch or the vocabulary")));
+            return Err(EngineError::Batch(format!("target {bad:?} is outside the batch or the vocabulary")));
         }
         if !(pass.temperature > 0.0 && pass.temperature.is_finite()) {
             return Err(EngineError::Batch(format!("temperature {} is not over 0", pass.temperature)));
@@ -55,7 +55,7 @@ impl Net<'_> {
         Ok(self.score(pass.targets, ws))
     }
 
-    /// The normalised output of every row, `[rows][hidden]`: what the head reads.
+    /// Hidden states after the final norm, `[rows][hidden]`: the input of the head.
     pub fn hidden(&self, forest: &Forest, ws: &mut Workspace) -> Result<Vec<f32>> {
         let (hidden, rows) = (self.model.config.hidden, forest.rows());
         ws.prepare(&self.model.config, rows, 0, Keep::Nothing)?;
@@ -66,7 +66,7 @@ impl Net<'_> {
         Ok(out)
     }
 
-    /// Runs all layers: fills the streams and what is kept of the layers.
+    /// Runs all layers: fills the residual streams and the activations that are kept.
     fn stream(&self, forest: &Forest, ws: &mut Workspace) {
         let rows = forest.rows();
         self.fill_angles(forest, &mut ws.angles);
@@ -139,7 +139,7 @@ impl Net<'_> {
         });
     }
 
-    /// Cosines and sines of every row.
+    /// RoPE angles of every row: cosines, then sines.
     fn fill_angles(&self, forest: &Forest, angles: &mut [f32]) {
         let dim = self.model.config.heads.dim;
         for (span, &key) in forest.spans.iter().zip(&forest.rope_keys) {

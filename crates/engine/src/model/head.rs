@@ -1,21 +1,22 @@
-//! The output distribution of a packed batch and its gradient, a chunk of the vocabulary at a time.
+//! LM head over a packed batch: logprobs, entropies and their gradient, one chunk of the vocabulary at a time, so that
+//! the `[rows][vocab]` logits are never materialised.
 
 #![expect(unsafe_code, reason = "tasks write disjoint rows")]
 
 use crate::cpu::{Shared, with_scratch};
 use crate::forest::Target;
 use crate::kernels::head::{self, RowGrad, Stats, VOCAB};
-use crate::kernels::matmul::{self, Into, Left};
+use crate::kernels::matmul::{self, Accumulate, Left};
 use crate::kernels::norm;
-use crate::model::backward::{Slopes, add_pieces};
-use crate::model::forward::{Keep, Scored as Scores, by_rows};
+use crate::model::backward::{LossGradients, add_pieces};
+use crate::model::forward::{Keep, Scored, by_rows};
 use crate::model::layer::Net;
-use crate::model::workspace::{Back, ROWS, Scored, VOCAB_STEP, Workspace};
+use crate::model::workspace::{Back, ROWS, ScoredRows, VOCAB_STEP, Workspace};
 
 /// Rows whose logits exist together in the forward pass.
 const HEAD_ROWS: usize = 48;
 
-impl Scored {
+impl ScoredRows {
     /// Finds the rows that have targets and the targets of each.
     pub(crate) fn index(&mut self, targets: &[Target], inverse_temperature: f32) {
         self.inverse_temperature = inverse_temperature;
@@ -43,13 +44,13 @@ fn targets_of<'a>(starts: &[usize], order: &'a [usize], row: usize) -> &'a [usiz
 
 impl Net<'_> {
     /// Norm and head of the scored rows.
-    pub(crate) fn score(&self, targets: &[Target], ws: &mut Workspace) -> Scores {
+    pub(crate) fn score(&self, targets: &[Target], ws: &mut Workspace) -> Scored {
         let (c, cpu) = (&self.model.config, &self.model.cpu);
         let (hidden, stream) = (c.hidden, &ws.streams[ws.last_stream(c.layers)]);
         let (inverse, scored) = (ws.scored.inverse_temperature, &mut ws.scored);
         let (rows, starts, order) = (&scored.rows, &scored.starts, &scored.order);
         // A row's own logit per target, until its denominator is known.
-        let mut out = Scores { logprobs: vec![0.0; targets.len()], entropies: vec![0.0; targets.len()] };
+        let mut out = Scored { logprobs: vec![0.0; targets.len()], entropies: vec![0.0; targets.len()] };
         let (logprobs, entropies) = (Shared::new(&mut out.logprobs), Shared::new(&mut out.entropies));
         let (normed, rstd) = (Shared::new(&mut scored.normed), Shared::new(&mut scored.rstd));
         let stats = Shared::new(&mut scored.stats);
@@ -93,19 +94,19 @@ impl Net<'_> {
         for v0 in (0..c.vocab).step_by(VOCAB) {
             let width = VOCAB.min(c.vocab - v0);
             let left = Left::rows(normed, c.hidden);
-            matmul::outputs(isa, n, left, w.packed(w.head), v0, width, logits, VOCAB, Into::Store);
+            matmul::outputs(isa, n, left, w.packed(w.head), v0, width, logits, VOCAB, Accumulate::Store);
             for (row, logits) in logits.chunks_exact_mut(VOCAB).take(n).enumerate() {
                 visit(v0, row, &mut logits[..width]);
             }
         }
     }
 
-    /// From the slopes of the loss to the gradient of the stream that leaves the last layer, in `back.dx`; also the
-    /// gradients of head and final norm, where they are trained.
+    /// Backward pass of head and final norm: writes the gradient of the last residual stream to `back.dx`, and adds the
+    /// gradients of head and norm where they are trained.
     pub(crate) fn score_backward(
         &self,
         targets: &[Target],
-        slopes: Slopes<'_>,
+        gradients: LossGradients<'_>,
         ws: &mut Workspace,
         mut full: Option<&mut [f32]>,
         rows: usize,
@@ -117,10 +118,10 @@ impl Net<'_> {
         if scored_rows == 0 {
             return;
         }
-        let grads = row_grads(&ws.scored, slopes);
+        let grads = row_grads(&ws.scored, gradients);
         ws.back.dnormed[..scored_rows * c.hidden].fill(0.0);
         for v0 in (0..c.vocab).step_by(VOCAB_STEP) {
-            self.vocabulary_step(v0, targets, slopes, &grads, &ws.scored, &mut ws.back);
+            self.vocabulary_step(v0, targets, gradients, &grads, &ws.scored, &mut ws.back);
             if let Some(full) = &mut full {
                 let step = VOCAB_STEP.min(c.vocab - v0);
                 let grad = &mut full[p.head.start + v0 * c.hidden..][..step * c.hidden];
@@ -146,17 +147,17 @@ impl Net<'_> {
         &self,
         v0: usize,
         targets: &[Target],
-        slopes: Slopes<'_>,
+        gradients: LossGradients<'_>,
         grads: &[RowGrad],
-        scored: &Scored,
+        scored: &ScoredRows,
         back: &mut Back,
     ) {
         let (c, cpu, w) = (&self.model.config, &self.model.cpu, &self.model.weights);
         let (hidden, inverse) = (c.hidden, scored.inverse_temperature);
         let (stride, step) = (VOCAB_STEP.min(c.vocab), VOCAB_STEP.min(c.vocab - v0));
         let head = &w.values[w.params.head.start + v0 * hidden..][..step * hidden];
-        matmul::pack_natural(cpu, head, step, hidden, &mut back.natural);
-        let natural = &back.natural;
+        matmul::pack_untransposed(cpu, head, step, hidden, &mut back.untransposed);
+        let untransposed = &back.untransposed;
         let (dlogits, dnormed) = (Shared::new(&mut back.dlogits), Shared::new(&mut back.dnormed));
         cpu.parallel(grads.len().div_ceil(HEAD_ROWS), |task| {
             let (first, n) = (task * HEAD_ROWS, HEAD_ROWS.min(grads.len() - task * HEAD_ROWS));
@@ -164,26 +165,26 @@ impl Net<'_> {
             let (logits, dx) =
                 unsafe { (dlogits.slice(first * stride, n * stride), dnormed.slice(first * hidden, n * hidden)) };
             let left = Left::rows(&scored.normed[first * hidden..], hidden);
-            matmul::outputs(cpu.isa(), n, left, w.packed(w.head), v0, step, logits, stride, Into::Store);
+            matmul::outputs(cpu.isa(), n, left, w.packed(w.head), v0, step, logits, stride, Accumulate::Store);
             for (i, row) in logits.chunks_exact_mut(stride).enumerate() {
                 let row = &mut row[..step];
                 head::gradient(cpu.isa(), row, inverse, grads[first + i]);
                 for &t in targets_of(&scored.starts, &scored.order, first + i) {
                     if let Some(d) = (targets[t].token as usize).checked_sub(v0).and_then(|v| row.get_mut(v)) {
-                        *d += slopes.dlogp[t] * inverse;
+                        *d += gradients.dlogp[t] * inverse;
                     }
                 }
             }
-            matmul::rows_natural(
+            matmul::rows_untransposed(
                 cpu.isa(),
                 n,
                 step,
                 hidden,
                 Left::rows(logits, stride),
-                natural,
+                untransposed,
                 dx,
                 hidden,
-                Into::Add,
+                Accumulate::Add,
             );
         });
     }
@@ -196,7 +197,7 @@ impl Net<'_> {
         let count = scored.rows.len();
         let (dx, partial) = (Shared::new(&mut ws.back.dx), Shared::new(&mut ws.back.partial));
         by_rows(cpu, count, |at, n| {
-            // SAFETY: each task has its own scored rows, which lie at different rows of the stream.
+            // SAFETY: each task has its own scored rows, which are different rows of the stream.
             unsafe {
                 let sums = partial.slice(at / ROWS * hidden, hidden);
                 sums.fill(0.0);
@@ -213,12 +214,12 @@ impl Net<'_> {
     }
 }
 
-fn row_grads(scored: &Scored, slopes: Slopes<'_>) -> Vec<RowGrad> {
+fn row_grads(scored: &ScoredRows, gradients: LossGradients<'_>) -> Vec<RowGrad> {
     let one = |(row, stats): (usize, &Stats)| {
         let targets = targets_of(&scored.starts, &scored.order, row);
         RowGrad {
-            dlogp: targets.iter().map(|&t| slopes.dlogp[t]).sum(),
-            dentropy: targets.iter().map(|&t| slopes.dentropy.get(t).copied().unwrap_or(0.0)).sum(),
+            dlogp: targets.iter().map(|&t| gradients.dlogp[t]).sum(),
+            dentropy: targets.iter().map(|&t| gradients.dentropy.get(t).copied().unwrap_or(0.0)).sum(),
             lse: stats.lse(),
             entropy: stats.entropy(),
         }

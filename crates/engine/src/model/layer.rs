@@ -1,20 +1,20 @@
-//! One transformer block on a few rows.
+//! Transformer block on a few rows.
 //!
-//! Everything here is per row: no result depends on which rows are computed together.
+//! Batch-invariant: every operation is per row, so no result depends on which rows are computed together.
 
 use crate::cpu::Cpu;
-use crate::kernels::matmul::{self, Into, Left, Packed};
+use crate::kernels::matmul::{self, Accumulate, Left, Packed};
 use crate::kernels::simd::Isa;
 use crate::kernels::{norm, rope, swiglu};
 use crate::lora::{Adapter, Module};
 use crate::model::Model;
 
-/// Where a product is computed.
+/// Parallelism of a matrix product.
 #[derive(Debug, Clone, Copy)]
 pub enum Spread<'a> {
-    /// On this thread: many tasks run at once.
+    /// On this thread: the caller runs many tasks in parallel.
     Here(Isa),
-    /// On all threads, the columns divided: few rows.
+    /// On all threads, with the columns divided among them: for few rows.
     Columns(&'a Cpu),
 }
 
@@ -27,14 +27,14 @@ impl Spread<'_> {
     }
 }
 
-/// A model, with or without an adapter: without one it is its own reference policy.
+/// Network of a pass: a model with or without an adapter. Without one it is the reference policy.
 #[derive(Debug, Clone, Copy)]
 pub struct Net<'a> {
     pub model: &'a Model,
     pub adapter: Option<&'a Adapter>,
 }
 
-/// A fused matrix of a layer.
+/// Fused projection of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Projection {
     Qkv,
@@ -87,18 +87,19 @@ impl<'a> Net<'a> {
         }
     }
 
-    /// From the residual stream to queries, keys and values, turned by `angles` (per row: cosines, then sines).
+    /// RMSNorm, QKV projection and RoPE: from the residual stream to queries, keys and values, rotated by `angles` (per
+    /// row: cosines, then sines).
     pub fn before_attention(&self, spread: Spread<'_>, layer: usize, x: &[f32], angles: &[f32], b: &mut Before<'_>) {
         let (c, w) = (&self.model.config, &self.model.weights);
         let (isa, p) = (spread.isa(), &w.params.layers[layer]);
         norm::forward(isa, x, &w.values[p.input_norm.clone()], c.norm_eps, b.normed, b.rstd);
-        self.project(spread, layer, Projection::Qkv, b.normed, b.qkv, Into::Store);
-        let (dim, turned) = (c.heads.dim, (c.heads.queries + c.heads.keys) * c.heads.dim);
+        self.project(spread, layer, Projection::Qkv, b.normed, b.qkv, Accumulate::Store);
+        let (dim, rotated) = (c.heads.dim, (c.heads.queries + c.heads.keys) * c.heads.dim);
         let queries = c.heads.out_width();
         for (row, (qkv, angles)) in b.qkv.chunks_exact_mut(c.heads.width()).zip(angles.chunks_exact(dim)).enumerate() {
-            let qk = &mut qkv[..turned];
+            let qk = &mut qkv[..rotated];
             if let Some((q_norm, k_norm)) = &p.qk_norm {
-                let raw = &mut b.raw[row * turned..][..turned];
+                let raw = &mut b.raw[row * rotated..][..rotated];
                 raw.copy_from_slice(qk);
                 let heads = c.heads.queries + c.heads.keys;
                 let (q_rstd, k_rstd) = b.raw_rstd[row * heads..][..heads].split_at_mut(c.heads.queries);
@@ -111,7 +112,8 @@ impl<'a> Net<'a> {
         }
     }
 
-    /// From the attention's output to the residual stream after the MLP, written to `next`.
+    /// Output projection, RMSNorm and SwiGLU MLP: from the attention output to the residual stream after the block,
+    /// written to `next`.
     pub fn after_attention(
         &self,
         spread: Spread<'_>,
@@ -123,10 +125,10 @@ impl<'a> Net<'a> {
     ) {
         next.copy_from_slice(self.up_to_gates(spread, layer, x, attention, a.mid, a.rstd, a.normed, a.gate_up));
         swiglu::forward(spread.isa(), a.gate_up, self.model.config.mlp, a.hidden);
-        self.project(spread, layer, Projection::Down, a.hidden, next, Into::Add);
+        self.project(spread, layer, Projection::Down, a.hidden, next, Accumulate::Add);
     }
 
-    /// The part of [`Net::after_attention`] whose results the backward pass reads. Returns the residual stream.
+    /// Part of [`Net::after_attention`] whose results the backward pass reads. Returns the residual stream.
     pub(crate) fn up_to_gates<'m>(
         &self,
         spread: Spread<'_>,
@@ -140,10 +142,10 @@ impl<'a> Net<'a> {
     ) -> &'m [f32] {
         let (c, w) = (&self.model.config, &self.model.weights);
         mid.copy_from_slice(x);
-        self.project(spread, layer, Projection::Out, attention, mid, Into::Add);
+        self.project(spread, layer, Projection::Out, attention, mid, Accumulate::Add);
         let weight = &w.values[w.params.layers[layer].post_norm.clone()];
         norm::forward(spread.isa(), mid, weight, c.norm_eps, normed, rstd);
-        self.project(spread, layer, Projection::GateUp, normed, gate_up, Into::Store);
+        self.project(spread, layer, Projection::GateUp, normed, gate_up, Accumulate::Store);
         mid
     }
 
@@ -156,7 +158,7 @@ impl<'a> Net<'a> {
     /// Logits of a few normalised rows, `[rows][vocab]`.
     pub fn logits(&self, spread: Spread<'_>, normed: &[f32], logits: &mut [f32]) {
         let w = &self.model.weights;
-        product(spread, normed, w.packed(w.head), logits, Into::Store);
+        product(spread, normed, w.packed(w.head), logits, Accumulate::Store);
     }
 
     pub(crate) fn project(
@@ -166,7 +168,7 @@ impl<'a> Net<'a> {
         which: Projection,
         x: &[f32],
         y: &mut [f32],
-        mode: Into,
+        mode: Accumulate,
     ) {
         let w = &self.model.weights;
         let (all, p) = (&w.layers[layer], &w.params.layers[layer]);
@@ -191,7 +193,7 @@ impl<'a> Net<'a> {
     }
 }
 
-/// The adapter modules that lie in a fused matrix, in its order.
+/// Adapter modules of a fused projection, in the order of its outputs.
 pub(crate) fn modules(which: Projection) -> &'static [Module] {
     match which {
         Projection::Qkv => &[Module::Q, Module::K, Module::V],
@@ -201,7 +203,7 @@ pub(crate) fn modules(which: Projection) -> &'static [Module] {
     }
 }
 
-fn product(spread: Spread<'_>, x: &[f32], w: Packed<'_>, y: &mut [f32], mode: Into) {
+fn product(spread: Spread<'_>, x: &[f32], w: Packed<'_>, y: &mut [f32], mode: Accumulate) {
     let (m, left) = (x.len() / w.inputs, Left::rows(x, w.inputs));
     match spread {
         Spread::Here(isa) => matmul::rows(isa, m, left, w, y, w.outputs, mode),

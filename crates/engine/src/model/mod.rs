@@ -1,7 +1,7 @@
-//! A model in memory, and what can be computed with it.
+//! Transformer: a model in memory, its forward and backward passes.
 //!
 //! `layer` is one transformer block on a few rows, the same code for training and sampling; `forward` and `backward`
-//! run it over a packed batch; `head` is the output distribution. Nothing here knows what is done with the results.
+//! run it over a packed batch; `head` is the output distribution. The callers decide what the results are for.
 
 mod backward;
 mod forward;
@@ -12,7 +12,7 @@ mod workspace;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use backward::{Slopes, Trained};
+pub use backward::{LossGradients, Trained};
 pub use forward::{Keep, Pass, Scored};
 pub use layer::{Net, Spread};
 pub use workspace::Workspace;
@@ -25,7 +25,7 @@ use crate::error::Result;
 use crate::rope::Tables;
 use crate::weights::{Storage, Weights};
 
-/// Weights, their shape, and the machine to run on. Cheap to clone: everything is shared.
+/// Model: weights, their shape and the device they are computed on. Cheap to clone: everything is shared.
 #[derive(Debug, Clone)]
 pub struct Model {
     pub config: Arc<Config>,
@@ -42,7 +42,7 @@ impl Model {
         Ok(Self::new(config, weights, cpu))
     }
 
-    /// A model with fresh weights.
+    /// Randomly initialised model.
     pub fn random(config: Config, cpu: Arc<Cpu>, seed: u64) -> Self {
         let weights = Weights::random(&config, &cpu, seed);
         Self::new(config, weights, cpu)

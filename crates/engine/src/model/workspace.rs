@@ -1,10 +1,10 @@
-//! Buffers of a forward and backward pass, made before it and kept for the next.
+//! Activation workspace: buffers of a forward and backward pass, allocated before it and kept for the next.
 
 use crate::buffer::Buffer;
 use crate::config::Config;
 use crate::error::{EngineError, Result};
 use crate::kernels::head::Stats;
-use crate::kernels::matmul::natural_len;
+use crate::kernels::matmul::untransposed_len;
 use crate::model::forward::Keep;
 
 /// Rows that one task computes together. Part of the arithmetic of norm gradients, which are summed per piece: not a
@@ -14,7 +14,7 @@ pub(crate) const ROWS: usize = 64;
 /// Columns of the vocabulary whose logits exist together in the backward pass, for all scored rows.
 pub(crate) const VOCAB_STEP: usize = 512;
 
-/// What a pass leaves behind for the backward pass, and scratch. One workspace serves passes of any size.
+/// Activation workspace: kept activations and scratch. One workspace serves passes of any size.
 #[derive(Debug, Default)]
 pub struct Workspace {
     /// Bytes the buffers may take; `None` does not limit.
@@ -26,7 +26,7 @@ pub struct Workspace {
     /// Cosines and sines per row.
     pub(crate) angles: Buffer,
     /// Scored rows, ascending, and their normalised outputs.
-    pub(crate) scored: Scored,
+    pub(crate) scored: ScoredRows,
     pub(crate) back: Back,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct LayerState {
 
 /// The rows that have targets.
 #[derive(Debug, Default)]
-pub(crate) struct Scored {
+pub(crate) struct ScoredRows {
     pub(crate) rows: Vec<usize>,
     /// Targets of each scored row: `order[starts[i]..starts[i + 1]]` are indices of targets.
     pub(crate) starts: Vec<usize>,
@@ -60,18 +60,18 @@ pub(crate) struct Scored {
 /// Buffers of the backward pass.
 #[derive(Debug, Default)]
 pub(crate) struct Back {
-    /// Gradient of the stream that leaves the layer at hand.
+    /// Gradient of the residual stream after the current layer.
     pub(crate) dx: Buffer,
-    /// Gradient of the stream between attention and MLP.
+    /// Gradient of the residual stream between attention and MLP.
     pub(crate) dmid: Buffer,
-    /// Normalised inputs, computed again.
+    /// Normalised inputs, recomputed.
     pub(crate) normed: Buffer,
     pub(crate) hidden: Buffer,
     pub(crate) dattention: Buffer,
     pub(crate) dqkv: Buffer,
     pub(crate) delta: Buffer,
-    /// The weights of the layer at hand, laid out for products from the left.
-    pub(crate) natural: Buffer,
+    /// Untransposed weights of the current layer, for dX = dY W.
+    pub(crate) untransposed: Buffer,
     /// Norm gradients per piece of rows.
     pub(crate) partial: Buffer,
     pub(crate) dlogits: Buffer,
@@ -87,7 +87,7 @@ impl Workspace {
         Self { limit: Some(bytes), ..Self::default() }
     }
 
-    /// Bytes that a pass over so many tokens needs, all of them scored.
+    /// Bytes that a pass over `rows` tokens needs, all of them scored.
     pub fn bytes(c: &Config, rows: usize, keep: Keep) -> u64 {
         4 * Self::floats(c, rows, rows, keep) as u64
     }
@@ -132,8 +132,18 @@ impl Workspace {
 
 impl LayerState {
     fn widths(c: &Config) -> [usize; 9] {
-        let turned = if c.qk_norm { c.heads.queries + c.heads.keys } else { 0 };
-        [1, turned * c.heads.dim, turned, c.heads.width(), c.heads.out_width(), c.heads.queries, c.hidden, 1, 2 * c.mlp]
+        let rotated = if c.qk_norm { c.heads.queries + c.heads.keys } else { 0 };
+        [
+            1,
+            rotated * c.heads.dim,
+            rotated,
+            c.heads.width(),
+            c.heads.out_width(),
+            c.heads.queries,
+            c.hidden,
+            1,
+            2 * c.mlp,
+        ]
     }
 
     fn width(c: &Config) -> usize {
@@ -161,10 +171,10 @@ impl LayerState {
 impl Back {
     fn sizes(c: &Config, rows: usize, scored: usize) -> [usize; 11] {
         let (width, out) = (c.heads.width(), c.heads.out_width());
-        let natural = natural_len(width, c.hidden)
-            + natural_len(c.hidden, out)
-            + natural_len(2 * c.mlp, c.hidden)
-            + natural_len(c.hidden, c.mlp);
+        let untransposed = untransposed_len(width, c.hidden)
+            + untransposed_len(c.hidden, out)
+            + untransposed_len(2 * c.mlp, c.hidden)
+            + untransposed_len(c.hidden, c.mlp);
         let step = VOCAB_STEP.min(c.vocab);
         [
             rows * c.hidden,
@@ -174,7 +184,7 @@ impl Back {
             rows * out,
             rows * width,
             rows * c.heads.queries,
-            natural.max(natural_len(step, c.hidden)),
+            untransposed.max(untransposed_len(step, c.hidden)),
             rows.max(scored).div_ceil(ROWS) * (c.hidden + 2 * c.heads.dim),
             scored * step,
             scored * c.hidden,
@@ -190,7 +200,7 @@ impl Back {
             &mut self.dattention,
             &mut self.dqkv,
             &mut self.delta,
-            &mut self.natural,
+            &mut self.untransposed,
             &mut self.partial,
             &mut self.dlogits,
             &mut self.dnormed,

@@ -1,4 +1,4 @@
-//! Fresh weights.
+//! Random initialisation of weights.
 
 use hone_trace::Seed;
 

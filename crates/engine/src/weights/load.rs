@@ -58,8 +58,8 @@ impl TensorFiles {
 fn map(path: &Path) -> Result<Mmap> {
     let io = |source| EngineError::Io { action: "open", path: path.to_owned(), source };
     let file = std::fs::File::open(path).map_err(io)?;
-    // SAFETY: the map is read-only and lives while the tensors are copied out. Truncating the file meanwhile would end
-    // the process, as it would for every reader of these files; it cannot make us read outside the map.
+    // SAFETY: the map is read-only and lives while the tensors are copied out. Truncating the file at that time would
+    // end the process, as it would for every reader of these files; it cannot make us read outside the map.
     unsafe { Mmap::map(&file) }.map_err(io)
 }
 

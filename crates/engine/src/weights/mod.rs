@@ -1,4 +1,4 @@
-//! The numbers of a model: one flat buffer in f32, and the packed copies the kernels read.
+//! Model weights: one flat f32 buffer, and the packed copies the kernels read.
 
 mod init;
 mod load;
@@ -108,7 +108,7 @@ impl Weights {
     }
 }
 
-/// Where the matrices lie, and how many floats their packed copies take.
+/// Layout of the matrices, and the number of floats of their packed copies.
 fn matrices(c: &Config, params: &ModelParams) -> (Vec<LayerMatrices>, Matrix, usize) {
     let (width, out) = (c.heads.width(), c.heads.out_width());
     let mut len = 0;
@@ -128,7 +128,7 @@ fn matrices(c: &Config, params: &ModelParams) -> (Vec<LayerMatrices>, Matrix, us
     (layers, head, len)
 }
 
-/// Weights that do not fit would take the whole machine down with them, and nobody would know why.
+/// Memory check before loading: weights that do not fit would take the whole machine down without a message.
 fn check_room(floats: usize, available: Option<u64>) -> std::result::Result<(), String> {
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
     let needed = (floats * size_of::<f32>()) as u64;

@@ -1,4 +1,4 @@
-//! Writing what was read: Hugging Face directories.
+//! Hugging Face directories, written as transformers reads them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -6,7 +6,7 @@ use crate::common::{fixture, ids, shared, small};
 use hone_engine::kernels::simd::Isa;
 use hone_engine::lora::{LoraConfig, Module};
 use hone_engine::parity::{self, How};
-use hone_engine::{Adapter, Cpu, Forest, Keep, Model, Net, Pass, Slopes, Trained, Workspace};
+use hone_engine::{Adapter, Cpu, Forest, Keep, LossGradients, Model, Net, Pass, Trained, Workspace};
 use safetensors::SafeTensors;
 
 fn recorded(name: &str) -> Vec<f32> {
@@ -46,8 +46,8 @@ fn logprobs_and_gradients_match_peft() {
                 assert!((found - expected).abs() < 1e-5, "{found} and {expected}");
             }
             let mut grad = vec![0.0; adapter.table.len()];
-            let slopes = Slopes { dlogp: &recorded("weights"), dentropy: &[] };
-            net.backward(pass, slopes, &mut ws, Trained::Adapter(&mut grad)).unwrap();
+            let gradients = LossGradients { dlogp: &recorded("weights"), dentropy: &[] };
+            net.backward(pass, gradients, &mut ws, Trained::Adapter(&mut grad)).unwrap();
             for param in &adapter.table.params {
                 let expected = recorded(&format!("grad.{}", param.name));
                 assert!(close(&grad[param.range.clone()], &expected, 1e-4), "{} on {}", param.name, isa.name());

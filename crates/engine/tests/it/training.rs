@@ -235,9 +235,7 @@ fn a_batch_that_cannot_be_trained_on_says_why() {
     };
     let plain = LearnerSettings::default;
     let text = |fault: LearnFault| fault.to_string();
-    assert!(
-        text(say(&|b| b.nodes[0].tokens[3] = 160, plain())).contains("token 160 lies outside the vocabulary of 160")
-    );
+    assert!(text(say(&|b| b.nodes[0].tokens[3] = 160, plain())).contains("token 160 is outside the vocabulary of 160"));
     assert!(text(say(&|b| b.temperature = 0.0, plain())).contains("temperature"));
     assert!(
         text(say(&|b| b.nodes[0].tokens = vec![1; 300], plain())).contains("300 tokens and the model's context 256")

@@ -1,12 +1,12 @@
-//! Gradients of attention.
+//! Flash attention, backward pass: scores are recomputed from the saved log-sum-exp.
 //!
 //! With P = exp(S - lse), D = rowsum(dO * O): dV = P^T dO, dS = P * (dO V^T - D), dQ = scale dS K, dK = dS^T (scale Q).
 //!
 //! Deterministic reduction: every sum has one order, which the shapes of heads and trees decide and the number of
 //! threads never does. Keys are taken in the blocks of [`key_blocks`], which begin anew with every run of tokens of the
 //! forest, and queries in tiles counted from the block they look at. A query's gradient adds the blocks of its
-//! ancestors' runs, then those of its own, each block summed apart; a key's adds the tiles of its run's subtree, from
-//! its own block on.
+//! ancestors' runs, then those of its own run, each block summed apart; a key's adds the tiles of its run's subtree,
+//! from its own block on.
 //!
 //! Where there are trees and heads enough for all threads, one task computes a tree for a key head, every block of
 //! weights once. Else the work is cut finer, in two passes that each recompute the weights: one owns the queries it
@@ -19,15 +19,15 @@ use std::ops::Range;
 
 use crate::cpu::{Cpu, Shared, with_scratch};
 use crate::kernels::attention::{Heads, KEYS, Piece, Span, pieces, put_rows, put_transposed};
-use crate::kernels::matmul::{Into, Left, PANEL, Panels, block};
+use crate::kernels::matmul::{Accumulate, Left, PANEL, Panels, block};
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
 
 /// Floats of queries, output gradients and query gradients that one task may hold: beyond, the two passes are as fast.
 const WHOLE_TREE: usize = 1 << 22;
 
-/// What the backward pass reads: the forward's input and results, and the gradient of its output.
+/// Input of the backward pass: the forward pass's input and results, and the gradient of its output.
 #[derive(Debug, Clone, Copy)]
-pub struct Gradients<'a> {
+pub struct BackwardInput<'a> {
     pub qkv: &'a [f32],
     pub out: &'a [f32],
     pub lse: &'a [f32],
@@ -35,7 +35,7 @@ pub struct Gradients<'a> {
 }
 
 /// Writes the gradient of `qkv` into `dqkv`; `delta` (one float per row and head) is scratch.
-pub fn backward(cpu: &Cpu, heads: Heads, spans: &[Span], from: Gradients<'_>, delta: &mut [f32], dqkv: &mut [f32]) {
+pub fn backward(cpu: &Cpu, heads: Heads, spans: &[Span], from: BackwardInput<'_>, delta: &mut [f32], dqkv: &mut [f32]) {
     let (isa, dqkv) = (cpu.isa(), Shared::new(dqkv));
     let trees = trees(spans);
     let largest = trees.iter().map(|t| spans[t.start].subtree_end - spans[t.start].rows.start).max().unwrap_or(0);
@@ -109,7 +109,7 @@ impl<'s> Rows<'s> {
         head: usize,
         row: usize,
         len: usize,
-        from: Gradients<'_>,
+        from: BackwardInput<'_>,
         delta: Option<&[f32]>,
     ) {
         let (group, dim, wide) = (heads.group(), heads.dim, heads.padded());
@@ -143,8 +143,8 @@ impl<'s> Rows<'s> {
         let (scores, dscores) = (&mut self.scores[..count * KEYS], &mut self.dscores[..count * KEYS]);
         let panel = |data| Panels { data, panel_stride: 0, k_stride: KEYS };
         let (q, dout) = (&self.q[rows.start * wide..], &self.dout[rows.start * wide..]);
-        block(isa, count, KEYS, dim, Left::rows(q, wide), panel(block_t[0]), scores, KEYS, Into::Store);
-        block(isa, count, KEYS, dim, Left::rows(dout, wide), panel(block_t[1]), dscores, KEYS, Into::Store);
+        block(isa, count, KEYS, dim, Left::rows(q, wide), panel(block_t[0]), scores, KEYS, Accumulate::Store);
+        block(isa, count, KEYS, dim, Left::rows(dout, wide), panel(block_t[1]), dscores, KEYS, Accumulate::Store);
         for (row, line) in rows.clone().zip(scores.chunks_exact_mut(KEYS)) {
             let seen = visible(row);
             if seen < KEYS {
@@ -160,8 +160,8 @@ impl<'s> Rows<'s> {
         let across = |data| Left { data, row_stride: 1, k_stride: KEYS };
         let right = |data| Panels { data, panel_stride: PANEL, k_stride: wide };
         let (q, dout) = (&self.q[rows.start * wide..], &self.dout[rows.start * wide..]);
-        block(isa, keys, wide, rows.len(), across(&*self.scores), right(dout), dv, wide, Into::Add);
-        block(isa, keys, wide, rows.len(), across(&*self.dscores), right(q), dk, wide, Into::Add);
+        block(isa, keys, wide, rows.len(), across(&*self.scores), right(dout), dv, wide, Accumulate::Add);
+        block(isa, keys, wide, rows.len(), across(&*self.dscores), right(q), dk, wide, Accumulate::Add);
     }
 
     /// Adds the share of a block of keys (`[KEYS][padded]`) to the gradients of some weighed rows.
@@ -169,7 +169,7 @@ impl<'s> Rows<'s> {
         let wide = heads.padded();
         let keys = Panels { data: keys, panel_stride: PANEL, k_stride: wide };
         let left = Left::rows(&*self.dscores, KEYS);
-        block(isa, rows.len(), wide, KEYS, left, keys, &mut dq[rows.start * wide..], wide, Into::Add);
+        block(isa, rows.len(), wide, KEYS, left, keys, &mut dq[rows.start * wide..], wide, Accumulate::Add);
     }
 }
 
@@ -211,7 +211,7 @@ impl<'s> Block<'s> {
 }
 
 /// All gradients of one tree for one key head.
-fn whole_tree(isa: Isa, heads: Heads, tree: &[Span], head: usize, from: Gradients<'_>, dqkv: Shared<'_>) {
+fn whole_tree(isa: Isa, heads: Heads, tree: &[Span], head: usize, from: BackwardInput<'_>, dqkv: Shared<'_>) {
     let (group, wide, tokens) = (heads.group(), heads.padded(), heads.tokens_per_tile());
     let (first, end) = (tree[0].rows.start, tree[0].subtree_end);
     let rows = (end - first) * group;
@@ -245,13 +245,13 @@ fn whole_tree(isa: Isa, heads: Heads, tree: &[Span], head: usize, from: Gradient
     });
 }
 
-/// Gradients of the queries of one piece; also stores their `delta`.
+/// BackwardInput of the queries of one piece; also stores their `delta`.
 fn queries(
     isa: Isa,
     heads: Heads,
     spans: &[Span],
     piece: Piece,
-    from: Gradients<'_>,
+    from: BackwardInput<'_>,
     delta: Shared<'_>,
     dqkv: Shared<'_>,
 ) {
@@ -285,8 +285,16 @@ fn queries(
     });
 }
 
-/// Gradients of the keys and values of one block of rows: all rows of the subtree from the block on look at it.
-fn keys(isa: Isa, heads: Heads, spans: &[Span], piece: Piece, from: Gradients<'_>, delta: &[f32], dqkv: Shared<'_>) {
+/// BackwardInput of the keys and values of one block of rows: all rows of the subtree from the block on look at it.
+fn keys(
+    isa: Isa,
+    heads: Heads,
+    spans: &[Span],
+    piece: Piece,
+    from: BackwardInput<'_>,
+    delta: &[f32],
+    dqkv: Shared<'_>,
+) {
     let (group, wide, tokens) = (heads.group(), heads.padded(), heads.tokens_per_tile());
     let own = Rows::scratch(heads, tokens * group, tokens * group);
     with_scratch(own + Block::scratch(heads) + 2 * KEYS * wide, |scratch| {

@@ -1,4 +1,4 @@
-//! Attention of a packed batch.
+//! Flash attention, forward pass over a packed batch.
 
 #![expect(unsafe_code, reason = "tasks write disjoint rows and heads of the output")]
 

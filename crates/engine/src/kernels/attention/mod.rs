@@ -1,7 +1,7 @@
-//! Causal attention over a forest of token runs, without ever holding a T x T matrix.
+//! Flash attention: tiled causal attention over a forest of token runs that never materialises the T x T scores.
 //!
 //! Keys are visited in blocks of [`KEYS`] by *position in the chain*: block b holds positions 32b to 32b+31, wherever
-//! their rows lie. A query therefore adds the same numbers in the same order whether its prefix is shared with other
+//! their rows are. A query therefore adds the same numbers in the same order whether its prefix is shared with other
 //! sequences, is its own, or comes from the pages of a KV cache; and since the rows of a tile do not influence each
 //! other, sampling and training give the same bits.
 
@@ -11,7 +11,7 @@ mod tile;
 
 use std::ops::Range;
 
-pub use backward::{Gradients, backward};
+pub use backward::{BackwardInput, backward};
 pub use forward::forward;
 pub use tile::{Block, Seen, Tile};
 
@@ -23,7 +23,7 @@ pub const KEYS: usize = 32;
 /// Query rows (token x head of the group) that one task works on.
 const TILE_ROWS: usize = 192;
 
-/// Heads of one layer. Rows of `qkv` hold all queries, then all keys, then all values.
+/// Grouped-query attention heads of one layer. Rows of `qkv` hold all queries, then all keys, then all values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heads {
     pub queries: usize,
@@ -70,7 +70,7 @@ impl Heads {
     }
 }
 
-/// A run of tokens in the packed batch and what it can see.
+/// Token run of a packed batch, and the ancestors it attends to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
     /// Its rows.

@@ -2,8 +2,8 @@ use super::*;
 use crate::cpu::Cpu;
 use crate::kernels::testing::{assert_close, each_isa, finite_difference, noise};
 
-/// A root of 40 tokens with two children, one of which has a child; and a root alone. Ancestors that touch are one range,
-/// as the engine lays them out.
+/// A root of 40 tokens with two children, one of which has a child; and a root alone. Ancestors that touch are one
+/// range, as the engine lays them out.
 #[expect(clippy::single_range_in_vec_init, reason = "a chain of one range")]
 fn forest() -> Vec<Span> {
     let span = |rows: Range<usize>, chain: Vec<Range<usize>>, subtree_end| {
@@ -91,7 +91,7 @@ fn backward_matches_finite_differences() {
         let (qkv, dout) = (noise(3, 75 * heads.width()), noise(4, 75 * heads.out_width()));
         let (out, lse) = run(&cpu, heads, &forest(), &qkv);
         let (mut delta, mut dqkv) = (vec![0.0; lse.len()], vec![0.0; qkv.len()]);
-        let from = Gradients { qkv: &qkv, out: &out, lse: &lse, dout: &dout };
+        let from = BackwardInput { qkv: &qkv, out: &out, lse: &lse, dout: &dout };
         backward(&cpu, heads, &forest(), from, &mut delta, &mut dqkv);
         let loss =
             |x: &[f32]| reference(heads, &forest(), x).iter().zip(&dout).map(|(y, &d)| y * f64::from(d)).sum::<f64>();
@@ -109,7 +109,7 @@ fn gradients_do_not_depend_on_the_threads() {
                 let cpu = Cpu::with_isa(threads, isa).unwrap();
                 let (out, lse) = run(&cpu, heads, &forest(), &qkv);
                 let (mut delta, mut dqkv) = (vec![0.0; lse.len()], vec![0.0; qkv.len()]);
-                let from = Gradients { qkv: &qkv, out: &out, lse: &lse, dout: &dout };
+                let from = BackwardInput { qkv: &qkv, out: &out, lse: &lse, dout: &dout };
                 backward(&cpu, heads, &forest(), from, &mut delta, &mut dqkv);
                 dqkv.iter().map(|v| v.to_bits()).collect::<Vec<_>>()
             };

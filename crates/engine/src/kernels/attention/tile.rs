@@ -1,10 +1,10 @@
-//! A few query rows on their way along the keys: the running softmax.
+//! Online softmax: a tile of query rows that absorbs one block of keys and values after another.
 
 use crate::kernels::attention::{Heads, KEYS};
-use crate::kernels::matmul::{Into, PANEL, Panels, multiply};
+use crate::kernels::matmul::{Accumulate, PANEL, Panels, multiply};
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
 
-/// Query rows of one key head. Feed key blocks in order, then [`Tile::finish`] each row.
+/// Tile of query rows of one key head. Feed key blocks in order, then [`Tile::finish`] each row.
 #[derive(Debug)]
 pub struct Tile<'s> {
     pub(crate) isa: Isa,
@@ -81,19 +81,19 @@ impl<'s> Tile<'s> {
 pub struct Block<'a> {
     pub keys: &'a [f32],
     pub values: &'a [f32],
-    /// Keys and values of the block that comes next: they are fetched while this one is computed with.
+    /// Prefetch addresses: keys and values of the next block.
     pub next: [*const f32; 2],
 }
 
 impl<'a> Block<'a> {
-    /// A block that is followed by none, or by one that lies in the same place.
+    /// A block without a successor, or whose successor is gathered into the same memory.
     pub fn new(keys: &'a [f32], values: &'a [f32]) -> Self {
         Self { keys, values, next: [keys.as_ptr(), values.as_ptr()] }
     }
 }
 
-/// How many keys of a block the rows may see: `from + row / group` of them, at least 1, counted from the first row that
-/// takes the block in.
+/// Causal mask of a block, as the number of keys each row sees: `from + row / group` of them, at least 1, counted from
+/// the first row that takes the block in.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen {
     pub from: usize,
@@ -134,7 +134,7 @@ impl Kernel for Absorb<'_> {
         let count = (seen.from + (rows - 1) / seen.group).min(KEYS);
         let columns = if count <= LANES { LANES } else { KEYS };
         let keys = Panels { data: block.keys, panel_stride: 0, k_stride: KEYS };
-        multiply(s, [rows, columns, dim], [dim, KEYS], q, keys, block.next[0], scores, Into::Store);
+        multiply(s, [rows, columns, dim], [dim, KEYS], q, keys, block.next[0], scores, Accumulate::Store);
         if seen.from < KEYS {
             for (row, line) in scores.chunks_exact_mut(KEYS).enumerate() {
                 line[(seen.from + row / seen.group).min(KEYS)..].fill(f32::NEG_INFINITY);
@@ -142,7 +142,7 @@ impl Kernel for Absorb<'_> {
         }
         Softmax { scores: &mut *scores, max, sum, out: &mut *out, wide }.run(s);
         let values = Panels { data: block.values, panel_stride: PANEL, k_stride: wide };
-        multiply(s, [rows, wide, count], [KEYS, wide], scores, values, block.next[1], out, Into::Add);
+        multiply(s, [rows, wide, count], [KEYS, wide], scores, values, block.next[1], out, Accumulate::Add);
     }
 }
 

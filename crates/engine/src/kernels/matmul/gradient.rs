@@ -1,8 +1,8 @@
-//! Products of the backward pass: the gradients of weights and of inputs.
+//! Matrix products of the backward pass: weight gradients dW = dY^T X and input gradients dX = dY W.
 
 use std::ops::Range;
 
-use super::{Block, Into, Left, PANEL, Panels, block};
+use super::{Accumulate, Block, Left, PANEL, Panels, block};
 use crate::cpu::{Cpu, Shared, with_scratch};
 use crate::kernels::simd::{Isa, Kernel, Simd};
 
@@ -15,8 +15,10 @@ const TALL: usize = 12;
 /// Strips one task of [`outer`] packs at a time, at most.
 const STRIPS: usize = 32;
 
-/// Chunks of t that are summed apart, and the size of a result up to which they are.
+/// Chunks of t with separate sums, at most.
 const CHUNKS: usize = 4;
+
+/// Largest result, in floats, that is summed in chunks.
 const SMALL: usize = 1 << 20;
 
 /// `C[n,k] += dY[t,n]^T X[t,k]`: the gradient of a weight matrix from that of its outputs and its inputs, on all
@@ -141,8 +143,18 @@ impl Kernel for Strips<'_> {
                 let c = &mut c[row * k + column..][..(m - 1) * k + n];
                 let a = Left { data: a, row_stride: 1, k_stride: TALL };
                 let b = Panels { data: b, panel_stride: 0, k_stride: PANEL };
-                Block { m, n, k: depth, a, b, c: c.as_mut_ptr(), c_stride: k, mode: Into::Add, ahead: PANEL * depth }
-                    .run(simd);
+                Block {
+                    m,
+                    n,
+                    k: depth,
+                    a,
+                    b,
+                    c: c.as_mut_ptr(),
+                    c_stride: k,
+                    mode: Accumulate::Add,
+                    ahead: PANEL * depth,
+                }
+                .run(simd);
             }
         }
     }
@@ -166,9 +178,9 @@ fn pack_rows<const W: usize>(source: &[f32], stride: usize, depth: usize, column
     }
 }
 
-/// Lays `W[n,k]` out as the right operand of `dY[m,n] W[n,k]`: panels of 32 inputs, n rows each.
-pub fn pack_natural(cpu: &Cpu, w: &[f32], n: usize, k: usize, out: &mut [f32]) {
-    assert!(w.len() >= n * k && out.len() >= natural_len(n, k));
+/// Untransposed layout: `W[n,k]` as the right operand of dX = dY W, in panels of 32 inputs, n rows each.
+pub fn pack_untransposed(cpu: &Cpu, w: &[f32], n: usize, k: usize, out: &mut [f32]) {
+    assert!(w.len() >= n * k && out.len() >= untransposed_len(n, k));
     let out = Shared::new(out);
     cpu.parallel(k.div_ceil(PANEL), |panel| {
         // SAFETY: each task writes its own panel.
@@ -178,13 +190,13 @@ pub fn pack_natural(cpu: &Cpu, w: &[f32], n: usize, k: usize, out: &mut [f32]) {
     });
 }
 
-/// Floats that [`pack_natural`] writes.
-pub fn natural_len(n: usize, k: usize) -> usize {
+/// Floats that [`pack_untransposed`] writes.
+pub fn untransposed_len(n: usize, k: usize) -> usize {
     k.next_multiple_of(PANEL) * n
 }
 
-/// `dX[m,k]` (=|+=) `dY[m,n] W[n,k]` on this thread, with `w` from [`pack_natural`].
-pub fn rows_natural(
+/// `dX[m,k]` (=|+=) `dY[m,n] W[n,k]` on this thread, with `w` from [`pack_untransposed`].
+pub fn rows_untransposed(
     isa: Isa,
     m: usize,
     n: usize,
@@ -193,7 +205,7 @@ pub fn rows_natural(
     w: &[f32],
     dx: &mut [f32],
     dx_stride: usize,
-    mode: Into,
+    mode: Accumulate,
 ) {
     block(isa, m, k, n, dy, Panels { data: w, panel_stride: PANEL * n, k_stride: PANEL }, dx, dx_stride, mode);
 }

@@ -1,4 +1,4 @@
-//! Matrix products with a fixed order of summation.
+//! Batch-invariant matrix products (GEMM): a fixed order of summation.
 //!
 //! `C[m,n] = sum over k of A[m,k] * B[k,n]`, k ascending, one accumulator per element: a row of the result is the same
 //! bits whatever other rows are computed with it, however the work is cut, on any number of threads. Sampler and
@@ -9,7 +9,7 @@
 
 mod gradient;
 
-pub use gradient::{natural_len, outer, pack_natural, rows_natural};
+pub use gradient::{outer, pack_untransposed, rows_untransposed, untransposed_len};
 
 use crate::cpu::{Cpu, Shared};
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd, prefetch};
@@ -96,9 +96,9 @@ pub struct Panels<'a> {
     pub k_stride: usize,
 }
 
-/// What happens to the old contents of the result.
+/// Accumulation mode: overwrite the result, or add to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Into {
+pub enum Accumulate {
     Store,
     Add,
 }
@@ -113,7 +113,7 @@ pub fn block(
     b: Panels<'_>,
     c: &mut [f32],
     c_stride: usize,
-    mode: Into,
+    mode: Accumulate,
 ) {
     if m == 0 || n == 0 {
         return;
@@ -138,7 +138,7 @@ unsafe fn block_ptr(
     b: Panels<'_>,
     c: *mut f32,
     c_stride: usize,
-    mode: Into,
+    mode: Accumulate,
 ) {
     if k > 0 {
         let last_a = (m - 1) * a.row_stride + (k - 1) * a.k_stride;
@@ -149,8 +149,8 @@ unsafe fn block_ptr(
     isa.run(Block { m, n, k, a, b, c, c_stride, mode, ahead: b.panel_stride });
 }
 
-/// `C[m,n]` (=|+=) `A[m,k] B[k,n]` inside a kernel, with rows of A and C as far apart as `strides` says. `next` is where
-/// the operand of the next product lies, which is fetched meanwhile.
+/// `C[m,n]` (=|+=) `A[m,k] B[k,n]` inside a kernel, with rows of A and C as far apart as `strides` says. `next` is the
+/// address of the next product's operand, to prefetch.
 #[inline(always)]
 pub(super) fn multiply<S: Simd>(
     simd: S,
@@ -160,7 +160,7 @@ pub(super) fn multiply<S: Simd>(
     b: Panels<'_>,
     next: *const f32,
     c: &mut [f32],
-    mode: Into,
+    mode: Accumulate,
 ) {
     assert!(m > 0 && n > 0 && k > 0 && n.is_multiple_of(LANES) && strides[0] >= k && strides[1] >= n);
     assert!(a.len() >= (m - 1) * strides[0] + k && c.len() >= (m - 1) * strides[1] + n);
@@ -179,9 +179,9 @@ pub(super) struct Block<'a> {
     pub(super) b: Panels<'a>,
     pub(super) c: *mut f32,
     pub(super) c_stride: usize,
-    pub(super) mode: Into,
-    /// How far after an element of `b` lies what is read next in its place, in floats: it is asked for meanwhile. It
-    /// need not exist.
+    pub(super) mode: Accumulate,
+    /// Prefetch distance, in floats, from an element of `b` to the one the next tile reads in its place. May point past
+    /// the end.
     pub(super) ahead: usize,
 }
 
@@ -261,12 +261,12 @@ impl Block<'_> {
                 } else {
                     let mut edge = [0.0f32; 12 * PANEL];
                     let to = edge.as_mut_ptr();
-                    self.rows_tile::<S, NV, false>(simd, rows, row, panel, offset, to, PANEL, Into::Store);
+                    self.rows_tile::<S, NV, false>(simd, rows, row, panel, offset, to, PANEL, Accumulate::Store);
                     for (i, line) in edge.chunks_exact(PANEL).take(rows).enumerate() {
                         let out = std::slice::from_raw_parts_mut(c.add(i * self.c_stride), valid);
                         match self.mode {
-                            Into::Store => out.copy_from_slice(&line[..valid]),
-                            Into::Add => out.iter_mut().zip(line).for_each(|(c, v)| *c += v),
+                            Accumulate::Store => out.copy_from_slice(&line[..valid]),
+                            Accumulate::Add => out.iter_mut().zip(line).for_each(|(c, v)| *c += v),
                         }
                     }
                 }
@@ -285,7 +285,7 @@ impl Block<'_> {
         offset: usize,
         c: *mut f32,
         c_stride: usize,
-        mode: Into,
+        mode: Accumulate,
     ) {
         macro_rules! pick {
             ($($n:literal)*) => {
@@ -300,8 +300,8 @@ impl Block<'_> {
         pick!(12 11 10 9 8 7 6 5 4 3 2 1);
     }
 
-    /// The register tile: `MR` rows from `row`, `NV` vectors from column `offset` of `panel`; `AHEAD` asks for what
-    /// comes next.
+    /// The register tile: `MR` rows from `row`, `NV` vectors from column `offset` of `panel`; `AHEAD` prefetches
+    /// what the next tile reads.
     #[inline(always)]
     unsafe fn tile<S: Simd, const MR: usize, const NV: usize, const AHEAD: bool>(
         &self,
@@ -311,7 +311,7 @@ impl Block<'_> {
         offset: usize,
         c: *mut f32,
         c_stride: usize,
-        mode: Into,
+        mode: Accumulate,
     ) {
         let (rs, cs) = (self.a.row_stride, self.a.k_stride);
         // SAFETY: all reads are inside the operands that `block_ptr` checked; the result is the caller's promise.
@@ -340,7 +340,7 @@ impl Block<'_> {
             for (i, sums) in acc.iter().enumerate() {
                 for (j, &sum) in sums.iter().enumerate() {
                     let out = c.add(i * c_stride + j * LANES);
-                    let value = if mode == Into::Add { simd.add(simd.load_ptr(out), sum) } else { sum };
+                    let value = if mode == Accumulate::Add { simd.add(simd.load_ptr(out), sum) } else { sum };
                     simd.store_ptr(out, value);
                 }
             }
@@ -349,7 +349,7 @@ impl Block<'_> {
 }
 
 /// `y[m, outputs]` (=|+=) `x[m, inputs] W^T` on this thread.
-pub fn rows(isa: Isa, m: usize, x: Left<'_>, w: Packed<'_>, y: &mut [f32], y_stride: usize, mode: Into) {
+pub fn rows(isa: Isa, m: usize, x: Left<'_>, w: Packed<'_>, y: &mut [f32], y_stride: usize, mode: Accumulate) {
     block(isa, m, w.outputs, w.inputs, x, w.operand(0), y, y_stride, mode);
 }
 
@@ -363,14 +363,14 @@ pub fn outputs(
     n: usize,
     y: &mut [f32],
     y_stride: usize,
-    mode: Into,
+    mode: Accumulate,
 ) {
     assert!(first.is_multiple_of(PANEL) && first + n <= w.outputs);
     block(isa, m, n, w.inputs, x, w.operand(first / PANEL), y, y_stride, mode);
 }
 
 /// As [`rows`] on all threads, for few rows: the columns are divided.
-pub fn columns(cpu: &Cpu, m: usize, x: Left<'_>, w: Packed<'_>, y: &mut [f32], y_stride: usize, mode: Into) {
+pub fn columns(cpu: &Cpu, m: usize, x: Left<'_>, w: Packed<'_>, y: &mut [f32], y_stride: usize, mode: Accumulate) {
     if m == 0 {
         return;
     }

@@ -23,12 +23,12 @@ fn products_match_the_reference() {
             let packed = Packed { outputs: n, inputs: k, data: &packed };
             let expected = reference(m, n, k, &x, &w);
             let mut y = vec![0.0; m * n];
-            rows(isa, m, Left::rows(&x, k), packed, &mut y, n, Into::Store);
+            rows(isa, m, Left::rows(&x, k), packed, &mut y, n, Accumulate::Store);
             assert_close(&y, &expected, 1e-6);
             let mut split = vec![0.0; m * n];
-            columns(&cpu, m, Left::rows(&x, k), packed, &mut split, n, Into::Store);
+            columns(&cpu, m, Left::rows(&x, k), packed, &mut split, n, Accumulate::Store);
             assert_eq!(y, split, "columns over threads");
-            rows(isa, m, Left::rows(&x, k), packed, &mut y, n, Into::Add);
+            rows(isa, m, Left::rows(&x, k), packed, &mut y, n, Accumulate::Add);
             assert_close(&y, &expected.iter().map(|v| 2.0 * v).collect::<Vec<_>>(), 1e-6);
         }
     });
@@ -44,7 +44,7 @@ fn a_row_does_not_depend_on_its_neighbours() {
             let packed = Packed { outputs: n, inputs: k, data: &packed };
             let product = |first: usize, m: usize| {
                 let mut y = vec![0.0; m * n];
-                rows(isa, m, Left::rows(&x[first * k..], k), packed, &mut y, n, Into::Store);
+                rows(isa, m, Left::rows(&x[first * k..], k), packed, &mut y, n, Accumulate::Store);
                 y
             };
             let whole = product(0, 40);
@@ -68,10 +68,10 @@ fn gradients_match_the_reference() {
             let by_t = |i: usize, j: usize| (0..t).map(|r| f64::from(dy[r * n + i]) * f64::from(x[r * k + j])).sum();
             assert_close(&dw, &(0..n * k).map(|at| by_t(at / k, at % k)).collect::<Vec<f64>>(), 1e-6);
 
-            let mut natural = vec![0.0; natural_len(n, k)];
-            pack_natural(&cpu, &w, n, k, &mut natural);
+            let mut untransposed = vec![0.0; untransposed_len(n, k)];
+            pack_untransposed(&cpu, &w, n, k, &mut untransposed);
             let mut dx = vec![0.0; t * k];
-            rows_natural(isa, t, n, k, Left::rows(&dy, n), &natural, &mut dx, k, Into::Store);
+            rows_untransposed(isa, t, n, k, Left::rows(&dy, n), &untransposed, &mut dx, k, Accumulate::Store);
             let by_n = |r: usize, j: usize| (0..n).map(|i| f64::from(dy[r * n + i]) * f64::from(w[i * k + j])).sum();
             assert_close(&dx, &(0..t * k).map(|at| by_n(at / k, at % k)).collect::<Vec<f64>>(), 1e-6);
         }

@@ -87,7 +87,7 @@ fn has_avx2() -> bool {
     false
 }
 
-/// Asks for the cache line at `p` to be brought into L2, and does not wait for it. Any address will do.
+/// Prefetches the cache line at `p` into L2. Any address will do.
 #[inline(always)]
 pub fn prefetch(p: *const f32) {
     #[cfg(target_arch = "x86_64")]

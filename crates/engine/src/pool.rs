@@ -1,14 +1,14 @@
-//! A team of threads for regions of microseconds.
+//! Thread pool for parallel regions of microseconds.
 //!
 //! Decoding one token runs some thirty parallel regions of ten to twenty microseconds each; a pool that puts its
-//! threads to sleep in between spends more time waking them than computing. Members of a team spin for a moment before
-//! they sleep, and a member that wakes too late for a region is not waited for.
+//! threads to sleep in between spends more time waking them than computing. Workers of this pool spin for a moment
+//! before they sleep, and a worker that wakes too late for a region is not waited for.
 //!
 //! Each thread first takes the tasks of its own share, the same part of the indices in every region: rows are then
 //! computed by the thread that computed them before, which has them in its caches: cores of one machine need not share
-//! any. Who is done helps the others.
+//! any. A thread that is done takes tasks of the others.
 
-#![expect(unsafe_code, reason = "a borrowed task is lent to the members for the length of one call")]
+#![expect(unsafe_code, reason = "a borrowed task is lent to the workers for the length of one call")]
 
 use std::any::Any;
 use std::cell::Cell;
@@ -18,19 +18,19 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering,
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Rounds of spinning before a member sleeps: some fifty microseconds.
+/// Rounds of spinning before a worker sleeps: some fifty microseconds.
 const SPINS: u32 = 4000;
 
-/// The caller and `threads - 1` members.
+/// The caller and `threads - 1` workers.
 #[derive(Debug)]
-pub(crate) struct Team {
+pub(crate) struct ThreadPool {
     shared: Arc<Region>,
-    members: Vec<JoinHandle<()>>,
-    /// Held during a region: the team computes one at a time.
-    turn: Mutex<()>,
+    workers: Vec<JoinHandle<()>>,
+    /// Held during a region: the pool computes one at a time.
+    busy: Mutex<()>,
 }
 
-/// What caller and members share. A member learns of a region from one cache line and reports back on one other:
+/// State shared by caller and workers. A worker learns of a region from one cache line and reports back on one other:
 /// moving a line between cores takes as long as a thousand multiplications.
 #[derive(Debug)]
 struct Region {
@@ -53,7 +53,7 @@ struct Header {
     count: AtomicUsize,
 }
 
-/// What the members have computed.
+/// Progress of the workers.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Done {
@@ -92,7 +92,7 @@ impl Task {
     /// # Safety
     /// The unit must have been taken from an open region of which `self` is the task.
     unsafe fn run(self, unit: usize) {
-        // SAFETY: `call` was made from a `Call` in `Team::run`.
+        // SAFETY: `call` was made from a `Call` in `ThreadPool::run`.
         let call = unsafe { std::mem::transmute::<*mut (), Call>(self.call) };
         for index in unit * self.unit()..((unit + 1) * self.unit()).min(self.count) {
             // SAFETY: a region ends when all its units are done, and its closure lives until then.
@@ -134,11 +134,11 @@ impl Share {
 }
 
 thread_local! {
-    /// Whether this thread is computing a region: regions inside regions run on the thread they are met on.
+    /// `true` while this thread computes a region: a nested region runs on the thread that opens it.
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-impl Team {
+impl ThreadPool {
     pub(crate) fn new(threads: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Region {
             header: Header::default(),
@@ -147,13 +147,13 @@ impl Team {
             sleeping: (1..threads).map(|_| AtomicBool::new(false)).collect(),
             over: AtomicBool::new(false),
         });
-        let mut team = Self { shared: Arc::clone(&shared), members: Vec::new(), turn: Mutex::new(()) };
+        let mut pool = Self { shared: Arc::clone(&shared), workers: Vec::new(), busy: Mutex::new(()) };
         for index in 0..threads.saturating_sub(1) {
             let shared = Arc::clone(&shared);
-            let member = std::thread::Builder::new().name(format!("engine-{}", index + 1));
-            team.members.push(member.spawn(move || shared.serve(index))?);
+            let worker = std::thread::Builder::new().name(format!("engine-{}", index + 1));
+            pool.workers.push(worker.spawn(move || shared.serve(index))?);
         }
-        Ok(team)
+        Ok(pool)
     }
 
     /// Calls `task(0)` to `task(count - 1)`, in any order, on all threads.
@@ -162,23 +162,23 @@ impl Team {
             // SAFETY: `data` is the closure of the `run` that opened the region.
             unsafe { (*data.cast::<F>())(index) }
         }
-        if count < 2 || self.members.is_empty() || BUSY.get() {
+        if count < 2 || self.workers.is_empty() || BUSY.get() {
             return (0..count).for_each(task);
         }
-        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let (call, data): (Call, _) = (call::<F>, std::ptr::from_ref(&task).cast_mut().cast());
         let before = self.shared.done.units.load(Ordering::Relaxed);
-        let lent = self.shared.open(data, call as *mut (), count, &self.members);
+        let lent = self.shared.open(data, call as *mut (), count, &self.workers);
         BUSY.set(true);
         let (mine, panic) = self.shared.work(lent, 0);
-        // Also when a task of this thread panicked: the members use `task`.
+        // Also when a task of this thread panicked: the workers use `task`.
         let mut spins = 0;
         while self.shared.done.units.load(Ordering::Acquire) - before < lent.units() as u64 - mine {
             pause(&mut spins);
         }
         BUSY.set(false);
         let broken = self.shared.done.broken.load(Ordering::Relaxed);
-        drop(turn);
+        drop(guard);
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
@@ -186,46 +186,47 @@ impl Team {
     }
 }
 
-impl Drop for Team {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::SeqCst);
-        for member in self.members.drain(..) {
-            member.thread().unpark();
-            // A member only ends by itself, and its panics are caught.
-            drop(member.join());
+        for worker in self.workers.drain(..) {
+            worker.thread().unpark();
+            // A worker only ends by itself, and its panics are caught.
+            drop(worker.join());
         }
     }
 }
 
 impl Region {
-    /// Opens the next region. The caller has the turn, and the last region is over.
-    fn open(&self, data: *mut (), call: *mut (), count: usize, members: &[JoinHandle<()>]) -> Task {
+    /// Opens the next region. The caller holds the lock, and the last region is over.
+    fn open(&self, data: *mut (), call: *mut (), count: usize, workers: &[JoinHandle<()>]) -> Task {
         let number = self.header.number.load(Ordering::Relaxed) + 1;
         if number.is_multiple_of(1 << 30) {
-            // Ages are told apart up to half the range of 32 bits: a share nobody ever touches must not grow too old.
+            // Ages are distinguishable up to half the range of 32 bits: a share nobody ever touches must not grow too
+            // old.
             let fresh = u64::from((number - 1) as u32) << 32;
             self.shares.iter().for_each(|share| share.0.store(fresh, Ordering::Relaxed));
         }
         if self.done.broken.load(Ordering::Relaxed) {
             self.done.broken.store(false, Ordering::Relaxed);
         }
-        // Without a number while its fields change: a member that read one of the new ones will find the number gone.
+        // Without a number while its fields change: a worker that read one of the new ones will find the number gone.
         self.header.number.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
         self.header.data.store(data, Ordering::Relaxed);
         self.header.call.store(call, Ordering::Relaxed);
         self.header.count.store(count, Ordering::Relaxed);
         self.header.number.store(number, Ordering::Release);
-        for (member, sleeping) in members.iter().zip(&self.sleeping) {
-            // A member that falls asleep in this very moment may miss the region. Others do its share.
+        for (worker, sleeping) in workers.iter().zip(&self.sleeping) {
+            // A worker that falls asleep in this very moment may miss the region. Others do its share.
             if sleeping.load(Ordering::Relaxed) {
-                member.thread().unpark();
+                worker.thread().unpark();
             }
         }
         Task { number, data, call, count }
     }
 
-    /// A member's life.
+    /// A worker's life.
     fn serve(&self, index: usize) {
         BUSY.set(true);
         let mut last = 0;
@@ -235,7 +236,7 @@ impl Region {
         }
     }
 
-    /// The next region after `last`; `None` at the end of the team.
+    /// The next region after `last`; `None` at the end of the pool.
     fn wait(&self, index: usize, last: u64) -> Option<Task> {
         let mut spins = 0;
         loop {
@@ -251,7 +252,7 @@ impl Region {
                 continue;
             }
             self.sleeping[index].store(true, Ordering::SeqCst);
-            // Looked at once more after the flag is up: a region opened before would not have woken this member.
+            // Looked at once more after the flag is up: a region opened before would not have woken this worker.
             if self.header.number.load(Ordering::SeqCst) == last && !self.over.load(Ordering::SeqCst) {
                 std::thread::park();
             }
@@ -323,11 +324,11 @@ mod tests {
 
     #[test]
     fn every_index_is_computed_once_in_every_region() {
-        let team = Team::new(4).unwrap();
+        let pool = ThreadPool::new(4).unwrap();
         for count in [0, 1, 2, 3, 17, 1000] {
             for _ in 0..200 {
                 let seen: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
-                team.run(count, |i| {
+                pool.run(count, |i| {
                     seen[i].fetch_add(1, Ordering::Relaxed);
                 });
                 assert!(seen.iter().all(|s| s.load(Ordering::Relaxed) == 1));
@@ -337,10 +338,10 @@ mod tests {
 
     #[test]
     fn more_tasks_than_units_and_fewer_than_threads() {
-        let team = Team::new(5).unwrap();
+        let pool = ThreadPool::new(5).unwrap();
         for count in [2, 3, 4, UNITS - 1, UNITS, UNITS + 1, 3 * UNITS + 7] {
             let seen: Vec<AtomicBool> = (0..count).map(|_| AtomicBool::new(false)).collect();
-            team.run(count, |i| assert!(!seen[i].swap(true, Ordering::Relaxed), "{i} of {count} twice"));
+            pool.run(count, |i| assert!(!seen[i].swap(true, Ordering::Relaxed), "{i} of {count} twice"));
             assert!(seen.iter().all(|s| s.load(Ordering::Relaxed)), "{count}");
         }
     }
@@ -359,15 +360,15 @@ mod tests {
     }
 
     #[test]
-    fn regions_nest_and_callers_take_turns() {
-        let team = Team::new(3).unwrap();
+    fn regions_nest_and_callers_wait_for_each_other() {
+        let pool = ThreadPool::new(3).unwrap();
         let total = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..100 {
-                        team.run(5, |_| {
-                            team.run(7, |_| {
+                        pool.run(5, |_| {
+                            pool.run(7, |_| {
                                 total.fetch_add(1, Ordering::Relaxed);
                             });
                         });
@@ -379,13 +380,13 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_reaches_the_caller_and_the_team_goes_on() {
-        let team = Team::new(3).unwrap();
+    fn a_panic_reaches_the_caller_and_the_pool_works_on() {
+        let pool = ThreadPool::new(3).unwrap();
         for bad in 0..20 {
-            let result = catch_unwind(AssertUnwindSafe(|| team.run(20, |i| assert!(i != bad, "task {bad}"))));
+            let result = catch_unwind(AssertUnwindSafe(|| pool.run(20, |i| assert!(i != bad, "task {bad}"))));
             assert!(result.is_err());
             let count = AtomicUsize::new(0);
-            team.run(20, |_| {
+            pool.run(20, |_| {
                 count.fetch_add(1, Ordering::Relaxed);
             });
             assert_eq!(count.load(Ordering::Relaxed), 20);
