@@ -12,7 +12,7 @@ use crate::generate::attention::Plan;
 use crate::generate::choose;
 use crate::generate::job::Job;
 use crate::generate::pages::Pages;
-use crate::model::layer::{After, Before, Net, Spread};
+use crate::model::layer::{After, Before, Gates, Net, Spread};
 use crate::policy::Snapshot;
 
 /// Below this many rows per thread, reading the weights costs more than the arithmetic: threads then share the weights
@@ -206,6 +206,7 @@ fn after(net: &Net<'_>, spread: Spread<'_>, layer: usize, x: &[f32], attention: 
         let (normed, rest) = rest.split_at_mut(n * c.hidden);
         let (gate_up, rest) = rest.split_at_mut(n * 2 * c.mlp);
         let (hidden, rstd) = rest.split_at_mut(n * c.mlp);
-        net.after_attention(spread, layer, x, attention, &mut After { mid, rstd, normed, gate_up, hidden }, next);
+        let gates = Gates { mid, rstd, normed, gate_up };
+        net.after_attention(spread, layer, x, attention, &mut After { gates, hidden }, next);
     });
 }

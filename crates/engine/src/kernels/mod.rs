@@ -9,6 +9,7 @@ pub mod adamw;
 pub mod attention;
 pub mod head;
 pub mod matmul;
+pub mod matrix;
 pub mod norm;
 pub mod rope;
 pub mod simd;

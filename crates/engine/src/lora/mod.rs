@@ -17,8 +17,9 @@ use crate::config::Config;
 use crate::cpu::{Cpu, Shared, with_scratch};
 use crate::error::{EngineError, Result};
 use crate::kernels::matmul::{
-    self, Accumulate, Left, Packed, pack, pack_untransposed, packed_len, rows_untransposed, untransposed_len,
+    self, Accumulate, Packed, pack, pack_untransposed, packed_len, rows_untransposed, untransposed_len,
 };
+use crate::kernels::matrix::{MatMut, MatRef};
 use crate::kernels::simd::Isa;
 use crate::model::Model;
 use crate::model::workspace_rows;
@@ -49,6 +50,20 @@ struct Pair {
     /// Untransposed, for dX = dY W.
     a_untransposed: Buffer,
     b_untransposed: Buffer,
+}
+
+/// Adapted matrix: a module of a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Site {
+    pub(crate) layer: usize,
+    pub(crate) module: Module,
+}
+
+/// Inner activations `scale * A x` of an adapter, recomputed into `values`, and their gradients; `[rows][rank]`.
+#[derive(Debug)]
+pub(crate) struct Inner<'a> {
+    pub(crate) values: &'a mut [f32],
+    pub(crate) gradients: &'a [f32],
 }
 
 impl Adapter {
@@ -129,31 +144,26 @@ impl Adapter {
         self.config.rank
     }
 
+    fn pair(&self, site: Site) -> Option<&Pair> {
+        self.pairs[site.layer][site.module as usize].as_ref()
+    }
+
     /// Adds the module's output to that of its fused projection, for the rows of `x`.
-    pub(crate) fn add(
-        &self,
-        isa: Isa,
-        layer: usize,
-        module: Module,
-        x: &[f32],
-        x_stride: usize,
-        y: &mut [f32],
-        y_stride: usize,
-    ) {
-        let Some(pair) = &self.pairs[layer][module as usize] else { return };
-        let (rows, rank) = (x.len() / x_stride, self.rank());
-        with_scratch(rows * rank, |inner| {
-            self.inner(isa, pair, x, x_stride, inner);
-            let b = Packed { outputs: pair.outputs, inputs: rank, data: &pair.b };
-            matmul::rows(isa, rows, Left::rows(inner, rank), b, &mut y[pair.column..], y_stride, Accumulate::Add);
+    pub(crate) fn add(&self, isa: Isa, site: Site, x: MatRef<'_>, y: MatMut<'_>) {
+        let Some(pair) = self.pair(site) else { return };
+        with_scratch(x.rows * self.rank(), |inner| {
+            self.inner(isa, pair, x, inner);
+            let b = Packed { outputs: pair.outputs, inputs: self.rank(), data: &pair.b };
+            let y = y.columns(pair.columns());
+            matmul::rows(isa, MatRef::of_rows(inner, self.rank()), b, y, Accumulate::Add);
         });
     }
 
     /// `scale * A x` of each row.
-    fn inner(&self, isa: Isa, pair: &Pair, x: &[f32], x_stride: usize, inner: &mut [f32]) {
+    fn inner(&self, isa: Isa, pair: &Pair, x: MatRef<'_>, inner: &mut [f32]) {
         let rank = self.rank();
         let a = Packed { outputs: rank, inputs: pair.inputs, data: &pair.a };
-        matmul::rows(isa, inner.len() / rank, Left::rows(x, x_stride), a, inner, rank, Accumulate::Store);
+        matmul::rows(isa, x, a, MatMut::of_rows(&mut *inner, rank), Accumulate::Store);
         let scale = self.config.scale();
         for v in inner {
             *v *= scale;
@@ -161,64 +171,39 @@ impl Adapter {
     }
 
     /// Adds the module's share of the input gradient to `dx`; `dinner` gets the gradient of `A x` of each row.
-    pub(crate) fn input_gradient(
-        &self,
-        isa: Isa,
-        layer: usize,
-        module: Module,
-        dy: &[f32],
-        dy_stride: usize,
-        dx: &mut [f32],
-        dx_stride: usize,
-        dinner: &mut [f32],
-    ) {
-        let Some(pair) = &self.pairs[layer][module as usize] else { return };
-        let (rows, rank, scale) = (dy.len() / dy_stride, self.rank(), self.config.scale());
-        let dy = Left::rows(&dy[pair.column..], dy_stride);
-        rows_untransposed(isa, rows, pair.outputs, rank, dy, &pair.b_untransposed, dinner, rank, Accumulate::Store);
+    pub(crate) fn input_gradient(&self, isa: Isa, site: Site, dy: MatRef<'_>, dx: MatMut<'_>, dinner: &mut [f32]) {
+        let Some(pair) = self.pair(site) else { return };
+        let (rank, scale) = (self.rank(), self.config.scale());
+        let (dy, inner) = (dy.columns(pair.columns()), MatMut::of_rows(&mut *dinner, rank));
+        rows_untransposed(isa, dy, &pair.b_untransposed, inner, Accumulate::Store);
         for v in dinner.iter_mut() {
             *v *= scale;
         }
-        rows_untransposed(
-            isa,
-            rows,
-            rank,
-            pair.inputs,
-            Left::rows(dinner, rank),
-            &pair.a_untransposed,
-            dx,
-            dx_stride,
-            Accumulate::Add,
-        );
+        rows_untransposed(isa, MatRef::of_rows(dinner, rank), &pair.a_untransposed, dx, Accumulate::Add);
     }
 
-    /// Adds the gradients of the module's matrices; `inner` is scratch, `dinner` is from [`Adapter::input_gradient`].
+    /// Adds the gradients of the module's matrices; the inner gradients are from [`Adapter::input_gradient`].
     pub(crate) fn gradient(
         &self,
         cpu: &Cpu,
-        layer: usize,
-        module: Module,
-        rows: usize,
-        dy: &[f32],
-        dy_stride: usize,
-        x: &[f32],
-        x_stride: usize,
-        inner: &mut [f32],
-        dinner: &[f32],
+        site: Site,
+        dy: MatRef<'_>,
+        x: MatRef<'_>,
+        inner: &mut Inner<'_>,
         grad: &mut [f32],
     ) {
-        let Some(pair) = &self.pairs[layer][module as usize] else { return };
-        let rank = self.rank();
-        let shared = Shared::new(inner);
+        let Some(pair) = self.pair(site) else { return };
+        let (rows, rank) = (dy.rows, self.rank());
+        let shared = Shared::new(&mut *inner.values);
         workspace_rows(cpu, rows, |at, n| {
             // SAFETY: each task has its own rows.
             let inner = unsafe { shared.slice(at * rank, n * rank) };
-            self.inner(cpu.isa(), pair, &x[at * x_stride..][..n * x_stride], x_stride, inner);
+            self.inner(cpu.isa(), pair, x.rows(at..at + n), inner);
         });
-        let db = &mut grad[pair.b_range.clone()];
-        matmul::outer(cpu, rows, pair.outputs, rank, &dy[pair.column..], dy_stride, inner, rank, db);
-        let da = &mut grad[pair.a_range.clone()];
-        matmul::outer(cpu, rows, rank, pair.inputs, dinner, rank, x, x_stride, da);
+        let matrix = |data| MatRef::new(data, rows, rank, rank);
+        let (values, gradients) = (matrix(&*inner.values), matrix(inner.gradients));
+        matmul::outer(cpu, dy.columns(pair.columns()), values, &mut grad[pair.b_range.clone()]);
+        matmul::outer(cpu, gradients, x, &mut grad[pair.a_range.clone()]);
     }
 
     /// Merged weights: the base with the adapter added: `W + scale * B A`.
@@ -240,6 +225,13 @@ impl Adapter {
         }
         weights.repack(&model.cpu);
         weights
+    }
+}
+
+impl Pair {
+    /// Its outputs in the fused matrix.
+    fn columns(&self) -> Range<usize> {
+        self.column..self.column + self.outputs
     }
 }
 

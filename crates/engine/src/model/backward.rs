@@ -9,11 +9,13 @@ use crate::cpu::{Shared, with_scratch};
 use crate::error::{EngineError, Result};
 use crate::forest::Forest;
 use crate::kernels::attention::{self, BackwardInput};
-use crate::kernels::matmul::{self, Accumulate, Left, pack_untransposed, rows_untransposed, untransposed_len};
+use crate::kernels::matmul::{self, Accumulate, pack_untransposed, rows_untransposed, untransposed_len};
+use crate::kernels::matrix::{MatMut, MatRef};
 use crate::kernels::{norm, rope, swiglu};
-use crate::lora::Module;
+use crate::lora::{Inner, Module, Site};
 use crate::model::forward::{Keep, Pass, by_rows};
-use crate::model::layer::{Net, Projection, Spread};
+
+use crate::model::layer::{Gates, Net, Projection, Spread};
 use crate::model::workspace::{Back, LayerState, ROWS, Workspace};
 
 /// Trainable parameters, as the buffer their gradients are accumulated in.
@@ -51,6 +53,25 @@ struct Untransposed<'a> {
     qkv: &'a [f32],
 }
 
+/// Input of a layer in the backward pass: the rows that entered it.
+#[derive(Clone, Copy)]
+struct LayerInput<'a> {
+    layer: usize,
+    forest: &'a Forest,
+    /// Residual stream, `[rows][hidden]`.
+    x: &'a [f32],
+    /// RoPE angles, `[rows][dim]`.
+    angles: &'a [f32],
+}
+
+/// Inner gradients of an adapter: `rows` rows per module, of which a task writes those from `at` on.
+#[derive(Clone, Copy)]
+struct InnerRows<'a> {
+    gradients: Shared<'a>,
+    rows: usize,
+    at: usize,
+}
+
 impl Net<'_> {
     /// Adds the gradient of the loss to `trained`. Must follow a [`Net::forward`] of the same pass that kept something.
     pub fn backward(
@@ -81,7 +102,8 @@ impl Net<'_> {
                 self.attend(layer, pass.forest, x, &ws.angles, &mut ws.layers[state]);
                 self.gates_again(layer, rows, x, &mut ws.layers[state]);
             }
-            self.layer_backward(layer, pass.forest, x, &ws.angles, &mut ws.layers[state], &mut ws.back, &mut trained);
+            let input = LayerInput { layer, forest: pass.forest, x, angles: &ws.angles };
+            self.layer_backward(input, &mut ws.layers[state], &mut ws.back, &mut trained);
         }
         if let Some(full) = trained.full() {
             let grad = &mut full[self.model.weights.params.embed.clone()];
@@ -110,7 +132,8 @@ impl Net<'_> {
                     )
                 };
                 let (x, attention) = (&x[at * hidden..][..n * hidden], &attention[at * out_width..][..n * out_width]);
-                self.up_to_gates(Spread::Here(cpu.isa()), layer, x, attention, mid, rstd, normed, gate_up);
+                let mut gates = Gates { mid, rstd, normed, gate_up };
+                self.up_to_gates(Spread::Here(cpu.isa()), layer, x, attention, &mut gates);
             });
         });
     }
@@ -118,49 +141,31 @@ impl Net<'_> {
     /// From `back.dx`, the gradient of the layer's output, to that of its input in the same place.
     fn layer_backward(
         &self,
-        layer: usize,
-        forest: &Forest,
-        x: &[f32],
-        angles: &[f32],
+        input: LayerInput<'_>,
         state: &mut LayerState,
         back: &mut Back,
         trained: &mut Trained<'_>,
     ) {
-        let (c, cpu) = (&self.model.config, &self.model.cpu);
+        let (c, cpu, layer) = (&self.model.config, &self.model.cpu, input.layer);
         let p = &self.model.weights.params.layers[layer];
-        let (rows, hidden) = (forest.rows(), c.hidden);
+        let (rows, hidden, out_width) = (input.forest.rows(), c.hidden, c.heads.out_width());
         self.pack_layer(layer, &mut back.untransposed);
         self.mlp_rows(layer, rows, state, back);
         if let Some(full) = trained.full() {
             add_pieces(&back.partial, rows, hidden, &mut full[p.post_norm.clone()]);
         }
-        let (dx, dmid) = (&back.dx, &back.dmid);
-        self.weight_gradient(layer, Projection::Down, rows, dx, &back.hidden, trained, &mut back.inner, &back.dinner);
-        self.weight_gradient(
-            layer,
-            Projection::GateUp,
-            rows,
-            &state.gate_up,
-            &back.normed,
-            trained,
-            &mut back.inner,
-            &back.dinner,
-        );
-        self.weight_gradient(
-            layer,
-            Projection::Out,
-            rows,
-            dmid,
-            &state.attention,
-            trained,
-            &mut back.inner,
-            &back.dinner,
-        );
+        let matrix = |data, cols| MatRef::new(data, rows, cols, cols);
+        let inner = &mut Inner { values: &mut back.inner, gradients: &back.dinner };
+        let (dx, dgates) = (matrix(&back.dx, hidden), matrix(&state.gate_up, 2 * c.mlp));
+        self.weight_gradient(layer, Projection::Down, dx, matrix(&back.hidden, c.mlp), trained, inner);
+        self.weight_gradient(layer, Projection::GateUp, dgates, matrix(&back.normed, hidden), trained, inner);
+        let (dmid, attended) = (matrix(&back.dmid, hidden), matrix(&state.attention, out_width));
+        self.weight_gradient(layer, Projection::Out, dmid, attended, trained, inner);
 
         let from = BackwardInput { qkv: &state.qkv, out: &state.attention, lse: &state.lse, dout: &back.dattention };
-        attention::backward(cpu, c.heads, &forest.spans, from, &mut back.delta, &mut back.dqkv);
+        attention::backward(cpu, c.heads, &input.forest.spans, from, &mut back.delta, &mut back.dqkv);
 
-        self.qkv_rows(layer, rows, x, angles, state, back);
+        self.qkv_rows(input, state, back);
         if let Some(full) = trained.full() {
             let stride = hidden + 2 * c.heads.dim;
             add_columns(&back.partial, rows, stride, 0, &mut full[p.input_norm.clone()]);
@@ -169,16 +174,10 @@ impl Net<'_> {
                 add_columns(&back.partial, rows, stride, hidden + c.heads.dim, &mut full[k_norm.clone()]);
             }
         }
-        self.weight_gradient(
-            layer,
-            Projection::Qkv,
-            rows,
-            &back.dqkv,
-            &back.normed,
-            trained,
-            &mut back.inner,
-            &back.dinner,
-        );
+        let matrix = |data, cols| MatRef::new(data, rows, cols, cols);
+        let inner = &mut Inner { values: &mut back.inner, gradients: &back.dinner };
+        let (dqkv, normed) = (matrix(&back.dqkv, c.heads.width()), matrix(&back.normed, hidden));
+        self.weight_gradient(layer, Projection::Qkv, dqkv, normed, trained, inner);
     }
 
     /// Rows from the layer's output back to the attention's: fills `dmid`, `dattention`, `hidden`, `normed`, and
@@ -195,40 +194,23 @@ impl Net<'_> {
         let (normed, h, partial) =
             (Shared::new(&mut back.normed), Shared::new(&mut back.hidden), Shared::new(&mut back.partial));
         by_rows(cpu, rows, |at, n| {
+            let inner = InnerRows { gradients: inner, rows, at };
             with_scratch(n * (mlp + hidden), |scratch| {
                 let (dh, dn) = scratch.split_at_mut(n * mlp);
                 // SAFETY: each task has its own rows and its own piece of the norm gradient.
                 unsafe {
                     let dx = &dx[at * hidden..][..n * hidden];
-                    rows_untransposed(
-                        isa,
-                        n,
-                        hidden,
-                        mlp,
-                        Left::rows(dx, hidden),
-                        untransposed.down,
-                        dh,
-                        mlp,
-                        Accumulate::Store,
-                    );
-                    self.adapter_rows(layer, Projection::Down, rows, at, dx, dh, inner);
+                    let (x, y) = (MatRef::of_rows(dx, hidden), MatMut::of_rows(&mut *dh, mlp));
+                    rows_untransposed(isa, x, untransposed.down, y, Accumulate::Store);
+                    self.adapter_rows(layer, Projection::Down, dx, dh, inner);
                     let gate_up = gate_up.slice(at * 2 * mlp, n * 2 * mlp);
                     swiglu::backward(isa, gate_up, mlp, dh, h.slice(at * mlp, n * mlp));
 
                     let (mid, rstd) = (&mid[at * hidden..][..n * hidden], &mid_rstd[at..at + n]);
                     norm::apply(isa, mid, weight, rstd, normed.slice(at * hidden, n * hidden));
-                    rows_untransposed(
-                        isa,
-                        n,
-                        2 * mlp,
-                        hidden,
-                        Left::rows(gate_up, 2 * mlp),
-                        untransposed.gate_up,
-                        dn,
-                        hidden,
-                        Accumulate::Store,
-                    );
-                    self.adapter_rows(layer, Projection::GateUp, rows, at, gate_up, dn, inner);
+                    let (x, y) = (MatRef::of_rows(gate_up, 2 * mlp), MatMut::of_rows(&mut *dn, hidden));
+                    rows_untransposed(isa, x, untransposed.gate_up, y, Accumulate::Store);
+                    self.adapter_rows(layer, Projection::GateUp, gate_up, dn, inner);
                     let dmid = dmid.slice(at * hidden, n * hidden);
                     dmid.copy_from_slice(dx);
                     let sums = partial.slice(at / ROWS * hidden, hidden);
@@ -236,25 +218,17 @@ impl Net<'_> {
                     norm::backward(isa, mid, weight, rstd, dn, dmid, sums);
 
                     let dout = dattention.slice(at * out_width, n * out_width);
-                    rows_untransposed(
-                        isa,
-                        n,
-                        hidden,
-                        out_width,
-                        Left::rows(dmid, hidden),
-                        untransposed.out,
-                        dout,
-                        out_width,
-                        Accumulate::Store,
-                    );
-                    self.adapter_rows(layer, Projection::Out, rows, at, dmid, dout, inner);
+                    let (x, y) = (MatRef::of_rows(dmid, hidden), MatMut::of_rows(&mut *dout, out_width));
+                    rows_untransposed(isa, x, untransposed.out, y, Accumulate::Store);
+                    self.adapter_rows(layer, Projection::Out, dmid, dout, inner);
                 }
             });
         });
     }
 
     /// Rows from queries, keys and values back to the layer's input: rotates `dqkv` back, fills `normed` and `dx`.
-    fn qkv_rows(&self, layer: usize, rows: usize, x: &[f32], angles: &[f32], state: &LayerState, back: &mut Back) {
+    fn qkv_rows(&self, input: LayerInput<'_>, state: &LayerState, back: &mut Back) {
+        let LayerInput { layer, forest, x, angles } = input;
         let (c, cpu, w) = (&self.model.config, &self.model.cpu, &self.model.weights);
         let (hidden, width, dim, isa) = (c.hidden, c.heads.width(), c.heads.dim, cpu.isa());
         let stride = hidden + 2 * dim;
@@ -263,7 +237,9 @@ impl Net<'_> {
         let (dmid, inner) = (&back.dmid, Shared::new(&mut back.dinner));
         let (dqkv, normed) = (Shared::new(&mut back.dqkv), Shared::new(&mut back.normed));
         let (dx, partial) = (Shared::new(&mut back.dx), Shared::new(&mut back.partial));
+        let rows = forest.rows();
         by_rows(cpu, rows, |at, n| {
+            let inner = InnerRows { gradients: inner, rows, at };
             with_scratch(n * hidden, |dn| {
                 // SAFETY: each task has its own rows and its own piece of the norm gradients.
                 unsafe {
@@ -274,18 +250,9 @@ impl Net<'_> {
                     self.rotate_back(layer, at, angles, state, dqkv, qk_sums);
                     let (x, rstd) = (&x[at * hidden..][..n * hidden], &state.rstd[at..at + n]);
                     norm::apply(isa, x, weight, rstd, normed.slice(at * hidden, n * hidden));
-                    rows_untransposed(
-                        isa,
-                        n,
-                        width,
-                        hidden,
-                        Left::rows(dqkv, width),
-                        untransposed.qkv,
-                        dn,
-                        hidden,
-                        Accumulate::Store,
-                    );
-                    self.adapter_rows(layer, Projection::Qkv, rows, at, dqkv, dn, inner);
+                    let (dy, dnormed) = (MatRef::of_rows(dqkv, width), MatMut::of_rows(&mut *dn, hidden));
+                    rows_untransposed(isa, dy, untransposed.qkv, dnormed, Accumulate::Store);
+                    self.adapter_rows(layer, Projection::Qkv, dqkv, dn, inner);
                     let dx = dx.slice(at * hidden, n * hidden);
                     dx.copy_from_slice(&dmid[at * hidden..][..n * hidden]);
                     norm::backward(isa, x, weight, rstd, dn, dx, sums);
@@ -348,26 +315,24 @@ impl Net<'_> {
         &self,
         layer: usize,
         which: Projection,
-        rows: usize,
-        dy: &[f32],
-        x: &[f32],
+        dy: MatRef<'_>,
+        x: MatRef<'_>,
         trained: &mut Trained<'_>,
-        inner: &mut [f32],
-        dinner: &[f32],
+        inner: &mut Inner<'_>,
     ) {
-        let (c, cpu, p) = (&self.model.config, &self.model.cpu, &self.model.weights.params.layers[layer]);
-        let (range, bias, n, k) = match which {
-            Projection::Qkv => (&p.qkv, &p.qkv_bias, c.heads.width(), c.hidden),
-            Projection::Out => (&p.out, &p.out_bias, c.hidden, c.heads.out_width()),
-            Projection::GateUp => (&p.gate_up, &p.gate_up_bias, 2 * c.mlp, c.hidden),
-            Projection::Down => (&p.down, &p.down_bias, c.hidden, c.mlp),
+        let (cpu, p) = (&self.model.cpu, &self.model.weights.params.layers[layer]);
+        let (range, bias) = match which {
+            Projection::Qkv => (&p.qkv, &p.qkv_bias),
+            Projection::Out => (&p.out, &p.out_bias),
+            Projection::GateUp => (&p.gate_up, &p.gate_up_bias),
+            Projection::Down => (&p.down, &p.down_bias),
         };
         match trained {
             Trained::Full(full) => {
-                matmul::outer(cpu, rows, n, k, dy, n, x, k, &mut full[range.clone()]);
+                matmul::outer(cpu, dy, x, &mut full[range.clone()]);
                 if let Some(bias) = bias {
                     let sums = &mut full[bias.clone()];
-                    for dy in dy[..rows * n].chunks_exact(n) {
+                    for dy in dy.data[..dy.rows * dy.cols].chunks_exact(dy.cols) {
                         sums.iter_mut().zip(dy).for_each(|(s, d)| *s += d);
                     }
                 }
@@ -375,28 +340,20 @@ impl Net<'_> {
             Trained::Adapter(grad) => {
                 if let Some(adapter) = self.adapter {
                     for &module in crate::model::layer::modules(which) {
-                        let dinner = &dinner[slot(module) * rows * adapter.rank()..];
-                        adapter.gradient(cpu, layer, module, rows, dy, n, x, k, inner, dinner, grad);
+                        let gradients = &inner.gradients[slot(module) * dy.rows * adapter.rank()..];
+                        let inner = &mut Inner { values: &mut *inner.values, gradients };
+                        adapter.gradient(cpu, Site { layer, module }, dy, x, inner, grad);
                     }
                 }
             }
         }
     }
 
-    /// The adapter's share of an input gradient for a few rows from `at`; leaves the inner gradients in `inner`.
+    /// The adapter's share of an input gradient for a few rows; leaves the inner gradients in `inner`.
     ///
     /// # Safety
     /// No other task may hold these rows of `inner`.
-    unsafe fn adapter_rows(
-        &self,
-        layer: usize,
-        which: Projection,
-        rows: usize,
-        at: usize,
-        dy: &[f32],
-        dx: &mut [f32],
-        inner: Shared<'_>,
-    ) {
+    unsafe fn adapter_rows(&self, layer: usize, which: Projection, dy: &[f32], dx: &mut [f32], inner: InnerRows<'_>) {
         let Some(adapter) = self.adapter else { return };
         let c = &self.model.config;
         let (n, k) = match which {
@@ -405,11 +362,13 @@ impl Net<'_> {
             Projection::GateUp => (2 * c.mlp, c.hidden),
             Projection::Down => (c.hidden, c.mlp),
         };
-        let (count, rank) = (dy.len() / n, adapter.rank());
+        let (dy, rank) = (MatRef::of_rows(dy, n), adapter.rank());
         for &module in crate::model::layer::modules(which) {
+            let first = slot(module) * inner.rows + inner.at;
             // SAFETY: each module has its own slot, and these rows are this task's.
-            let dinner = unsafe { inner.slice((slot(module) * rows + at) * rank, count * rank) };
-            adapter.input_gradient(self.model.cpu.isa(), layer, module, dy, n, dx, k, dinner);
+            let dinner = unsafe { inner.gradients.slice(first * rank, dy.rows * rank) };
+            let dx = MatMut::of_rows(&mut *dx, k);
+            adapter.input_gradient(self.model.cpu.isa(), Site { layer, module }, dy, dx, dinner);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::cpu::{Cpu, Shared, with_scratch};
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
 use crate::kernels::attention;
-use crate::model::layer::{After, Before, Net, Spread};
+use crate::model::layer::{After, Before, Gates, Net, Spread};
 use crate::model::workspace::{LayerState, ROWS, Workspace};
 
 /// Activation checkpointing: the activations a forward pass keeps for the backward pass.
@@ -123,13 +123,13 @@ impl Net<'_> {
                 let (normed, inner) = scratch.split_at_mut(n * hidden);
                 // SAFETY: each task has its own rows.
                 let (mut after, next) = unsafe {
-                    let after = After {
+                    let gates = Gates {
                         mid: mid.slice(at * hidden, n * hidden),
                         rstd: rstd.slice(at, n),
                         normed,
                         gate_up: gate_up.slice(at * 2 * mlp, n * 2 * mlp),
-                        hidden: inner,
                     };
+                    let after = After { gates, hidden: inner };
                     (after, next.slice(at * hidden, n * hidden))
                 };
                 let x = &x[at * hidden..][..n * hidden];

@@ -6,7 +6,8 @@
 use crate::cpu::{Shared, with_scratch};
 use crate::forest::Target;
 use crate::kernels::head::{self, RowGrad, Stats, VOCAB};
-use crate::kernels::matmul::{self, Accumulate, Left};
+use crate::kernels::matmul::{self, Accumulate};
+use crate::kernels::matrix::{MatMut, MatRef};
 use crate::kernels::norm;
 use crate::model::backward::{LossGradients, add_pieces};
 use crate::model::forward::{Keep, Scored, by_rows};
@@ -90,12 +91,12 @@ impl Net<'_> {
     /// Calls `visit(first column, row, logits)` for every chunk of the logits of a few rows.
     fn read_vocabulary(&self, normed: &[f32], logits: &mut [f32], mut visit: impl FnMut(usize, usize, &mut [f32])) {
         let (c, w, isa) = (&self.model.config, &self.model.weights, self.model.cpu.isa());
-        let n = normed.len() / c.hidden;
+        let normed = MatRef::of_rows(normed, c.hidden);
         for v0 in (0..c.vocab).step_by(VOCAB) {
             let width = VOCAB.min(c.vocab - v0);
-            let left = Left::rows(normed, c.hidden);
-            matmul::outputs(isa, n, left, w.packed(w.head), v0, width, logits, VOCAB, Accumulate::Store);
-            for (row, logits) in logits.chunks_exact_mut(VOCAB).take(n).enumerate() {
+            let chunk = MatMut::new(&mut *logits, normed.rows, width, VOCAB);
+            matmul::outputs(isa, normed, w.packed(w.head), v0, chunk, Accumulate::Store);
+            for (row, logits) in logits.chunks_exact_mut(VOCAB).take(normed.rows).enumerate() {
                 visit(v0, row, &mut logits[..width]);
             }
         }
@@ -125,18 +126,9 @@ impl Net<'_> {
             if let Some(full) = &mut full {
                 let step = VOCAB_STEP.min(c.vocab - v0);
                 let grad = &mut full[p.head.start + v0 * c.hidden..][..step * c.hidden];
-                let (dy, x) = (&ws.back.dlogits, &ws.scored.normed);
-                matmul::outer(
-                    &self.model.cpu,
-                    scored_rows,
-                    step,
-                    c.hidden,
-                    dy,
-                    VOCAB_STEP.min(c.vocab),
-                    x,
-                    c.hidden,
-                    grad,
-                );
+                let dy = MatRef::new(&ws.back.dlogits, scored_rows, step, VOCAB_STEP.min(c.vocab));
+                let x = MatRef::new(&ws.scored.normed, scored_rows, c.hidden, c.hidden);
+                matmul::outer(&self.model.cpu, dy, x, grad);
             }
         }
         self.final_norm_backward(ws, full);
@@ -164,8 +156,9 @@ impl Net<'_> {
             // SAFETY: each task has its own scored rows.
             let (logits, dx) =
                 unsafe { (dlogits.slice(first * stride, n * stride), dnormed.slice(first * hidden, n * hidden)) };
-            let left = Left::rows(&scored.normed[first * hidden..], hidden);
-            matmul::outputs(cpu.isa(), n, left, w.packed(w.head), v0, step, logits, stride, Accumulate::Store);
+            let x = MatRef::new(&scored.normed[first * hidden..], n, hidden, hidden);
+            let chunk = MatMut::new(&mut *logits, n, step, stride);
+            matmul::outputs(cpu.isa(), x, w.packed(w.head), v0, chunk, Accumulate::Store);
             for (i, row) in logits.chunks_exact_mut(stride).enumerate() {
                 let row = &mut row[..step];
                 head::gradient(cpu.isa(), row, inverse, grads[first + i]);
@@ -175,17 +168,8 @@ impl Net<'_> {
                     }
                 }
             }
-            matmul::rows_untransposed(
-                cpu.isa(),
-                n,
-                step,
-                hidden,
-                Left::rows(logits, stride),
-                untransposed,
-                dx,
-                hidden,
-                Accumulate::Add,
-            );
+            let dlogits = MatRef::new(logits, n, step, stride);
+            matmul::rows_untransposed(cpu.isa(), dlogits, untransposed, MatMut::of_rows(dx, hidden), Accumulate::Add);
         });
     }
 

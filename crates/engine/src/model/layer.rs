@@ -3,10 +3,11 @@
 //! Batch-invariant: every operation is per row, so no result depends on which rows are computed together.
 
 use crate::cpu::Cpu;
-use crate::kernels::matmul::{self, Accumulate, Left, Packed};
+use crate::kernels::matmul::{self, Accumulate, Packed};
+use crate::kernels::matrix::{MatMut, MatRef};
 use crate::kernels::simd::Isa;
 use crate::kernels::{norm, rope, swiglu};
-use crate::lora::{Adapter, Module};
+use crate::lora::{Adapter, Module, Site};
 use crate::model::Model;
 
 /// Parallelism of a matrix product.
@@ -61,6 +62,14 @@ pub struct Before<'a> {
 /// Buffers the second half of a block fills.
 #[derive(Debug)]
 pub struct After<'a> {
+    pub gates: Gates<'a>,
+    /// `[rows][mlp]`.
+    pub hidden: &'a mut [f32],
+}
+
+/// Activations from the attention output to the gates of the MLP, which the backward pass reads.
+#[derive(Debug)]
+pub struct Gates<'a> {
     /// Residual stream after attention, `[rows][hidden]`.
     pub mid: &'a mut [f32],
     /// `[rows]`.
@@ -69,8 +78,6 @@ pub struct After<'a> {
     pub normed: &'a mut [f32],
     /// `[rows][2 * mlp]`.
     pub gate_up: &'a mut [f32],
-    /// `[rows][mlp]`.
-    pub hidden: &'a mut [f32],
 }
 
 impl<'a> Net<'a> {
@@ -123,30 +130,27 @@ impl<'a> Net<'a> {
         a: &mut After<'_>,
         next: &mut [f32],
     ) {
-        next.copy_from_slice(self.up_to_gates(spread, layer, x, attention, a.mid, a.rstd, a.normed, a.gate_up));
-        swiglu::forward(spread.isa(), a.gate_up, self.model.config.mlp, a.hidden);
+        self.up_to_gates(spread, layer, x, attention, &mut a.gates);
+        next.copy_from_slice(a.gates.mid);
+        swiglu::forward(spread.isa(), a.gates.gate_up, self.model.config.mlp, a.hidden);
         self.project(spread, layer, Projection::Down, a.hidden, next, Accumulate::Add);
     }
 
-    /// Part of [`Net::after_attention`] whose results the backward pass reads. Returns the residual stream.
-    pub(crate) fn up_to_gates<'m>(
+    /// Part of [`Net::after_attention`] whose results the backward pass reads.
+    pub(crate) fn up_to_gates(
         &self,
         spread: Spread<'_>,
         layer: usize,
         x: &[f32],
         attention: &[f32],
-        mid: &'m mut [f32],
-        rstd: &mut [f32],
-        normed: &mut [f32],
-        gate_up: &mut [f32],
-    ) -> &'m [f32] {
+        g: &mut Gates<'_>,
+    ) {
         let (c, w) = (&self.model.config, &self.model.weights);
-        mid.copy_from_slice(x);
-        self.project(spread, layer, Projection::Out, attention, mid, Accumulate::Add);
+        g.mid.copy_from_slice(x);
+        self.project(spread, layer, Projection::Out, attention, g.mid, Accumulate::Add);
         let weight = &w.values[w.params.layers[layer].post_norm.clone()];
-        norm::forward(spread.isa(), mid, weight, c.norm_eps, normed, rstd);
-        self.project(spread, layer, Projection::GateUp, normed, gate_up, Accumulate::Store);
-        mid
+        norm::forward(spread.isa(), g.mid, weight, c.norm_eps, g.normed, g.rstd);
+        self.project(spread, layer, Projection::GateUp, g.normed, g.gate_up, Accumulate::Store);
     }
 
     /// The final norm.
@@ -187,7 +191,8 @@ impl<'a> Net<'a> {
         }
         if let Some(adapter) = self.adapter {
             for &module in modules(which) {
-                adapter.add(spread.isa(), layer, module, x, matrix.inputs, y, matrix.outputs);
+                let (x, y) = (MatRef::of_rows(x, matrix.inputs), MatMut::of_rows(y, matrix.outputs));
+                adapter.add(spread.isa(), Site { layer, module }, x, y);
             }
         }
     }
@@ -204,9 +209,10 @@ pub(crate) fn modules(which: Projection) -> &'static [Module] {
 }
 
 fn product(spread: Spread<'_>, x: &[f32], w: Packed<'_>, y: &mut [f32], mode: Accumulate) {
-    let (m, left) = (x.len() / w.inputs, Left::rows(x, w.inputs));
+    let x = MatRef::of_rows(x, w.inputs);
+    let y = MatMut::new(y, x.rows, w.outputs, w.outputs);
     match spread {
-        Spread::Here(isa) => matmul::rows(isa, m, left, w, y, w.outputs, mode),
-        Spread::Columns(cpu) => matmul::columns(cpu, m, left, w, y, w.outputs, mode),
+        Spread::Here(isa) => matmul::rows(isa, x, w, y, mode),
+        Spread::Columns(cpu) => matmul::columns(cpu, x, w, y, mode),
     }
 }

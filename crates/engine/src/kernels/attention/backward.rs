@@ -19,7 +19,8 @@ use std::ops::Range;
 
 use crate::cpu::{Cpu, Shared, with_scratch};
 use crate::kernels::attention::{Heads, KEYS, Piece, Span, pieces, put_rows, put_transposed};
-use crate::kernels::matmul::{Accumulate, Left, PANEL, Panels, block};
+use crate::kernels::matmul::{Accumulate, PANEL, Panels, block};
+use crate::kernels::matrix::{MatMut, MatRef};
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
 
 /// Floats of queries, output gradients and query gradients that one task may hold: beyond, the two passes are as fast.
@@ -101,20 +102,19 @@ impl<'s> Rows<'s> {
         Self { q, dout, lse, delta, scores, dscores }
     }
 
-    /// Takes in `len` tokens from `row`; `delta` is read from the buffer, or computed where there is none yet.
+    /// Takes in some tokens; `delta` is read from the buffer, or computed where there is none yet.
     fn fill(
         &mut self,
         isa: Isa,
         heads: Heads,
         head: usize,
-        row: usize,
-        len: usize,
+        tokens: Range<usize>,
         from: BackwardInput<'_>,
         delta: Option<&[f32]>,
     ) {
         let (group, dim, wide) = (heads.group(), heads.dim, heads.padded());
-        for i in 0..len * group {
-            let (token, query) = (row + i / group, head * group + i % group);
+        for i in 0..tokens.len() * group {
+            let (token, query) = (tokens.start + i / group, head * group + i % group);
             let at = token * heads.queries + query;
             let (q, dout) = (&mut self.q[i * wide..][..wide], &mut self.dout[i * wide..][..wide]);
             q[dim..].fill(0.0);
@@ -143,8 +143,9 @@ impl<'s> Rows<'s> {
         let (scores, dscores) = (&mut self.scores[..count * KEYS], &mut self.dscores[..count * KEYS]);
         let panel = |data| Panels { data, panel_stride: 0, k_stride: KEYS };
         let (q, dout) = (&self.q[rows.start * wide..], &self.dout[rows.start * wide..]);
-        block(isa, count, KEYS, dim, Left::rows(q, wide), panel(block_t[0]), scores, KEYS, Accumulate::Store);
-        block(isa, count, KEYS, dim, Left::rows(dout, wide), panel(block_t[1]), dscores, KEYS, Accumulate::Store);
+        let (q, dout) = (MatRef::new(q, count, dim, wide), MatRef::new(dout, count, dim, wide));
+        block(isa, q, panel(block_t[0]), MatMut::of_rows(&mut *scores, KEYS), Accumulate::Store);
+        block(isa, dout, panel(block_t[1]), MatMut::of_rows(&mut *dscores, KEYS), Accumulate::Store);
         for (row, line) in rows.clone().zip(scores.chunks_exact_mut(KEYS)) {
             let seen = visible(row);
             if seen < KEYS {
@@ -157,19 +158,20 @@ impl<'s> Rows<'s> {
     /// Adds the share of some weighed rows to the gradients of a block of keys and values.
     fn add_to_keys(&self, isa: Isa, heads: Heads, rows: Range<usize>, keys: usize, dk: &mut [f32], dv: &mut [f32]) {
         let wide = heads.padded();
-        let across = |data| Left { data, row_stride: 1, k_stride: KEYS };
+        let across = |data| MatRef::new(data, rows.len(), keys, KEYS).transposed();
         let right = |data| Panels { data, panel_stride: PANEL, k_stride: wide };
         let (q, dout) = (&self.q[rows.start * wide..], &self.dout[rows.start * wide..]);
-        block(isa, keys, wide, rows.len(), across(&*self.scores), right(dout), dv, wide, Accumulate::Add);
-        block(isa, keys, wide, rows.len(), across(&*self.dscores), right(q), dk, wide, Accumulate::Add);
+        block(isa, across(&*self.scores), right(dout), MatMut::new(dv, keys, wide, wide), Accumulate::Add);
+        block(isa, across(&*self.dscores), right(q), MatMut::new(dk, keys, wide, wide), Accumulate::Add);
     }
 
     /// Adds the share of a block of keys (`[KEYS][padded]`) to the gradients of some weighed rows.
     fn add_to_queries(&self, isa: Isa, heads: Heads, rows: Range<usize>, keys: &[f32], dq: &mut [f32]) {
         let wide = heads.padded();
         let keys = Panels { data: keys, panel_stride: PANEL, k_stride: wide };
-        let left = Left::rows(&*self.dscores, KEYS);
-        block(isa, rows.len(), wide, KEYS, left, keys, &mut dq[rows.start * wide..], wide, Accumulate::Add);
+        let left = MatRef::new(&*self.dscores, rows.len(), KEYS, KEYS);
+        let dq = MatMut::new(&mut dq[rows.start * wide..], rows.len(), wide, wide);
+        block(isa, left, keys, dq, Accumulate::Add);
     }
 }
 
@@ -222,7 +224,7 @@ fn whole_tree(isa: Isa, heads: Heads, tree: &[Span], head: usize, from: Backward
         let (blocks, rest) = rest.split_at_mut(Block::scratch(heads));
         let (dk, dv) = rest.split_at_mut(KEYS * wide);
         let (mut all, mut block) = (Rows::new(heads, rows, tokens * group, scratch), Block::new(heads, blocks));
-        all.fill(isa, heads, head, first, end - first, from, None);
+        all.fill(isa, heads, head, first..end, from, None);
         dq.fill(0.0);
         for span in tree {
             for (key, count) in key_blocks(&span.rows) {
@@ -263,7 +265,7 @@ fn queries(
         let (scratch, rest) = scratch.split_at_mut(own);
         let (dq, blocks) = rest.split_at_mut(rows * wide);
         let (mut tile, mut block) = (Rows::new(heads, rows, rows, scratch), Block::new(heads, blocks));
-        tile.fill(isa, heads, piece.head, piece.row, piece.len, from, None);
+        tile.fill(isa, heads, piece.head, piece.row..piece.row + piece.len, from, None);
         dq.fill(0.0);
         let seen = span.rows.start..piece.row + piece.len;
         for run in ancestors(spans, span).chain(std::iter::once(&seen)) {
@@ -309,7 +311,7 @@ fn keys(
         let end = spans[piece.span].subtree_end;
         for row in (piece.row..end).step_by(tokens) {
             let len = tokens.min(end - row);
-            tile.fill(isa, heads, piece.head, row, len, from, Some(delta));
+            tile.fill(isa, heads, piece.head, row..row + len, from, Some(delta));
             let visible = |r: usize| (row + r / group + 1 - piece.row).min(piece.len);
             tile.weigh(isa, heads, 0..len * group, block.transposed(), visible);
             tile.add_to_keys(isa, heads, 0..len * group, piece.len, dk, dv);

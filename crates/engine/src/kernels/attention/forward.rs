@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "tasks write disjoint rows and heads of the output")]
 
+use std::ops::Range;
+
 use crate::cpu::{Cpu, Shared, with_scratch};
 use crate::kernels::attention::{Block, Heads, KEYS, Seen, Span, Tile, pieces, put_rows, put_transposed};
 
@@ -26,7 +28,7 @@ pub fn forward(cpu: &Cpu, heads: Heads, spans: &[Span], qkv: &[f32], out: &mut [
             }
             let start = span.position + piece.row - span.rows.start;
             for from in (0..start + piece.len).step_by(KEYS) {
-                gather(heads, span, piece.head, qkv, from, start + piece.len, keys, values);
+                gather(heads, span, piece.head, qkv, from..start + piece.len, keys, values);
                 let first = from.saturating_sub(start) * group;
                 tile.absorb(Block::new(keys, values), first, Seen { from: (start + 1).max(from + 1) - from, group });
             }
@@ -42,18 +44,18 @@ pub fn forward(cpu: &Cpu, heads: Heads, spans: &[Span], qkv: &[f32], out: &mut [
     });
 }
 
-/// Collects the block of positions `from..` of a chain, zeros past `end`.
+/// Collects the block at the first of these positions of a chain, zeros past the last.
 fn gather(
     heads: Heads,
     span: &Span,
     head: usize,
     qkv: &[f32],
-    from: usize,
-    end: usize,
+    positions: Range<usize>,
     keys: &mut [f32],
     values: &mut [f32],
 ) {
     let (width, dim, wide) = (heads.width(), heads.dim, heads.padded());
+    let Range { start: from, end } = positions;
     if end < from + KEYS {
         keys.fill(0.0);
         values.fill(0.0);

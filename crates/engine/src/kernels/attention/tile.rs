@@ -2,6 +2,7 @@
 
 use crate::kernels::attention::{Heads, KEYS};
 use crate::kernels::matmul::{Accumulate, PANEL, Panels, multiply};
+use crate::kernels::matrix::{MatMut, MatRef};
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd};
 
 /// Tile of query rows of one key head. Feed key blocks in order, then [`Tile::finish`] each row.
@@ -134,7 +135,8 @@ impl Kernel for Absorb<'_> {
         let count = (seen.from + (rows - 1) / seen.group).min(KEYS);
         let columns = if count <= LANES { LANES } else { KEYS };
         let keys = Panels { data: block.keys, panel_stride: 0, k_stride: KEYS };
-        multiply(s, [rows, columns, dim], [dim, KEYS], q, keys, block.next[0], scores, Accumulate::Store);
+        let to = MatMut::new(&mut *scores, rows, columns, KEYS);
+        multiply(s, MatRef::new(q, rows, dim, dim), keys, block.next[0], to, Accumulate::Store);
         if seen.from < KEYS {
             for (row, line) in scores.chunks_exact_mut(KEYS).enumerate() {
                 line[(seen.from + row / seen.group).min(KEYS)..].fill(f32::NEG_INFINITY);
@@ -142,7 +144,8 @@ impl Kernel for Absorb<'_> {
         }
         Softmax { scores: &mut *scores, max, sum, out: &mut *out, wide }.run(s);
         let values = Panels { data: block.values, panel_stride: PANEL, k_stride: wide };
-        multiply(s, [rows, wide, count], [KEYS, wide], scores, values, block.next[1], out, Accumulate::Add);
+        let weights = MatRef::new(scores, rows, count, KEYS);
+        multiply(s, weights, values, block.next[1], MatMut::new(out, rows, wide, wide), Accumulate::Add);
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::{Accumulate, Block, Left, PANEL, Panels, block};
+use super::{Accumulate, Block, Out, PANEL, Panels, block};
 use crate::cpu::{Cpu, Shared, with_scratch};
+use crate::kernels::matrix::{MatMut, MatRef};
 use crate::kernels::simd::{Isa, Kernel, Simd};
 
 /// Rows of t that are summed in registers before they are added to the result, at most.
@@ -22,23 +23,14 @@ const CHUNKS: usize = 4;
 const SMALL: usize = 1 << 20;
 
 /// `C[n,k] += dY[t,n]^T X[t,k]`: the gradient of a weight matrix from that of its outputs and its inputs, on all
-/// threads. Rows of `dy` and `x` are `dy_stride` and `x_stride` apart.
+/// threads.
 ///
 /// Where the result is small, tasks divide the rows of t, which are then read by the thread that wrote them, and packed
 /// once; their sums are added in the order of the rows. Where it is large, they divide the rows of the result. Which,
 /// and into how many chunks, is a matter of shapes and not of threads: it is part of the arithmetic.
-pub fn outer(
-    cpu: &Cpu,
-    t: usize,
-    n: usize,
-    k: usize,
-    dy: &[f32],
-    dy_stride: usize,
-    x: &[f32],
-    x_stride: usize,
-    c: &mut [f32],
-) {
-    assert!(c.len() >= n * k);
+pub fn outer(cpu: &Cpu, dy: MatRef<'_>, x: MatRef<'_>, c: &mut [f32]) {
+    let (t, n, k) = (dy.rows, dy.cols, x.cols);
+    assert!(x.rows == t && c.len() >= n * k);
     let chunks = if n * k <= SMALL { (t / DEPTH).clamp(1, CHUNKS) } else { 1 };
     let shares = shares(n.div_ceil(TALL), (cpu.threads() * 2).div_ceil(chunks));
     with_scratch((chunks - 1) * n * k, |sums| {
@@ -57,8 +49,7 @@ pub fn outer(
             if chunk > 0 {
                 out.fill(0.0);
             }
-            let (dy, x) = (&dy[t0 * dy_stride + row..], &x[t0 * x_stride..]);
-            strips(cpu.isa(), t1 - t0, end - row, k, dy, dy_stride, x, x_stride, out);
+            strips(cpu.isa(), dy.rows(t0..t1).columns(row..end), x.rows(t0..t1), out);
         });
         add_sums(cpu, sums, &mut c[..n * k]);
     });
@@ -94,18 +85,9 @@ fn add_sums(cpu: &Cpu, sums: &[f32], c: &mut [f32]) {
     });
 }
 
-/// One task of [`outer`]: `n` rows of a result from `t` rows of both operands.
-fn strips(
-    isa: Isa,
-    t: usize,
-    n: usize,
-    k: usize,
-    dy: &[f32],
-    dy_stride: usize,
-    x: &[f32],
-    x_stride: usize,
-    c: &mut [f32],
-) {
+/// One task of [`outer`]: some rows of a result from some rows of both operands.
+fn strips(isa: Isa, dy: MatRef<'_>, x: MatRef<'_>, c: &mut [f32]) {
+    let (t, n, k) = (dy.rows, dy.cols, x.cols);
     let padded = k.next_multiple_of(PANEL);
     let blocks = t.div_ceil(DEPTH).max(1);
     let depth = t.div_ceil(blocks);
@@ -113,8 +95,8 @@ fn strips(
         let (panels, strips) = scratch.split_at_mut(depth * padded);
         for first in (0..t).step_by(depth.max(1)) {
             let depth = depth.min(t - first);
-            pack_rows::<TALL>(&dy[first * dy_stride..], dy_stride, depth, n, strips);
-            pack_rows::<PANEL>(&x[first * x_stride..], x_stride, depth, k, panels);
+            pack_rows::<TALL>(dy.rows(first..first + depth), strips);
+            pack_rows::<PANEL>(x.rows(first..first + depth), panels);
             isa.run(Strips { left: strips, panels, depth, n, k, c });
         }
     });
@@ -141,30 +123,20 @@ impl Kernel for Strips<'_> {
                 let (m, n) = (TALL.min(n - row), PANEL.min(k - column));
                 let (a, b) = (&left[row * depth..][..TALL * depth], &panels[column * depth..][..PANEL * depth]);
                 let c = &mut c[row * k + column..][..(m - 1) * k + n];
-                let a = Left { data: a, row_stride: 1, k_stride: TALL };
+                let a = MatRef::new(a, depth, m, TALL).transposed();
                 let b = Panels { data: b, panel_stride: 0, k_stride: PANEL };
-                Block {
-                    m,
-                    n,
-                    k: depth,
-                    a,
-                    b,
-                    c: c.as_mut_ptr(),
-                    c_stride: k,
-                    mode: Accumulate::Add,
-                    ahead: PANEL * depth,
-                }
-                .run(simd);
+                let out = Out { data: c.as_mut_ptr(), stride: k, mode: Accumulate::Add };
+                Block { a, b, n, out, ahead: PANEL * depth }.run(simd);
             }
         }
     }
 }
 
-/// Copies columns `0..columns` of `depth` rows into groups of `W` columns, each group's rows contiguous.
-fn pack_rows<const W: usize>(source: &[f32], stride: usize, depth: usize, columns: usize, out: &mut [f32]) {
-    let out = out.as_chunks_mut::<W>().0;
+/// Copies a matrix with contiguous rows into groups of `W` columns, each group's rows contiguous.
+fn pack_rows<const W: usize>(source: MatRef<'_>, out: &mut [f32]) {
+    let (depth, out) = (source.rows, out.as_chunks_mut::<W>().0);
     for row in 0..depth {
-        let from = &source[row * stride..][..columns];
+        let from = &source.data[row * source.row_stride..][..source.cols];
         let (whole, tail) = from.as_chunks::<W>();
         // Whole groups are the rule, and as arrays they are a few vector moves instead of a call.
         for (group, values) in whole.iter().enumerate() {
@@ -185,8 +157,8 @@ pub fn pack_untransposed(cpu: &Cpu, w: &[f32], n: usize, k: usize, out: &mut [f3
     cpu.parallel(k.div_ceil(PANEL), |panel| {
         // SAFETY: each task writes its own panel.
         let to = unsafe { out.slice(panel * PANEL * n, PANEL * n) };
-        let width = PANEL.min(k - panel * PANEL);
-        pack_rows::<PANEL>(&w[panel * PANEL..], k, n, width, to);
+        let columns = panel * PANEL..k.min((panel + 1) * PANEL);
+        pack_rows::<PANEL>(MatRef::new(w, n, k, k).columns(columns), to);
     });
 }
 
@@ -196,16 +168,6 @@ pub fn untransposed_len(n: usize, k: usize) -> usize {
 }
 
 /// `dX[m,k]` (=|+=) `dY[m,n] W[n,k]` on this thread, with `w` from [`pack_untransposed`].
-pub fn rows_untransposed(
-    isa: Isa,
-    m: usize,
-    n: usize,
-    k: usize,
-    dy: Left<'_>,
-    w: &[f32],
-    dx: &mut [f32],
-    dx_stride: usize,
-    mode: Accumulate,
-) {
-    block(isa, m, k, n, dy, Panels { data: w, panel_stride: PANEL * n, k_stride: PANEL }, dx, dx_stride, mode);
+pub fn rows_untransposed(isa: Isa, dy: MatRef<'_>, w: &[f32], dx: MatMut<'_>, mode: Accumulate) {
+    block(isa, dy, Panels { data: w, panel_stride: PANEL * dy.cols, k_stride: PANEL }, dx, mode);
 }

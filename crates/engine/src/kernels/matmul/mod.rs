@@ -12,6 +12,7 @@ mod gradient;
 pub use gradient::{outer, pack_untransposed, rows_untransposed, untransposed_len};
 
 use crate::cpu::{Cpu, Shared};
+use crate::kernels::matrix::{MatMut, MatRef};
 use crate::kernels::simd::{Isa, Kernel, LANES, Simd, prefetch};
 
 /// Columns of a panel.
@@ -72,21 +73,6 @@ pub fn transpose_panel(source: &[f32], stride: usize, inputs: usize, rows: usize
     }
 }
 
-/// Left operand: element (i, k) is `data[i * row_stride + k * k_stride]`.
-#[derive(Debug, Clone, Copy)]
-pub struct Left<'a> {
-    pub data: &'a [f32],
-    pub row_stride: usize,
-    pub k_stride: usize,
-}
-
-impl<'a> Left<'a> {
-    /// Rows of `stride` floats.
-    pub fn rows(data: &'a [f32], stride: usize) -> Self {
-        Self { data, row_stride: stride, k_stride: 1 }
-    }
-}
-
 /// Right operand: column j of row k is `data[(j / 32) * panel_stride + k * k_stride + j % 32]`. All 32 columns of a
 /// panel must be readable, the ones past n included.
 #[derive(Debug, Clone, Copy)]
@@ -103,86 +89,71 @@ pub enum Accumulate {
     Add,
 }
 
-/// `C[m,n]` (=|+=) `A[m,k] B[k,n]` on this thread. Row i of C starts at `c[i * c_stride]`.
-pub fn block(
-    isa: Isa,
-    m: usize,
-    n: usize,
-    k: usize,
-    a: Left<'_>,
-    b: Panels<'_>,
-    c: &mut [f32],
-    c_stride: usize,
-    mode: Accumulate,
-) {
-    if m == 0 || n == 0 {
-        return;
-    }
-    assert!(
-        c.len() >= (m - 1) * c_stride + n && (m == 1 || c_stride >= n),
-        "result {} for {m}x{n}/{c_stride}",
-        c.len()
-    );
-    // SAFETY: `c` is in bounds by the assertion above.
-    unsafe { block_ptr(isa, m, n, k, a, b, c.as_mut_ptr(), c_stride, mode) }
+/// `C[m,n]` (=|+=) `A[m,k] B[k,n]` on this thread.
+pub fn block(isa: Isa, a: MatRef<'_>, b: Panels<'_>, c: MatMut<'_>, mode: Accumulate) {
+    assert_eq!(a.rows, c.rows, "rows of the left operand and of the result");
+    // SAFETY: a view's rows are inside its slice.
+    unsafe { block_ptr(isa, a, b, c.cols, Out { data: c.data.as_mut_ptr(), stride: c.stride, mode }) }
 }
 
 /// # Safety
-/// `m` rows of `n` floats, `c_stride` apart, must be writable at `c`.
-unsafe fn block_ptr(
-    isa: Isa,
-    m: usize,
-    n: usize,
-    k: usize,
-    a: Left<'_>,
-    b: Panels<'_>,
-    c: *mut f32,
-    c_stride: usize,
-    mode: Accumulate,
-) {
+/// As many rows of `n` floats as `a` has, `out.stride` apart, must be writable at `out.data`.
+unsafe fn block_ptr(isa: Isa, a: MatRef<'_>, b: Panels<'_>, n: usize, out: Out) {
+    if a.rows == 0 || n == 0 {
+        return;
+    }
+    let k = a.cols;
     if k > 0 {
-        let last_a = (m - 1) * a.row_stride + (k - 1) * a.k_stride;
-        assert!(a.data.len() > last_a, "left operand {} for {m}x{k}", a.data.len());
         let last_b = (n.div_ceil(PANEL) - 1) * b.panel_stride + (k - 1) * b.k_stride + PANEL;
         assert!(b.data.len() >= last_b, "right operand {} for {k}x{n}", b.data.len());
     }
-    isa.run(Block { m, n, k, a, b, c, c_stride, mode, ahead: b.panel_stride });
+    isa.run(Block { a, b, n, out, ahead: b.panel_stride });
 }
 
-/// `C[m,n]` (=|+=) `A[m,k] B[k,n]` inside a kernel, with rows of A and C as far apart as `strides` says. `next` is the
-/// address of the next product's operand, to prefetch.
+/// `C[m,n]` (=|+=) `A[m,k] B[k,n]` inside a kernel. `next` is the address of the next product's operand, to prefetch.
 #[inline(always)]
 pub(super) fn multiply<S: Simd>(
     simd: S,
-    [m, n, k]: [usize; 3],
-    strides: [usize; 2],
-    a: &[f32],
+    a: MatRef<'_>,
     b: Panels<'_>,
     next: *const f32,
-    c: &mut [f32],
+    c: MatMut<'_>,
     mode: Accumulate,
 ) {
-    assert!(m > 0 && n > 0 && k > 0 && n.is_multiple_of(LANES) && strides[0] >= k && strides[1] >= n);
-    assert!(a.len() >= (m - 1) * strides[0] + k && c.len() >= (m - 1) * strides[1] + n);
+    let (m, n, k) = (a.rows, c.cols, a.cols);
+    assert!(m > 0 && n > 0 && k > 0 && n.is_multiple_of(LANES) && m == c.rows);
     assert!(b.data.len() >= (n.div_ceil(PANEL) - 1) * b.panel_stride + (k - 1) * b.k_stride + PANEL);
     let ahead = (next as usize).wrapping_sub(b.data.as_ptr() as usize) / size_of::<f32>();
-    let (a, c) = (Left::rows(a, strides[0]), c.as_mut_ptr());
-    Block { m, n, k, a, b, c, c_stride: strides[1], mode, ahead }.run(simd);
+    let out = Out { data: c.data.as_mut_ptr(), stride: c.stride, mode };
+    Block { a, b, n, out, ahead }.run(simd);
 }
 
 /// A checked product.
 pub(super) struct Block<'a> {
-    pub(super) m: usize,
-    pub(super) n: usize,
-    pub(super) k: usize,
-    pub(super) a: Left<'a>,
+    pub(super) a: MatRef<'a>,
     pub(super) b: Panels<'a>,
-    pub(super) c: *mut f32,
-    pub(super) c_stride: usize,
-    pub(super) mode: Accumulate,
+    /// Columns of the result.
+    pub(super) n: usize,
+    pub(super) out: Out,
     /// Prefetch distance, in floats, from an element of `b` to the one the next tile reads in its place. May point past
     /// the end.
     pub(super) ahead: usize,
+}
+
+/// Result of a product: rows `stride` floats apart.
+#[derive(Clone, Copy)]
+pub(super) struct Out {
+    pub(super) data: *mut f32,
+    pub(super) stride: usize,
+    pub(super) mode: Accumulate,
+}
+
+/// Position of a register tile: its first row, and its first column as an offset in a panel.
+#[derive(Clone, Copy)]
+struct At {
+    row: usize,
+    panel: usize,
+    offset: usize,
 }
 
 impl Kernel for Block<'_> {
@@ -193,7 +164,7 @@ impl Kernel for Block<'_> {
         let wide = S::TILE.rows > 6;
         let panels = self.n.div_ceil(PANEL);
         // A few rows take several panels at once: enough independent sums to hide the latency of the multiply-add.
-        let group = match (wide, self.m) {
+        let group = match (wide, self.a.rows) {
             (true, 1..=3) => 4,
             (true, 4..=6) | (false, 1) => 2,
             _ => 1,
@@ -223,14 +194,15 @@ impl Block<'_> {
     fn narrow<S: Simd, const NV: usize>(&self, simd: S, panel: usize) {
         // SAFETY: `block_ptr` checked both operands, its caller the result; the panels are whole.
         unsafe {
-            let c = self.c.add(panel * PANEL);
-            match self.m {
-                1 => self.tile::<S, 1, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                2 => self.tile::<S, 2, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                3 => self.tile::<S, 3, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                4 => self.tile::<S, 4, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                5 => self.tile::<S, 5, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
-                _ => self.tile::<S, 6, NV, false>(simd, 0, panel, 0, c, self.c_stride, self.mode),
+            let out = Out { data: self.out.data.add(panel * PANEL), ..self.out };
+            let at = At { row: 0, panel, offset: 0 };
+            match self.a.rows {
+                1 => self.tile::<S, 1, NV, false>(simd, at, out),
+                2 => self.tile::<S, 2, NV, false>(simd, at, out),
+                3 => self.tile::<S, 3, NV, false>(simd, at, out),
+                4 => self.tile::<S, 4, NV, false>(simd, at, out),
+                5 => self.tile::<S, 5, NV, false>(simd, at, out),
+                _ => self.tile::<S, 6, NV, false>(simd, at, out),
             }
         }
     }
@@ -244,29 +216,31 @@ impl Block<'_> {
         }
         let valid = (NV * LANES).min(self.n - column);
         // Tiles of about the same height: a last one of a row or two would leave most of the unit idle.
-        let tiles = self.m.div_ceil(S::TILE.rows);
+        let tiles = self.a.rows.div_ceil(S::TILE.rows);
         let mut row = 0;
         for tile in 0..tiles {
-            let rows = (self.m - row).div_ceil(tiles - tile);
+            let rows = (self.a.rows - row).div_ceil(tiles - tile);
+            let at = At { row, panel, offset };
             // SAFETY: `block_ptr` checked both operands, its caller the result. A tile that would reach past column n
             // goes through `edge`, which has room for all of it.
             unsafe {
-                let c = self.c.add(row * self.c_stride + column);
+                let c = self.out.data.add(row * self.out.stride + column);
+                let out = Out { data: c, ..self.out };
                 if valid == NV * LANES {
                     if tile == 0 {
-                        self.rows_tile::<S, NV, true>(simd, rows, row, panel, offset, c, self.c_stride, self.mode);
+                        self.rows_tile::<S, NV, true>(simd, rows, at, out);
                     } else {
-                        self.rows_tile::<S, NV, false>(simd, rows, row, panel, offset, c, self.c_stride, self.mode);
+                        self.rows_tile::<S, NV, false>(simd, rows, at, out);
                     }
                 } else {
                     let mut edge = [0.0f32; 12 * PANEL];
-                    let to = edge.as_mut_ptr();
-                    self.rows_tile::<S, NV, false>(simd, rows, row, panel, offset, to, PANEL, Accumulate::Store);
+                    let to = Out { data: edge.as_mut_ptr(), stride: PANEL, mode: Accumulate::Store };
+                    self.rows_tile::<S, NV, false>(simd, rows, at, to);
                     for (i, line) in edge.chunks_exact(PANEL).take(rows).enumerate() {
-                        let out = std::slice::from_raw_parts_mut(c.add(i * self.c_stride), valid);
-                        match self.mode {
-                            Accumulate::Store => out.copy_from_slice(&line[..valid]),
-                            Accumulate::Add => out.iter_mut().zip(line).for_each(|(c, v)| *c += v),
+                        let line_out = std::slice::from_raw_parts_mut(c.add(i * out.stride), valid);
+                        match out.mode {
+                            Accumulate::Store => line_out.copy_from_slice(&line[..valid]),
+                            Accumulate::Add => line_out.iter_mut().zip(line).for_each(|(c, v)| *c += v),
                         }
                     }
                 }
@@ -276,23 +250,13 @@ impl Block<'_> {
     }
 
     #[inline(always)]
-    unsafe fn rows_tile<S: Simd, const NV: usize, const AHEAD: bool>(
-        &self,
-        simd: S,
-        rows: usize,
-        row: usize,
-        panel: usize,
-        offset: usize,
-        c: *mut f32,
-        c_stride: usize,
-        mode: Accumulate,
-    ) {
+    unsafe fn rows_tile<S: Simd, const NV: usize, const AHEAD: bool>(&self, simd: S, rows: usize, at: At, out: Out) {
         macro_rules! pick {
             ($($n:literal)*) => {
                 match rows {
                     // Arms above the tile's height are never taken; the constant condition lets them compile away.
                     // SAFETY: the caller's promise.
-                    $($n if $n <= S::TILE.rows => unsafe { self.tile::<S, $n, NV, AHEAD>(simd, row, panel, offset, c, c_stride, mode) },)*
+                    $($n if $n <= S::TILE.rows => unsafe { self.tile::<S, $n, NV, AHEAD>(simd, at, out) },)*
                     _ => {}
                 }
             };
@@ -300,32 +264,23 @@ impl Block<'_> {
         pick!(12 11 10 9 8 7 6 5 4 3 2 1);
     }
 
-    /// The register tile: `MR` rows from `row`, `NV` vectors from column `offset` of `panel`; `AHEAD` prefetches
+    /// The register tile: `MR` rows and `NV` vectors from `at` on; `AHEAD` prefetches
     /// what the next tile reads.
     #[inline(always)]
-    unsafe fn tile<S: Simd, const MR: usize, const NV: usize, const AHEAD: bool>(
-        &self,
-        simd: S,
-        row: usize,
-        panel: usize,
-        offset: usize,
-        c: *mut f32,
-        c_stride: usize,
-        mode: Accumulate,
-    ) {
-        let (rs, cs) = (self.a.row_stride, self.a.k_stride);
+    unsafe fn tile<S: Simd, const MR: usize, const NV: usize, const AHEAD: bool>(&self, simd: S, at: At, out: Out) {
+        let (rs, cs) = (self.a.row_stride, self.a.col_stride);
         // SAFETY: all reads are inside the operands that `block_ptr` checked; the result is the caller's promise.
         unsafe {
-            let mut a = self.a.data.as_ptr().add(row * rs);
-            let mut b = self.b.data.as_ptr().add(panel * self.b.panel_stride + offset);
+            let mut a = self.a.data.as_ptr().add(at.row * rs);
+            let mut b = self.b.data.as_ptr().add(at.panel * self.b.panel_stride + at.offset);
             let mut acc = [[simd.splat(0.0); NV]; MR];
-            for _ in 0..self.k {
+            for _ in 0..self.a.cols {
                 let mut bv = [simd.splat(0.0); NV];
                 for (j, v) in bv.iter_mut().enumerate() {
-                    let at = (j / 2) * self.b.panel_stride + (j % 2) * LANES;
-                    *v = simd.load_ptr(b.add(at));
+                    let column = (j / 2) * self.b.panel_stride + (j % 2) * LANES;
+                    *v = simd.load_ptr(b.add(column));
                     if AHEAD {
-                        prefetch(b.wrapping_add(at.wrapping_add(self.ahead)));
+                        prefetch(b.wrapping_add(column.wrapping_add(self.ahead)));
                     }
                 }
                 for (i, sums) in acc.iter_mut().enumerate() {
@@ -339,9 +294,9 @@ impl Block<'_> {
             }
             for (i, sums) in acc.iter().enumerate() {
                 for (j, &sum) in sums.iter().enumerate() {
-                    let out = c.add(i * c_stride + j * LANES);
-                    let value = if mode == Accumulate::Add { simd.add(simd.load_ptr(out), sum) } else { sum };
-                    simd.store_ptr(out, value);
+                    let c = out.data.add(i * out.stride + j * LANES);
+                    let value = if out.mode == Accumulate::Add { simd.add(simd.load_ptr(c), sum) } else { sum };
+                    simd.store_ptr(c, value);
                 }
             }
         }
@@ -349,41 +304,33 @@ impl Block<'_> {
 }
 
 /// `y[m, outputs]` (=|+=) `x[m, inputs] W^T` on this thread.
-pub fn rows(isa: Isa, m: usize, x: Left<'_>, w: Packed<'_>, y: &mut [f32], y_stride: usize, mode: Accumulate) {
-    block(isa, m, w.outputs, w.inputs, x, w.operand(0), y, y_stride, mode);
+pub fn rows(isa: Isa, x: MatRef<'_>, w: Packed<'_>, y: MatMut<'_>, mode: Accumulate) {
+    assert!(x.cols == w.inputs && y.cols == w.outputs, "{} to {} by {} x {}", x.cols, y.cols, w.outputs, w.inputs);
+    block(isa, x, w.operand(0), y, mode);
 }
 
-/// As [`rows`] for the outputs `first..first + n` only, `first` a multiple of [`PANEL`].
-pub fn outputs(
-    isa: Isa,
-    m: usize,
-    x: Left<'_>,
-    w: Packed<'_>,
-    first: usize,
-    n: usize,
-    y: &mut [f32],
-    y_stride: usize,
-    mode: Accumulate,
-) {
-    assert!(first.is_multiple_of(PANEL) && first + n <= w.outputs);
-    block(isa, m, n, w.inputs, x, w.operand(first / PANEL), y, y_stride, mode);
+/// As [`rows`] for the outputs from `first`, a multiple of [`PANEL`], on: as many as `y` has columns.
+pub fn outputs(isa: Isa, x: MatRef<'_>, w: Packed<'_>, first: usize, y: MatMut<'_>, mode: Accumulate) {
+    assert!(first.is_multiple_of(PANEL) && first + y.cols <= w.outputs && x.cols == w.inputs);
+    block(isa, x, w.operand(first / PANEL), y, mode);
 }
 
 /// As [`rows`] on all threads, for few rows: the columns are divided.
-pub fn columns(cpu: &Cpu, m: usize, x: Left<'_>, w: Packed<'_>, y: &mut [f32], y_stride: usize, mode: Accumulate) {
-    if m == 0 {
+pub fn columns(cpu: &Cpu, x: MatRef<'_>, w: Packed<'_>, y: MatMut<'_>, mode: Accumulate) {
+    assert!(x.cols == w.inputs && y.cols == w.outputs && x.rows == y.rows);
+    if x.rows == 0 {
         return;
     }
     let panels = w.outputs.div_ceil(PANEL);
     let share = panels.div_ceil(cpu.threads()).next_multiple_of(4);
-    assert!(y.len() >= (m - 1) * y_stride + w.outputs && (m == 1 || y_stride >= w.outputs));
-    let y = Shared::new(y);
+    let (stride, y) = (y.stride, Shared::new(y.data));
     cpu.parallel(panels.div_ceil(share), |part| {
         let first = part * share;
         let n = (share * PANEL).min(w.outputs - first * PANEL);
-        // SAFETY: in bounds by the assertion; parts write disjoint columns.
+        // SAFETY: a view's rows are inside its slice; parts write disjoint columns.
         unsafe {
-            block_ptr(cpu.isa(), m, n, w.inputs, x, w.operand(first), y.ptr().add(first * PANEL), y_stride, mode);
+            let out = Out { data: y.ptr().add(first * PANEL), stride, mode };
+            block_ptr(cpu.isa(), x, w.operand(first), n, out);
         }
     });
 }

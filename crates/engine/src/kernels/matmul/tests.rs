@@ -23,12 +23,12 @@ fn products_match_the_reference() {
             let packed = Packed { outputs: n, inputs: k, data: &packed };
             let expected = reference(m, n, k, &x, &w);
             let mut y = vec![0.0; m * n];
-            rows(isa, m, Left::rows(&x, k), packed, &mut y, n, Accumulate::Store);
+            rows(isa, MatRef::of_rows(&x, k), packed, MatMut::of_rows(&mut y, n), Accumulate::Store);
             assert_close(&y, &expected, 1e-6);
             let mut split = vec![0.0; m * n];
-            columns(&cpu, m, Left::rows(&x, k), packed, &mut split, n, Accumulate::Store);
+            columns(&cpu, MatRef::of_rows(&x, k), packed, MatMut::of_rows(&mut split, n), Accumulate::Store);
             assert_eq!(y, split, "columns over threads");
-            rows(isa, m, Left::rows(&x, k), packed, &mut y, n, Accumulate::Add);
+            rows(isa, MatRef::of_rows(&x, k), packed, MatMut::of_rows(&mut y, n), Accumulate::Add);
             assert_close(&y, &expected.iter().map(|v| 2.0 * v).collect::<Vec<_>>(), 1e-6);
         }
     });
@@ -44,7 +44,7 @@ fn a_row_does_not_depend_on_its_neighbours() {
             let packed = Packed { outputs: n, inputs: k, data: &packed };
             let product = |first: usize, m: usize| {
                 let mut y = vec![0.0; m * n];
-                rows(isa, m, Left::rows(&x[first * k..], k), packed, &mut y, n, Accumulate::Store);
+                rows(isa, MatRef::new(&x[first * k..], m, k, k), packed, MatMut::of_rows(&mut y, n), Accumulate::Store);
                 y
             };
             let whole = product(0, 40);
@@ -64,14 +64,20 @@ fn gradients_match_the_reference() {
         for (t, n, k) in [(3, 5, 7), (300, 60, 40), (17, 130, 96)] {
             let (dy, x, w) = (noise(5, t * n), noise(6, t * k), noise(7, n * k));
             let mut dw = vec![0.0; n * k];
-            outer(&cpu, t, n, k, &dy, n, &x, k, &mut dw);
+            outer(&cpu, MatRef::of_rows(&dy, n), MatRef::of_rows(&x, k), &mut dw);
             let by_t = |i: usize, j: usize| (0..t).map(|r| f64::from(dy[r * n + i]) * f64::from(x[r * k + j])).sum();
             assert_close(&dw, &(0..n * k).map(|at| by_t(at / k, at % k)).collect::<Vec<f64>>(), 1e-6);
 
             let mut untransposed = vec![0.0; untransposed_len(n, k)];
             pack_untransposed(&cpu, &w, n, k, &mut untransposed);
             let mut dx = vec![0.0; t * k];
-            rows_untransposed(isa, t, n, k, Left::rows(&dy, n), &untransposed, &mut dx, k, Accumulate::Store);
+            rows_untransposed(
+                isa,
+                MatRef::of_rows(&dy, n),
+                &untransposed,
+                MatMut::of_rows(&mut dx, k),
+                Accumulate::Store,
+            );
             let by_n = |r: usize, j: usize| (0..n).map(|i| f64::from(dy[r * n + i]) * f64::from(w[i * k + j])).sum();
             assert_close(&dx, &(0..t * k).map(|at| by_n(at / k, at % k)).collect::<Vec<f64>>(), 1e-6);
         }
@@ -87,7 +93,7 @@ fn weight_gradients_do_not_depend_on_the_threads() {
             let on = |threads: usize| {
                 let cpu = Cpu::with_isa(threads, isa).unwrap();
                 let mut dw = noise(10, n * k);
-                outer(&cpu, t, n, k, &dy, n, &x, k, &mut dw);
+                outer(&cpu, MatRef::of_rows(&dy, n), MatRef::of_rows(&x, k), &mut dw);
                 dw
             };
             let alone = on(1);
