@@ -3,11 +3,12 @@
 //! Depth first means that all descendants of a run, and nothing else, directly follow it; its ancestors are a few
 //! ranges of rows before it. A shared prefix is computed once because it is stored once.
 
+use std::ops::Range;
+
 use hone_trace::BatchNode;
 
 use crate::config::Config;
 use crate::error::{EngineError, Result};
-use crate::kernels::attention::Span;
 
 /// Packed batch: token, position and visible rows of every row.
 #[derive(Debug, Clone)]
@@ -29,6 +30,32 @@ pub struct Forest {
 pub struct Target {
     pub row: usize,
     pub token: u32,
+}
+
+/// Token run of a packed batch, and the ancestors it attends to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// Its rows.
+    pub rows: Range<usize>,
+    /// Position of its first token.
+    pub position: usize,
+    /// Rows of its ancestors, root first. Their lengths add up to `position`.
+    pub chain: Vec<Range<usize>>,
+    /// End of the rows of all its descendants, which follow it directly.
+    pub subtree_end: usize,
+}
+
+impl Span {
+    /// The rows of positions `from..to` of the chain, as (position - from, rows).
+    pub(crate) fn locate(&self, from: usize, to: usize) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
+        let mut start = 0;
+        self.chain.iter().chain(std::iter::once(&self.rows)).filter_map(move |rows| {
+            let (first, last) = (from.max(start), to.min(start + rows.len()));
+            let offset = rows.start + first - start.min(first);
+            start += rows.len();
+            (first < last).then(|| (first - from, offset..offset + last - first))
+        })
+    }
 }
 
 impl Forest {

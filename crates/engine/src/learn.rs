@@ -4,29 +4,44 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hone_trace::{Batch, LearnFault, LearnStats, Learner, Loss, OptimizerStep, StepReport, TokenColumns};
+use hone_trace::{
+    Batch, LearnFault, LearnStats, Learner, Loss, OptimizerStep, PolicyVersion, StepReport, TokenColumns,
+};
 
-use crate::buffer::Buffer;
+use crate::backend::{Backend, GradientNorm, Trainable};
 use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
 use crate::lora::Adapter;
-use crate::model::{Keep, LossGradients, Model, Net, Pass, Scored, Trained, Workspace};
-use crate::optim::{AdamW, AdamWSettings, clip_factor, global_norm};
+use crate::model::{Keep, LossGradients, Model, Net, Pass, Scored, Trained};
+use crate::optim::{AdamW, AdamWSettings, clip_factor};
 use crate::policy::{Policy, Snapshot};
 use crate::weights::{Storage, Table};
 
 /// Settings of a learner.
-#[derive(Debug, Clone, Default)]
-pub struct LearnerSettings {
+#[derive(Debug)]
+pub struct LearnerSettings<B: Backend = Cpu> {
     pub adamw: AdamWSettings,
     /// Activation checkpointing: recompute activations in the backward pass. Less memory, a third more work, the same
     /// bits.
     pub recompute: bool,
     /// Bytes of activations a batch may need.
     pub memory_limit: Option<u64>,
-    /// Separate threads, for a learner that computes while others sample. The results are the same.
-    pub cpu: Option<Arc<Cpu>>,
+    /// Separate device (other threads of the same machine), for a learner that computes while others sample. The results
+    /// are the same.
+    pub device: Option<Arc<B>>,
+}
+
+impl<B: Backend> Default for LearnerSettings<B> {
+    fn default() -> Self {
+        Self { adamw: AdamWSettings::default(), recompute: false, memory_limit: None, device: None }
+    }
+}
+
+impl<B: Backend> Clone for LearnerSettings<B> {
+    fn clone(&self) -> Self {
+        Self { device: self.device.clone(), ..*self }
+    }
 }
 
 /// Policy to score with.
@@ -40,24 +55,23 @@ pub enum Whose {
 ///
 /// Calls compute on the engine's threads and return when they are done: they do not yield in between.
 #[derive(Debug)]
-pub struct NativeLearner {
-    policy: Arc<Policy>,
+pub struct NativeLearner<B: Backend = Cpu> {
+    policy: Arc<Policy<B>>,
     /// The policy a loss may compare with. An adapter's base is its own reference.
-    reference: Option<Model>,
-    settings: LearnerSettings,
-    optimizer: AdamW,
-    grads: Buffer,
-    workspace: Workspace,
+    reference: Option<Model<B>>,
+    settings: LearnerSettings<B>,
+    optimizer: AdamW<B>,
+    grads: B::Flat,
+    workspace: B::Activations,
 }
 
-impl NativeLearner {
+impl<B: Backend> NativeLearner<B> {
     /// A learner at the policy's current version, with a fresh optimizer.
-    pub fn new(policy: Arc<Policy>, reference: Option<Model>, settings: LearnerSettings) -> Self {
+    pub fn new(policy: Arc<Policy<B>>, reference: Option<Model<B>>, settings: LearnerSettings<B>) -> Self {
         let snapshot = policy.current();
-        let table = trained_table(&snapshot);
-        let optimizer = AdamW::new(settings.adamw, table);
-        let grads = Buffer::zeros(table.len());
-        let workspace = Workspace { limit: settings.memory_limit, ..Workspace::default() };
+        let (table, device) = (trained_table(&snapshot), &*snapshot.model.device);
+        let optimizer = AdamW::new(settings.adamw, table, device);
+        let (grads, workspace) = (device.zeros(table.len()), device.activations(settings.memory_limit));
         Self { policy, reference, settings, optimizer, grads, workspace }
     }
 
@@ -74,21 +88,22 @@ impl NativeLearner {
     /// Resumes from what [`NativeLearner::save`] wrote: publishes the saved weights as their version and restores the
     /// optimizer state. `policy` must hold the same model (and base) as then; gradients not yet applied are not saved.
     pub fn resume(
-        policy: Arc<Policy>,
-        reference: Option<Model>,
-        settings: LearnerSettings,
+        policy: Arc<Policy<B>>,
+        reference: Option<Model<B>>,
+        settings: LearnerSettings<B>,
         dir: &Path,
     ) -> Result<Self> {
         let mut learner = Self::new(policy, reference, settings);
         let snapshot = learner.policy.current();
-        learner.optimizer = AdamW::load(learner.settings.adamw, dir, trained_table(&snapshot))?;
+        learner.optimizer =
+            AdamW::load(learner.settings.adamw, dir, trained_table(&snapshot), &*snapshot.model.device)?;
         let steps = learner.optimizer.steps();
         if snapshot.adapter.is_some() {
             let adapter = Arc::new(Adapter::load(&snapshot.model, dir)?);
             learner.policy.update(steps, |s| s.adapter = Some(adapter));
         } else {
-            let model = Model::load(dir, Arc::clone(&snapshot.model.cpu))?;
-            if model.weights.params != snapshot.model.weights.params {
+            let model = Model::load(dir, Arc::clone(&snapshot.model.device))?;
+            if model.params != snapshot.model.params {
                 return Err(EngineError::State("the saved model has another shape than the policy".into()));
             }
             learner.policy.update(steps, |s| s.model = model);
@@ -115,12 +130,12 @@ impl NativeLearner {
         }
     }
 
-    pub fn policy(&self) -> &Arc<Policy> {
+    pub fn policy(&self) -> &Arc<Policy<B>> {
         &self.policy
     }
 
     /// The gradient accumulated so far, laid out as the trained parameters' table.
-    pub fn gradients(&self) -> &[f32] {
+    pub fn gradients(&self) -> &B::Flat {
         &self.grads
     }
 
@@ -157,16 +172,16 @@ impl NativeLearner {
         Ok(LearnStats { logprobs: scored.logprobs, entropies: scored.entropies, loss: stats })
     }
 
-    /// The current version, to be computed on the learner's own threads.
-    fn snapshot(&self) -> Snapshot {
+    /// The current version, to be computed on the learner's own device.
+    fn snapshot(&self) -> Snapshot<B> {
         let mut snapshot = self.policy.current();
-        if let Some(cpu) = &self.settings.cpu {
-            snapshot.model.cpu = Arc::clone(cpu);
+        if let Some(device) = &self.settings.device {
+            snapshot.model.device = Arc::clone(device);
         }
         snapshot
     }
 
-    fn reference_scores(&mut self, snapshot: &Snapshot, pass: Pass<'_>) -> std::result::Result<Scored, LearnFault> {
+    fn reference_scores(&mut self, snapshot: &Snapshot<B>, pass: Pass<'_>) -> std::result::Result<Scored, LearnFault> {
         let model = match (&self.reference, &snapshot.adapter) {
             (Some(reference), _) => reference,
             (None, Some(_)) => &snapshot.model,
@@ -178,44 +193,38 @@ impl NativeLearner {
         Net::new(model, None).forward(pass, Keep::Nothing, &mut self.workspace).map_err(fault)
     }
 
-    fn apply(&mut self, step: OptimizerStep) -> StepReport {
-        let cpu = Arc::clone(&self.snapshot().model.cpu);
-        let (norm, skipped) = {
-            let snapshot = self.policy.current();
-            match global_norm(&cpu, trained_table(&snapshot), &self.grads) {
-                Ok(norm) => (Some(norm), None),
-                Err(name) => (None, Some(format!("the gradient of {name} is not finite"))),
+    fn apply(&mut self, step: OptimizerStep) -> Result<StepReport> {
+        let device = Arc::clone(&self.snapshot().model.device);
+        let norm = device.gradient_norm(trained_table(&self.policy.current()), &self.grads)?;
+        let (version, grad_norm, skipped) = match norm {
+            GradientNorm::NotFinite(name) => {
+                (self.policy.current().version, None, Some(format!("the gradient of {name} is not finite")))
             }
-        };
-        let version = match norm {
-            None => self.policy.current().version,
-            Some(norm) => {
-                let (optimizer, grads) = (&mut self.optimizer, &self.grads);
-                let scale = clip_factor(norm, step.max_grad_norm);
-                let number = self.policy.current().version.step + 1;
-                self.policy.update(number, |snapshot| {
-                    if let Some(adapter) = &mut snapshot.adapter {
-                        let adapter = Arc::make_mut(adapter);
-                        optimizer.step(&cpu, &adapter.table, &mut adapter.values, grads, step.learning_rate, scale);
-                        adapter.repack(&cpu);
-                    } else {
-                        let weights = Arc::make_mut(&mut snapshot.model.weights);
-                        let params = Arc::clone(&weights.params);
-                        optimizer.step(&cpu, &params.table, &mut weights.values, grads, step.learning_rate, scale);
-                        weights.repack(&cpu);
-                    }
-                })
-            }
+            GradientNorm::Finite(norm) => (self.update(&device, step, norm)?, Some(norm), None),
         };
         if step.publish {
             self.policy.publish();
         }
-        cpu.clear(&mut self.grads);
-        StepReport { version, grad_norm: norm, skipped }
+        device.clear(&mut self.grads);
+        Ok(StepReport { version, grad_norm, skipped })
+    }
+
+    /// Optimizer step on the accumulated gradient, whose norm is known.
+    fn update(&mut self, device: &B, step: OptimizerStep, norm: f64) -> Result<PolicyVersion> {
+        let (optimizer, grads) = (&mut self.optimizer, &self.grads);
+        let (rate, scale) = (step.learning_rate, clip_factor(norm, step.max_grad_norm));
+        let number = self.policy.current().version.step + 1;
+        self.policy.try_update(number, |snapshot| {
+            let trainable = match &mut snapshot.adapter {
+                Some(adapter) => Trainable::Adapter(Arc::make_mut(adapter)),
+                None => Trainable::Weights(&snapshot.model.params.table, Arc::make_mut(&mut snapshot.model.weights)),
+            };
+            optimizer.step(device, trainable, grads, rate, scale)
+        })
     }
 }
 
-fn forest(snapshot: &Snapshot, batch: &Batch) -> std::result::Result<Forest, LearnFault> {
+fn forest<B: Backend>(snapshot: &Snapshot<B>, batch: &Batch) -> std::result::Result<Forest, LearnFault> {
     batch.check().map_err(LearnFault::BadBatch)?;
     Forest::new(&snapshot.model.config, &batch.nodes).map_err(fault)
 }
@@ -231,10 +240,10 @@ fn targets(forest: &Forest, batch: &Batch) -> std::result::Result<Vec<Target>, L
 }
 
 /// The parameters a policy trains.
-fn trained_table(snapshot: &Snapshot) -> &Table {
+fn trained_table<B: Backend>(snapshot: &Snapshot<B>) -> &Table {
     match &snapshot.adapter {
         Some(adapter) => &adapter.table,
-        None => &snapshot.model.weights.params.table,
+        None => &snapshot.model.params.table,
     }
 }
 
@@ -251,12 +260,12 @@ fn fault(error: EngineError) -> LearnFault {
 }
 
 #[async_trait]
-impl Learner for NativeLearner {
+impl<B: Backend> Learner for NativeLearner<B> {
     async fn accumulate(&mut self, batch: &Batch, loss: &dyn Loss) -> std::result::Result<LearnStats, LearnFault> {
         self.learn(batch, loss)
     }
 
     async fn step(&mut self, step: OptimizerStep) -> std::result::Result<StepReport, LearnFault> {
-        Ok(self.apply(step))
+        self.apply(step).map_err(fault)
     }
 }

@@ -40,7 +40,7 @@ impl Budget {
         let snapshot = setup.policy.current();
         let config = &snapshot.model.config;
         let parameters = snapshot.model.parameters() as u64;
-        let trained = snapshot.adapter.as_ref().map_or(parameters, |adapter| adapter.values.len() as u64);
+        let trained = snapshot.adapter.as_ref().map_or(parameters, |adapter| adapter.table.len() as u64);
         let train = &recipe.train;
         let keep = if train.recompute { Keep::Inputs } else { Keep::Everything };
         let batch = train.batch_tokens.max(recipe.rollout.window);

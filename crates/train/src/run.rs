@@ -433,7 +433,7 @@ fn reference(setup: &Setup, recipe: &Recipe, objective: &Objective) -> Result<Op
     let current = setup.policy.current();
     Ok(match &recipe.policy.reference {
         _ if !(drifts || objective.needs_reference() || recipe.kl_reward.is_some()) => None,
-        Some(dir) => Some(Model::load(dir, Arc::clone(&current.model.cpu))?),
+        Some(dir) => Some(Model::load(dir, Arc::clone(&current.model.device))?),
         // The base of an adapter is its own reference.
         None if current.adapter.is_some() => None,
         None => Some(current.model),
@@ -451,7 +451,7 @@ fn learner_settings(recipe: &Recipe) -> Result<LearnerSettings, TrainError> {
         adamw: recipe.train.adamw,
         recompute: recipe.train.recompute,
         memory_limit: recipe.train.activation_limit(),
-        cpu,
+        device: cpu,
     })
 }
 
@@ -464,8 +464,8 @@ fn learner(
 ) -> Result<NativeLearner, TrainError> {
     let settings = learner_settings(recipe)?;
     let policy = Arc::clone(&setup.policy);
-    if let (Some(reference), Some(cpu)) = (&mut reference, &settings.cpu) {
-        reference.cpu = Arc::clone(cpu);
+    if let (Some(reference), Some(cpu)) = (&mut reference, &settings.device) {
+        reference.device = Arc::clone(cpu);
     }
     let Some((dir, state)) = found else { return Ok(NativeLearner::new(policy, reference, settings)) };
     let learner = NativeLearner::resume(policy, reference, settings, dir)?;

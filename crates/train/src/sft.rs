@@ -90,7 +90,7 @@ fn settings(recipe: &Recipe) -> LearnerSettings {
         adamw: recipe.train.adamw,
         recompute: recipe.train.recompute,
         memory_limit: recipe.train.activation_limit(),
-        cpu: None,
+        device: None,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Options that would change the maths and are not implemented are refused by name: a model that loads is computed as
 //! transformers computes it.
 
+mod heads;
 mod shape;
 
 use std::path::Path;
@@ -10,8 +11,9 @@ use std::path::Path;
 use serde_json::{Map, Value};
 pub use shape::Shape;
 
+pub use heads::Heads;
+
 use crate::error::{EngineError, Result};
-use crate::kernels::attention::Heads;
 use crate::rope::{Rope, Scaling};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

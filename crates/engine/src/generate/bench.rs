@@ -6,6 +6,7 @@ use futures::executor::block_on;
 use futures::future::join_all;
 use hone_trace::{SampleFault, SampleRequest, SamplingParams, Seed};
 
+use crate::backend::Backend;
 use crate::config::Config;
 use crate::generate::{Generator, GeneratorSettings};
 use crate::model::Model;
@@ -58,7 +59,7 @@ impl Measured {
 }
 
 /// Generates with an empty cache.
-pub fn generate(model: &Model, work: Workload) -> Result<Measured, SampleFault> {
+pub fn generate<B: Backend>(model: &Model<B>, work: Workload) -> Result<Measured, SampleFault> {
     let failed = |what: String| SampleFault::Failed { what, transient: false };
     let policy = Policy::new(Snapshot::new(model.clone(), None, "bench"));
     let generator = Generator::new(policy, GeneratorSettings::default()).map_err(|e| failed(e.to_string()))?;

@@ -9,8 +9,7 @@ use hone_trace::{
 use crate::config::Config;
 use crate::generate::StreamedToken;
 use crate::generate::cache::NodeId;
-use crate::generate::choose::{self, Refusal, Scratch};
-use crate::kernels::simd::Isa;
+use crate::generate::step::{Choice, Draw, DrawRequest, Refusal};
 use crate::rope::Scaling;
 
 type Reply = std::result::Result<Sample, SampleFault>;
@@ -118,34 +117,7 @@ impl Job {
         self.tokens.len() - self.computed
     }
 
-    /// Takes the next token from its logits and notes whether it is the last one.
-    pub(super) fn advance(
-        &mut self,
-        isa: Isa,
-        config: &Config,
-        version: &PolicyVersion,
-        logits: &mut [f32],
-        scratch: &mut Scratch,
-    ) {
-        let mut masked = false;
-        if let Some(gate) = &mut self.gate {
-            self.allowed.resize(logits.len(), true);
-            let mut mask = TokenMask::new(&mut self.allowed);
-            gate.mask(&mut mask);
-            masked = mask.touched();
-        }
-        let allowed = masked.then_some(&self.allowed[..]);
-        match choose::choose(isa, logits, &self.params, allowed, &mut self.rng, scratch) {
-            Ok(choice) => {
-                self.masked |= masked;
-                self.push(choice, version);
-                self.end = self.stop(choice.token, config).map(Ok);
-            }
-            Err(refusal) => self.end = Some(Err(self.refused(refusal, version))),
-        }
-    }
-
-    fn push(&mut self, choice: choose::Choice, version: &PolicyVersion) {
+    fn push(&mut self, choice: Choice, version: &PolicyVersion) {
         self.tokens.push(choice.token);
         self.logprobs.push(choice.logprob);
         self.sampling_logprobs.push(choice.sampling_logprob);
@@ -210,6 +182,48 @@ impl Job {
         };
         // Nobody may be listening any more.
         let _ = self.reply.send(result);
+    }
+}
+
+/// Draw of a job's next token by one version of the policy.
+#[derive(Debug)]
+pub(super) struct JobDraw<'a> {
+    job: &'a mut Job,
+    config: &'a Config,
+    version: &'a PolicyVersion,
+    /// The gate masked some token of this draw.
+    masked: bool,
+}
+
+impl<'a> JobDraw<'a> {
+    pub(super) fn new(job: &'a mut Job, config: &'a Config, version: &'a PolicyVersion) -> Self {
+        Self { job, config, version, masked: false }
+    }
+}
+
+impl Draw for JobDraw<'_> {
+    fn request(&mut self, vocab: usize) -> DrawRequest<'_> {
+        let job = &mut *self.job;
+        if let Some(gate) = &mut job.gate {
+            job.allowed.resize(vocab, true);
+            let mut mask = TokenMask::new(&mut job.allowed);
+            gate.mask(&mut mask);
+            self.masked = mask.touched();
+        }
+        DrawRequest { params: &job.params, allowed: self.masked.then_some(&job.allowed[..]), rng: &mut job.rng }
+    }
+
+    /// Records the token and notes whether it is the last one.
+    fn take(&mut self, drawn: Result<Choice, Refusal>) {
+        let job = &mut *self.job;
+        match drawn {
+            Ok(choice) => {
+                job.masked |= self.masked;
+                job.push(choice, self.version);
+                job.end = job.stop(choice.token, self.config).map(Ok);
+            }
+            Err(refusal) => job.end = Some(Err(job.refused(refusal, self.version))),
+        }
     }
 }
 

@@ -11,14 +11,11 @@
 //! When new weights are published, running requests continue with them: their keys and values are computed again, and
 //! the record says which version sampled which token.
 
-mod attention;
 pub mod bench;
 mod cache;
-mod choose;
-mod forward;
 mod job;
-mod pages;
 mod scheduler;
+pub mod step;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -28,11 +25,12 @@ use async_trait::async_trait;
 use futures::channel::{mpsc, oneshot};
 use hone_trace::{Sample, SampleFault, SampleRequest, Sampler};
 
+use crate::backend::Backend;
 use crate::error::{EngineError, Result};
 use crate::generate::job::Job;
 pub use crate::generate::job::window;
 use crate::generate::scheduler::Scheduler;
-use crate::kernels::attention::KEYS;
+use crate::generate::step::PAGE;
 use crate::policy::Policy;
 
 /// Limits of a generator. None of them changes the sampled tokens.
@@ -101,7 +99,7 @@ enum Message {
 
 impl Generator {
     /// Starts the thread.
-    pub fn new(policy: Arc<Policy>, settings: GeneratorSettings) -> Result<Self> {
+    pub fn new<B: Backend>(policy: Arc<Policy<B>>, settings: GeneratorSettings) -> Result<Self> {
         let (requests, inbox): (_, Receiver<Message>) = std::sync::mpsc::channel();
         let scheduler = Scheduler::new(policy, settings, inbox);
         std::thread::Builder::new()
@@ -168,6 +166,6 @@ impl Sampler for Generator {
 }
 
 /// Pages a number of tokens fills.
-fn pages_of(tokens: usize) -> usize {
-    tokens.div_ceil(KEYS)
+pub(crate) fn pages_of(tokens: usize) -> usize {
+    tokens.div_ceil(PAGE)
 }

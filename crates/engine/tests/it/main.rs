@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
+mod backend;
 mod bad_input;
 mod common;
 mod lora;

@@ -69,7 +69,7 @@ pub fn start(setup: &Setup, run: &Path) -> Result<Option<Arc<dyn Sampler>>, Trai
         let adapter = Adapter::load(&model, &dir)?;
         Snapshot::new(model, Some(adapter), &version.run)
     } else {
-        Snapshot::new(Model::load(&dir, Arc::clone(&model.cpu))?, None, &version.run)
+        Snapshot::new(Model::load(&dir, Arc::clone(&model.device))?, None, &version.run)
     };
     Ok(Some(Arc::new(Generator::new(Policy::new(snapshot), GeneratorSettings::default())?)))
 }

@@ -145,10 +145,10 @@ async fn an_adapter_is_trained_checkpointed_and_resumed() {
     let recipe = recipe(&[lora, "kl_reward={ coefficient = 0.01 }", "train.steps=2", "eval.every=0"]);
     let mut copies = Copies::new(&run, directory.path());
     let setup_whole = setup(&recipe);
-    let base = setup_whole.policy.current().model.weights.digest(&setup_whole.policy.current().model.cpu);
+    let base = setup_whole.policy.current().model.weights.digest(&setup_whole.policy.current().model.device);
     train(&setup_whole, &recipe, &run, &mut copies).await.unwrap();
     let after = setup_whole.policy.current();
-    assert_eq!(after.model.weights.digest(&after.model.cpu), base);
+    assert_eq!(after.model.weights.digest(&after.model.device), base);
     let (_, checkpoint) = RunReader::open(&run).unwrap().checkpoints().unwrap().pop().unwrap();
     assert!(checkpoint.join("adapter_config.json").is_file() && !checkpoint.join("model.safetensors").exists());
     assert!(timeless(&run)[1]["loss/avg_kl"].as_f64().unwrap() > 0.0, "the adapter has moved");
