@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::common::{Nll, config_json, ids, wait};
+use crate::foreign::Foreign;
 use hone_engine::backend::{Backend, GradientNorm, Need, PageStore};
 use hone_engine::kernels::simd::Isa;
 use hone_engine::lora::LoraConfig;
@@ -48,6 +49,7 @@ fn every_device_keeps_the_laws() {
             keeps_the_laws(Arc::new(Cpu::with_isa(threads, isa).unwrap()), Same::Bits);
         }
     }
+    keeps_the_laws(Arc::new(Foreign(Arc::new(Cpu::new(2).unwrap()))), Same::Bits);
 }
 
 fn keeps_the_laws<B: Backend>(device: Arc<B>, same: Same) {

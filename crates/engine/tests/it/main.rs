@@ -5,6 +5,7 @@
 mod backend;
 mod bad_input;
 mod common;
+mod foreign;
 mod lora;
 mod parity;
 mod threads;
