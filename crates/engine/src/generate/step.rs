@@ -11,13 +11,14 @@ pub const PAGE: usize = 32;
 pub type PageId = usize;
 
 /// Rows of one step, run after run.
+///
+/// Only the scheduler makes one, and it promises that no page that a run writes is in the path of another run: devices
+/// write them in parallel.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// Token of each row.
-    pub tokens: Vec<u32>,
-    pub runs: Vec<Run>,
-    /// Pages of all sequences, one after the other.
-    pub paths: Vec<PageId>,
+    tokens: Vec<u32>,
+    runs: Vec<Run>,
+    paths: Vec<PageId>,
 }
 
 /// New rows of one sequence.
@@ -27,21 +28,35 @@ pub struct Run {
     pub row: usize,
     pub start: usize,
     pub len: usize,
-    /// The sequence's pages, in [`Step::paths`].
+    /// The sequence's pages, in [`Step::paths`]: those from `start / PAGE` on are written.
     pub path: Range<usize>,
     /// A token is drawn after the last row.
     pub samples: bool,
 }
 
 impl Step {
-    pub fn clear(&mut self) {
+    /// Token of each row.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Pages of all sequences, one after the other.
+    pub fn paths(&self) -> &[PageId] {
+        &self.paths
+    }
+
+    pub(super) fn clear(&mut self) {
         self.tokens.clear();
         self.runs.clear();
         self.paths.clear();
     }
 
     /// Adds the tokens at positions `start..` of a sequence whose pages are `path`.
-    pub fn push(&mut self, tokens: &[u32], start: usize, path: &[PageId], samples: bool) {
+    pub(super) fn push(&mut self, tokens: &[u32], start: usize, path: &[PageId], samples: bool) {
         let (row, first) = (self.tokens.len(), self.paths.len());
         self.tokens.extend_from_slice(tokens);
         self.paths.extend_from_slice(path);

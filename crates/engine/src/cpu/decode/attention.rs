@@ -44,7 +44,7 @@ impl Plan {
     /// much.
     pub(super) fn cut(&mut self, step: &Step, heads: Heads, threads: usize) {
         let Self { pieces, tasks } = self;
-        let (places, paths) = (&step.runs, &step.paths);
+        let (places, paths) = (step.runs(), step.paths());
         pieces.clear();
         let decoding = places.iter().filter(|p| p.len == 1).count();
         let most = (decoding * heads.keys / (2 * threads)).clamp(1, heads.tokens_per_tile());
@@ -79,7 +79,7 @@ impl Plan {
     pub(super) fn run(&self, cpu: &Cpu, step: &Step, pages: &Pages, layer: usize, qkv: &[f32], out: &mut [f32]) {
         let (pieces, tasks) = (&self.pieces, &self.tasks);
         let heads = pages.shape().heads;
-        let layer = Layer { isa: cpu.isa(), heads, pages, index: layer, places: &step.runs, paths: &step.paths, qkv };
+        let layer = Layer { isa: cpu.isa(), heads, pages, index: layer, places: step.runs(), paths: step.paths(), qkv };
         let waits = |piece: &Piece| matches!(piece.work, Work::Prompt { alone: false, .. });
         if pieces.iter().any(waits) {
             cpu.parallel(pieces.len(), |task| {
@@ -159,8 +159,8 @@ impl Layer<'_> {
             let at = position % KEYS;
             let count = (KEYS - at).min(end - position);
             let row = &self.qkv[(place.row + position - place.start) * width..];
-            // SAFETY: positions that are not computed yet are in pages that only this job has in its path, and of
-            // those only this task touches the blocks of this head.
+            // SAFETY: positions that are not computed yet are in pages that no other run of the step has in its path, and
+            // of those only this task touches the blocks of this head.
             let (keys, values) = unsafe { self.pages.write(path[position / KEYS], self.index, head) };
             put_transposed(&row[heads.key_column(head)..], width, dim, count, at, keys);
             put_rows(&row[heads.value_column(head)..], width, dim, count, at, heads.padded(), values);

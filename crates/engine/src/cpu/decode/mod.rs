@@ -79,7 +79,7 @@ impl Decoder {
         self.attention.grow(rows * c.heads.out_width());
         self.due.clear();
         let table = net.model.weights.angles.get(0, step.longest());
-        for run in &step.runs {
+        for run in step.runs() {
             for (i, angles) in self.angles[run.row * dim..][..run.len * dim].chunks_exact_mut(dim).enumerate() {
                 let (cos, sin) = table.at(run.start + i);
                 angles[..dim / 2].copy_from_slice(cos);
@@ -89,7 +89,7 @@ impl Decoder {
                 self.due.push(run.row + run.len - 1);
             }
         }
-        net.embed(&step.tokens, &mut self.x[..rows * c.hidden]);
+        net.embed(step.tokens(), &mut self.x[..rows * c.hidden]);
     }
 
     /// The second half of one layer and the first half of the following, which no row of another request enters.
