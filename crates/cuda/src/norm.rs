@@ -51,6 +51,7 @@ pub fn forward<T: Float>(
 }
 
 /// Gradient of the normed sum, plus `above` (the gradient that reaches it past the norm), into `dr`; `dw` is added to.
+#[expect(clippy::too_many_arguments, reason = "gradients, activations and results of one kernel launch")]
 pub fn backward<T: Float>(
     gpu: &Gpu,
     dy: View<'_, T>,

@@ -85,6 +85,7 @@ pub fn forward<T: Float>(
 
 /// Gradient of qkv's query and key part from the gradients of rotated queries and keys; `dw` ([2, head_dim], queries then
 /// keys) is added to.
+#[expect(clippy::too_many_arguments, reason = "gradients, activations and results of one kernel launch")]
 pub fn backward<T: Float>(
     gpu: &Gpu,
     heads: Heads,

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use hone_trace::BatchNode;
 
-use crate::buffer::Buffer;
+use crate::backend::{Backend, GradientNorm, Trainable};
 use crate::config::{Config, Shape};
-use crate::cpu::Cpu;
+use crate::cpu::{Buffer, Cpu};
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
-use crate::model::{Keep, Model, Net, Pass, Slopes, Trained, Workspace};
-use crate::optim::{AdamW, AdamWSettings, clip_factor, global_norm};
+use crate::model::{Keep, LossGradients, Model, Net, Pass, Trained};
+use crate::optim::{AdamW, AdamWSettings, clip_factor};
 
 /// The model all figures are for: 5.8M parameters, Qwen3.
 pub fn config() -> Result<Config> {
@@ -41,27 +41,27 @@ pub fn training_flops(config: &Config, sequences: usize, tokens: usize) -> f64 {
 
 /// A model being trained on one batch, step after step.
 #[derive(Debug)]
-pub struct Trainer {
-    pub model: Model,
+pub struct Trainer<B: Backend = Cpu> {
+    pub model: Model<B>,
     forest: Forest,
     targets: Vec<Target>,
     dlogp: Vec<f32>,
     keep: Keep,
-    workspace: Workspace,
-    grads: Buffer,
-    optimizer: AdamW,
+    activations: B::Activations,
+    grads: B::Flat,
+    optimizer: AdamW<B>,
 }
 
-impl Trainer {
+impl<B: Backend> Trainer<B> {
     /// Next-token training on `sequences` random sequences of `tokens` tokens.
-    pub fn sequences(model: Model, sequences: usize, tokens: usize, keep: Keep) -> Result<Self> {
+    pub fn sequences(model: Model<B>, sequences: usize, tokens: usize, keep: Keep) -> Result<Self> {
         let nodes: Vec<_> = (0..sequences).map(|i| node(&model.config, None, i, tokens)).collect();
         let trained = (0..sequences).flat_map(|i| (1..tokens).map(move |at| (i, at)));
         Self::new(model, &nodes, &trained.collect::<Vec<_>>(), keep)
     }
 
     /// Training on `group` replies of `reply` tokens to one prompt, which is computed once or once per reply.
-    pub fn group(model: Model, group: usize, prompt: usize, reply: usize, share: bool) -> Result<Self> {
+    pub fn group(model: Model<B>, group: usize, prompt: usize, reply: usize, share: bool) -> Result<Self> {
         let c = &model.config;
         let mut nodes = Vec::new();
         let mut trained = Vec::new();
@@ -82,13 +82,14 @@ impl Trainer {
         Self::new(model, &nodes, &trained, Keep::Everything)
     }
 
-    fn new(model: Model, nodes: &[BatchNode], trained: &[(usize, usize)], keep: Keep) -> Result<Self> {
+    fn new(model: Model<B>, nodes: &[BatchNode], trained: &[(usize, usize)], keep: Keep) -> Result<Self> {
         let forest = Forest::new(&model.config, nodes)?;
         let targets: Vec<_> = trained.iter().filter_map(|&(node, at)| forest.target(node, at)).collect();
-        let table = &model.weights.params.table;
+        let (table, device) = (&model.params.table, &*model.device);
         let dlogp = vec![-1.0 / targets.len() as f32; targets.len()];
-        let (grads, optimizer) = (Buffer::zeros(table.len()), AdamW::new(AdamWSettings::default(), table));
-        Ok(Self { forest, targets, dlogp, keep, workspace: Workspace::default(), grads, optimizer, model })
+        let (grads, activations) = (device.zeros(table.len()), device.activations(None));
+        let optimizer = AdamW::new(AdamWSettings::default(), table, device);
+        Ok(Self { model, forest, targets, dlogp, keep, activations, grads, optimizer })
     }
 
     /// Rows the batch is computed on, shared ones once.
@@ -101,17 +102,17 @@ impl Trainer {
         let start = Instant::now();
         let pass = Pass { forest: &self.forest, targets: &self.targets, temperature: 1.0 };
         let net = Net::new(&self.model, None);
-        let scored = net.forward(pass, self.keep, &mut self.workspace)?;
-        let slopes = Slopes { dlogp: &self.dlogp, dentropy: &[] };
-        self.model.cpu.clear(&mut self.grads);
-        net.backward(pass, slopes, &mut self.workspace, Trained::Full(&mut self.grads))?;
-        let cpu = std::sync::Arc::clone(&self.model.cpu);
-        let weights = std::sync::Arc::make_mut(&mut self.model.weights);
-        let table = &weights.params.table;
-        let norm = global_norm(&cpu, table, &self.grads).map_err(EngineError::State)?;
-        let scale = clip_factor(norm, Some(1.0));
-        self.optimizer.step(&cpu, table, &mut weights.values, &self.grads, 1e-3, scale);
-        weights.repack(&cpu);
+        let scored = net.forward(pass, self.keep, &mut self.activations)?;
+        let gradients = LossGradients { dlogp: &self.dlogp, dentropy: &[] };
+        self.model.device.clear(&mut self.grads);
+        net.backward(pass, gradients, &mut self.activations, Trained::Full(&mut self.grads))?;
+        let Model { params, weights, device, .. } = &mut self.model;
+        let scale = match device.gradient_norm(&params.table, &self.grads)? {
+            GradientNorm::Finite(norm) => clip_factor(norm, Some(1.0)),
+            GradientNorm::NotFinite(name) => return Err(EngineError::State(name)),
+        };
+        let trainable = Trainable::Weights(&params.table, std::sync::Arc::make_mut(weights));
+        self.optimizer.step(device, trainable, &self.grads, 1e-3, scale)?;
         let seconds = start.elapsed().as_secs_f64();
         let total: f64 = scored.logprobs.iter().map(|&l| -f64::from(l)).sum();
         Ok((seconds, total / scored.logprobs.len() as f64))
@@ -124,7 +125,7 @@ fn node(config: &Config, parent: Option<usize>, stream: usize, tokens: usize) ->
     BatchNode { parent, tokens }
 }
 
-/// What the gemm crate reaches on a large product, in GFLOP/s: the mark a training step is held against.
+/// Peak of the gemm crate on a large product, in GFLOP/s: the reference for a training step.
 pub fn gemm_peak(cpu: &Cpu) -> f64 {
     const N: usize = 1024;
     let (a, b, mut c) = (Buffer::zeros(N * N), Buffer::zeros(N * N), Buffer::zeros(N * N));

@@ -1,4 +1,4 @@
-//! Why the engine refused. Every message names the thing and the fix.
+//! Errors of the engine. Every message names the cause and the fix.
 
 use std::path::PathBuf;
 

@@ -1,15 +1,16 @@
-//! The rows of a packed batch: a forest of token runs, laid out depth first.
+//! Sequence packing with shared prefixes: a batch is a forest of token runs without padding, laid out depth first.
 //!
-//! Depth first means that everything which attends to a run lies directly after it, and nothing else does; a run's own
-//! ancestors are a few ranges of rows before it. Shared prefixes are computed once because they are there once.
+//! Depth first means that all descendants of a run, and nothing else, directly follow it; its ancestors are a few
+//! ranges of rows before it. A shared prefix is computed once because it is stored once.
+
+use std::ops::Range;
 
 use hone_trace::BatchNode;
 
 use crate::config::Config;
 use crate::error::{EngineError, Result};
-use crate::kernels::attention::Span;
 
-/// A laid-out batch.
+/// Packed batch: token, position and visible rows of every row.
 #[derive(Debug, Clone)]
 pub struct Forest {
     /// Token of each row.
@@ -20,15 +21,41 @@ pub struct Forest {
     pub spans: Vec<Span>,
     /// For each run, the length that decides its rotary frequencies (see [`crate::rope::Rope::key`]).
     pub rope_keys: Vec<usize>,
-    /// Row before each given node's first token, where there is one; and the node's first row.
+    /// By node: the row that predicts its first token, if there is one, and its first row.
     places: Vec<(Option<usize>, usize)>,
 }
 
-/// A token to score: `token` given everything up to `row`.
+/// Scored token: `token`, predicted from everything up to `row`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
     pub row: usize,
     pub token: u32,
+}
+
+/// Token run of a packed batch, and the ancestors it attends to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// Its rows.
+    pub rows: Range<usize>,
+    /// Position of its first token.
+    pub position: usize,
+    /// Rows of its ancestors, root first. Their lengths add up to `position`.
+    pub chain: Vec<Range<usize>>,
+    /// End of the rows of all its descendants, which follow it directly.
+    pub subtree_end: usize,
+}
+
+impl Span {
+    /// The rows of positions `from..to` of the chain, as (position - from, rows).
+    pub(crate) fn locate(&self, from: usize, to: usize) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
+        let mut start = 0;
+        self.chain.iter().chain(std::iter::once(&self.rows)).filter_map(move |rows| {
+            let (first, last) = (from.max(start), to.min(start + rows.len()));
+            let offset = rows.start + first - start.min(first);
+            start += rows.len();
+            (first < last).then(|| (first - from, offset..offset + last - first))
+        })
+    }
 }
 
 impl Forest {
@@ -61,7 +88,8 @@ impl Forest {
         self.tokens.len()
     }
 
-    /// The target for the token at `offset` of a node; `None` for the first token of a sequence, which nothing predicts.
+    /// The target for the token at `offset` of a node; `None` for the first token of a sequence, which nothing
+    /// predicts.
     pub fn target(&self, node: usize, offset: usize) -> Option<Target> {
         let (before, first) = *self.places.get(node)?;
         let row = if offset == 0 { before? } else { first + offset - 1 };
@@ -93,7 +121,7 @@ impl Forest {
     fn check(&self, config: &Config) -> Result<()> {
         if let Some(row) = self.tokens.iter().position(|&t| t as usize >= config.vocab) {
             return Err(EngineError::Batch(format!(
-                "token {} lies outside the vocabulary of {}; the tokenizer is larger than the model's embedding or of another model",
+                "token {} is outside the vocabulary of {}; the tokenizer is larger than the model's embedding or of another model",
                 self.tokens[row], config.vocab
             )));
         }

@@ -1,4 +1,4 @@
-//! The learner: forward, the loss's word, backward; then one optimizer step and a new policy version.
+//! Learner: forward pass, loss, backward pass; then one optimizer step and a new policy version.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,50 +10,63 @@ use hone_trace::{
     TokenScores,
 };
 
-use crate::buffer::Buffer;
+use crate::backend::{Backend, GradientNorm, Trainable};
 use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
 use crate::lora::Adapter;
-use crate::model::{Keep, Model, Net, Pass, Scored, Slopes, Trained, Workspace};
-use crate::optim::{AdamW, AdamWSettings, clip_factor, global_norm};
+use crate::model::{Keep, LossGradients, Model, Net, Pass, Scored, Trained};
+use crate::optim::{AdamW, AdamWSettings, clip_factor};
 use crate::policy::{Policy, Snapshot};
 use crate::weights::{Storage, Table};
 
 /// Settings of a learner.
-#[derive(Debug, Clone, Default)]
-pub struct LearnerSettings {
+#[derive(Debug)]
+pub struct LearnerSettings<B: Backend = Cpu> {
     pub adamw: AdamWSettings,
-    /// Recompute activations in the backward pass: less memory, a third more work, the same bits.
+    /// Activation checkpointing: recompute activations in the backward pass. Less memory, a third more work, the same
+    /// bits.
     pub recompute: bool,
     /// Bytes of activations a batch may need.
     pub memory_limit: Option<u64>,
-    /// Threads of its own, for a learner that computes while others sample. The numbers are the same.
-    pub cpu: Option<Arc<Cpu>>,
+    /// Separate device (other threads of the same machine), for a learner that computes while others sample. The results
+    /// are the same.
+    pub device: Option<Arc<B>>,
 }
 
-/// Trains the policy it publishes to: the adapter where the policy has one, else all weights.
+impl<B: Backend> Default for LearnerSettings<B> {
+    fn default() -> Self {
+        Self { adamw: AdamWSettings::default(), recompute: false, memory_limit: None, device: None }
+    }
+}
+
+impl<B: Backend> Clone for LearnerSettings<B> {
+    fn clone(&self) -> Self {
+        Self { device: self.device.clone(), ..*self }
+    }
+}
+
+/// Learner of a published policy. It trains the adapter where the policy has one, else all weights.
 ///
 /// Calls compute on the engine's threads and return when they are done: they do not yield in between.
 #[derive(Debug)]
-pub struct NativeLearner {
-    policy: Arc<Policy>,
+pub struct NativeLearner<B: Backend = Cpu> {
+    policy: Arc<Policy<B>>,
     /// The policy a loss may compare with. An adapter's base is its own reference.
-    reference: Option<Model>,
-    settings: LearnerSettings,
-    optimizer: AdamW,
-    grads: Buffer,
-    workspace: Workspace,
+    reference: Option<Model<B>>,
+    settings: LearnerSettings<B>,
+    optimizer: AdamW<B>,
+    grads: B::Flat,
+    workspace: B::Activations,
 }
 
-impl NativeLearner {
+impl<B: Backend> NativeLearner<B> {
     /// A learner at the policy's current version, with a fresh optimizer.
-    pub fn new(policy: Arc<Policy>, reference: Option<Model>, settings: LearnerSettings) -> Self {
+    pub fn new(policy: Arc<Policy<B>>, reference: Option<Model<B>>, settings: LearnerSettings<B>) -> Self {
         let snapshot = policy.current();
-        let table = trained_table(&snapshot);
-        let optimizer = AdamW::new(settings.adamw, table);
-        let grads = Buffer::zeros(table.len());
-        let workspace = Workspace { limit: settings.memory_limit, ..Workspace::default() };
+        let (table, device) = (trained_table(&snapshot), &*snapshot.model.device);
+        let optimizer = AdamW::new(settings.adamw, table, device);
+        let (grads, workspace) = (device.zeros(table.len()), device.activations(settings.memory_limit));
         Self { policy, reference, settings, optimizer, grads, workspace }
     }
 
@@ -67,11 +80,11 @@ impl NativeLearner {
         self.optimizer.save(dir, trained_table(&snapshot))
     }
 
-    /// Goes on where [`NativeLearner::save`] stopped. `policy` must hold the same model (and base) as then.
+    /// Resumes from what [`NativeLearner::save`] wrote. `policy` must hold the same model (and base) as then.
     pub fn resume(
-        policy: Arc<Policy>,
-        reference: Option<Model>,
-        settings: LearnerSettings,
+        policy: Arc<Policy<B>>,
+        reference: Option<Model<B>>,
+        settings: LearnerSettings<B>,
         dir: &Path,
     ) -> Result<Self> {
         let mut learner = Self::new(policy, reference, settings);
@@ -79,28 +92,28 @@ impl NativeLearner {
         Ok(learner)
     }
 
-    /// Goes back to what [`NativeLearner::save`] wrote: publishes the saved weights as version `step` (`None`: the number of
+    /// Restores what [`NativeLearner::save`] wrote: publishes the saved weights as version `step` (`None`: the number of
     /// optimizer steps they took) and takes over the optimizer state. Gradients not yet applied are dropped.
     fn load(&mut self, dir: &Path, step: Option<u64>) -> Result<()> {
         let snapshot = self.policy.current();
-        self.optimizer = AdamW::load(self.settings.adamw, dir, trained_table(&snapshot))?;
+        self.optimizer = AdamW::load(self.settings.adamw, dir, trained_table(&snapshot), &*snapshot.model.device)?;
         let step = step.unwrap_or_else(|| self.optimizer.steps());
         if snapshot.adapter.is_some() {
             let adapter = Arc::new(Adapter::load(&snapshot.model, dir)?);
             self.policy.update(step, |s| s.adapter = Some(adapter));
         } else {
-            let model = Model::load(dir, Arc::clone(&snapshot.model.cpu))?;
-            if model.weights.params != snapshot.model.weights.params {
+            let model = Model::load(dir, Arc::clone(&snapshot.model.device))?;
+            if model.params != snapshot.model.params {
                 return Err(EngineError::State("the saved model has another shape than the policy".into()));
             }
             self.policy.update(step, |s| s.model = model);
         }
         self.policy.publish();
-        snapshot.model.cpu.clear(&mut self.grads);
+        snapshot.model.device.clear(&mut self.grads);
         Ok(())
     }
 
-    /// The logprob of every target and the entropy it was drawn from, without learning anything.
+    /// Logprob of every target and entropy of its distribution, without a backward pass.
     pub fn score(&mut self, batch: &Batch, whose: Whose) -> std::result::Result<Scored, LearnFault> {
         let snapshot = self.snapshot();
         let forest = forest(&snapshot, batch)?;
@@ -112,12 +125,12 @@ impl NativeLearner {
         }
     }
 
-    pub fn policy(&self) -> &Arc<Policy> {
+    pub fn policy(&self) -> &Arc<Policy<B>> {
         &self.policy
     }
 
     /// The gradient accumulated so far, laid out as the trained parameters' table.
-    pub fn gradients(&self) -> &[f32] {
+    pub fn gradients(&self) -> &B::Flat {
         &self.grads
     }
 
@@ -137,33 +150,33 @@ impl NativeLearner {
         let scored = net.forward(pass, keep, &mut self.workspace).map_err(fault)?;
         let columns = TokenColumns::new(batch, &scored.logprobs, Some(&scored.entropies), reference);
         let tokens = columns.view();
-        let mut slopes = vec![0.0; targets.len()];
-        let stats = loss.grad(&tokens, &mut slopes);
-        let dlogp: Vec<f32> = slopes.iter().map(|&x| x as f32).collect();
-        // Entropy is taken off the loss: its slope is minus coefficient times weight.
+        let mut dlogp = vec![0.0; targets.len()];
+        let stats = loss.grad(&tokens, &mut dlogp);
+        let dlogp: Vec<f32> = dlogp.iter().map(|&x| x as f32).collect();
+        // Entropy bonus: d loss / d entropy is minus coefficient times weight.
         let dentropy: Vec<f32> = match loss.entropy_coefficient() {
             0.0 => Vec::new(),
             coefficient => tokens.weight.iter().map(|w| (-coefficient * w) as f32).collect(),
         };
-        let slopes = Slopes { dlogp: &dlogp, dentropy: &dentropy };
+        let gradients = LossGradients { dlogp: &dlogp, dentropy: &dentropy };
         let trained = match snapshot.adapter {
             Some(_) => Trained::Adapter(&mut self.grads),
             None => Trained::Full(&mut self.grads),
         };
-        net.backward(pass, slopes, &mut self.workspace, trained).map_err(fault)?;
+        net.backward(pass, gradients, &mut self.workspace, trained).map_err(fault)?;
         Ok(LearnStats { logprobs: scored.logprobs, entropies: Some(scored.entropies), loss: stats })
     }
 
-    /// The current version, to be computed on the learner's own threads.
-    fn snapshot(&self) -> Snapshot {
+    /// The current version, to be computed on the learner's own device.
+    fn snapshot(&self) -> Snapshot<B> {
         let mut snapshot = self.policy.current();
-        if let Some(cpu) = &self.settings.cpu {
-            snapshot.model.cpu = Arc::clone(cpu);
+        if let Some(device) = &self.settings.device {
+            snapshot.model.device = Arc::clone(device);
         }
         snapshot
     }
 
-    fn reference_scores(&mut self, snapshot: &Snapshot, pass: Pass<'_>) -> std::result::Result<Scored, LearnFault> {
+    fn reference_scores(&mut self, snapshot: &Snapshot<B>, pass: Pass<'_>) -> std::result::Result<Scored, LearnFault> {
         let model = match (&self.reference, &snapshot.adapter) {
             (Some(reference), _) => reference,
             (None, Some(_)) => &snapshot.model,
@@ -175,58 +188,57 @@ impl NativeLearner {
         Net::new(model, None).forward(pass, Keep::Nothing, &mut self.workspace).map_err(fault)
     }
 
-    fn apply(&mut self, step: OptimizerStep) -> StepReport {
-        let cpu = Arc::clone(&self.snapshot().model.cpu);
-        let (norm, skipped) = {
-            let snapshot = self.policy.current();
-            match global_norm(&cpu, trained_table(&snapshot), &self.grads) {
-                Ok(norm) => (Some(norm), None),
-                Err(name) => (None, Some(format!("the gradient of {name} is not finite"))),
+    fn apply(&mut self, step: OptimizerStep) -> Result<StepReport> {
+        let device = Arc::clone(&self.snapshot().model.device);
+        let norm = device.gradient_norm(trained_table(&self.policy.current()), &self.grads)?;
+        let (version, grad_norm, skipped) = match norm {
+            GradientNorm::NotFinite(name) => {
+                (self.policy.current().version, None, Some(format!("the gradient of {name} is not finite")))
             }
-        };
-        let version = match norm {
-            None => self.policy.current().version,
-            Some(norm) => {
-                let (optimizer, grads) = (&mut self.optimizer, &self.grads);
-                let scale = clip_factor(norm, step.max_grad_norm);
-                let number = self.policy.current().version.step + 1;
-                self.policy.update(number, |snapshot| {
-                    if let Some(adapter) = &mut snapshot.adapter {
-                        let adapter = Arc::make_mut(adapter);
-                        optimizer.step(&cpu, &adapter.table, &mut adapter.values, grads, step.learning_rate, scale);
-                        adapter.repack(&cpu);
-                    } else {
-                        let weights = Arc::make_mut(&mut snapshot.model.weights);
-                        let params = Arc::clone(&weights.params);
-                        optimizer.step(&cpu, &params.table, &mut weights.values, grads, step.learning_rate, scale);
-                        weights.repack(&cpu);
-                    }
-                })
-            }
+            GradientNorm::Finite(norm) => (self.update(&device, step, norm)?, Some(norm), None),
         };
         if step.publish {
             self.policy.publish();
         }
-        cpu.clear(&mut self.grads);
-        StepReport { version, grad_norm: norm, skipped }
+        device.clear(&mut self.grads);
+        Ok(StepReport { version, grad_norm, skipped })
+    }
+
+    /// Optimizer step on the accumulated gradient, whose norm is known.
+    fn update(&mut self, device: &B, step: OptimizerStep, norm: f64) -> Result<PolicyVersion> {
+        let (optimizer, grads) = (&mut self.optimizer, &self.grads);
+        let (rate, scale) = (step.learning_rate, clip_factor(norm, step.max_grad_norm));
+        let number = self.policy.current().version.step + 1;
+        self.policy.try_update(number, |snapshot| {
+            let trainable = match &mut snapshot.adapter {
+                Some(adapter) => Trainable::Adapter(Arc::make_mut(adapter)),
+                None => Trainable::Weights(&snapshot.model.params.table, Arc::make_mut(&mut snapshot.model.weights)),
+            };
+            optimizer.step(device, trainable, grads, rate, scale)
+        })
     }
 }
 
-fn forest(snapshot: &Snapshot, batch: &Batch) -> std::result::Result<Forest, LearnFault> {
+fn forest<B: Backend>(snapshot: &Snapshot<B>, batch: &Batch) -> std::result::Result<Forest, LearnFault> {
     batch.check().map_err(LearnFault::BadBatch)?;
     Forest::new(&snapshot.model.config, &batch.nodes).map_err(fault)
 }
 
 fn targets(forest: &Forest, batch: &Batch) -> std::result::Result<Vec<Target>, LearnFault> {
     let targets: Option<_> = batch.targets.iter().map(|t| forest.target(t.node, t.offset)).collect();
-    targets.ok_or_else(|| LearnFault::BadBatch("a target is nobody's next token".into()))
+    targets.ok_or_else(|| {
+        LearnFault::BadBatch(
+            "a target is the first token of a sequence, which nothing predicts; give targets to later tokens only"
+                .into(),
+        )
+    })
 }
 
 /// The parameters a policy trains.
-fn trained_table(snapshot: &Snapshot) -> &Table {
+fn trained_table<B: Backend>(snapshot: &Snapshot<B>) -> &Table {
     match &snapshot.adapter {
         Some(adapter) => &adapter.table,
-        None => &snapshot.model.weights.params.table,
+        None => &snapshot.model.params.table,
     }
 }
 
@@ -243,13 +255,13 @@ fn fault(error: EngineError) -> LearnFault {
 }
 
 #[async_trait]
-impl Learner for NativeLearner {
+impl<B: Backend> Learner for NativeLearner<B> {
     async fn accumulate(&mut self, batch: &Batch, loss: &dyn Loss) -> std::result::Result<LearnStats, LearnFault> {
         self.learn(batch, loss)
     }
 
     async fn step(&mut self, step: OptimizerStep) -> std::result::Result<StepReport, LearnFault> {
-        Ok(self.apply(step))
+        self.apply(step).map_err(fault)
     }
 
     async fn score(&mut self, batch: &Batch, whose: Whose) -> std::result::Result<TokenScores, LearnFault> {

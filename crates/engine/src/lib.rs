@@ -1,13 +1,14 @@
-//! The native model: token ids in, ids and logprobs out, gradients of any per-token objective. Knows no text.
+//! Native LLM engine: token ids in, ids and logprobs out, gradients of any per-token objective. It handles no text.
+//!
+//! [`backend`] is the seam between the engine and a device; [`cpu`] is the one device there is.
 
+pub mod backend;
 pub mod bench;
-pub mod buffer;
 pub mod config;
 pub mod cpu;
 pub mod error;
 pub mod forest;
 pub mod generate;
-pub mod kernels;
 pub mod learn;
 pub mod lora;
 pub mod memory;
@@ -17,16 +18,17 @@ pub mod optim;
 pub mod parity;
 pub mod policy;
 pub mod rope;
-mod team;
 pub mod weights;
 
+pub use backend::Backend;
 pub use config::Config;
-pub use cpu::Cpu;
+pub use cpu::kernels;
+pub use cpu::{Cpu, Workspace};
 pub use error::{EngineError, Result};
 pub use forest::{Forest, Target};
 pub use generate::{Generator, GeneratorSettings, GeneratorStats, StreamedToken};
 pub use learn::{LearnerSettings, NativeLearner, Whose};
 pub use lora::Adapter;
-pub use model::{Keep, Model, Net, Pass, Scored, Slopes, Trained, Workspace};
+pub use model::{Keep, LossGradients, Model, Net, Pass, Scored, Trained};
 pub use native::Native;
 pub use policy::{Policy, Snapshot};

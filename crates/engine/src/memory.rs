@@ -1,14 +1,15 @@
-//! How much memory there is.
+//! Available memory of the machine.
 
 use std::fs::read_to_string;
 
-/// Bytes of memory that can be taken, by the kernel and by the limits of the control group. `None` where nobody says.
+/// Available bytes, the smaller of what the kernel reports and what the control group allows; `None` where neither is
+/// known.
 pub fn available() -> Option<u64> {
     let free = available_in(&read_to_string("/proc/meminfo").ok()?)?;
     let number = |path: &str| read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let group =
         number("/sys/fs/cgroup/memory.max").zip(number("/sys/fs/cgroup/memory.current")).map(|(limit, used)| {
-            // Files that were read and may be forgotten count as used there.
+            // The control group counts the page cache as used, although the kernel may drop it at any time.
             let cached = read_to_string("/sys/fs/cgroup/memory.stat").ok().and_then(|stat| cached_in(&stat));
             limit.saturating_sub(used.saturating_sub(cached.unwrap_or(0)))
         });

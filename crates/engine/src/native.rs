@@ -10,13 +10,13 @@ use hone_trace::{
 };
 
 use crate::config::Config;
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, Workspace};
 use crate::error::Result;
 use crate::generate::{Generator, GeneratorSettings};
 use crate::learn::{LearnerSettings, NativeLearner};
 use crate::lora::{Adapter, LoraConfig, Module};
 use crate::memory;
-use crate::model::{Keep, Model, Workspace};
+use crate::model::{Keep, Model};
 use crate::policy::{Policy, Snapshot};
 use crate::weights::Storage;
 
@@ -81,7 +81,7 @@ impl NativeEngine {
     fn reference(&self, wanted: Option<&Reference>) -> Result<Option<Model>> {
         let current = self.policy.current();
         Ok(match wanted {
-            Some(Reference::Model(dir)) => Some(Model::load(dir, current.model.cpu)?),
+            Some(Reference::Model(dir)) => Some(Model::load(dir, current.model.device)?),
             Some(Reference::Start) if current.adapter.is_none() => Some(current.model),
             Some(Reference::Start) | None => None,
         })
@@ -99,19 +99,19 @@ impl Engine for NativeEngine {
     }
 
     async fn learner(&self, spec: &LearnerSpec) -> std::result::Result<Box<dyn Learner>, EngineFault> {
-        let cpu = match spec.threads {
+        let device = match spec.threads {
             Some(threads) => Some(Arc::new(Cpu::new(threads)?)),
             None => None,
         };
         let mut reference = self.reference(spec.reference.as_ref())?;
-        if let (Some(reference), Some(cpu)) = (&mut reference, &cpu) {
-            reference.cpu = Arc::clone(cpu);
+        if let (Some(reference), Some(device)) = (&mut reference, &device) {
+            reference.device = Arc::clone(device);
         }
         let settings = LearnerSettings {
             adamw: spec.adamw,
             recompute: spec.recompute,
             memory_limit: spec.activation_limit.or_else(memory::available),
-            cpu,
+            device,
         };
         Ok(Box::new(NativeLearner::new(Arc::clone(&self.policy), reference, settings)))
     }
@@ -122,7 +122,7 @@ impl Engine for NativeEngine {
             let adapter = Adapter::load(&model, dir)?;
             Snapshot::new(model, Some(adapter), &version.run)
         } else {
-            Snapshot::new(Model::load(dir, model.cpu)?, None, &version.run)
+            Snapshot::new(Model::load(dir, model.device)?, None, &version.run)
         };
         Ok(Arc::new(Generator::new(Policy::new(snapshot), GeneratorSettings::default())?))
     }
@@ -135,7 +135,7 @@ impl Engine for NativeEngine {
         let snapshot = self.policy.current();
         let config = &snapshot.model.config;
         let parameters = snapshot.model.parameters() as u64;
-        let trained = snapshot.adapter.as_ref().map_or(parameters, |adapter| adapter.values.len() as u64);
+        let trained = snapshot.adapter.as_ref().map_or(parameters, |adapter| adapter.table.len() as u64);
         let keep = if work.recompute { Keep::Inputs } else { Keep::Everything };
         let per_token = 2 * 4 * config.layers as u64 * (config.heads.keys * config.heads.dim) as u64;
         let cache = work.episodes * work.window as u64 * per_token;

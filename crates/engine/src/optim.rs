@@ -1,34 +1,44 @@
-//! AdamW with decoupled decay, bias correction and clipping by the global norm, all in f32.
+//! AdamW: decoupled weight decay, bias correction and gradient clipping by the global norm, all in f32.
 //!
 //! The learning rate of a step is the caller's.
 
-#![expect(unsafe_code, reason = "tasks write disjoint runs of parameters")]
-
 use std::path::Path;
 
-use crate::buffer::Buffer;
-use crate::cpu::{Cpu, Shared};
+use crate::backend::{Backend, Moments, Trainable};
+use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
-use crate::kernels::adamw::{self, Factors};
-use crate::weights::{Param, Storage, Table, TensorFiles, read_into, tensors, write_tensors};
+use crate::weights::{Storage, Table, TensorFiles, read_into, tensors, write_tensors};
 
 pub use hone_trace::AdamWSettings;
 
-/// Optimizer state of one flat buffer of parameters.
-#[derive(Debug, Clone)]
-pub struct AdamW {
+/// Optimizer state of one table of parameters.
+#[derive(Debug)]
+pub struct AdamW<B: Backend = Cpu> {
     pub settings: AdamWSettings,
     steps: u64,
-    m: Buffer,
-    v: Buffer,
+    m: B::Flat,
+    v: B::Flat,
 }
 
-/// Parameters that one task updates.
-const RUN: usize = 1 << 16;
+/// AdamW factors of one step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamWStep {
+    pub beta1: f32,
+    pub beta2: f32,
+    pub eps: f32,
+    /// Weight decay of matrices: 1 - learning rate * decay. Norms and biases do not decay.
+    pub keep: f32,
+    /// Learning rate over the first moment's bias correction.
+    pub step: f32,
+    /// 1 over the root of the second moment's bias correction.
+    pub root: f32,
+    /// Factor on the gradient: clipping.
+    pub scale: f32,
+}
 
-impl AdamW {
-    pub fn new(settings: AdamWSettings, table: &Table) -> Self {
-        Self { settings, steps: 0, m: Buffer::zeros(table.len()), v: Buffer::zeros(table.len()) }
+impl<B: Backend> AdamW<B> {
+    pub fn new(settings: AdamWSettings, table: &Table, device: &B) -> Self {
+        Self { settings, steps: 0, m: device.zeros(table.len()), v: device.zeros(table.len()) }
     }
 
     /// Steps taken.
@@ -39,79 +49,67 @@ impl AdamW {
     /// One step on gradients multiplied by `scale`.
     pub fn step(
         &mut self,
-        cpu: &Cpu,
-        table: &Table,
-        values: &mut [f32],
-        grads: &[f32],
+        device: &B,
+        trainable: Trainable<'_, B>,
+        grads: &B::Flat,
         learning_rate: f64,
         scale: f64,
-    ) {
+    ) -> Result<()> {
+        let step = self.next(learning_rate, scale);
+        device.step(trainable, grads, Moments { m: &mut self.m, v: &mut self.v }, &step)
+    }
+
+    /// Counts a step and computes its factors.
+    fn next(&mut self, learning_rate: f64, scale: f64) -> AdamWStep {
         self.steps += 1;
-        let s = self.settings;
-        let correction = |beta: f64| 1.0 - beta.powf(self.steps as f64);
-        let factors = |param: &Param| Factors {
-            beta1: s.beta1 as f32,
-            beta2: s.beta2 as f32,
-            eps: s.eps as f32,
-            keep: if param.shape.len() > 1 { (1.0 - learning_rate * s.weight_decay) as f32 } else { 1.0 },
-            step: (learning_rate / correction(s.beta1)) as f32,
-            root: (1.0 / correction(s.beta2).sqrt()) as f32,
-            scale: scale as f32,
-        };
-        let runs: Vec<_> = table
-            .params
-            .iter()
-            .flat_map(|p| p.range.clone().step_by(RUN).map(move |at| (at, RUN.min(p.range.end - at), factors(p))))
-            .collect();
-        let (values, m, v) = (Shared::new(values), Shared::new(&mut self.m), Shared::new(&mut self.v));
-        cpu.parallel(runs.len(), |task| {
-            let (at, n, factors) = runs[task];
-            // SAFETY: runs do not overlap.
-            let (values, m, v) = unsafe { (values.slice(at, n), m.slice(at, n), v.slice(at, n)) };
-            adamw::update(cpu.isa(), values, &grads[at..at + n], m, v, factors);
-        });
+        AdamWStep::new(self.settings, self.steps, learning_rate, scale)
     }
 
     /// Writes the state as `optimizer.safetensors`: moments by parameter name, and the step.
     pub fn save(&self, dir: &Path, table: &Table) -> Result<()> {
-        let all = tensors("m.", table, &self.m, Storage::F32).chain(tensors("v.", table, &self.v, Storage::F32));
+        let (m, v) = (B::read_flat(&self.m)?, B::read_flat(&self.v)?);
+        let all = tensors("m.", table, &m, Storage::F32).chain(tensors("v.", table, &v, Storage::F32));
         write_tensors(&dir.join("optimizer.safetensors"), all, &[("step", self.steps.to_string())])
     }
 
-    /// Reads what [`AdamW::save`] wrote: training goes on as if it had not stopped.
-    pub fn load(settings: AdamWSettings, dir: &Path, table: &Table) -> Result<Self> {
+    /// Optimizer state written by [`AdamW::save`]; training resumes to the same bits.
+    pub fn load(settings: AdamWSettings, dir: &Path, table: &Table, device: &B) -> Result<Self> {
         let files = TensorFiles::open(dir, "optimizer")?;
         let steps = files.metadata("step").and_then(|s| s.parse().ok());
-        let steps =
-            steps.ok_or_else(|| EngineError::State("optimizer.safetensors says no step; it is not ours".into()))?;
-        let mut state = Self { steps, ..Self::new(settings, table) };
-        let prefixed = |prefix: &str| {
-            let mut table = table.clone();
-            table.params.iter_mut().for_each(|p| p.name.insert_str(0, prefix));
-            table
-        };
-        read_into(&files, &prefixed("m."), &mut state.m, |name| name.starts_with("v."))?;
-        read_into(&files, &prefixed("v."), &mut state.v, |name| name.starts_with("m."))?;
+        let steps = steps.ok_or_else(|| {
+            EngineError::State(
+                "optimizer.safetensors has no step in its metadata; it was not written by this engine".into(),
+            )
+        })?;
+        let mut state = Self { steps, ..Self::new(settings, table, device) };
+        let mut values = vec![0.0; table.len()];
+        for (prefix, other, moments) in [("m.", "v.", &mut state.m), ("v.", "m.", &mut state.v)] {
+            let mut prefixed = table.clone();
+            prefixed.params.iter_mut().for_each(|p| p.name.insert_str(0, prefix));
+            read_into(&files, &prefixed, &mut values, |name| name.starts_with(other))?;
+            B::write_flat(moments, &values)?;
+        }
         Ok(state)
     }
 }
 
-/// Norm of a whole gradient; `Err` names the first parameter whose gradient is not finite.
-pub fn global_norm(cpu: &Cpu, table: &Table, grads: &[f32]) -> std::result::Result<f64, String> {
-    let mut sums = vec![0.0f64; table.params.len()];
-    let shared = Shared::new(&mut sums);
-    cpu.parallel(table.params.len(), |i| {
-        // SAFETY: each task has its own parameter.
-        unsafe { shared.slice(i, 1)[0] = adamw::squares(cpu.isa(), &grads[table.params[i].range.clone()]) };
-    });
-    match sums.iter().position(|s| !s.is_finite()) {
-        // The squares of finite values may overflow; such a gradient is of no use either.
-        Some(bad) => Err(table.params[bad].name.clone()),
-        None => Ok(sums.iter().sum::<f64>().sqrt()),
+impl AdamWStep {
+    /// Factors of the `number`th step, counted from 1, on gradients multiplied by `scale`.
+    pub fn new(s: AdamWSettings, number: u64, learning_rate: f64, scale: f64) -> Self {
+        let correction = |beta: f64| 1.0 - beta.powf(number as f64);
+        Self {
+            beta1: s.beta1 as f32,
+            beta2: s.beta2 as f32,
+            eps: s.eps as f32,
+            keep: (1.0 - learning_rate * s.weight_decay) as f32,
+            step: (learning_rate / correction(s.beta1)) as f32,
+            root: (1.0 / correction(s.beta2).sqrt()) as f32,
+            scale: scale as f32,
+        }
     }
 }
 
-/// Factor that brings a gradient of this norm under the limit.
+/// Gradient clipping: the factor that brings a gradient of this norm under the limit.
 pub fn clip_factor(norm: f64, limit: Option<f64>) -> f64 {
     limit.map_or(1.0, |limit| (limit / (norm + 1e-6)).min(1.0))
 }

@@ -1,16 +1,17 @@
-//! Logprobs, logits and gradients of plain token sequences: what the engine is compared with its references by.
+//! Reference outputs: logprobs, logits and gradients of plain token sequences, to compare the engine with other
+//! implementations.
 
 use std::collections::BTreeMap;
 
 use hone_trace::BatchNode;
 
-use crate::buffer::Buffer;
+use crate::backend::Backend;
 use crate::config::Config;
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
-use crate::model::{Keep, Net, Pass, Slopes, Spread, Trained, Workspace};
+use crate::model::{Keep, LossGradients, Net, Pass, Trained};
 
-/// How the sequences are computed. None of it changes results beyond rounding.
+/// Execution options of a comparison. None of them changes results beyond rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct How {
     /// All sequences in one pass instead of one each.
@@ -81,7 +82,7 @@ fn shared_nodes(config: &Config, sequences: &[Vec<u32>]) -> (Vec<BatchNode>, Vec
     let mut work: Vec<(Vec<usize>, usize, Option<usize>)> = alone.into_iter().map(|i| (vec![i], 0, None)).collect();
     work.push((together, 0, None));
     while let Some((members, from, parent)) = work.pop() {
-        // Members that go on with the same token share at least that one.
+        // Members that continue with the same token share at least that one.
         let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for i in members {
             if let Some(&next) = sequences[i].get(from) {
@@ -111,8 +112,8 @@ fn layouts(config: &Config, sequences: &[Vec<u32>], how: How) -> Result<Vec<Layo
 }
 
 /// Logprob of every token but the first of each sequence.
-pub fn logprobs(net: &Net<'_>, sequences: &[Vec<u32>], how: How) -> Result<Vec<Vec<f32>>> {
-    let mut ws = Workspace::default();
+pub fn logprobs<B: Backend>(net: &Net<'_, B>, sequences: &[Vec<u32>], how: How) -> Result<Vec<Vec<f32>>> {
+    let mut ws = net.model.device.activations(None);
     let mut out = Vec::new();
     for layout in layouts(&net.model.config, sequences, how)? {
         let keep = if how.recompute { Keep::Inputs } else { Keep::Nothing };
@@ -123,7 +124,12 @@ pub fn logprobs(net: &Net<'_>, sequences: &[Vec<u32>], how: How) -> Result<Vec<V
 }
 
 /// Gradient of `sum(weight * logprob)`: of each sequence alone, or, where `how` packs, of all together.
-pub fn gradients(net: &Net<'_>, sequences: &[Vec<u32>], weights: &[Vec<f32>], how: How) -> Result<Vec<NamedGradients>> {
+pub fn gradients<B: Backend>(
+    net: &Net<'_, B>,
+    sequences: &[Vec<u32>],
+    weights: &[Vec<f32>],
+    how: How,
+) -> Result<Vec<NamedGradients>> {
     let fits = weights.len() == sequences.len()
         && sequences.iter().zip(weights).all(|(s, w)| w.len() == s.len().saturating_sub(1));
     if !fits {
@@ -131,16 +137,17 @@ pub fn gradients(net: &Net<'_>, sequences: &[Vec<u32>], weights: &[Vec<f32>], ho
             "weights must have one number per token after the first of each sequence".into(),
         ));
     }
-    let mut ws = Workspace::default();
+    let mut ws = net.model.device.activations(None);
     let layouts = layouts(&net.model.config, sequences, how)?;
     let per_layout: Vec<Vec<f32>> = if how.together() { vec![weights.concat()] } else { weights.to_vec() };
     let mut out = Vec::new();
     for (layout, dlogp) in layouts.iter().zip(per_layout) {
         net.forward(layout.pass(), how.keep(), &mut ws)?;
-        let table = &net.model.weights.params.table;
-        let mut grad = Buffer::zeros(table.len());
-        let slopes = Slopes { dlogp: &dlogp, dentropy: &[] };
-        net.backward(layout.pass(), slopes, &mut ws, Trained::Full(&mut grad))?;
+        let table = &net.model.params.table;
+        let mut grad = net.model.device.zeros(table.len());
+        let gradients = LossGradients { dlogp: &dlogp, dentropy: &[] };
+        net.backward(layout.pass(), gradients, &mut ws, Trained::Full(&mut grad))?;
+        let grad = B::read_flat(&grad)?;
         out.push(
             table.params.iter().map(|p| (p.name.clone(), (p.shape.clone(), grad[p.range.clone()].to_vec()))).collect(),
         );
@@ -149,28 +156,20 @@ pub fn gradients(net: &Net<'_>, sequences: &[Vec<u32>], weights: &[Vec<f32>], ho
 }
 
 /// Logits of every position of a sequence, `[tokens][vocab]`.
-pub fn logits(net: &Net<'_>, sequence: &[u32]) -> Result<Vec<f32>> {
+pub fn logits<B: Backend>(net: &Net<'_, B>, sequence: &[u32]) -> Result<Vec<f32>> {
     let c = &net.model.config;
     let forest = Forest::of_sequences(c, &[sequence.to_vec()])?;
-    let rows = net.hidden(&forest, &mut Workspace::default())?;
-    let mut out = vec![0.0; sequence.len() * c.vocab];
-    for (row, logits) in rows.chunks_exact(c.hidden).zip(out.chunks_exact_mut(c.vocab)) {
-        net.logits(Spread::Columns(&net.model.cpu), row, logits);
-    }
-    Ok(out)
+    B::logits(*net, &forest, 0, &mut net.model.device.activations(None))
 }
 
-/// The likeliest token again and again, by a full pass per token: the slow reference of generation.
-pub fn greedy(net: &Net<'_>, prompt: &[u32], new_tokens: usize) -> Result<Vec<u32>> {
+/// Greedy decoding by a full pass per token: the slow reference of generation.
+pub fn greedy<B: Backend>(net: &Net<'_, B>, prompt: &[u32], new_tokens: usize) -> Result<Vec<u32>> {
     let c = &net.model.config;
     let mut tokens = prompt.to_vec();
-    let mut logits = vec![0.0; c.vocab];
-    let mut ws = Workspace::default();
+    let mut ws = net.model.device.activations(None);
     for _ in 0..new_tokens {
         let forest = Forest::of_sequences(c, std::slice::from_ref(&tokens))?;
-        let rows = net.hidden(&forest, &mut ws)?;
-        let last = rows.len() - c.hidden;
-        net.logits(Spread::Columns(&net.model.cpu), &rows[last..], &mut logits);
+        let logits = B::logits(*net, &forest, tokens.len() - 1, &mut ws)?;
         // The first of equals, as torch.argmax.
         let best = logits.iter().enumerate().fold(0, |best, (i, z)| if *z > logits[best] { i } else { best });
         tokens.push(best as u32);

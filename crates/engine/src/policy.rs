@@ -1,42 +1,59 @@
-//! The policy being served: what samplers read and a learner replaces.
+//! Published policy: samplers read it, the learner replaces it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use hone_trace::{Digest, PolicyVersion};
 
+use crate::backend::Backend;
+use crate::cpu::Cpu;
+use crate::error::Result;
 use crate::lora::Adapter;
 use crate::model::{Model, Net};
-use crate::weights::digest;
 
-/// One version of a policy. Cheap to clone; holding one keeps its weights alive while newer ones are served.
-#[derive(Debug, Clone)]
-pub struct Snapshot {
-    pub model: Model,
-    pub adapter: Option<Arc<Adapter>>,
+/// Policy snapshot: one version of the weights. Cheap to clone; a held snapshot keeps its weights alive while newer
+/// ones are served.
+#[derive(Debug)]
+pub struct Snapshot<B: Backend = Cpu> {
+    pub model: Model<B>,
+    pub adapter: Option<Arc<Adapter<B>>>,
     pub version: PolicyVersion,
 }
 
-impl Snapshot {
+impl<B: Backend> Clone for Snapshot<B> {
+    fn clone(&self) -> Self {
+        Self { model: self.model.clone(), adapter: self.adapter.clone(), version: self.version.clone() }
+    }
+}
+
+impl<B: Backend> Snapshot<B> {
     /// A policy at the start of a run.
-    pub fn new(model: Model, adapter: Option<Adapter>, run: &str) -> Self {
+    pub fn new(model: Model<B>, adapter: Option<Adapter<B>>, run: &str) -> Self {
         let version = PolicyVersion { run: run.into(), step: 0, weights: Digest::of(&[]) };
         let mut snapshot = Self { model, adapter: adapter.map(Arc::new), version };
         snapshot.version.weights = snapshot.digest();
         snapshot
     }
 
-    pub fn net(&self) -> Net<'_> {
+    pub fn net(&self) -> Net<'_, B> {
         Net::new(&self.model, self.adapter.as_deref())
+    }
+
+    /// Makes the changed weights a version.
+    fn renew(&mut self, step: u64) -> PolicyVersion {
+        self.version.step = step;
+        self.version.weights = self.digest();
+        self.version.clone()
     }
 
     /// Digest of everything that decides a token: the base weights, and the adapter where there is one.
     fn digest(&self) -> Digest {
-        let base = self.model.weights.digest(&self.model.cpu);
+        let device = &self.model.device;
+        let base = device.digest(&self.model.weights);
         match &self.adapter {
             None => base,
             Some(adapter) => {
-                let own = digest(&self.model.cpu, &adapter.values);
+                let own = device.digest_adapter(&adapter.weights);
                 Digest::of(format!("{base}{own}{}", adapter.config.scale()).as_bytes())
             }
         }
@@ -45,40 +62,49 @@ impl Snapshot {
 
 /// A policy shared by one learner and any number of samplers.
 #[derive(Debug)]
-pub struct Policy {
-    current: RwLock<Snapshot>,
-    /// A count: samplers under way look here before they ask for the newest version.
+pub struct Policy<B: Backend = Cpu> {
+    current: RwLock<Snapshot<B>>,
+    /// Number of publishes; a running sampler compares it before it fetches the newest version.
     published: AtomicU64,
 }
 
-impl Policy {
-    pub fn new(snapshot: Snapshot) -> Arc<Self> {
+impl<B: Backend> Policy<B> {
+    pub fn new(snapshot: Snapshot<B>) -> Arc<Self> {
         Arc::new(Self { current: RwLock::new(snapshot), published: AtomicU64::new(0) })
     }
 
     /// The newest version.
-    pub fn current(&self) -> Snapshot {
+    pub fn current(&self) -> Snapshot<B> {
         // A learner that panicked inside `update` has not published: what is there was served before.
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How often was published.
+    /// Number of publishes so far.
     pub(crate) fn published(&self) -> u64 {
         self.published.load(Ordering::Acquire)
     }
 
-    /// Calls samplers under way over to the newest version.
+    /// Publishes the newest version: running samplers switch to it.
     pub(crate) fn publish(&self) {
         self.published.fetch_add(1, Ordering::Release);
     }
 
-    /// Changes the weights, as version `step`. In place, unless somebody still samples from the old ones; samplers that
-    /// ask meanwhile wait.
-    pub(crate) fn update(&self, step: u64, change: impl FnOnce(&mut Snapshot)) -> PolicyVersion {
+    /// Replaces the weights, as version `step`: in place unless a sampler still holds the old ones. Samplers that fetch
+    /// a version during the update wait for it.
+    pub(crate) fn update(&self, step: u64, change: impl FnOnce(&mut Snapshot<B>)) -> PolicyVersion {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut current);
-        current.version.step = step;
-        current.version.weights = current.digest();
-        current.version.clone()
+        current.renew(step)
+    }
+
+    /// As [`Policy::update`], for a change that may fail: the version then stays.
+    pub(crate) fn try_update(
+        &self,
+        step: u64,
+        change: impl FnOnce(&mut Snapshot<B>) -> Result<()>,
+    ) -> Result<PolicyVersion> {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut current)?;
+        Ok(current.renew(step))
     }
 }

@@ -1,11 +1,11 @@
-//! Rotary frequencies as transformers computes them, and the table of angles made from them.
+//! RoPE (rotary position embedding): frequencies as transformers computes them, and the table of their angles.
 //!
 //! Frequencies are rounded to single precision at the same places as in the reference, because an angle is a
 //! frequency times a position: at position 30,000 the last bit of the frequency is visible in the logits.
 
 use std::sync::{Arc, Mutex};
 
-/// How frequencies are stretched for long contexts.
+/// RoPE scaling: the method by which frequencies are stretched for long contexts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scaling {
     None,
@@ -33,7 +33,7 @@ pub enum Scaling {
     },
 }
 
-/// Rotary embedding of one model.
+/// RoPE settings of one model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rope {
     pub theta: f64,
@@ -82,9 +82,9 @@ impl Rope {
     /// The dimensions between which YaRN blends from unscaled to scaled.
     fn yarn_range(&self, trained: f64, fast: f64, slow: f64, truncate: bool) -> (f64, f64) {
         let dim = self.dim as f64;
-        let turning =
+        let dimension =
             |rotations: f64| dim * (trained / (rotations * 2.0 * std::f64::consts::PI)).ln() / (2.0 * self.theta.ln());
-        let (mut first, mut last) = (turning(fast), turning(slow));
+        let (mut first, mut last) = (dimension(fast), dimension(slow));
         if truncate {
             first = first.floor();
             last = last.ceil();

@@ -120,8 +120,8 @@ fn an_adapter_samples_as_it_learns() {
     };
     let mut adapter = Adapter::new(&model, lora, 1);
     let mut rng = Rng::new(2);
-    adapter.values.iter_mut().for_each(|v| *v = rng.unit() as f32 - 0.5);
-    adapter.repack(&model.cpu);
+    adapter.weights.values.iter_mut().for_each(|v| *v = rng.unit() as f32 - 0.5);
+    adapter.weights.repack(&model.device);
     let policy = Policy::new(Snapshot::new(model.clone(), Some(adapter.clone()), "test"));
     let generator = Generator::new(policy, GeneratorSettings::default()).unwrap();
     let samples = sample_all(&generator, mixture());
@@ -336,7 +336,7 @@ fn weights_that_are_not_numbers_are_a_fault() {
     let mut model = model(1, Isa::detect());
     let weights = Arc::make_mut(&mut model.weights);
     weights.values[0] = f32::NAN;
-    weights.repack(&model.cpu);
+    weights.repack(&model.device);
     let fault =
         block_on(generator(&model, GeneratorSettings::default()).submit(request(vec![0, 1], 0, 5))).unwrap_err();
     assert!(fault.to_string().contains("not finite"), "{fault}");

@@ -233,7 +233,7 @@ fn a_merged_adapter_computes_what_the_adapter_did() {
     let model = Model::load(Path::new(&base), Arc::new(Cpu::new(1).unwrap())).unwrap();
     let mut lora = Adapter::new(&model, LoraConfig::all(4, 8.0), 1);
     // Both matrices, so that the adapter changes something.
-    lora.values.iter_mut().enumerate().for_each(|(i, v)| *v = ((i * 37 % 101) as f32 - 50.0) / 500.0);
+    lora.weights.values.iter_mut().enumerate().for_each(|(i, v)| *v = ((i * 37 % 101) as f32 - 50.0) / 500.0);
     lora.save(Path::new(&adapter)).unwrap();
     assert!(hone(&["model", "merge", &base, "--adapter", &adapter, "--out", &merged]).status.success());
     assert!(hone(&["model", "export", &base, "--to", "peft", "--adapter", &adapter, "--out", &peft]).status.success());

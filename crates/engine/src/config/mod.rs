@@ -1,8 +1,9 @@
 //! `config.json` of Qwen3, Qwen2/2.5 and Llama, in the key styles of transformers 4 and 5.
 //!
-//! What would change the maths and is not implemented is refused by name: a model that loads is computed as
+//! Options that would change the maths and are not implemented are refused by name: a model that loads is computed as
 //! transformers computes it.
 
+mod heads;
 mod shape;
 
 use std::path::Path;
@@ -10,8 +11,9 @@ use std::path::Path;
 use serde_json::{Map, Value};
 pub use shape::Shape;
 
+pub use heads::Heads;
+
 use crate::error::{EngineError, Result};
-use crate::kernels::attention::Heads;
 use crate::rope::{Rope, Scaling};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,12 +54,12 @@ pub struct Config {
     /// The longest sequence.
     pub context: usize,
     pub norm_eps: f32,
-    /// The head is the embedding.
+    /// Tied embeddings: the LM head is the embedding matrix.
     pub tied: bool,
     pub qkv_bias: bool,
     pub out_bias: bool,
     pub mlp_bias: bool,
-    /// Queries and keys are normalised per head before they turn.
+    /// Query-key norm: RMSNorm per head before RoPE.
     pub qk_norm: bool,
     pub rope: Rope,
     /// Standard deviation of fresh weights.
@@ -243,7 +245,7 @@ fn rope(keys: Keys<'_>, dim: usize, positions: usize) -> std::result::Result<Rop
     }
     let rope = Keys(parameters);
     if rope.number("partial_rotary_factor")?.is_some_and(|f| f != 1.0) {
-        return Err("rope parameter partial_rotary_factor: only whole heads turn here".into());
+        return Err("rope parameter partial_rotary_factor: only rotation of whole heads is implemented".into());
     }
     let theta = match rope.number("rope_theta")? {
         Some(theta) => theta,

@@ -16,7 +16,7 @@ pub struct Shape {
     pub key_heads: usize,
     pub head_dim: usize,
     pub context: usize,
-    /// The head is the embedding.
+    /// Tied embeddings: the LM head is the embedding matrix.
     pub tied: bool,
     /// Ids of the tokenizer's special tokens, where it has them.
     pub eos: Option<u32>,

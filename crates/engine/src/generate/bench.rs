@@ -6,12 +6,13 @@ use futures::executor::block_on;
 use futures::future::join_all;
 use hone_trace::{SampleFault, SampleRequest, SamplingParams, Seed};
 
+use crate::backend::Backend;
 use crate::config::Config;
 use crate::generate::{Generator, GeneratorSettings};
 use crate::model::Model;
 use crate::policy::{Policy, Snapshot};
 
-/// What to generate: `samples` replies of `new_tokens` tokens to each of `prompts` random prompts.
+/// Benchmark workload: `samples` replies of `new_tokens` tokens to each of `prompts` random prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
     pub prompts: usize,
@@ -39,7 +40,7 @@ impl Workload {
     }
 }
 
-/// What it took.
+/// Measured throughput.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     pub tokens: u64,
@@ -58,7 +59,7 @@ impl Measured {
 }
 
 /// Generates with an empty cache.
-pub fn generate(model: &Model, work: Workload) -> Result<Measured, SampleFault> {
+pub fn generate<B: Backend>(model: &Model<B>, work: Workload) -> Result<Measured, SampleFault> {
     let failed = |what: String| SampleFault::Failed { what, transient: false };
     let policy = Policy::new(Snapshot::new(model.clone(), None, "bench"));
     let generator = Generator::new(policy, GeneratorSettings::default()).map_err(|e| failed(e.to_string()))?;

@@ -1,6 +1,6 @@
-//! The prefix cache: a tree of pages keyed by token ids, counted by use.
+//! Prefix cache (radix tree): pages of the KV cache keyed by token ids and reference-counted.
 //!
-//! A node is one page: the next [`KEYS`] tokens (fewer at the tip) after its parent's. A request holds the path from a
+//! A node is one page: the next [`PAGE`] tokens (fewer at the tip) after its parent's. A request holds the path from a
 //! root to its last token and alone writes the pages it added; pages that are full and computed are shared by
 //! everybody who has the same tokens before them, and the computed part of a page that continues differently is
 //! copied. Nodes are in the tree from the moment a request plans them, so that a second request with the same prompt
@@ -11,11 +11,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::generate::pages::{Pages, Shape};
-use crate::kernels::attention::KEYS;
+use crate::backend::PageStore;
+use crate::generate::step::{PAGE, PageId};
 
 /// Index of a node, and of its page.
-pub(super) type NodeId = usize;
+pub(super) type NodeId = PageId;
 
 #[derive(Debug, Clone, Default)]
 struct Node {
@@ -28,20 +28,20 @@ struct Node {
     used: u64,
 }
 
-/// What the tree knows of a token sequence.
+/// Cached prefix of a token sequence.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Found {
     /// Whole pages, root first.
     pub(super) nodes: Vec<NodeId>,
-    /// A page that goes on with the next few tokens, and how many.
+    /// A page that continues with the next few tokens, and their number.
     pub(super) part: Option<(NodeId, usize)>,
     /// A node on this path, and the length it must be computed to before the path can be used.
     pub(super) pending: Option<(NodeId, usize)>,
 }
 
 #[derive(Debug)]
-pub(super) struct Cache {
-    pub(super) pages: Pages,
+pub(super) struct Cache<P> {
+    pub(super) pages: P,
     limit: usize,
     nodes: Vec<Node>,
     roots: Vec<NodeId>,
@@ -55,11 +55,11 @@ pub(super) struct Cache {
     evicted: u64,
 }
 
-impl Cache {
+impl<P: PageStore> Cache<P> {
     /// A cache of at most `limit` pages.
-    pub(super) fn new(shape: Shape, limit: usize) -> Self {
+    pub(super) fn new(pages: P, limit: usize) -> Self {
         Self {
-            pages: Pages::new(shape),
+            pages,
             limit,
             nodes: Vec::new(),
             roots: Vec::new(),
@@ -72,7 +72,7 @@ impl Cache {
         }
     }
 
-    /// Pages that can be had, by eviction where need be.
+    /// Pages available, by eviction if necessary.
     pub(super) fn room(&self) -> usize {
         self.limit - self.held
     }
@@ -99,7 +99,8 @@ impl Cache {
         self.given_up
     }
 
-    /// Whether a node is computed as far as [`Found::pending`] asked. Only while [`Cache::given_up`] stands still.
+    /// `true` once a node is computed as far as [`Found::pending`] asked. Valid only while [`Cache::given_up`] is
+    /// unchanged.
     pub(super) fn is_computed(&self, (node, len): (NodeId, usize)) -> bool {
         self.nodes[node].computed >= len
     }
@@ -118,13 +119,13 @@ impl Cache {
             }
             match len {
                 0 => return found,
-                KEYS => found.nodes.push(node),
+                PAGE => found.nodes.push(node),
                 _ => {
                     found.part = Some((node, len));
                     return found;
                 }
             }
-            (children, rest) = (&self.nodes[node].children, &rest[KEYS..]);
+            (children, rest) = (&self.nodes[node].children, &rest[PAGE..]);
         }
     }
 
@@ -187,7 +188,7 @@ impl Cache {
     pub(super) fn computed(&mut self, path: &[NodeId], first: usize, len: usize) {
         for (at, &id) in path.iter().enumerate().skip(first) {
             let node = &mut self.nodes[id];
-            node.computed = len.saturating_sub(at * KEYS).min(node.tokens.len()).max(node.computed);
+            node.computed = len.saturating_sub(at * PAGE).min(node.tokens.len()).max(node.computed);
         }
     }
 

@@ -1,4 +1,4 @@
-//! One request on its way: its tokens, their record, and where its keys and values lie.
+//! Request in progress: its tokens, their logprobs, and the pages of its keys and values.
 
 use futures::channel::{mpsc, oneshot};
 use hone_trace::{
@@ -9,8 +9,7 @@ use hone_trace::{
 use crate::config::Config;
 use crate::generate::StreamedToken;
 use crate::generate::cache::NodeId;
-use crate::generate::choose::{self, Refusal, Scratch};
-use crate::kernels::simd::Isa;
+use crate::generate::step::{Choice, Draw, DrawRequest, Refusal};
 use crate::rope::Scaling;
 
 type Reply = std::result::Result<Sample, SampleFault>;
@@ -40,7 +39,7 @@ pub(super) struct Job {
     /// Order of arrival: the youngest gives way.
     pub(super) arrival: u64,
     pub(super) wait: Option<Wait>,
-    /// Why the request is over.
+    /// Stop reason, once the request is finished.
     pub(super) end: Option<std::result::Result<StopReason, SampleFault>>,
     prompt: usize,
     params: SamplingParams,
@@ -50,7 +49,7 @@ pub(super) struct Job {
     versions: Vec<(PolicyVersion, u32)>,
     logprobs: Vec<f32>,
     sampling_logprobs: Vec<f32>,
-    /// Whether a mask forbade anything, ever.
+    /// A mask has forbidden some token at least once.
     masked: bool,
     reply: oneshot::Sender<Reply>,
     stream: Option<mpsc::UnboundedSender<StreamedToken>>,
@@ -85,7 +84,7 @@ impl Job {
         }
     }
 
-    /// What makes the request impossible, whatever else runs.
+    /// Validation: refuses a request that can never run.
     pub(super) fn check(&self, config: &Config) -> std::result::Result<(), SampleFault> {
         self.params.check().map_err(SampleFault::BadParams)?;
         if self.params.temperature > 0.0 && self.params.temperature < COLDEST {
@@ -118,34 +117,7 @@ impl Job {
         self.tokens.len() - self.computed
     }
 
-    /// Takes the next token from its logits and notes whether it is the last one.
-    pub(super) fn advance(
-        &mut self,
-        isa: Isa,
-        config: &Config,
-        version: &PolicyVersion,
-        logits: &mut [f32],
-        scratch: &mut Scratch,
-    ) {
-        let mut masked = false;
-        if let Some(gate) = &mut self.gate {
-            self.allowed.resize(logits.len(), true);
-            let mut mask = TokenMask::new(&mut self.allowed);
-            gate.mask(&mut mask);
-            masked = mask.touched();
-        }
-        let allowed = masked.then_some(&self.allowed[..]);
-        match choose::choose(isa, logits, &self.params, allowed, &mut self.rng, scratch) {
-            Ok(choice) => {
-                self.masked |= masked;
-                self.push(choice, version);
-                self.end = self.stop(choice.token, config).map(Ok);
-            }
-            Err(refusal) => self.end = Some(Err(self.refused(refusal, version))),
-        }
-    }
-
-    fn push(&mut self, choice: choose::Choice, version: &PolicyVersion) {
+    fn push(&mut self, choice: Choice, version: &PolicyVersion) {
         self.tokens.push(choice.token);
         self.logprobs.push(choice.logprob);
         self.sampling_logprobs.push(choice.sampling_logprob);
@@ -213,8 +185,50 @@ impl Job {
     }
 }
 
+/// Draw of a job's next token by one version of the policy.
+#[derive(Debug)]
+pub(super) struct JobDraw<'a> {
+    job: &'a mut Job,
+    config: &'a Config,
+    version: &'a PolicyVersion,
+    /// The gate masked some token of this draw.
+    masked: bool,
+}
+
+impl<'a> JobDraw<'a> {
+    pub(super) fn new(job: &'a mut Job, config: &'a Config, version: &'a PolicyVersion) -> Self {
+        Self { job, config, version, masked: false }
+    }
+}
+
+impl Draw for JobDraw<'_> {
+    fn request(&mut self, vocab: usize) -> DrawRequest<'_> {
+        let job = &mut *self.job;
+        if let Some(gate) = &mut job.gate {
+            job.allowed.resize(vocab, true);
+            let mut mask = TokenMask::new(&mut job.allowed);
+            gate.mask(&mut mask);
+            self.masked = mask.touched();
+        }
+        DrawRequest { params: &job.params, allowed: self.masked.then_some(&job.allowed[..]), rng: &mut job.rng }
+    }
+
+    /// Records the token and notes whether it is the last one.
+    fn take(&mut self, drawn: Result<Choice, Refusal>) {
+        let job = &mut *self.job;
+        match drawn {
+            Ok(choice) => {
+                job.masked |= self.masked;
+                job.push(choice, self.version);
+                job.end = job.stop(choice.token, self.config).map(Ok);
+            }
+            Err(refusal) => job.end = Some(Err(job.refused(refusal, self.version))),
+        }
+    }
+}
+
 /// The longest sequence. Where frequencies change with the length of the sequence, keys computed earlier would have to
-/// turn again with every token: generation ends at the length up to which they do not.
+/// be rotated again with every token: generation ends at the length up to which they do not.
 pub fn window(config: &Config) -> usize {
     match config.rope.scaling {
         Scaling::Dynamic { trained, .. } => trained.min(config.context),

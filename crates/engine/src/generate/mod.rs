@@ -8,17 +8,14 @@
 //! on what else runs, on what was in the cache, on preemption or on the number of threads: every row is computed by
 //! the learner's own kernels, which add in the same order whatever the rows beside it.
 //!
-//! When new weights are published, running requests go on with them: their keys and values are computed again, and the
-//! record says which version sampled which token.
+//! When new weights are published, running requests continue with them: their keys and values are computed again, and
+//! the record says which version sampled which token.
 
-mod attention;
 pub mod bench;
 mod cache;
-mod choose;
-mod forward;
 mod job;
-mod pages;
 mod scheduler;
+pub mod step;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -28,14 +25,15 @@ use async_trait::async_trait;
 use futures::channel::{mpsc, oneshot};
 use hone_trace::{Sample, SampleFault, SampleRequest, Sampler};
 
+use crate::backend::Backend;
 use crate::error::{EngineError, Result};
 use crate::generate::job::Job;
 pub use crate::generate::job::window;
 use crate::generate::scheduler::Scheduler;
-use crate::kernels::attention::KEYS;
+use crate::generate::step::PAGE;
 use crate::policy::Policy;
 
-/// Limits of a generator. None of them changes what is sampled.
+/// Limits of a generator. None of them changes the sampled tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GeneratorSettings {
     /// Bytes of keys and values. Taken as they are needed, kept until the generator ends.
@@ -52,7 +50,7 @@ impl Default for GeneratorSettings {
     }
 }
 
-/// What a generator has done and holds.
+/// Counters of a generator and the pages it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct GeneratorStats {
     pub running: usize,
@@ -86,13 +84,13 @@ pub struct StreamedToken {
     pub logprob: f32,
 }
 
-/// Samples replies of one policy. Cheap to clone; the thread behind it ends with the last clone.
+/// Generator: samples replies of one policy. Cheap to clone; the thread behind it ends with the last clone.
 #[derive(Debug, Clone)]
 pub struct Generator {
     requests: Sender<Message>,
 }
 
-/// What the handle sends to the thread.
+/// Messages from the handle to the thread.
 #[derive(Debug)]
 enum Message {
     Job(Box<Job>),
@@ -101,7 +99,7 @@ enum Message {
 
 impl Generator {
     /// Starts the thread.
-    pub fn new(policy: Arc<Policy>, settings: GeneratorSettings) -> Result<Self> {
+    pub fn new<B: Backend>(policy: Arc<Policy<B>>, settings: GeneratorSettings) -> Result<Self> {
         let (requests, inbox): (_, Receiver<Message>) = std::sync::mpsc::channel();
         let scheduler = Scheduler::new(policy, settings, inbox);
         std::thread::Builder::new()
@@ -168,6 +166,6 @@ impl Sampler for Generator {
 }
 
 /// Pages a number of tokens fills.
-fn pages_of(tokens: usize) -> usize {
-    tokens.div_ceil(KEYS)
+pub(crate) fn pages_of(tokens: usize) -> usize {
+    tokens.div_ceil(PAGE)
 }

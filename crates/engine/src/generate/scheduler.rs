@@ -1,4 +1,4 @@
-//! Who runs: admission, pieces of prompts beside decoding, preemption, new weights.
+//! Continuous batching: admission, chunked prefill beside decoding, preemption, new weights.
 //!
 //! The oldest request always makes progress; when pages run out, the youngest gives way and is computed again later,
 //! to the same bits.
@@ -10,34 +10,44 @@ use std::time::Instant;
 
 use hone_trace::{PolicyVersion, SampleFault};
 
+use crate::backend::{Backend, Need};
 use crate::generate::cache::Cache;
-use crate::generate::forward::{Forward, Part};
-use crate::generate::job::{Job, Wait};
-use crate::generate::pages::Shape;
+use crate::generate::job::{Job, JobDraw, Wait};
+use crate::generate::step::{PAGE, Step};
 use crate::generate::{GeneratorSettings, GeneratorStats, Message, pages_of};
-use crate::kernels::attention::KEYS;
 use crate::policy::{Policy, Snapshot};
 
 #[derive(Debug)]
-pub(super) struct Scheduler {
-    policy: Arc<Policy>,
+pub(super) struct Scheduler<B: Backend> {
+    policy: Arc<Policy<B>>,
     settings: GeneratorSettings,
     inbox: Receiver<Message>,
-    cache: Cache,
+    cache: Cache<B::Pages>,
+    page_bytes: u64,
     /// The version the cache belongs to.
     version: PolicyVersion,
-    /// What is sampled from while there is work, and how often was published before it was asked for.
-    held: Option<(u64, Snapshot)>,
+    /// Snapshot in use while there is work, and the number of publishes before it was fetched.
+    held: Option<(u64, Snapshot<B>)>,
     /// By arrival.
     waiting: VecDeque<Job>,
     running: Vec<Job>,
-    forward: Forward,
+    decoder: B::Decoder,
+    step: Step,
     parts: Vec<Part>,
     arrivals: u64,
     stats: GeneratorStats,
 }
 
-/// What became of an attempt to start a job.
+/// Rows of one job in a step: its tokens from `computed` on.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    job: usize,
+    len: usize,
+    /// A token is sampled after the last row.
+    samples: bool,
+}
+
+/// Outcome of an attempt to start a job.
 enum Admission {
     Started,
     /// Another request computes this one's prefix, or there is no room: try again later.
@@ -46,21 +56,25 @@ enum Admission {
     Impossible(SampleFault),
 }
 
-impl Scheduler {
-    pub(super) fn new(policy: Arc<Policy>, settings: GeneratorSettings, inbox: Receiver<Message>) -> Self {
+impl<B: Backend> Scheduler<B> {
+    pub(super) fn new(policy: Arc<Policy<B>>, settings: GeneratorSettings, inbox: Receiver<Message>) -> Self {
         let snapshot = policy.current();
-        let shape = Shape::new(&snapshot.model.config);
-        let limit = usize::try_from(settings.memory_limit / shape.bytes()).unwrap_or(usize::MAX);
+        let model = &snapshot.model;
+        let page_bytes = model.device.bytes(&model.config, Need::Page);
+        let limit = usize::try_from(settings.memory_limit / page_bytes).unwrap_or(usize::MAX);
+        let cache = Cache::new(model.device.pages(&model.config), limit);
         Self {
             version: snapshot.version,
             held: None,
             policy,
             settings,
             inbox,
-            cache: Cache::new(shape, limit),
+            cache,
+            page_bytes,
             waiting: VecDeque::new(),
             running: Vec::new(),
-            forward: Forward::default(),
+            decoder: B::Decoder::default(),
+            step: Step::default(),
             parts: Vec::new(),
             arrivals: 0,
             stats: GeneratorStats::default(),
@@ -80,14 +94,14 @@ impl Scheduler {
             self.admit(&snapshot);
             self.step(&snapshot);
             // Let go before the last answer: a learner that finds nobody sampling changes the weights in place.
-            let goes_on = !self.waiting.is_empty() || self.running.iter().any(|job| job.end.is_none());
-            self.held = goes_on.then_some((published, snapshot));
+            let continues = !self.waiting.is_empty() || self.running.iter().any(|job| job.end.is_none());
+            self.held = continues.then_some((published, snapshot));
             self.answer_finished();
         }
     }
 
-    /// What is held, unless something newer was published.
-    fn newest(&mut self) -> (u64, Snapshot) {
+    /// The held snapshot, unless a newer one was published.
+    fn newest(&mut self) -> (u64, Snapshot<B>) {
         let published = self.policy.published();
         let held = self.held.take().filter(|(before, _)| *before == published);
         held.unwrap_or_else(|| (published, self.policy.current()))
@@ -133,7 +147,7 @@ impl Scheduler {
             pages_held: self.cache.held(),
             pages_live: self.cache.live(),
             pages_limit: self.cache.limit(),
-            page_tokens: KEYS,
+            page_tokens: PAGE,
             evictions: self.cache.evicted(),
             ..self.stats
         }
@@ -172,7 +186,7 @@ impl Scheduler {
     }
 
     /// Starts waiting jobs, oldest first.
-    fn admit(&mut self, snapshot: &Snapshot) {
+    fn admit(&mut self, snapshot: &Snapshot<B>) {
         let mut at = 0;
         while at < self.waiting.len() && self.running.len() < self.settings.max_running {
             let Some(mut job) = self.waiting.remove(at) else { return };
@@ -199,7 +213,7 @@ impl Scheduler {
     }
 
     /// Finds the job's prefix in the tree and plans pages for the rest of its tokens.
-    fn start(&mut self, job: &mut Job, snapshot: &Snapshot) -> Admission {
+    fn start(&mut self, job: &mut Job, snapshot: &Snapshot<B>) -> Admission {
         if let Err(fault) = job.check(&snapshot.model.config) {
             return Admission::Impossible(fault);
         }
@@ -223,11 +237,11 @@ impl Scheduler {
             self.cache.release(&found.nodes);
             return Admission::NoRoom;
         }
-        job.computed = found.nodes.len() * KEYS;
+        job.computed = found.nodes.len() * PAGE;
         job.path = found.nodes;
         let mut part = found.part;
         for at in job.path.len()..total {
-            let tokens = &job.tokens[at * KEYS..job.tokens.len().min((at + 1) * KEYS)];
+            let tokens = &job.tokens[at * PAGE..job.tokens.len().min((at + 1) * PAGE)];
             let parent = job.path.last().copied();
             let page = match part.take() {
                 Some((source, len)) => self.cache.attach_copy(parent, tokens, source, len),
@@ -248,17 +262,23 @@ impl Scheduler {
     }
 
     /// One step of everything that runs.
-    fn step(&mut self, snapshot: &Snapshot) {
+    fn step(&mut self, snapshot: &Snapshot<B>) {
         self.plan();
         if self.parts.is_empty() {
             return;
         }
         let start = Instant::now();
-        self.forward.run(snapshot, &self.cache.pages, &mut self.running, &self.parts);
+        if let Err(fault) = self.decode(snapshot) {
+            // Nothing of the step can be trusted; what was computed before can.
+            for part in &self.parts {
+                self.running[part.job].end = Some(Err(fault.clone()));
+            }
+            return;
+        }
         let (mut prefilled, mut sampled) = (0, 0);
         for part in &self.parts {
             let job = &mut self.running[part.job];
-            let first = job.computed / KEYS;
+            let first = job.computed / PAGE;
             prefilled += part.len.min(job.admitted.saturating_sub(job.computed));
             job.computed += part.len;
             self.cache.computed(&job.path, first, job.computed);
@@ -272,6 +292,23 @@ impl Scheduler {
             stats.decode_only_tokens += sampled as u64;
             stats.decode_only_seconds += start.elapsed().as_secs_f64();
         }
+    }
+
+    /// Computes the rows of the parts, and draws the tokens that are due.
+    fn decode(&mut self, snapshot: &Snapshot<B>) -> std::result::Result<(), SampleFault> {
+        self.step.clear();
+        for part in &self.parts {
+            let job = &self.running[part.job];
+            let tokens = &job.tokens[job.computed..][..part.len];
+            self.step.push(tokens, job.computed, &job.path, part.samples);
+        }
+        // Parts and running jobs are in the same order.
+        let mut sampling = self.parts.iter().filter(|part| part.samples).map(|part| part.job).peekable();
+        let due = self.running.iter_mut().enumerate().filter(|(at, _)| sampling.next_if_eq(at).is_some());
+        let draw = |(_, job)| JobDraw::new(job, &snapshot.model.config, &snapshot.version);
+        let mut draws: Vec<JobDraw<'_>> = due.map(draw).collect();
+        let decoded = B::decode(snapshot.net(), &self.step, &mut self.cache.pages, &mut self.decoder, &mut draws);
+        decoded.map_err(|error| SampleFault::Failed { what: error.to_string(), transient: false })
     }
 
     /// Chooses the rows of the step: one per decoding job, then prompts, oldest first. Makes room where pages run out.
@@ -291,7 +328,7 @@ impl Scheduler {
             }
         }
         self.parts.clear();
-        let (mut row, mut budget) = (0, self.settings.prefill_tokens.max(1));
+        let mut budget = self.settings.prefill_tokens.max(1);
         for (index, job) in self.running.iter().enumerate() {
             let missing = job.missing();
             let len = if missing == 1 { 1 } else { missing.min(budget) };
@@ -301,8 +338,7 @@ impl Scheduler {
             if missing > 1 {
                 budget -= len;
             }
-            self.parts.push(Part { job: index, row, len, samples: len == missing });
-            row += len;
+            self.parts.push(Part { job: index, len, samples: len == missing });
         }
     }
 
@@ -315,7 +351,7 @@ impl Scheduler {
         let token = job.tokens[job.planned];
         let tip = job.path.last().copied();
         match tip {
-            Some(tip) if !job.planned.is_multiple_of(KEYS) => self.cache.push(tip, token),
+            Some(tip) if !job.planned.is_multiple_of(PAGE) => self.cache.push(tip, token),
             _ => match self.cache.attach(tip, &[token]) {
                 Some(page) => job.path.push(page),
                 None => return false,
@@ -326,15 +362,14 @@ impl Scheduler {
     }
 
     fn too_small(&self, job: &Job) -> SampleFault {
-        let shape = self.cache.pages.shape();
-        let needed = pages_of(job.tokens.len() + 1) as u64 * shape.bytes();
+        let needed = pages_of(job.tokens.len() + 1) as u64 * self.page_bytes;
         SampleFault::Failed {
             what: format!(
                 "{} tokens need {needed} bytes of keys and values and the memory limit is {} ({} tokens); raise the limit \
                  to at least {needed} bytes, or shorten the prompt or max_new_tokens",
                 job.tokens.len(),
                 self.settings.memory_limit,
-                self.cache.limit() * KEYS,
+                self.cache.limit() * PAGE,
             ),
             transient: false,
         }

@@ -1,4 +1,4 @@
-//! `adapter_config.json`: what an adapter is, and what of PEFT is not implemented.
+//! LoRA configuration: PEFT's `adapter_config.json`, with variants that are not implemented refused by name.
 
 use std::ops::Range;
 use std::path::Path;

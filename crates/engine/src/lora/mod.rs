@@ -1,74 +1,76 @@
-//! Low-rank adapters: `y = W x + scale * B (A x)`, in PEFT's format.
+//! LoRA (low-rank adapters): `y = W x + scale * B (A x)`, in PEFT's format.
 //!
 //! The base model is shared and never changed: without the adapter it is the reference policy, at no extra memory, and
-//! any number of adapters can stand on it.
-
-#![expect(unsafe_code, reason = "tasks write disjoint rows")]
+//! any number of adapters share it.
 
 mod config;
 
-use std::ops::Range;
 use std::path::Path;
 
 pub use config::{LoraConfig, Module};
 
-use crate::buffer::Buffer;
+use crate::backend::Backend;
 use crate::config::Config;
-use crate::cpu::{Cpu, Shared, with_scratch};
+use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
-use crate::kernels::matmul::{self, Into, Left, Packed, natural_len, pack, pack_natural, packed_len, rows_natural};
-use crate::kernels::simd::Isa;
 use crate::model::Model;
-use crate::model::workspace_rows;
-use crate::weights::{Storage, Table, TensorFiles, Weights, normal, read_into, tensors, write_tensors};
+use crate::weights::{Host, Param, Storage, Table, TensorFiles, TensorSource, normal, tensors, write_tensors};
 
-/// An adapter: its values in one flat buffer, and the packed copies the kernels read.
-#[derive(Debug, Clone)]
-pub struct Adapter {
+/// LoRA adapter: its shape and its matrices on a device.
+#[derive(Debug)]
+pub struct Adapter<B: Backend = Cpu> {
     pub config: LoraConfig,
+    /// Layout of the matrices.
     pub table: Table,
-    /// The f32 master, laid out by `table`.
-    pub values: Buffer,
-    /// By layer and module.
-    pairs: Vec<[Option<Pair>; Module::COUNT]>,
+    pub weights: B::Adapter,
 }
 
-/// The two matrices of one adapted module.
-#[derive(Debug, Clone)]
-struct Pair {
-    inputs: usize,
-    outputs: usize,
-    /// First output in the fused matrix the module is part of.
-    column: usize,
-    a_range: Range<usize>,
-    b_range: Range<usize>,
-    a: Buffer,
-    b: Buffer,
-    /// Laid out for products from the left.
-    a_natural: Buffer,
-    b_natural: Buffer,
+impl<B: Backend> Clone for Adapter<B> {
+    fn clone(&self) -> Self {
+        Self { config: self.config.clone(), table: self.table.clone(), weights: self.weights.clone() }
+    }
 }
 
-impl Adapter {
-    /// A fresh adapter, which changes nothing yet: B is 0, A is drawn as PEFT draws it, by variance.
-    pub fn new(model: &Model, config: LoraConfig, seed: u64) -> Self {
-        let table = table(&model.config, &config);
-        let mut values = Buffer::zeros(table.len());
-        for param in table.params.iter().filter(|p| p.name.ends_with("lora_A.weight")) {
+/// Values of a fresh adapter: B is 0, A is drawn as PEFT draws it, by variance.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FreshAdapter {
+    pub(crate) seed: u64,
+}
+
+impl FreshAdapter {
+    pub(crate) fn fill(self, param: &Param, out: &mut [f32]) {
+        if param.name.ends_with("lora_A.weight") {
             let deviation = (1.0 / (3.0 * param.shape[1] as f32)).sqrt();
-            normal(&mut values[param.range.clone()], deviation, seed, &param.name);
+            normal(out, deviation, self.seed, &param.name);
+        } else {
+            out.fill(0.0);
         }
-        Self::from_values(&model.config, &model.cpu, config, table, values)
+    }
+}
+
+impl TensorSource for FreshAdapter {
+    fn read(&self, param: &Param, out: &mut [f32]) -> Result<()> {
+        self.fill(param, out);
+        Ok(())
+    }
+}
+
+impl<B: Backend> Adapter<B> {
+    /// A fresh adapter, which changes nothing yet.
+    pub fn fresh(model: &Model<B>, config: LoraConfig, seed: u64) -> Result<Self> {
+        let table = table(&model.config, &config);
+        let weights = model.device.load_adapter(&model.config, &config, &table, &FreshAdapter { seed })?;
+        Ok(Self { config, table, weights })
     }
 
     /// Reads `adapter_config.json` and `adapter_model.safetensors`.
-    pub fn load(model: &Model, dir: &Path) -> Result<Self> {
+    pub fn load(model: &Model<B>, dir: &Path) -> Result<Self> {
         let config = LoraConfig::load(dir)?;
         let table = table(&model.config, &config);
         let files = TensorFiles::open(dir, "adapter_model")?;
-        let mut values = Buffer::zeros(table.len());
-        read_into(&files, &table, &mut values, |_| false)?;
-        Ok(Self::from_values(&model.config, &model.cpu, config, table, values))
+        let source = files.check(&table, |_| false)?;
+        let weights = model.device.load_adapter(&model.config, &config, &table, &source)?;
+        Ok(Self { config, table, weights })
     }
 
     /// Writes a directory that PEFT loads unchanged.
@@ -78,164 +80,47 @@ impl Adapter {
             path: dir.to_owned(),
             source,
         })?;
-        let all = tensors("", &self.table, &self.values, Storage::F32);
+        let values = B::read_adapter(&self.weights)?;
+        let all = tensors("", &self.table, &values, Storage::F32);
         write_tensors(&dir.join("adapter_model.safetensors"), all, &[])?;
         self.config.save(dir)
     }
 
-    fn from_values(c: &Config, cpu: &Cpu, config: LoraConfig, table: Table, values: Buffer) -> Self {
-        let rank = config.rank;
-        let pairs = (0..c.layers).map(|layer| {
-            Module::ALL.map(|module| {
-                let range = |part: &str| {
-                    let name = tensor_name(layer, module, part);
-                    table.params.iter().find(|p| p.name == name).map(|p| p.range.clone())
-                };
-                let (a_range, b_range) = (range("lora_A")?, range("lora_B")?);
-                let (inputs, outputs) = (module.inputs(c), module.outputs(c));
-                Some(Pair {
-                    inputs,
-                    outputs,
-                    column: module.column(c),
-                    a: Buffer::zeros(packed_len(rank, inputs)),
-                    b: Buffer::zeros(packed_len(outputs, rank)),
-                    a_natural: Buffer::zeros(natural_len(rank, inputs)),
-                    b_natural: Buffer::zeros(natural_len(outputs, rank)),
-                    a_range,
-                    b_range,
-                })
-            })
-        });
-        let mut adapter = Self { pairs: pairs.collect(), config, table, values };
-        adapter.repack(cpu);
-        adapter
+    /// Merged model: the base with the adapter added, `W + scale * B A`.
+    pub fn merge(&self, model: &Model<B>) -> Result<Model<B>> {
+        let values = self.merged_values(model)?;
+        let weights = model.device.load(&model.config, &model.params, &Host(&values))?;
+        Ok(Model { weights: weights.into(), ..model.clone() })
     }
 
-    /// Brings the packed copies up to date after `values` changed.
-    pub fn repack(&mut self, cpu: &Cpu) {
-        let rank = self.config.rank;
-        for pair in self.pairs.iter_mut().flatten().flatten() {
-            let (a, b) = (&self.values[pair.a_range.clone()], &self.values[pair.b_range.clone()]);
-            pack(cpu, a, rank, pair.inputs, &mut pair.a);
-            pack(cpu, b, pair.outputs, rank, &mut pair.b);
-            pack_natural(cpu, a, rank, pair.inputs, &mut pair.a_natural);
-            pack_natural(cpu, b, pair.outputs, rank, &mut pair.b_natural);
-        }
-    }
-
-    pub(crate) fn rank(&self) -> usize {
-        self.config.rank
-    }
-
-    /// Adds the module's output to that of its fused projection, for the rows of `x`.
-    pub(crate) fn add(
-        &self,
-        isa: Isa,
-        layer: usize,
-        module: Module,
-        x: &[f32],
-        x_stride: usize,
-        y: &mut [f32],
-        y_stride: usize,
-    ) {
-        let Some(pair) = &self.pairs[layer][module as usize] else { return };
-        let (rows, rank) = (x.len() / x_stride, self.rank());
-        with_scratch(rows * rank, |inner| {
-            self.inner(isa, pair, x, x_stride, inner);
-            let b = Packed { outputs: pair.outputs, inputs: rank, data: &pair.b };
-            matmul::rows(isa, rows, Left::rows(inner, rank), b, &mut y[pair.column..], y_stride, Into::Add);
-        });
-    }
-
-    /// `scale * A x` of each row.
-    fn inner(&self, isa: Isa, pair: &Pair, x: &[f32], x_stride: usize, inner: &mut [f32]) {
-        let rank = self.rank();
-        let a = Packed { outputs: rank, inputs: pair.inputs, data: &pair.a };
-        matmul::rows(isa, inner.len() / rank, Left::rows(x, x_stride), a, inner, rank, Into::Store);
-        let scale = self.config.scale();
-        for v in inner {
-            *v *= scale;
-        }
-    }
-
-    /// Adds the module's share of the input gradient to `dx`; `dinner` gets the gradient of `A x` of each row.
-    pub(crate) fn input_gradient(
-        &self,
-        isa: Isa,
-        layer: usize,
-        module: Module,
-        dy: &[f32],
-        dy_stride: usize,
-        dx: &mut [f32],
-        dx_stride: usize,
-        dinner: &mut [f32],
-    ) {
-        let Some(pair) = &self.pairs[layer][module as usize] else { return };
-        let (rows, rank, scale) = (dy.len() / dy_stride, self.rank(), self.config.scale());
-        let dy = Left::rows(&dy[pair.column..], dy_stride);
-        rows_natural(isa, rows, pair.outputs, rank, dy, &pair.b_natural, dinner, rank, Into::Store);
-        for v in dinner.iter_mut() {
-            *v *= scale;
-        }
-        rows_natural(isa, rows, rank, pair.inputs, Left::rows(dinner, rank), &pair.a_natural, dx, dx_stride, Into::Add);
-    }
-
-    /// Adds the gradients of the module's matrices; `inner` is scratch, `dinner` is from [`Adapter::input_gradient`].
-    pub(crate) fn gradient(
-        &self,
-        cpu: &Cpu,
-        layer: usize,
-        module: Module,
-        rows: usize,
-        dy: &[f32],
-        dy_stride: usize,
-        x: &[f32],
-        x_stride: usize,
-        inner: &mut [f32],
-        dinner: &[f32],
-        grad: &mut [f32],
-    ) {
-        let Some(pair) = &self.pairs[layer][module as usize] else { return };
-        let rank = self.rank();
-        let shared = Shared::new(inner);
-        workspace_rows(cpu, rows, |at, n| {
-            // SAFETY: each task has its own rows.
-            let inner = unsafe { shared.slice(at * rank, n * rank) };
-            self.inner(cpu.isa(), pair, &x[at * x_stride..][..n * x_stride], x_stride, inner);
-        });
-        let db = &mut grad[pair.b_range.clone()];
-        matmul::outer(cpu, rows, pair.outputs, rank, &dy[pair.column..], dy_stride, inner, rank, db);
-        let da = &mut grad[pair.a_range.clone()];
-        matmul::outer(cpu, rows, rank, pair.inputs, dinner, rank, x, x_stride, da);
-    }
-
-    /// The base weights with the adapter added in: `W + scale * B A`.
-    pub fn merge(&self, model: &Model) -> Weights {
-        let mut weights = Weights::clone(&model.weights);
-        let (rank, scale) = (self.rank(), self.config.scale());
-        for (pairs, layer) in self.pairs.iter().zip(&model.weights.params.layers) {
-            for (pair, module) in pairs.iter().zip(Module::ALL) {
-                let Some(pair) = pair else { continue };
-                let fused = module.range(layer).start + pair.column * pair.inputs;
-                let (a, b) = (&self.values[pair.a_range.clone()], &self.values[pair.b_range.clone()]);
+    fn merged_values(&self, model: &Model<B>) -> Result<Vec<f32>> {
+        let mut values = B::read(&model.weights)?.into_owned();
+        let own = B::read_adapter(&self.weights)?;
+        let (rank, scale) = (self.config.rank, self.config.scale());
+        let find = |name: String| self.table.params.iter().find(|p| p.name == name).map(|p| &own[p.range.clone()]);
+        for (layer, params) in model.params.layers.iter().enumerate() {
+            for module in Module::ALL {
+                let matrix = |part| find(tensor_name(layer, module, part));
+                let (Some(a), Some(b)) = (matrix("lora_A"), matrix("lora_B")) else { continue };
+                let inputs = module.inputs(&model.config);
+                let fused = module.range(params).start + module.column(&model.config) * inputs;
                 for (row, b) in b.chunks_exact(rank).enumerate() {
-                    let w = &mut weights.values[fused + row * pair.inputs..][..pair.inputs];
-                    for (b, a) in b.iter().zip(a.chunks_exact(pair.inputs)) {
+                    let w = &mut values[fused + row * inputs..][..inputs];
+                    for (b, a) in b.iter().zip(a.chunks_exact(inputs)) {
                         w.iter_mut().zip(a).for_each(|(w, a)| *w += scale * b * a);
                     }
                 }
             }
         }
-        weights.repack(&model.cpu);
-        weights
+        Ok(values)
     }
 }
 
-fn tensor_name(layer: usize, module: Module, part: &str) -> String {
+pub(crate) fn tensor_name(layer: usize, module: Module, part: &str) -> String {
     format!("base_model.model.model.layers.{layer}.{}.{part}.weight", module.path())
 }
 
-fn table(c: &Config, config: &LoraConfig) -> Table {
+pub(crate) fn table(c: &Config, config: &LoraConfig) -> Table {
     let mut table = Table::default();
     for layer in 0..c.layers {
         for &module in &config.modules {

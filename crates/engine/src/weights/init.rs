@@ -1,22 +1,36 @@
-//! Fresh weights.
+//! Random initialisation of weights.
 
 use hone_trace::Seed;
 
-use crate::buffer::Buffer;
-use crate::weights::params::Table;
+use crate::error::Result;
+use crate::weights::{Param, TensorSource};
 
-/// Every tensor has its own stream, derived from the seed and its name: adding a layer changes no other tensor.
-pub(super) fn random(table: &Table, std: f32, seed: u64) -> Buffer {
-    let mut values = Buffer::zeros(table.len());
-    for param in &table.params {
-        let out = &mut values[param.range.clone()];
+/// Randomly initialised weights: matrices normal, norms 1, biases 0. Every tensor has its own stream, derived from the
+/// seed and its name: adding a layer changes no other tensor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fresh {
+    /// Standard deviation of matrices.
+    pub std: f32,
+    pub seed: u64,
+}
+
+impl Fresh {
+    pub(crate) fn fill(self, param: &Param, out: &mut [f32]) {
         if param.name.ends_with("norm.weight") {
             out.fill(1.0);
         } else if param.shape.len() > 1 {
-            normal(out, std, seed, &param.name);
+            normal(out, self.std, self.seed, &param.name);
+        } else {
+            out.fill(0.0);
         }
     }
-    values
+}
+
+impl TensorSource for Fresh {
+    fn read(&self, param: &Param, out: &mut [f32]) -> Result<()> {
+        self.fill(param, out);
+        Ok(())
+    }
 }
 
 /// Fills `out` with normal values of the given deviation.

@@ -9,7 +9,7 @@ use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use crate::error::{EngineError, Result};
-use crate::weights::params::{Param, Table};
+use crate::weights::{Param, Table, TensorSource};
 
 /// The safetensors files of a directory, mapped.
 #[derive(Debug)]
@@ -58,59 +58,95 @@ impl TensorFiles {
 fn map(path: &Path) -> Result<Mmap> {
     let io = |source| EngineError::Io { action: "open", path: path.to_owned(), source };
     let file = std::fs::File::open(path).map_err(io)?;
-    // SAFETY: the map is read-only and lives while the tensors are copied out. Truncating the file meanwhile would end
-    // the process, as it would for every reader of these files; it cannot make us read outside the map.
+    // SAFETY: the map is read-only and lives while the tensors are copied out. Truncating the file at that time would
+    // end the process, as it would for every reader of these files; it cannot make us read outside the map.
     unsafe { Mmap::map(&file) }.map_err(io)
 }
 
-/// Copies every tensor of `table` into `values`. Tensors that are missing, of another shape or type, or left over
-/// (unless `ignore` says so) are errors that name them.
+/// Copies every tensor of `table` into `values`; as strict as [`TensorFiles::check`].
 pub fn read_into(files: &TensorFiles, table: &Table, values: &mut [f32], ignore: impl Fn(&str) -> bool) -> Result<()> {
-    let wanted: BTreeMap<&str, &Param> = table.params.iter().map(|p| (p.name.as_str(), p)).collect();
-    let mut found = BTreeSet::new();
-    let mut unexpected = Vec::new();
-    for (path, bytes) in &files.files {
-        let refuse = |what| EngineError::Weights { path: path.clone(), what };
-        let tensors = SafeTensors::deserialize(bytes).map_err(|e| {
-            refuse(format!("{} bytes that are not whole safetensors ({e}); the file is truncated or damaged: copy or download it again", bytes.len()))
-        })?;
-        for (name, tensor) in tensors.iter() {
-            let Some(param) = wanted.get(name) else {
-                if !ignore(name) {
-                    unexpected.push(format!("{name} {:?}", tensor.shape()));
-                }
-                continue;
-            };
-            if tensor.shape() != param.shape {
-                return Err(refuse(format!(
-                    "tensor {name} has shape {:?}, config.json asks for {:?}; the weights and config.json are not of the same model",
-                    tensor.shape(),
-                    param.shape
-                )));
-            }
-            convert(&tensor, &mut values[param.range.clone()]).map_err(|dtype| {
-                refuse(format!("tensor {name} is stored as {dtype:?}; convert it to F32, BF16 or F16"))
+    let source = files.check(table, ignore)?;
+    table.params.iter().try_for_each(|param| source.read(param, &mut values[param.range.clone()]))
+}
+
+/// Files that hold all tensors of a table and no others.
+#[derive(Debug)]
+pub struct Checked<'f> {
+    files: Vec<(&'f Path, SafeTensors<'f>)>,
+}
+
+impl TensorFiles {
+    /// Checks the files against a table: tensors that are missing, of another shape or type, or left over (unless
+    /// `ignore` accepts them) are errors that name them.
+    pub fn check(&self, table: &Table, ignore: impl Fn(&str) -> bool) -> Result<Checked<'_>> {
+        let wanted: BTreeMap<&str, &Param> = table.params.iter().map(|p| (p.name.as_str(), p)).collect();
+        let (mut found, mut unexpected, mut files) = (BTreeSet::new(), Vec::new(), Vec::new());
+        for (path, bytes) in &self.files {
+            let refuse = |what| EngineError::Weights { path: path.clone(), what };
+            let tensors = SafeTensors::deserialize(bytes).map_err(|e| {
+                refuse(format!(
+                    "{} bytes that are not whole safetensors ({e}); the file is truncated or damaged: copy or download \
+                     it again",
+                    bytes.len()
+                ))
             })?;
-            found.insert(param.name.as_str());
+            for (name, tensor) in tensors.iter() {
+                match wanted.get(name) {
+                    Some(param) => {
+                        check_tensor(param, &tensor).map_err(refuse)?;
+                        found.insert(param.name.as_str());
+                    }
+                    None if !ignore(name) => unexpected.push(format!("{name} {:?}", tensor.shape())),
+                    None => {}
+                }
+            }
+            files.push((path.as_path(), tensors));
         }
+        let missing = table.params.iter().filter(|p| !found.contains(p.name.as_str()));
+        let missing: Vec<String> = missing.map(|p| format!("{} {:?}", p.name, p.shape)).collect();
+        let refuse = |what| Err(EngineError::Weights { path: self.path.clone(), what });
+        if !missing.is_empty() {
+            let names = shorten(&missing);
+            return refuse(format!("missing tensors: {names}; the file is incomplete or of another model"));
+        }
+        if !unexpected.is_empty() {
+            return refuse(format!(
+                "tensors that config.json gives no place to: {}; the weights and config.json are not of the same model",
+                shorten(&unexpected)
+            ));
+        }
+        Ok(Checked { files })
     }
-    let refuse = |what| Err(EngineError::Weights { path: files.path.clone(), what });
-    let missing: Vec<String> = table
-        .params
-        .iter()
-        .filter(|p| !found.contains(p.name.as_str()))
-        .map(|p| format!("{} {:?}", p.name, p.shape))
-        .collect();
-    if !missing.is_empty() {
-        return refuse(format!("missing tensors: {}; the file is incomplete or of another model", shorten(&missing)));
-    }
-    if !unexpected.is_empty() {
-        return refuse(format!(
-            "tensors that config.json gives no place to: {}; the weights and config.json are not of the same model",
-            shorten(&unexpected)
+}
+
+/// Shape and storage type of a tensor against what its parameter needs.
+fn check_tensor(param: &Param, tensor: &TensorView<'_>) -> std::result::Result<(), String> {
+    let (name, shape) = (&param.name, tensor.shape());
+    if shape != param.shape {
+        return Err(format!(
+            "tensor {name} has shape {shape:?}, config.json asks for {:?}; the weights and config.json are not of the \
+             same model",
+            param.shape
         ));
     }
-    Ok(())
+    match tensor.dtype() {
+        Dtype::F32 | Dtype::BF16 | Dtype::F16 => Ok(()),
+        dtype => Err(format!("tensor {name} is stored as {dtype:?}; convert it to F32, BF16 or F16")),
+    }
+}
+
+impl TensorSource for Checked<'_> {
+    fn read(&self, param: &Param, out: &mut [f32]) -> Result<()> {
+        // A tensor that several shards hold is taken from the last of them.
+        let found = self.files.iter().rev().find_map(|(path, tensors)| Some((path, tensors.tensor(&param.name).ok()?)));
+        let Some((path, tensor)) = found else {
+            return Err(EngineError::State(format!("{} is not in the files that were checked", param.name)));
+        };
+        let refuse = |what| EngineError::Weights { path: path.to_path_buf(), what };
+        check_tensor(param, &tensor).map_err(refuse)?;
+        convert(&tensor, out);
+        Ok(())
+    }
 }
 
 /// The first few of a list.
@@ -120,18 +156,17 @@ fn shorten(names: &[String]) -> String {
     if names.len() > SHOWN { format!("{head} and {} more", names.len() - SHOWN) } else { head }
 }
 
-fn convert(tensor: &TensorView<'_>, out: &mut [f32]) -> std::result::Result<(), Dtype> {
+/// Floats of a checked tensor.
+fn convert(tensor: &TensorView<'_>, out: &mut [f32]) {
     let data = tensor.data();
     let halves = || data.chunks_exact(2).map(|b| [b[0], b[1]]);
     match tensor.dtype() {
-        Dtype::F32 => {
+        Dtype::BF16 => out.iter_mut().zip(halves()).for_each(|(to, b)| *to = half::bf16::from_le_bytes(b).to_f32()),
+        Dtype::F16 => out.iter_mut().zip(halves()).for_each(|(to, b)| *to = half::f16::from_le_bytes(b).to_f32()),
+        _ => {
             for (to, b) in out.iter_mut().zip(data.chunks_exact(4)) {
                 *to = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
             }
         }
-        Dtype::BF16 => out.iter_mut().zip(halves()).for_each(|(to, b)| *to = half::bf16::from_le_bytes(b).to_f32()),
-        Dtype::F16 => out.iter_mut().zip(halves()).for_each(|(to, b)| *to = half::f16::from_le_bytes(b).to_f32()),
-        other => return Err(other),
     }
-    Ok(())
 }

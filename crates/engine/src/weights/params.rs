@@ -1,4 +1,4 @@
-//! Where every parameter lies in one flat buffer: weights, gradients and optimizer state all have this layout.
+//! Parameter table: the layout of all tensors in one flat buffer, shared by weights, gradients and optimizer state.
 
 use std::ops::Range;
 

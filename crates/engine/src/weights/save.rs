@@ -1,4 +1,4 @@
-//! Writing what was read: Hugging Face directories.
+//! Hugging Face directories, written as transformers reads them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,7 +8,6 @@ use safetensors::{Dtype, View};
 
 use crate::config::Config;
 use crate::error::{EngineError, Result};
-use crate::weights::Weights;
 use crate::weights::params::Table;
 
 /// Precision on disk.
@@ -89,9 +88,10 @@ pub fn write_tensors<'a>(
     std::fs::rename(&partial, path).map_err(io)
 }
 
-pub(super) fn model(weights: &Weights, config: &Config, dir: &Path, storage: Storage) -> Result<()> {
+/// Writes `config.json` and `model.safetensors`: a directory that transformers loads unchanged.
+pub(crate) fn save_model(config: &Config, table: &Table, values: &[f32], dir: &Path, storage: Storage) -> Result<()> {
     std::fs::create_dir_all(dir).map_err(|source| EngineError::Io { action: "make", path: dir.to_owned(), source })?;
-    let all = tensors("", &weights.params.table, &weights.values, storage);
+    let all = tensors("", table, values, storage);
     write_tensors(&dir.join("model.safetensors"), all, &[])?;
     let mut json = config.source.clone();
     // transformers 4 reads `torch_dtype`, 5 reads `dtype`: whichever the model came with is kept true.

@@ -129,7 +129,7 @@ fn fresh_weights_depend_on_the_seed_alone() {
     let config = || Config::parse(&config_json(json!({})).to_string()).unwrap();
     let bits = |seed, threads| {
         let model = Model::random(config(), Arc::new(Cpu::new(threads).unwrap()), seed);
-        (model.weights.digest(&model.cpu), model.weights.values.to_vec())
+        (model.weights.digest(&model.device), model.weights.values.to_vec())
     };
     assert_eq!(bits(1, 1), bits(1, 3));
     assert_ne!(bits(1, 1).0, bits(2, 1).0);

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::common::{fixture, ids, shared, small};
+use hone_engine::cpu::Buffer;
 use hone_engine::kernels::simd::Isa;
 use hone_engine::lora::{LoraConfig, Module};
 use hone_engine::parity::{self, How};
-use hone_engine::{Adapter, Cpu, Forest, Keep, Model, Net, Pass, Slopes, Trained, Workspace};
+use hone_engine::{Adapter, Cpu, Forest, Keep, LossGradients, Model, Net, Pass, Trained, Workspace};
 use safetensors::SafeTensors;
 
 fn recorded(name: &str) -> Vec<f32> {
@@ -45,9 +46,9 @@ fn logprobs_and_gradients_match_peft() {
             for (found, expected) in scored.logprobs.iter().zip(recorded("logprobs")) {
                 assert!((found - expected).abs() < 1e-5, "{found} and {expected}");
             }
-            let mut grad = vec![0.0; adapter.table.len()];
-            let slopes = Slopes { dlogp: &recorded("weights"), dentropy: &[] };
-            net.backward(pass, slopes, &mut ws, Trained::Adapter(&mut grad)).unwrap();
+            let mut grad = Buffer::zeros(adapter.table.len());
+            let gradients = LossGradients { dlogp: &recorded("weights"), dentropy: &[] };
+            net.backward(pass, gradients, &mut ws, Trained::Adapter(&mut grad)).unwrap();
             for param in &adapter.table.params {
                 let expected = recorded(&format!("grad.{}", param.name));
                 assert!(close(&grad[param.range.clone()], &expected, 1e-4), "{} on {}", param.name, isa.name());
@@ -59,13 +60,13 @@ fn logprobs_and_gradients_match_peft() {
 #[test]
 fn merging_changes_nothing_but_the_last_bits() {
     let Some(dir) = shared("data/tiny-qwen3") else { return };
-    let mut model = Model::load(&dir, Arc::new(Cpu::new(2).unwrap())).unwrap();
+    let model = Model::load(&dir, Arc::new(Cpu::new(2).unwrap())).unwrap();
     let adapter = Adapter::load(&model, &fixture("peft")).unwrap();
     let sequence = [recorded_ids()];
     let base = parity::logprobs(&Net::new(&model, None), &sequence, How::default()).unwrap();
     let adapted = parity::logprobs(&Net::new(&model, Some(&adapter)), &sequence, How::default()).unwrap();
-    model.weights = Arc::new(adapter.merge(&model));
-    let merged = parity::logprobs(&Net::new(&model, None), &sequence, How::default()).unwrap();
+    let merged = adapter.merge(&model).unwrap();
+    let merged = parity::logprobs(&Net::new(&merged, None), &sequence, How::default()).unwrap();
     assert!(!close(&base[0], &adapted[0], 1e-2), "the adapter does nothing");
     assert!(close(&merged[0], &adapted[0], 1e-5));
 }
@@ -79,8 +80,8 @@ fn a_fresh_adapter_is_the_base_and_is_read_back_as_saved() {
     let config = LoraConfig { rslora: true, base: Some("small".into()), ..LoraConfig::all(4, 8.0) };
     let mut adapter = Adapter::new(&model, config, 3);
     assert_eq!(logprobs(None), logprobs(Some(&adapter)));
-    adapter.values.iter_mut().for_each(|v| *v += 0.01);
-    adapter.repack(&model.cpu);
+    adapter.weights.values.iter_mut().for_each(|v| *v += 0.01);
+    adapter.weights.repack(&model.device);
     let dir = tempfile::tempdir().unwrap();
     adapter.save(dir.path()).unwrap();
     let read = Adapter::load(&model, dir.path()).unwrap();

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
+mod backend;
 mod bad_input;
 mod common;
+mod foreign;
 mod lora;
 mod parity;
 mod threads;

@@ -76,8 +76,8 @@ impl Case<'_> {
         let model = Model::random(self.config.clone(), Arc::new(Cpu::with_isa(threads, self.isa).unwrap()), 7);
         let adapter = self.adapter.then(|| {
             let mut adapter = Adapter::new(&model, LoraConfig::all(5, 10.0), 3);
-            adapter.values.iter_mut().for_each(|v| *v += 0.01);
-            adapter.repack(&model.cpu);
+            adapter.weights.values.iter_mut().for_each(|v| *v += 0.01);
+            adapter.weights.repack(&model.device);
             adapter
         });
         let policy = Policy::new(Snapshot::new(model, adapter, "test"));

@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::kernels::attention::Heads;
+use crate::config::Heads;
+use crate::cpu::{PageShape, Pages};
 
-const SHAPE: Shape = Shape { layers: 1, heads: Heads { queries: 1, keys: 1, dim: 4 } };
+const SHAPE: PageShape = PageShape { layers: 1, heads: Heads { queries: 1, keys: 1, dim: 4 } };
 
 /// One request as the scheduler drives it.
 #[derive(Debug, Default)]
@@ -38,17 +39,17 @@ fn fingerprint(prefix: &[u32]) -> f32 {
 }
 
 impl Request {
-    fn start(cache: &mut Cache, tokens: Vec<u32>) -> Option<Self> {
+    fn start(cache: &mut Cache<Pages>, tokens: Vec<u32>) -> Option<Self> {
         let found = cache.find(&tokens[..tokens.len() - 1]);
         if found.pending.is_some() {
             return None;
         }
         cache.hold(&found.nodes);
-        let mut request = Self { computed: found.nodes.len() * KEYS, path: found.nodes, tokens };
+        let mut request = Self { computed: found.nodes.len() * PAGE, path: found.nodes, tokens };
         let mut part = found.part;
-        while request.path.len() * KEYS < request.tokens.len() {
-            let from = request.path.len() * KEYS;
-            let tokens = &request.tokens[from..request.tokens.len().min(from + KEYS)];
+        while request.path.len() * PAGE < request.tokens.len() {
+            let from = request.path.len() * PAGE;
+            let tokens = &request.tokens[from..request.tokens.len().min(from + PAGE)];
             let parent = request.path.last().copied();
             let page = match part.take() {
                 Some((source, len)) => cache.attach_copy(parent, tokens, source, len),
@@ -66,24 +67,24 @@ impl Request {
     }
 
     /// Every computed position holds what belongs to its prefix.
-    fn check(&self, cache: &Cache) {
+    fn check(&self, cache: &Cache<Pages>) {
         for position in 0..self.computed {
             // SAFETY: one thread.
             #[expect(unsafe_code, reason = "pages are read through their contract")]
-            let (keys, _) = unsafe { cache.pages.read(self.path[position / KEYS], 0, 0) };
-            assert_eq!(keys[position % KEYS], fingerprint(&self.tokens[..=position]), "position {position}");
+            let (keys, _) = unsafe { cache.pages.read(self.path[position / PAGE], 0, 0) };
+            assert_eq!(keys[position % PAGE], fingerprint(&self.tokens[..=position]), "position {position}");
         }
     }
 
-    fn advance(&mut self, cache: &mut Cache, count: usize) {
+    fn advance(&mut self, cache: &mut Cache<Pages>, count: usize) {
         let end = self.tokens.len().min(self.computed + count);
         for position in self.computed..end {
             // SAFETY: one thread.
             #[expect(unsafe_code, reason = "pages are written through their contract")]
-            let (keys, _) = unsafe { cache.pages.write(self.path[position / KEYS], 0, 0) };
-            keys[position % KEYS] = fingerprint(&self.tokens[..=position]);
+            let (keys, _) = unsafe { cache.pages.write(self.path[position / PAGE], 0, 0) };
+            keys[position % PAGE] = fingerprint(&self.tokens[..=position]);
         }
-        let first = self.computed / KEYS;
+        let first = self.computed / PAGE;
         self.computed = end;
         cache.computed(&self.path, first, end);
         if end < self.tokens.len() {
@@ -92,7 +93,7 @@ impl Request {
         let token = (count % 3) as u32;
         let tip = self.path.last().copied();
         match tip {
-            Some(tip) if !end.is_multiple_of(KEYS) => cache.push(tip, token),
+            Some(tip) if !end.is_multiple_of(PAGE) => cache.push(tip, token),
             _ => match cache.attach(tip, &[token]) {
                 Some(page) => self.path.push(page),
                 None => return,
@@ -103,7 +104,7 @@ impl Request {
 }
 
 /// The laws of the tree.
-fn check(cache: &Cache, requests: &[Request]) {
+fn check(cache: &Cache<Pages>, requests: &[Request]) {
     let mut holders = vec![0; cache.nodes.len()];
     requests.iter().flat_map(|r| &r.path).for_each(|node| holders[*node] += 1);
     let mut reached = vec![false; cache.nodes.len()];
@@ -114,7 +115,7 @@ fn check(cache: &Cache, requests: &[Request]) {
         for &child in &node.children {
             assert_eq!(cache.nodes[child].parent, Some(id));
             assert!(node.holders >= cache.nodes[child].holders, "a child is held and its parent is not");
-            assert_eq!(node.tokens.len(), KEYS, "a page that is not full has children");
+            assert_eq!(node.tokens.len(), PAGE, "a page that is not full has children");
         }
         assert_eq!(node.holders, holders[id], "holders of node {id}");
         assert!(node.holders > 0 || node.computed == node.tokens.len(), "an unheld node is not computed");
@@ -135,7 +136,7 @@ proptest! {
 
     #[test]
     fn counts_never_leak(actions in prop::collection::vec(action(), 1..80), limit in 1usize..40) {
-        let mut cache = Cache::new(SHAPE, limit);
+        let mut cache = Cache::new(Pages::new(SHAPE), limit);
         let mut requests: Vec<Request> = Vec::new();
         for action in actions {
             match action {
@@ -167,11 +168,11 @@ proptest! {
 
 #[test]
 fn the_least_recently_used_leaf_goes_first() {
-    let mut cache = Cache::new(SHAPE, 3);
-    let sequence = |token: u32| vec![token; KEYS];
+    let mut cache = Cache::new(Pages::new(SHAPE), 3);
+    let sequence = |token: u32| vec![token; PAGE];
     for token in 0..3 {
         let id = cache.attach(None, &sequence(token)).unwrap();
-        cache.computed(&[id], 0, KEYS);
+        cache.computed(&[id], 0, PAGE);
         cache.release(&[id]);
     }
     // Used again: 0 is now younger than 1.
@@ -186,7 +187,7 @@ fn the_least_recently_used_leaf_goes_first() {
 
 #[test]
 fn who_shares_a_prefix_that_is_being_computed_waits_for_it() {
-    let mut cache = Cache::new(SHAPE, 8);
+    let mut cache = Cache::new(Pages::new(SHAPE), 8);
     let tokens: Vec<u32> = (0..40).collect();
     let first = Request::start(&mut cache, tokens.clone()).unwrap();
     let pending = cache.find(&tokens[..39]).pending.unwrap();

@@ -67,7 +67,7 @@ pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
     let model = load(&args.dir)?;
     let adapter = Adapter::load(&model, &args.adapter)?;
     make_empty(&args.out)?;
-    adapter.merge(&model).save(&model.config, &args.out, args.storage.into())?;
+    adapter.merge(&model)?.save(&args.out, args.storage.into())?;
     copy_companions(&args.dir, &args.out)?;
     anstream::eprintln!("merged {} into {}: {}", args.adapter.display(), args.dir.display(), args.out.display());
     Ok(ExitCode::SUCCESS)

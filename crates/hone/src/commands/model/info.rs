@@ -3,14 +3,15 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use hone_chat::ModelDir;
 use hone_chat::parse::{Format, Toolbox};
 use hone_chat::template::{ChatTemplate, Clock, TemplateInput};
 use hone_engine::lora::LoraConfig;
-use hone_engine::weights::{ModelParams, Weights};
-use hone_engine::{Config, Cpu};
+use hone_engine::weights::ModelParams;
+use hone_engine::{Config, Cpu, Model};
 use hone_trace::{ToolSet, ToolSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -101,7 +102,7 @@ fn describe(dir: &Path, check: bool) -> Result<Report> {
     let values = params.table.values() as u64;
     let check = check || values * 8 <= QUICK;
     if check {
-        Weights::load(&Cpu::new(0)?, &config, dir)?;
+        Model::load(dir, Arc::new(Cpu::new(0)?))?;
     }
     let chat = ModelDir::open(dir)?;
     let tokenizer = chat.tokenizer().ok();
