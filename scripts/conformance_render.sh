@@ -19,9 +19,5 @@ pip=("$scratch/venv/bin/pip" --disable-pip-version-check -q)
 # Only the template files of trl are wanted, none of its dependencies.
 "${pip[@]}" download --no-deps -d "$scratch" trl==1.16.0
 
-extra=()
-shared=${HONE_SHARED:-../shared}
-if [ -f "$shared/data/tiny-qwen3/tokenizer.json" ]; then
-  extra=(--tokenizer "$shared/data/tiny-qwen3/tokenizer.json")
-fi
-"$scratch/venv/bin/python" scripts/conformance_render.py --hone "$hone" --wheel "$scratch"/trl-*.whl "${extra[@]}" "$@"
+"$scratch/venv/bin/python" scripts/conformance_render.py --hone "$hone" --wheel "$scratch"/trl-*.whl \
+  --tokenizer crates/testdata/data/tiny-qwen3/tokenizer.json "$@"

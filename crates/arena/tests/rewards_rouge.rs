@@ -1,7 +1,5 @@
 //! ROUGE-L against rouge-score 0.1.2: every golden case, and the longest common subsequence against the table.
 
-use std::path::PathBuf;
-
 use hone_arena::rewards::rouge::{rouge_l, tokens};
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -17,19 +15,9 @@ struct Golden {
     rouge_l: [f64; 3],
 }
 
-fn shared(path: &str) -> PathBuf {
-    let root = std::env::var_os("HONE_SHARED")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")), PathBuf::from);
-    root.join(path)
-}
-
 #[test]
 fn every_golden_case_to_1e_12() {
-    let path = shared("data/trl/rouge_score_0_1_2.json");
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        eprintln!("skipped: {} is not there (set HONE_SHARED)", path.display());
-        return;
-    };
+    let text = std::fs::read_to_string(hone_testdata::committed("rouge/rouge_score_0_1_2.json")).unwrap();
     let cases: Vec<Golden> = serde_json::from_str(&text).unwrap();
     assert!(!cases.is_empty());
     for case in cases {

@@ -1,6 +1,6 @@
 //! Environments and scorers as child processes: the documented examples, and every way a process can fail.
 //!
-//! Needs python3; says so and passes where there is none.
+//! Needs python3.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::io::Write as _;
@@ -11,14 +11,6 @@ use hone_arena::rewards::{Case, Component};
 use hone_arena::stdio::{CommandSpec, StdioArena, StdioScorer};
 use hone_trace::{Action, Arena, Boundary, Content, Episode, Fault, Message, Task, ToolCall, Turn, Verdict};
 use serde_json::{Value, json};
-
-fn python() -> bool {
-    let found = std::process::Command::new("python3").arg("--version").output().is_ok_and(|out| out.status.success());
-    if !found {
-        eprintln!("skipped: no python3 on this machine");
-    }
-    found
-}
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
@@ -117,9 +109,6 @@ async fn gone(pid: i32) {
 
 #[tokio::test]
 async fn the_documented_environment_plays() {
-    if !python() {
-        return;
-    }
     let script = docs().join("examples/guess_env.py");
     let arena = StdioArena::new(CommandSpec::new(["python3", script.to_str().unwrap()])).unwrap();
     let mut secrets = Vec::new();
@@ -148,9 +137,6 @@ async fn the_documented_environment_plays() {
 
 #[tokio::test]
 async fn the_documented_reward_scores() {
-    if !python() {
-        return;
-    }
     let script = docs().join("examples/short_reward.py");
     let scorer = StdioScorer::new(CommandSpec::new(["python3", script.to_str().unwrap()])).unwrap();
     let case = Case { completion: Some("one two three".into()), ..Case::default() };
@@ -171,9 +157,6 @@ fn the_page_shows_the_examples() {
 
 #[tokio::test]
 async fn many_episodes_share_a_process() {
-    if !python() {
-        return;
-    }
     let arena = Script::serial();
     let arena = arena.arena(30.0);
     let mut episodes = futures::future::join_all((0..200).map(|_| open(&arena))).await;
@@ -188,9 +171,6 @@ async fn many_episodes_share_a_process() {
 
 #[tokio::test]
 async fn a_crash_costs_the_episodes_of_its_process_and_says_why() {
-    if !python() {
-        return;
-    }
     let script = Script::serial();
     let arena = StdioArena::new(CommandSpec { workers: 2, ..script.spec.clone() }).unwrap();
     let (mut first, mut elsewhere, mut sibling) = (open(&arena).await, open(&arena).await, open(&arena).await);
@@ -212,9 +192,6 @@ async fn a_crash_costs_the_episodes_of_its_process_and_says_why() {
 
 #[tokio::test]
 async fn a_hang_costs_its_episode_alone_while_the_process_lives() {
-    if !python() {
-        return;
-    }
     let script = Script::threaded();
     let arena = script.arena(3.0);
     let (mut stuck, mut healthy) = (open(&arena).await, open(&arena).await);
@@ -229,9 +206,6 @@ async fn a_hang_costs_its_episode_alone_while_the_process_lives() {
 
 #[tokio::test]
 async fn a_process_that_answers_nothing_is_replaced() {
-    if !python() {
-        return;
-    }
     let script = Script::serial();
     let arena = script.arena(0.5);
     let (mut stuck, mut sibling) = (open(&arena).await, open(&arena).await);
@@ -247,9 +221,6 @@ async fn a_process_that_answers_nothing_is_replaced() {
 
 #[tokio::test]
 async fn bad_answers_are_named_and_cost_one_episode() {
-    if !python() {
-        return;
-    }
     let script = Script::serial();
     let arena = script.arena(30.0);
     let mut sibling = open(&arena).await;
@@ -270,9 +241,6 @@ async fn bad_answers_are_named_and_cost_one_episode() {
 
 #[tokio::test]
 async fn stray_output_is_passed_over_and_quoted() {
-    if !python() {
-        return;
-    }
     let script = Script::threaded();
     let arena = script.arena(0.5);
     let mut episode = open(&arena).await;
@@ -283,9 +251,6 @@ async fn stray_output_is_passed_over_and_quoted() {
 
 #[tokio::test]
 async fn stderr_is_kept_with_the_episode() {
-    if !python() {
-        return;
-    }
     let script = Script::serial();
     let arena = script.arena(30.0);
     let mut episode = open(&arena).await;
@@ -296,9 +261,6 @@ async fn stderr_is_kept_with_the_episode() {
 
 #[tokio::test]
 async fn nothing_outlives_the_arena() {
-    if !python() {
-        return;
-    }
     let script = Script::serial();
     let arena = script.arena(30.0);
     let mut episode = open(&arena).await;

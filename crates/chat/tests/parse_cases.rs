@@ -2,21 +2,16 @@
 
 #![expect(clippy::expect_used, reason = "a test fails where its data is not as expected")]
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
 
 use hone_chat::parse::{Format, Parsed, ParsedCall, Toolbox, parse};
+use hone_testdata::committed;
 use hone_trace::ToolSet;
 use serde_json::{Value, json};
 
-fn cases() -> Option<Vec<Value>> {
-    let shared = std::env::var_os("HONE_SHARED")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")), PathBuf::from);
-    let path = shared.join("cases/parser_cases.jsonl");
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        eprintln!("SKIPPED: no case file at {}; set HONE_SHARED", path.display());
-        return None;
-    };
-    Some(text.lines().map(|line| serde_json::from_str(line).expect("a case line")).collect())
+fn cases() -> Vec<Value> {
+    let text = std::fs::read_to_string(committed("parser_cases.jsonl")).expect("the case file");
+    text.lines().map(|line| serde_json::from_str(line).expect("a case line")).collect()
 }
 
 fn toolbox(case: &Value) -> Toolbox {
@@ -48,7 +43,7 @@ fn verdict(parsed: &Parsed, expect: &Value) -> Value {
 
 #[test]
 fn every_case() {
-    let Some(cases) = cases() else { return };
+    let cases = cases();
     let mut failures = BTreeMap::new();
     for case in &cases {
         let tools = toolbox(case);
@@ -75,7 +70,7 @@ fn every_case() {
 /// A reply cut anywhere says nothing else than the whole: a call it yields is a call of the whole, unaltered.
 #[test]
 fn every_prefix_of_every_case() {
-    let Some(cases) = cases() else { return };
+    let cases = cases();
     for case in &cases {
         let tools = toolbox(case);
         let text = case["text"].as_str().expect("text");

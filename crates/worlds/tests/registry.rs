@@ -142,27 +142,15 @@ fn a_programs_tasks_come_from_a_file_or_are_numbered() {
     assert_eq!(keys, ["stdio-train-1-0", "stdio-train-1-1", "stdio-held-out-1-0"]);
 }
 
-/// Where tests look for tau-bench's data; said when it is absent.
-fn tau(place: &str) -> Option<std::path::PathBuf> {
-    let shared = std::env::var_os("HONE_SHARED").map_or_else(
-        || std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        std::path::PathBuf::from,
-    );
-    let path = shared.join("data/tau").join(place);
-    if !path.exists() {
-        eprintln!("skipped: no {}", path.display());
-    }
-    path.exists().then_some(path)
-}
-
 #[tokio::test]
+#[ignore = "needs tau-bench's and tau2-bench's data: CONTRIBUTING.md says how to get it"]
 async fn data_directories_train_on_train_and_hold_out_test() {
     for (name, place, profile, counts) in [
         ("retail", "tau-bench/retail", "compat", (500, 115)),
         ("retail", "tau2-bench/retail", "tau2", (74, 40)),
         ("airline", "tau2-bench/airline", "tau2", (30, 20)),
     ] {
-        let Some(data) = tau(place) else { return };
+        let data = hone_testdata::third_party("data/tau").join(place);
         let world = World::open(&specs(&json!({"name": name, "data": data, "profile": profile})).unwrap()).unwrap();
         assert_eq!((world.tasks.len(), world.held_out.len()), counts, "{place}");
         for task in world.held_out.iter().take(10) {
@@ -179,7 +167,7 @@ async fn data_directories_train_on_train_and_hold_out_test() {
             assert!(done && facts["db_match"] == true, "{}", task.key);
         }
     }
-    let Some(data) = tau("tau-bench/airline") else { return };
+    let data = hone_testdata::third_party("data/tau/tau-bench/airline");
     let error = World::open(&specs(&json!({"name": "airline", "data": data})).unwrap()).unwrap_err().to_string();
     assert!(error.contains("no train tasks") && error.contains("Leave `data` out"), "{error}");
     let table = json!({"name": "airline", "data": data, "tasks": 0, "held_out": 50});

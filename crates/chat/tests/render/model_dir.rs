@@ -189,14 +189,7 @@ fn a_templates_call_format_is_found_by_reading_a_call_back() {
 /// The directory of the shared data whose template ignores tools.
 #[test]
 fn the_shared_tiny_model_is_refused_with_tools_and_encodes_as_python_does() {
-    let shared =
-        std::env::var("HONE_SHARED").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").into());
-    let dir = Path::new(&shared).join("data/tiny-qwen3");
-    if !dir.is_dir() {
-        eprintln!("skipped: no {}", dir.display());
-        return;
-    }
-    let model = ModelDir::open(&dir).unwrap();
+    let model = ModelDir::open(&hone_testdata::committed("tiny-qwen3")).unwrap();
     assert_eq!(model.stop_ids(), [2]);
     let renderer = Renderer::new(&model, RenderSettings::default()).unwrap();
     let messages = [hone_trace::Message::user("hi")];

@@ -6,18 +6,6 @@ use std::sync::Arc;
 use hone_engine::{Config, Cpu, Model};
 use hone_trace::{Loss, LossStats, TokenBatch};
 
-/// The shared test data, where it is.
-pub fn shared(path: &str) -> Option<PathBuf> {
-    let root = std::env::var("HONE_SHARED")
-        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").to_owned());
-    let found = PathBuf::from(root).join(path);
-    if found.exists() {
-        return Some(found);
-    }
-    eprintln!("skipped: {} is not there (set HONE_SHARED)", found.display());
-    None
-}
-
 pub fn fixture(path: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures")).join(path)
 }

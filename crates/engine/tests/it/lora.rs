@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{fixture, ids, shared, small};
+use crate::common::{fixture, ids, small};
 use hone_engine::cpu::Buffer;
 use hone_engine::kernels::simd::Isa;
 use hone_engine::lora::{LoraConfig, Module};
@@ -31,7 +31,7 @@ fn close(found: &[f32], expected: &[f32], tolerance: f64) -> bool {
 
 #[test]
 fn logprobs_and_gradients_match_peft() {
-    let Some(dir) = shared("data/tiny-qwen3") else { return };
+    let dir = hone_testdata::committed("tiny-qwen3");
     for isa in [Isa::detect(), Isa::Portable] {
         let model = Model::load(&dir, Arc::new(Cpu::with_isa(2, isa).unwrap())).unwrap();
         let adapter = Adapter::load(&model, &fixture("peft")).unwrap();
@@ -59,7 +59,7 @@ fn logprobs_and_gradients_match_peft() {
 
 #[test]
 fn merging_changes_nothing_but_the_last_bits() {
-    let Some(dir) = shared("data/tiny-qwen3") else { return };
+    let dir = hone_testdata::committed("tiny-qwen3");
     let model = Model::load(&dir, Arc::new(Cpu::new(2).unwrap())).unwrap();
     let adapter = Adapter::load(&model, &fixture("peft")).unwrap();
     let sequence = [recorded_ids()];

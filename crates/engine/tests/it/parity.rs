@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::common::shared;
 use hone_engine::kernels::simd::Isa;
 use hone_engine::parity::{self, How};
 use hone_engine::{Cpu, Model, Net};
+use hone_testdata::committed;
 use safetensors::{Dtype, SafeTensors};
 
 /// Recorded tensors, as doubles.
@@ -39,7 +39,7 @@ impl Reference {
 
 /// The reference models, and any more that `HONE_ENGINE_REFERENCES` (a directory of the same shape) holds.
 fn models() -> Vec<PathBuf> {
-    let roots = [shared("data/engine"), std::env::var("HONE_ENGINE_REFERENCES").ok().map(PathBuf::from)];
+    let roots = [Some(committed("engine")), std::env::var("HONE_ENGINE_REFERENCES").ok().map(PathBuf::from)];
     let mut found: Vec<PathBuf> = roots
         .into_iter()
         .flatten()
@@ -48,6 +48,7 @@ fn models() -> Vec<PathBuf> {
         .filter(|dir| dir.join("reference.safetensors").exists())
         .collect();
     found.sort();
+    assert!(found.len() >= 3, "reference models are missing: {found:?}");
     found
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Nll, fixture, ids, shared, small, wait};
+use crate::common::{Nll, fixture, ids, small, wait};
 use hone_engine::backend::GradientNorm;
 use hone_engine::cpu::optim::{global_norm, update};
 use hone_engine::learn::{LearnerSettings, NativeLearner};
@@ -87,7 +87,7 @@ fn adamw_follows_pytorch_for_twenty_steps() {
 
 #[test]
 fn a_model_trains_as_it_does_in_pytorch() {
-    let Some(dir) = shared("data/tiny-qwen3") else { return };
+    let dir = hone_testdata::committed("tiny-qwen3");
     let record = read("training.json");
     let sequences: Vec<Vec<u32>> = serde_json::from_value(record["sequences"].clone()).unwrap();
     let adamw = AdamWSettings { beta2: 0.95, weight_decay: 0.1, ..AdamWSettings::default() };

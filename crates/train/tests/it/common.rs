@@ -1,7 +1,6 @@
 //! Traces, groups and token batches to test with.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hone_trace::{
@@ -10,20 +9,9 @@ use hone_trace::{
 };
 use serde_json::Value;
 
-/// Reference data recorded from other implementations, where this machine has it.
-pub(crate) fn shared(path: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let root = std::env::var_os("HONE_SHARED").map_or(beside, PathBuf::from);
-    let path = root.join("data").join(path);
-    if !path.exists() {
-        eprintln!("skipped: {} is not here (set HONE_SHARED)", path.display());
-        return None;
-    }
-    Some(path)
-}
-
-pub(crate) fn json(path: &Path) -> Value {
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+/// Values recorded from TRL.
+pub(crate) fn recorded(path: &str) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(hone_testdata::committed(path)).unwrap()).unwrap()
 }
 
 /// A turn of a made-up trace: sampled ids, then what the environment answered.

@@ -5,7 +5,7 @@ use hone_train::loss::{
 };
 use serde_json::Value;
 
-use crate::common::{Columns, close, json, shared};
+use crate::common::{Columns, close, recorded};
 
 fn rows(value: &Value) -> Vec<Vec<f64>> {
     serde_json::from_value(value.clone()).unwrap()
@@ -101,8 +101,7 @@ fn objective(config: &Value) -> Objective {
 
 #[test]
 fn values_gradients_and_metrics_match_every_recorded_case() {
-    let Some(path) = shared("trl/trl_1_16_losses.json") else { return };
-    let golden = json(&path);
+    let golden = recorded("trl/trl_1_16_losses.json");
     let cases = golden["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 32);
     for (index, case) in cases.iter().enumerate() {

@@ -7,34 +7,33 @@ mod golden;
 mod profiles;
 mod rewards;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hone_testdata::{committed, third_party};
 use hone_worlds::domains::py::dict_from;
 use hone_worlds::domains::{Desk, Domain, Kind, Profile};
 use serde_json::Value;
 
-/// A path below the tau test data, or `None` with a note where it is absent.
-fn data(path: &str) -> Option<PathBuf> {
-    let shared = std::env::var_os("HONE_SHARED")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")), PathBuf::from);
-    let path = shared.join("data/tau").join(path);
-    if !path.exists() {
-        eprintln!("skipped: {} is absent; set HONE_SHARED to the directory of the shared test data", path.display());
-        return None;
-    }
-    Some(path)
+/// The small world of our own, in which upstream's tools were recorded.
+fn own(kind: Kind, profile: Profile) -> Arc<Domain> {
+    Arc::new(Domain::load(kind, profile, &committed(&format!("tau/{}", kind.name()))).unwrap())
 }
 
-fn domain(kind: Kind, profile: Profile) -> Option<Arc<Domain>> {
+/// A path below the benchmarks' own data.
+fn upstream(path: &str) -> PathBuf {
+    third_party("data/tau").join(path)
+}
+
+/// The benchmark's own world.
+fn domain(kind: Kind, profile: Profile) -> Arc<Domain> {
     let set = if profile == Profile::Tau2 { "tau2-bench" } else { "tau-bench" };
-    let directory = data(&format!("{set}/{}", kind.name()))?;
-    Some(Arc::new(Domain::load(kind, profile, &directory).unwrap()))
+    Arc::new(Domain::load(kind, profile, &upstream(&format!("{set}/{}", kind.name()))).unwrap())
 }
 
-fn lines(path: &str) -> Option<Vec<Value>> {
-    let text = std::fs::read_to_string(data(path)?).unwrap();
-    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// The observation of one call; a lost episode reads "lost".

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{data, desk_of};
+use crate::{desk_of, own, upstream};
 use hone_worlds::domains::generate::{Recipe, generate};
 use hone_worlds::domains::verdict::judge;
 use hone_worlds::domains::{Desk, Domain, Kind, Profile, tasks};
@@ -12,17 +12,17 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| panic!("not JSON: {text}"))
 }
 
-fn strict(kind: Kind) -> Option<Arc<Domain>> {
-    crate::domain(kind, Profile::Strict)
+fn strict(kind: Kind) -> Arc<Domain> {
+    own(kind, Profile::Strict)
 }
 
-/// A one-way booking of one seat on HAT136, which costs 152 in economy.
+/// A one-way booking of one seat on HAT016, which costs 226 in economy.
 fn booking(change: impl FnOnce(&mut Value)) -> Value {
     let mut arguments = json!({
-        "user_id": "mia_li_3668", "origin": "JFK", "destination": "ATL", "flight_type": "one_way", "cabin": "economy",
-        "flights": [{"flight_number": "HAT136", "date": "2024-05-20"}],
-        "passengers": [{"first_name": "Mia", "last_name": "Li", "dob": "1990-04-05"}],
-        "payment_methods": [{"payment_id": "credit_card_4421486", "amount": 152}],
+        "user_id": "dana_sato_8827", "origin": "JFK", "destination": "ATL", "flight_type": "one_way", "cabin": "economy",
+        "flights": [{"flight_number": "HAT016", "date": "2024-05-20"}],
+        "passengers": [{"first_name": "Dana", "last_name": "Sato", "dob": "1990-04-05"}],
+        "payment_methods": [{"payment_id": "credit_card_6979871", "amount": 226}],
         "total_baggages": 0, "nonfree_baggages": 0, "insurance": "no",
     });
     change(&mut arguments);
@@ -32,22 +32,22 @@ fn booking(change: impl FnOnce(&mut Value)) -> Value {
 fn seats(desk: &mut Desk) -> i64 {
     let route = json!({"origin": "JFK", "destination": "ATL", "date": "2024-05-20"});
     let found = parsed(&desk_of(desk, "search_direct_flight", &route));
-    let flight = found.as_array().unwrap().iter().find(|flight| flight["flight_number"] == "HAT136").unwrap();
+    let flight = found.as_array().unwrap().iter().find(|flight| flight["flight_number"] == "HAT016").unwrap();
     flight["available_seats"]["economy"].as_i64().unwrap()
 }
 
 #[test]
 fn strict_checks_arguments_against_the_schema() {
-    let Some(domain) = strict(Kind::Retail) else { return };
+    let domain = strict(Kind::Retail);
     let mut desk = domain.open();
-    let address = json!({"order_id": "#W5918442", "address1": "1 Main St", "address2": "", "city": "X", "state": "CA",
+    let address = json!({"order_id": "#W4090161", "address1": "1 Main St", "address2": "", "city": "X", "state": "CA",
         "country": "USA", "zip": 12345});
     for (name, arguments, expected) in [
         ("modify_pending_order_address", address, "Error: zip must be a string, found a number"),
         ("get_order_details", json!({"order_id": ["#W1"]}), "Error: order_id must be a string, found a list"),
         ("get_order_details", json!({}), "Error: missing argument order_id"),
         ("get_order_details", json!({"order_id": "#W1", "x": 1}), "Error: unexpected argument x; known: order_id"),
-        ("cancel_pending_order", json!({"order_id": "#W5918442", "reason": "bored"}), "Error: reason must be one of"),
+        ("cancel_pending_order", json!({"order_id": "#W4090161", "reason": "bored"}), "Error: reason must be one of"),
     ] {
         let reply = desk_of(&mut desk, name, &arguments);
         assert!(reply.starts_with(expected), "{name}: {reply}");
@@ -57,13 +57,13 @@ fn strict_checks_arguments_against_the_schema() {
 
 #[test]
 fn strict_numbers_have_one_spelling() {
-    let Some(domain) = strict(Kind::Airline) else { return };
+    let domain = strict(Kind::Airline);
     let (mut whole, mut float) = (domain.open(), domain.open());
     desk_of(&mut whole, "book_reservation", &booking(|_| {}));
     desk_of(
         &mut float,
         "book_reservation",
-        &booking(|arguments| arguments["payment_methods"][0]["amount"] = json!(152.0)),
+        &booking(|arguments| arguments["payment_methods"][0]["amount"] = json!(226.0)),
     );
     assert!(whole.world().is_changed());
     assert!(whole.world().same_state(float.world()));
@@ -72,7 +72,7 @@ fn strict_numbers_have_one_spelling() {
 
 #[test]
 fn strict_counts_seats() {
-    let Some(domain) = strict(Kind::Airline) else { return };
+    let domain = strict(Kind::Airline);
     let mut desk = domain.open();
     let before = seats(&mut desk);
     desk_of(&mut desk, "book_reservation", &booking(|_| {}));
@@ -85,8 +85,8 @@ fn strict_counts_seats() {
 
 #[test]
 fn strict_refuses_free_and_broken_bookings_and_leaves_nothing_behind() {
-    let Some(domain) = strict(Kind::Airline) else { return };
-    let certificate = json!({"payment_id": "certificate_7504069", "amount": 76});
+    let domain = strict(Kind::Airline);
+    let certificate = json!({"payment_id": "certificate_6445069", "amount": 113});
     for (changed, expected) in [
         (json!({"flights": [], "payment_methods": []}), "at least one flight"),
         (json!({"passengers": []}), "one to five passengers"),
@@ -104,11 +104,10 @@ fn strict_refuses_free_and_broken_bookings_and_leaves_nothing_behind() {
 
 #[test]
 fn strict_records_a_cabin_change_and_compat_does_not() {
-    let change = json!({"reservation_id": "4WQ150", "cabin": "economy", "flights": [
-        {"flight_number": "HAT170", "date": "2024-05-22"}, {"flight_number": "HAT022", "date": "2024-05-26"}],
-        "payment_id": "gift_card_3576581"});
+    let change = json!({"reservation_id": "69A9GH", "cabin": "economy", "payment_id": "gift_card_7726459",
+        "flights": [{"flight_number": "HAT011", "date": "2024-05-20"}]});
     for (profile, cabin) in [(Profile::Compat, "business"), (Profile::Strict, "economy"), (Profile::Tau2, "economy")] {
-        let Some(domain) = crate::domain(Kind::Airline, profile) else { return };
+        let domain = own(Kind::Airline, profile);
         let reply = desk_of(&mut domain.open(), "update_reservation_flights", &change);
         assert_eq!(parsed(&reply)["cabin"], cabin, "{profile:?}");
     }
@@ -117,10 +116,10 @@ fn strict_records_a_cabin_change_and_compat_does_not() {
 /// A connection after an overnight flight shows the seats and prices of the day it leaves on.
 #[test]
 fn strict_connections_use_the_second_day() {
-    let Some(domain) = strict(Kind::Airline) else { return };
+    let domain = strict(Kind::Airline);
     let mut overnight = 0;
-    for origin in ["SFO", "LAX", "SEA", "JFK"] {
-        for destination in ["ATL", "BOS", "ORD", "MIA"] {
+    for origin in ["SFO", "JFK", "ORD", "DEN"] {
+        for destination in ["ATL", "DEN", "JFK", "SFO"] {
             let route = json!({"origin": origin, "destination": destination, "date": "2024-05-20"});
             let mut desk = domain.open();
             let found = parsed(&desk_of(&mut desk, "search_onestop_flight", &route));
@@ -140,7 +139,7 @@ fn strict_connections_use_the_second_day() {
 
 #[test]
 fn strict_bounds_calculate() {
-    let Some(domain) = strict(Kind::Retail) else { return };
+    let domain = strict(Kind::Retail);
     let calculate = |expression: &str| desk_of(&mut domain.open(), "calculate", &json!({"expression": expression}));
     assert_eq!(calculate("2**10 + 1"), "1025.0");
     assert_eq!(calculate("9**9**9"), "Error: the power is too large");
@@ -149,13 +148,14 @@ fn strict_bounds_calculate() {
 
 /// tau2's own tasks: replaying the reference matches its own end, and tasks whose reward is a judge's are not scored.
 #[test]
+#[ignore = "needs tau2-bench's data: CONTRIBUTING.md says how to get it"]
 fn tau2_tasks_splits_and_rewards() {
     for (kind, splits) in [
         (Kind::Retail, [("train", 74), ("test", 40), ("base", 114)]),
         (Kind::Airline, [("train", 30), ("test", 20), ("base", 50)]),
     ] {
-        let Some(domain) = crate::domain(kind, Profile::Tau2) else { return };
-        let directory = data(&format!("tau2-bench/{}", kind.name())).unwrap();
+        let domain = crate::domain(kind, Profile::Tau2);
+        let directory = upstream(&format!("tau2-bench/{}", kind.name()));
         for (split, count) in splits {
             assert_eq!(tasks::load(kind, &directory, split).unwrap().len(), count, "{} {split}", kind.name());
         }
@@ -180,9 +180,9 @@ fn tau2_tasks_splits_and_rewards() {
 
 #[test]
 fn tau2_keeps_its_texts_and_shapes() {
-    let Some(domain) = crate::domain(Kind::Retail, Profile::Tau2) else { return };
+    let domain = own(Kind::Retail, Profile::Tau2);
     let mut desk = domain.open();
-    let order = parsed(&desk_of(&mut desk, "get_order_details", &json!({"order_id": "#W5918442"})));
+    let order = parsed(&desk_of(&mut desk, "get_order_details", &json!({"order_id": "#W4090161"})));
     assert_eq!(order["cancel_reason"], Value::Null);
     for (name, arguments, expected) in [
         ("get_order_details", json!({"order_id": "W1"}), "Error: Order not found"),

@@ -147,8 +147,13 @@ fn whole(value: &Value) -> Result<Value, (&'static str, &'static str)> {
     match value {
         Value::Int(_) | Value::Big(_) => Ok(value.clone()),
         Value::Bool(flag) => Ok(Value::Int(i64::from(*flag))),
-        Value::Float(number) if number.fract() == 0.0 && number.abs() < 9e15 => Ok(Value::Int(*number as i64)),
         Value::Float(number) if !number.is_finite() => Err(("Input should be a finite number", "finite_number")),
+        Value::Float(number) if number.fract() == 0.0 && number.abs() < i64::MAX as f64 => {
+            Ok(Value::Int(*number as i64))
+        }
+        Value::Float(number) if number.fract() == 0.0 => {
+            Err(("Unable to parse input string as an integer, exceeded maximum size", "int_parsing_size"))
+        }
         Value::Float(_) => {
             Err(("Input should be a valid integer, got a number with a fractional part", "int_from_float"))
         }

@@ -1,0 +1,36 @@
+//! Data of the tests, found in one place.
+//!
+//! [`committed`] data travels with the repository: figures recorded from other implementations, and inputs of our own.
+//! [`third_party`] data is other projects' and is not committed; a test that needs it is marked
+//! `#[ignore = "needs … (see CONTRIBUTING.md)"]`, so that cargo counts it where it does not run, and fails where it is
+//! run without the data. No test passes by returning early.
+
+use std::path::PathBuf;
+
+/// A file or directory below `crates/testdata/data`.
+///
+/// # Panics
+/// Where it is not there: the test names a file that was never committed.
+#[must_use]
+pub fn committed(path: &str) -> PathBuf {
+    let found = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/data")).join(path);
+    assert!(found.exists(), "no {} in the repository", found.display());
+    found
+}
+
+/// A file or directory of other projects' data, below `$HONE_SHARED` or the directory `shared` beside the checkout.
+///
+/// # Panics
+/// Where it is not there, with how to get it.
+#[must_use]
+pub fn third_party(path: &str) -> PathBuf {
+    let beside = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared"));
+    let root = std::env::var_os("HONE_SHARED").map_or_else(beside, PathBuf::from);
+    let found = root.join(path);
+    assert!(
+        found.exists(),
+        "{} is not there; CONTRIBUTING.md (\"Data that is not ours\") says how to get it, and HONE_SHARED names its directory",
+        found.display()
+    );
+    found
+}
