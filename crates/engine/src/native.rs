@@ -31,6 +31,7 @@ impl EngineKind for Native {
     }
 
     async fn open(&self, spec: &EngineSpec) -> std::result::Result<Arc<dyn Engine>, EngineFault> {
+        spec.refuse_options(self.name())?;
         let model = Model::load(&spec.model, Arc::new(Cpu::new(spec.threads)?))?;
         let adapter = match &spec.lora {
             Some(lora) => Some(Adapter::new(&model, adapter_config(lora)?, spec.seed)),

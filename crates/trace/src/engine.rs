@@ -70,6 +70,20 @@ pub struct EngineSpec {
     pub seed: u64,
     /// Threads of an engine on this machine; 0: all cores.
     pub threads: usize,
+    /// Keys of the recipe's `[engine]` table besides `kind`: an address, say. An engine refuses those it does not know.
+    pub options: serde_json::Map<String, serde_json::Value>,
+}
+
+impl EngineSpec {
+    /// For an engine that has no options.
+    pub fn refuse_options(&self, engine: &str) -> Result<(), EngineFault> {
+        match self.options.keys().next() {
+            None => Ok(()),
+            Some(key) => {
+                Err(EngineFault::new(format!("the {engine} engine has no option {key:?}; leave engine.{key} out")))
+            }
+        }
+    }
 }
 
 /// Low-rank adaptation, `[policy.lora]`: adapters on the policy's matrices. Checkpoints then hold a PEFT adapter, and a KL

@@ -212,6 +212,7 @@ pub enum Whose {
 
 /// What a learner can do beyond learning. A run that needs what is missing is refused before it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "abilities come apart: none follows from another")]
 pub struct Abilities {
     /// Batches may share prefixes between sequences; else every sequence is a root of its own.
     pub shared_prefixes: bool,
@@ -219,6 +220,8 @@ pub struct Abilities {
     pub entropies: bool,
     /// It was opened with a reference policy, or has one by construction.
     pub reference: bool,
+    /// The sampler's logprobs are the learner's own, bit for bit: what the learner thinks of fresh samples needs no pass.
+    pub exact_sampler: bool,
 }
 
 /// Scores of a batch, one per target.
@@ -279,7 +282,8 @@ impl LearnFault {
         Self::Failed { what: what.into(), transient: false }
     }
 
-    /// Worth another try: the other side was busy or away.
+    /// Worth another try: the other side was busy or away. A learner tries again by itself where that is safe; what it
+    /// reports ends the run, which goes on from its newest checkpoint.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Failed { transient: true, .. })
     }

@@ -81,16 +81,19 @@ pub struct PolicyRecipe {
 }
 
 /// `[engine]`: what serves and trains the policy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EngineRecipe {
     /// "native": the model on this machine. Which others there are is the program's to say.
     pub kind: String,
+    /// Other keys are the engine's own.
+    #[serde(flatten)]
+    pub options: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Default for EngineRecipe {
     fn default() -> Self {
-        Self { kind: "native".into() }
+        Self { kind: "native".into(), options: serde_json::Map::new() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The run. Read it top to bottom; [`Trainer::step`] is the heart of it.
+//! The run. Read it top to bottom; `Trainer::step` is the heart of it.
 //!
 //! One step, with π the policy that is trained, q the policy that sampled and f the reference:
 //!

@@ -91,6 +91,7 @@ impl Setup {
             run: recipe.name.clone(),
             seed: recipe.seed,
             threads: recipe.policy.sampler_threads(&recipe.overlap),
+            options: recipe.engine.options.clone(),
         };
         let model_dir = kind.texts(&spec).await?;
         let texts = ModelDir::open(&model_dir)?;

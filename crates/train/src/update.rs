@@ -85,9 +85,10 @@ pub async fn learn(
 
 /// Settles what the learner thought of every token when it first saw it.
 ///
-/// The engine's sampler and learner agree bit for bit, so in a synchronous run that is the sampler's logprob, and no
-/// pass is needed to know it. Sampled ahead, the ratio is against the sampler too, which bounds how far the policy moves
-/// from what sampled; only a correction, which weighs the learner against the sampler, needs the learner's own word.
+/// Where sampler and learner agree bit for bit, in a synchronous run that is the sampler's logprob, and no pass is needed
+/// to know it. Sampled ahead, or by an engine whose two sides differ, the ratio is against the sampler too, which bounds how
+/// far the policy moves from what sampled; only a correction, which weighs the learner against the sampler, needs the
+/// learner's own word.
 async fn first_seen(
     learner: &mut dyn Learner,
     objective: &Objective,
@@ -96,7 +97,8 @@ async fn first_seen(
     packing: &Packing,
 ) -> Result<(), TrainError> {
     let mut old = Vec::new();
-    if recipe.overlap.staleness > 0 && objective.correction.is_some() {
+    let differs = recipe.overlap.staleness > 0 || !learner.abilities().exact_sampler;
+    if differs && objective.correction.is_some() {
         for batch in pack::to_score(sequences.iter().map(|credited| &credited.sequence), packing) {
             old.extend(learner.score(&batch, Whose::Policy).await?.logprobs);
         }

@@ -21,9 +21,12 @@ pub struct Bigrams {
 }
 
 impl Bigrams {
-    pub const ABLE: Self = Self { abilities: Abilities { shared_prefixes: true, entropies: true, reference: true } };
+    pub const ABLE: Self =
+        Self { abilities: Abilities { shared_prefixes: true, entropies: true, reference: true, exact_sampler: true } };
     /// As little as a server that answers with the logprobs of targets and nothing else.
-    pub const BARE: Self = Self { abilities: Abilities { shared_prefixes: false, entropies: false, reference: false } };
+    pub const BARE: Self = Self {
+        abilities: Abilities { shared_prefixes: false, entropies: false, reference: false, exact_sampler: false },
+    };
 }
 
 /// One version of the policy.
@@ -65,6 +68,7 @@ impl EngineKind for Bigrams {
     }
 
     async fn open(&self, spec: &EngineSpec) -> Result<Arc<dyn Engine>, EngineFault> {
+        spec.refuse_options(self.name())?;
         if spec.lora.is_some() {
             return Err(EngineFault::new("the bigram engine trains no adapters; leave policy.lora out"));
         }

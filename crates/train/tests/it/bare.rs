@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use hone_trace::scripted::Bigrams;
 use hone_train::report::RunReport;
 use hone_train::run::train;
+use hone_train::setup::Setup;
 
 use crate::tiny::{Even, Silent, opened, recipe, setup, timeless};
 
@@ -13,7 +14,8 @@ use crate::tiny::{Even, Silent, opened, recipe, setup, timeless};
 async fn a_run_needs_no_entropies_and_no_shared_prefixes() {
     let directory = tempfile::tempdir().unwrap();
     let (bare, able) = (directory.path().join("bare"), directory.path().join("able"));
-    let recipe = recipe(&["train.mini_batch=0"]);
+    let correction = "loss.correction={ mode = \"token_truncate\", max = 2.0 }";
+    let recipe = recipe(&["train.mini_batch=0", correction]);
     train(&opened(&recipe, &Bigrams::BARE, Even), &recipe, &bare, &mut Silent).await.unwrap();
     train(&setup(&recipe), &recipe, &able, &mut Silent).await.unwrap();
     assert_eq!(RunReport::read(&bare).unwrap().after.unwrap().step, 3);
@@ -25,6 +27,15 @@ async fn a_run_needs_no_entropies_and_no_shared_prefixes() {
         assert!(difference("policy/policy_loss") < 1e-6 && difference("policy/grad_norm") < 1e-4);
         assert_eq!(able["tokens/trained"], bare["tokens/trained"]);
     }
+}
+
+/// Keys of `[engine]` are the engine's own: they go there and back, and one that it does not know is refused by name.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_option_the_engine_does_not_know_is_refused() {
+    let recipe = recipe(&["engine.address=http://localhost:1"]);
+    assert!(recipe.to_toml().unwrap().contains("address = \"http://localhost:1\""));
+    let error = Setup::open(&recipe, &Bigrams::BARE).await.unwrap_err().to_string();
+    assert!(error.contains("no option \"address\""), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
