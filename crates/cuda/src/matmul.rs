@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::sync::{Mutex, PoisonError};
 
 use cudarc::cublaslt::{result, sys};
@@ -86,6 +87,7 @@ struct Key {
     strides: [usize; 3],
     input: &'static str,
     output: &'static str,
+    choice: usize,
 }
 
 struct Plan {
@@ -128,12 +130,15 @@ impl Drop for Blas {
 pub struct Matmul {
     gpu: Gpu,
     workspace: Buffer<f32>,
+    /// Rank of the algorithm among cuBLASLt's proposals, its own favourite first. A fixed rank rather than the fastest by
+    /// the clock: sums have one order in every process.
+    pub(crate) choice: usize,
 }
 
 impl Matmul {
     pub fn new(gpu: &Gpu) -> Result<Self> {
         gpu.blas()?;
-        Ok(Self { gpu: gpu.clone(), workspace: Buffer::uninit(gpu, WORKSPACE / 4)? })
+        Ok(Self { gpu: gpu.clone(), workspace: Buffer::uninit(gpu, WORKSPACE / 4)?, choice: 0 })
     }
 
     /// `c = product(a, b)` or `c += product(a, b)`.
@@ -167,7 +172,8 @@ impl Matmul {
             return Ok(());
         }
         let strides = [a.stride, b.stride, c.stride];
-        let key = Key { product, into, m, n, k, strides, input: T::SUFFIX, output: O::SUFFIX };
+        let (input, output, choice) = (T::SUFFIX, O::SUFFIX, self.choice);
+        let key = Key { product, into, m, n, k, strides, input, output, choice };
         self.gpu.bind()?;
         let blas = self.gpu.blas()?;
         let mut plans = blas.plans.lock().unwrap_or_else(PoisonError::into_inner);
@@ -241,15 +247,20 @@ impl Plan {
             layout(input, a, key.strides[0])?,
             layout(output, (n, m), key.strides[2])?,
         ];
-        let algorithm = heuristic(handle, operation, layouts)?;
+        let algorithm = proposal(handle, operation, layouts, key.choice)?;
         Ok(Self { operation, layouts, algorithm })
     }
 }
 
-fn heuristic(
+/// Most algorithms asked for.
+const PROPOSALS: usize = 12;
+
+/// Algorithm of rank `choice` among cuBLASLt's proposals.
+fn proposal(
     handle: sys::cublasLtHandle_t,
     operation: sys::cublasLtMatmulDesc_t,
     layouts: [sys::cublasLtMatrixLayout_t; 3],
+    choice: usize,
 ) -> Result<sys::cublasLtMatmulAlgo_t> {
     let preference = result::create_matmul_pref().map_err(CudaError::cublas("cublasLtMatmulPreferenceCreate"))?;
     let attribute = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
@@ -258,11 +269,26 @@ fn heuristic(
     unsafe { result::set_matmul_pref_attribute(preference, attribute, (&raw const bytes).cast(), 8) }
         .map_err(CudaError::cublas("cublasLtMatmulPreferenceSetAttribute"))?;
     let [b, a, c] = layouts;
-    // SAFETY: all descriptors are live.
-    let found = unsafe { result::get_matmul_algo_heuristic(handle, operation, b, a, c, c, preference) };
+    let mut found: [MaybeUninit<sys::cublasLtMatmulHeuristicResult_t>; PROPOSALS] =
+        [const { MaybeUninit::zeroed() }; PROPOSALS];
+    let asked = if choice == 0 { 1 } else { PROPOSALS as i32 };
+    let mut count = 0;
+    // SAFETY: all descriptors are live, and `found` has room for as many results as are asked for.
+    let code = unsafe {
+        let to = found.as_mut_ptr().cast();
+        sys::cublasLtMatmulAlgoGetHeuristic(handle, operation, b, a, c, c, preference, asked, to, &raw mut count)
+    };
     // SAFETY: created above and not used after.
     let _ = unsafe { result::destroy_matmul_pref(preference) };
-    Ok(found.map_err(CudaError::cublas("cublasLtMatmulAlgoGetHeuristic"))?.algo)
+    code.result().map_err(CudaError::cublas("cublasLtMatmulAlgoGetHeuristic"))?;
+    if choice >= count.max(0) as usize {
+        let what = format!("{count} algorithms fit, number {choice} was asked for");
+        return Err(CudaError::Cublas { call: "cublasLtMatmulAlgoGetHeuristic", what });
+    }
+    // SAFETY: cuBLASLt wrote the first `count` results.
+    let best = unsafe { found[choice].assume_init() };
+    best.state.result().map_err(CudaError::cublas("cublasLtMatmulAlgoGetHeuristic"))?;
+    Ok(best.algo)
 }
 
 impl Drop for Plan {

@@ -85,6 +85,52 @@ pub fn matmul(gpu: &Gpu) -> Result<Value> {
     Ok(Value::Object(all))
 }
 
+/// Milliseconds of each of cuBLASLt's proposals, for the products of a training step and of decoding.
+pub fn proposals(gpu: &Gpu) -> Result<Value> {
+    let mut all = serde_json::Map::new();
+    let mut case = |product: Product, into: Store, wide: bool, m: usize, n: usize, k: usize| -> Result<()> {
+        let (a, b) = (values(gpu, m * k, 1.0)?, values(gpu, n * k, 1.0)?);
+        let (ar, ac) = if product == Product::AtB { (k, m) } else { (m, k) };
+        let (br, bc) = if product == Product::ABt { (n, k) } else { (k, n) };
+        let (a, b) = (Matrix::new(a.view(), ar, ac), Matrix::new(b.view(), br, bc));
+        let mut c = Buffer::<f32>::zeros(gpu, m * n)?;
+        let mut narrow = Buffer::<bf16>::zeros(gpu, if wide { 1 } else { m * n })?;
+        let mut blas = Matmul::new(gpu)?;
+        let mut times = Vec::new();
+        for choice in 0..8 {
+            blas.choice = choice;
+            let ms = time(gpu, 7, || {
+                if wide {
+                    blas.run(product, a, b, MatrixMut::new(c.view_mut(), m, n), into)
+                } else {
+                    blas.run(product, a, b, MatrixMut::new(narrow.view_mut(), m, n), into)
+                }
+            });
+            times.push(ms.ok());
+        }
+        all.insert(format!("{product:?} {m}x{n}x{k}"), json!(times));
+        Ok(())
+    };
+    for (n, k) in [(4096, 1024), (1024, 2048), (6144, 1024), (1024, 3072)] {
+        case(Product::ABt, Store::Set, false, 16384, n, k)?;
+        case(Product::AB, Store::Set, false, 16384, k, n)?;
+        case(Product::AtB, Store::Add, true, n, k, 16384)?;
+        for m in [1, 64] {
+            case(Product::ABt, Store::Set, false, m, n, k)?;
+        }
+    }
+    let vocab = 151_936;
+    for chunk in [2048, 4096] {
+        case(Product::ABt, Store::Set, true, chunk, vocab, 1024)?;
+        case(Product::AB, Store::Set, false, chunk, 1024, vocab)?;
+        case(Product::AtB, Store::Add, true, vocab, 1024, chunk)?;
+    }
+    for m in [1, 64] {
+        case(Product::ABt, Store::Set, true, m, vocab, 1024)?;
+    }
+    Ok(Value::Object(all))
+}
+
 /// Norm, rotation and SwiGLU over 16,384 tokens.
 pub fn elementwise(gpu: &Gpu) -> Result<Value> {
     let (tokens, dim, ffn) = (16384, 1024, 3072);
@@ -222,8 +268,9 @@ pub fn optimizer(gpu: &Gpu) -> Result<Value> {
 pub type Bench = (&'static str, fn(&Gpu) -> Result<Value>);
 
 /// Every benchmark.
-pub const BENCHES: [Bench; 7] = [
+pub const BENCHES: [Bench; 8] = [
     ("matmul", matmul),
+    ("proposals", proposals),
     ("elementwise", elementwise),
     ("attention", attention),
     ("decode attention", decode_attention),
