@@ -80,7 +80,12 @@ pub enum Arg {
     I32(i32),
     I64(i64),
     F32(f32),
+    Map(TensorMap),
 }
+
+/// Tensor in memory, described for asynchronous copies of its tiles (Hopper): the driver's encoding.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorMap([u64; 16]);
 
 impl<T> From<View<'_, T>> for Arg {
     fn from(view: View<'_, T>) -> Self {
@@ -131,6 +136,7 @@ impl Arg {
             Self::I32(x) => std::ptr::from_mut(x).cast(),
             Self::I64(x) => std::ptr::from_mut(x).cast(),
             Self::F32(x) => std::ptr::from_mut(x).cast(),
+            Self::Map(x) => std::ptr::from_mut(&mut x.0).cast(),
         }
     }
 }
@@ -291,6 +297,47 @@ impl Gpu {
             spans.push((name(), from, to));
         }
         Ok(())
+    }
+
+    /// Description of `[tokens, heads, dim]` bf16 with `stride` elements from token to token; a copy takes `rows` tokens by
+    /// 64 columns of one head.
+    pub(crate) fn tensor_map(
+        &self,
+        address: u64,
+        [tokens, heads, dim]: [usize; 3],
+        stride: usize,
+        rows: usize,
+    ) -> Result<TensorMap> {
+        use sys::CUtensorMapDataType_enum::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+        use sys::CUtensorMapFloatOOBfill_enum::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
+        use sys::CUtensorMapInterleave_enum::CU_TENSOR_MAP_INTERLEAVE_NONE;
+        use sys::CUtensorMapL2promotion_enum::CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
+        use sys::CUtensorMapSwizzle_enum::CU_TENSOR_MAP_SWIZZLE_128B;
+        self.bind()?;
+        let mut map = sys::CUtensorMap { opaque: [0; 16] };
+        let sizes = [dim as u64, heads as u64, tokens as u64];
+        let strides = [dim as u64 * 2, stride as u64 * 2];
+        let (tile, steps) = ([64u32, 1, rows as u32], [1u32; 3]);
+        // SAFETY: every array has the three dimensions (two strides) announced; the map outlives the call.
+        unsafe {
+            sys::cuTensorMapEncodeTiled(
+                &raw mut map,
+                CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                3,
+                address as *mut c_void,
+                sizes.as_ptr(),
+                strides.as_ptr(),
+                tile.as_ptr(),
+                steps.as_ptr(),
+                CU_TENSOR_MAP_INTERLEAVE_NONE,
+                CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            )
+        }
+        .result()
+        .map_err(CudaError::driver("cuTensorMapEncodeTiled"))?;
+        Ok(TensorMap(map.opaque))
     }
 
     pub(crate) fn bind(&self) -> Result<()> {
