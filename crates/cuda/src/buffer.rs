@@ -202,6 +202,15 @@ impl<'a, T> View<'a, T> {
 }
 
 impl<T> ViewMut<'_, T> {
+    /// Sets every byte to zero.
+    pub fn clear(&mut self, gpu: &Gpu) -> Result<()> {
+        gpu.bind()?;
+        // SAFETY: the range is part of a live allocation, which this view alone may write.
+        unsafe { sys::cuMemsetD8Async(self.pointer, 0, self.len * size_of::<T>(), gpu.stream()) }
+            .result()
+            .map_err(CudaError::driver("cuMemsetD8Async"))
+    }
+
     /// Part of the view. Panics past the end, as a slice does.
     pub fn slice(&mut self, range: Range<usize>) -> ViewMut<'_, T> {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);

@@ -17,10 +17,12 @@ pub mod error;
 pub mod gpu;
 pub mod head;
 pub mod matmul;
+pub mod model;
 pub mod norm;
 pub mod random;
 pub mod reference;
 pub mod rope;
+pub mod shape;
 pub mod step;
 pub mod swiglu;
 

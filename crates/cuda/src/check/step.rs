@@ -13,7 +13,7 @@ use crate::gpu::Gpu;
 use crate::random::Random;
 use crate::reference::{self as r, Rope};
 use crate::rope::{self, Heads};
-use crate::step::{Batch, LayerLayout, Layout, Shape, Trainer};
+use crate::step::{Batch, Keep, LayerLayout, Layout, Shape, Trainer};
 
 fn small(dim: usize) -> Shape {
     let heads = Heads { q: 4, kv: 2, dim };
@@ -53,7 +53,7 @@ fn model_case<T: Float>(gpu: &Gpu, shape: Shape) -> Result<Vec<Measured>> {
 
     let host: Vec<f32> = weights.iter().map(|&w| w as f32).collect();
     let mut trainer = Trainer::<T>::from_weights(gpu, shape, 128, &host)?;
-    trainer.chunk = 48;
+    trainer.model_mut().chunk = 48;
     let batch = Batch::packed(gpu, &sequences, shape.vocab)?;
     let slopes: Vec<f32> = slopes.iter().map(|&x| x as f32).collect();
     let scores = trainer.forward_backward(&batch, Buffer::from_slice(gpu, &slopes)?.view())?;
@@ -65,6 +65,20 @@ fn model_case<T: Float>(gpu: &Gpu, shape: Shape) -> Result<Vec<Measured>> {
         all.push(cosine(name(&format!("1 - cosine of {what}")), &grad[at.clone()], &want_grad[at], cosine_bound));
     }
     all.push(compare(name("gradient"), &grad, &want_grad, gradient_bound));
+
+    // A second pass adds to the gradient.
+    let slopes = Buffer::from_slice(gpu, &slopes)?;
+    trainer.forward_backward(&batch, slopes.view())?;
+    let twice: Vec<f64> = trainer.grad().read()?.into_iter().map(|g| f64::from(g) / 2.0).collect();
+    all.push(compare(name("half of two gradients"), &twice, &grad, 1e-6));
+    // Whatever is kept of the forward, the gradient has the same bits.
+    for keep in [Keep { rotated: true, normed: true, gate_up: 1 }, Keep { gate_up: 0, ..Keep::default() }] {
+        trainer.keep = keep;
+        trainer.zero_grad()?;
+        trainer.forward_backward(&batch, slopes.view())?;
+        let other: Vec<f64> = trainer.grad().read()?.into_iter().map(f64::from).collect();
+        all.push(compare(name(&format!("gradient with {keep:?}")), &other, &grad, 0.0));
+    }
     Ok(all)
 }
 
@@ -107,7 +121,7 @@ pub fn repeats(gpu: &Gpu) -> Result<Vec<Measured>> {
             let settings = AdamW { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.0, step };
             trainer.update(settings, Some(1.0))?;
         }
-        trainer.weights().read()
+        trainer.model().weights().read()
     };
     let (first, second) = (run()?, run()?);
     let different = first.iter().zip(&second).filter(|(a, b)| a.to_bits() != b.to_bits()).count();

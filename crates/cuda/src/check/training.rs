@@ -54,7 +54,7 @@ fn settings(step: i32) -> AdamW {
 fn run(gpu: &Gpu, case: &Case) -> Result<Value> {
     let start = Instant::now();
     let mut trainer = Trainer::<bf16>::random(gpu, case.shape, case.length, 1)?;
-    trainer.chunk = case.chunk;
+    trainer.model_mut().chunk = case.chunk;
     let mut random = Random(1);
     let mut sequence = || (0..case.length).map(|_| random.below(case.shape.vocab) as u32).collect::<Vec<u32>>();
     let sequences: Vec<Vec<u32>> = (0..case.sequences).map(|_| sequence()).collect();
@@ -78,7 +78,7 @@ fn run(gpu: &Gpu, case: &Case) -> Result<Value> {
     let mut sorted = log.seconds[2..].to_vec();
     sorted.sort_by(f64::total_cmp);
     let seconds = sorted[sorted.len() / 2];
-    let flops = flops(case, trainer.layout().len as f64);
+    let flops = flops(case, trainer.model().layout().len as f64);
     Ok(json!({
         "what": format!("{}, bf16, AdamW with f32 master weights, head in chunks of {}", case.label, case.chunk),
         "tokens_per_s": tokens as f64 / seconds,
