@@ -168,6 +168,17 @@ impl<T: Element> Buffer<T> {
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
         ViewMut { pointer: self.pointer, len: self.len, owner: PhantomData }
     }
+
+    /// The first `len` elements. Panics past the end, as a slice does.
+    pub fn first(&self, len: usize) -> View<'_, T> {
+        self.view().slice(0..len)
+    }
+
+    /// The first `len` elements. Panics past the end, as a slice does.
+    pub fn first_mut(&mut self, len: usize) -> ViewMut<'_, T> {
+        assert!(len <= self.len, "{len} of {}", self.len);
+        ViewMut { pointer: self.pointer, len, owner: PhantomData }
+    }
 }
 
 impl<T> Drop for Buffer<T> {

@@ -41,6 +41,11 @@ pub enum CudaError {
          other programs on this GPU"
     )]
     OutOfMemory { asked: usize, free: usize, total: usize },
+    #[error(
+        "not a number: {what}\n  fix: a lower learning rate or a stricter max_norm; weights that are not finite come back \
+         from the last checkpoint"
+    )]
+    NotFinite { what: String },
     #[error("{call}: {what}")]
     Driver { call: &'static str, what: String },
     #[error("NVRTC, {call}: {what}")]

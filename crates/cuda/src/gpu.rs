@@ -227,11 +227,19 @@ impl Gpu {
         result::mem_get_info().map_err(CudaError::driver("cuMemGetInfo"))
     }
 
+    /// Bytes of this process's buffers in use.
+    pub fn used(&self) -> Result<u64> {
+        self.pool_bytes(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+    }
+
     /// Most bytes of this process's buffers that were in use at one time since the last [`Self::reset_peak`].
     pub fn peak(&self) -> Result<u64> {
+        self.pool_bytes(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+    }
+
+    fn pool_bytes(&self, attribute: sys::CUmemPool_attribute) -> Result<u64> {
         let mut value = 0u64;
         let pool = pool(&self.0.context)?;
-        let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
         // SAFETY: the attribute is a 64-bit integer.
         unsafe { sys::cuMemPoolGetAttribute(pool, attribute, (&raw mut value).cast()) }
             .result()

@@ -11,7 +11,7 @@ use crate::head::{self, Head};
 use crate::matmul::{Matmul, Matrix, MatrixMut, Product, Store};
 use crate::rope::{self, Heads, QkNorm, Rotation};
 use crate::shape::{Layout, Shape};
-use crate::{norm, swiglu};
+use crate::{adamw, norm, random, swiglu};
 
 /// Packed tokens of one step.
 #[derive(Debug)]
@@ -121,7 +121,23 @@ pub struct Model<T> {
     pub chunk: usize,
 }
 
+/// Weights in f32: matrices uniform with the deviation 0.02, norms 1.
+pub(crate) fn random_weights(gpu: &Gpu, layout: &Layout, seed: i32) -> Result<Buffer<f32>> {
+    let mut weights = Buffer::zeros(gpu, layout.len)?;
+    random::fill(gpu, &mut weights.view_mut(), seed, 0.0, 0.02 * 3f32.sqrt())?;
+    random::fill(gpu, &mut weights.view_mut().slice(layout.norms.clone()), seed, 1.0, 0.0)?;
+    Ok(weights)
+}
+
 impl<T: Float> Model<T> {
+    /// Random weights: matrices uniform with the deviation 0.02, norms 1.
+    pub fn random(gpu: &Gpu, shape: Shape, positions: usize, seed: i32) -> Result<Self> {
+        let wide = random_weights(gpu, &Layout::new(&shape), seed)?;
+        let mut weights = Buffer::uninit(gpu, wide.len())?;
+        adamw::round_copy(gpu, wide.view(), &mut weights.view_mut())?;
+        Self::new(gpu, shape, positions, weights)
+    }
+
     pub(crate) fn new(gpu: &Gpu, shape: Shape, positions: usize, weights: Buffer<T>) -> Result<Self> {
         let layout = Layout::new(&shape);
         ensure(weights.len() == layout.len, "model", || format!("{} weights for {}", weights.len(), layout.len))?;

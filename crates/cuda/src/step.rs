@@ -13,11 +13,11 @@ use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::head::{self, Gradient};
 use crate::matmul::{Matrix, MatrixMut, Product, Store};
-use crate::model::{Input, Kept, KeptAttention, Model};
+use crate::model::{Input, Kept, KeptAttention, Model, random_weights};
 pub use crate::model::{Batch, Keep, Scores};
 use crate::rope::{self, Heads};
 pub use crate::shape::{LayerLayout, Layout, Shape};
-use crate::{norm, random, swiglu};
+use crate::{norm, swiglu};
 
 /// Model, gradient and optimizer state on one GPU.
 #[derive(Debug)]
@@ -35,10 +35,7 @@ pub struct Trainer<T> {
 impl<T: Float> Trainer<T> {
     /// Random weights: matrices uniform with the deviation 0.02, norms 1.
     pub fn random(gpu: &Gpu, shape: Shape, positions: usize, seed: i32) -> Result<Self> {
-        let layout = Layout::new(&shape);
-        let mut master = Buffer::zeros(gpu, layout.len)?;
-        random::fill(gpu, &mut master.view_mut(), seed, 0.0, 0.02 * 3f32.sqrt())?;
-        random::fill(gpu, &mut master.view_mut().slice(layout.norms), seed, 1.0, 0.0)?;
+        let master = random_weights(gpu, &Layout::new(&shape), seed)?;
         Self::new(gpu, shape, positions, master)
     }
 

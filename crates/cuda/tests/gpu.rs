@@ -51,4 +51,7 @@ on_gpu! {
     repeats_bit_for_bit
     model_bf16
     model_f32
+    sampling
+    generation
+    growth
 }

@@ -17,7 +17,7 @@ use crate::random;
 use crate::rope::{Heads, QkNorm, Rotation};
 use crate::{norm, rope, swiglu};
 
-use super::training;
+use super::{generating, training};
 
 /// Median milliseconds of `body`.
 fn time(gpu: &Gpu, repeats: usize, mut body: impl FnMut() -> Result<()>) -> Result<f64> {
@@ -268,7 +268,7 @@ pub fn optimizer(gpu: &Gpu) -> Result<Value> {
 pub type Bench = (&'static str, fn(&Gpu) -> Result<Value>);
 
 /// Every benchmark.
-pub const BENCHES: [Bench; 8] = [
+pub const BENCHES: [Bench; 10] = [
     ("matmul", matmul),
     ("proposals", proposals),
     ("elementwise", elementwise),
@@ -277,4 +277,6 @@ pub const BENCHES: [Bench; 8] = [
     ("optimizer", optimizer),
     ("step", training::small),
     ("step, Qwen3-4B", training::large),
+    ("generate", generating::small),
+    ("generate, Qwen3-4B", generating::large),
 ];
