@@ -79,6 +79,10 @@ impl Plan {
         Self::tuned(gpu, nodes, PORTABLE)
     }
 
+    pub(crate) fn trial(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
+        Self::tuned(gpu, nodes, Tuning { module: "attention_trial", ..HOPPER })
+    }
+
     fn tuned(gpu: &Gpu, nodes: &[Node], tuning: Tuning) -> Result<Self> {
         let mut tokens = 0;
         for node in nodes {
@@ -102,7 +106,7 @@ impl Plan {
     }
 
     fn hopper<T: Float>(&self) -> bool {
-        T::SUFFIX == "bf16" && self.tuning.module == HOPPER.module
+        T::SUFFIX == "bf16" && self.tuning.module != PORTABLE.module
     }
 
     /// Kernels for a storage type; those for f32 take tiles of any size.

@@ -360,7 +360,7 @@ impl Gpu {
         if self.0.blas.get().is_none() {
             self.bind()?;
             // A second thread may have been faster; its handle is the one kept.
-            let _ = self.0.blas.set(Blas::new()?);
+            let _ = self.0.blas.set(Blas::new(&self.0.name)?);
         }
         self.0.blas.get().ok_or(CudaError::NoCublasLt)
     }

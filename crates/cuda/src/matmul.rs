@@ -9,7 +9,6 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::c_void;
-use std::mem::MaybeUninit;
 use std::sync::{Mutex, PoisonError};
 
 use cudarc::cublaslt::{result, sys};
@@ -17,6 +16,12 @@ use cudarc::cublaslt::{result, sys};
 use crate::buffer::{Buffer, Float, View, ViewMut};
 use crate::error::{CudaError, Result, ensure};
 use crate::gpu::Gpu;
+
+mod plan;
+mod tune;
+
+use plan::{Key, Plan};
+use tune::Choices;
 
 /// Scratch memory for split-K and the like; 32 MiB is what NVIDIA advises for Hopper.
 const WORKSPACE: usize = 32 << 20;
@@ -77,30 +82,11 @@ pub enum Store {
     Add,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
-    product: Product,
-    into: Store,
-    m: usize,
-    n: usize,
-    k: usize,
-    strides: [usize; 3],
-    input: &'static str,
-    output: &'static str,
-    choice: usize,
-}
-
-struct Plan {
-    operation: sys::cublasLtMatmulDesc_t,
-    /// Layouts of b, a and c, in cuBLASLt's column order.
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
-    algorithm: sys::cublasLtMatmulAlgo_t,
-}
-
 /// cuBLASLt handle and the plans made so far.
 pub struct Blas {
     handle: sys::cublasLtHandle_t,
     plans: Mutex<HashMap<Key, Plan>>,
+    choices: Mutex<Choices>,
 }
 // SAFETY: a cuBLASLt handle may be used from any thread; the descriptors are only read, behind the mutex.
 unsafe impl Send for Blas {}
@@ -108,13 +94,17 @@ unsafe impl Send for Blas {}
 unsafe impl Sync for Blas {}
 
 impl Blas {
-    pub(crate) fn new() -> Result<Self> {
+    /// `device` names the GPU: choices of algorithms are kept per GPU and version of cuBLASLt.
+    pub(crate) fn new(device: &str) -> Result<Self> {
         // SAFETY: only looks the library up.
         if !unsafe { sys::is_culib_present() } {
             return Err(CudaError::NoCublasLt);
         }
         let handle = result::create_handle().map_err(CudaError::cublas("cublasLtCreate"))?;
-        Ok(Self { handle, plans: Mutex::default() })
+        // SAFETY: the library was found above.
+        let version = unsafe { sys::cublasLtGetVersion() };
+        let choices = Mutex::new(Choices::load(&format!("{device}, cuBLASLt {version}")));
+        Ok(Self { handle, plans: Mutex::default(), choices })
     }
 }
 
@@ -130,15 +120,14 @@ impl Drop for Blas {
 pub struct Matmul {
     gpu: Gpu,
     workspace: Buffer<f32>,
-    /// Rank of the algorithm among cuBLASLt's proposals, its own favourite first. A fixed rank rather than the fastest by
-    /// the clock: sums have one order in every process.
-    pub(crate) choice: usize,
+    /// Rank of the algorithm among cuBLASLt's proposals; none for the one [`tune`] chose.
+    pub(crate) choice: Option<usize>,
 }
 
 impl Matmul {
     pub fn new(gpu: &Gpu) -> Result<Self> {
         gpu.blas()?;
-        Ok(Self { gpu: gpu.clone(), workspace: Buffer::uninit(gpu, WORKSPACE / 4)?, choice: 0 })
+        Ok(Self { gpu: gpu.clone(), workspace: Buffer::uninit(gpu, WORKSPACE / 4)?, choice: None })
     }
 
     /// `c = product(a, b)` or `c += product(a, b)`.
@@ -172,19 +161,46 @@ impl Matmul {
             return Ok(());
         }
         let strides = [a.stride, b.stride, c.stride];
-        let (input, output, choice) = (T::SUFFIX, O::SUFFIX, self.choice);
-        let key = Key { product, into, m, n, k, strides, input, output, choice };
         self.gpu.bind()?;
         let blas = self.gpu.blas()?;
+        let mut key = Key { product, into, m, n, k, strides, input: T::SUFFIX, output: O::SUFFIX, choice: 0 };
+        let pointers = [b.view.pointer, a.view.pointer, c.view.pointer];
+        key.choice = match self.choice {
+            Some(rank) => rank,
+            None => self.chosen::<T, O>(blas, key, pointers, c.view.len)?,
+        };
+        self.spanned_queue::<T, O>(blas, key, pointers)
+    }
+
+    fn spanned_queue<T: Float, O: Float>(&self, blas: &Blas, key: Key, pointers: [u64; 3]) -> Result<()> {
         let mut plans = blas.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = match plans.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Plan::new(blas.handle, &key, T::CUDA, O::CUDA)?),
         };
         self.gpu.spanned(
-            || format!("matmul {product:?} {m}x{n}x{k}"),
-            || self.queue(blas.handle, plan, into, [b.view.pointer, a.view.pointer, c.view.pointer]),
+            || format!("matmul {:?} {}x{}x{}", key.product, key.m, key.n, key.k),
+            || self.queue(blas.handle, plan, key.into, pointers),
         )
+    }
+
+    /// Rank of the algorithm for a product: known from before, or the fastest of a trial.
+    fn chosen<T: Float, O: Float>(&self, blas: &Blas, key: Key, pointers: [u64; 3], len: usize) -> Result<usize> {
+        if !tune::worthwhile(&key) {
+            return Ok(0);
+        }
+        let known = blas.choices.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
+        if let Some(rank) = known {
+            return Ok(rank);
+        }
+        // Into memory of its own: a trial that adds must not add to the result.
+        let trial = Buffer::<O>::zeros(&self.gpu, len)?;
+        let [b, a, _] = pointers;
+        let rank = tune::fastest(&self.gpu, |choice| {
+            self.spanned_queue::<T, O>(blas, Key { choice, ..key }, [b, a, trial.view().pointer])
+        })?;
+        blas.choices.lock().unwrap_or_else(PoisonError::into_inner).put(&key, rank);
+        Ok(rank)
     }
 
     fn queue(&self, handle: sys::cublasLtHandle_t, plan: &Plan, into: Store, [b, a, c]: [u64; 3]) -> Result<()> {
@@ -211,94 +227,6 @@ impl Matmul {
             )
         }
         .map_err(CudaError::cublas("cublasLtMatmul"))
-    }
-}
-
-impl Plan {
-    fn new(
-        handle: sys::cublasLtHandle_t,
-        key: &Key,
-        input: sys::cudaDataType,
-        output: sys::cudaDataType,
-    ) -> Result<Self> {
-        use sys::cublasLtMatmulDescAttributes_t::{CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB};
-        let operation =
-            result::create_matmul_desc(sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType::CUDA_R_32F)
-                .map_err(CudaError::cublas("cublasLtMatmulDescCreate"))?;
-        let transposed = |yes| i32::from(yes);
-        // The first operand is b: transposed for A·Bᵀ; the second is a: transposed for Aᵀ·B.
-        for (attribute, value) in [
-            (CUBLASLT_MATMUL_DESC_TRANSA, transposed(key.product == Product::ABt)),
-            (CUBLASLT_MATMUL_DESC_TRANSB, transposed(key.product == Product::AtB)),
-        ] {
-            // SAFETY: the attribute is a 32-bit integer.
-            unsafe { result::set_matmul_desc_attribute(operation, attribute, (&raw const value).cast(), 4) }
-                .map_err(CudaError::cublas("cublasLtMatmulDescSetAttribute"))?;
-        }
-        let (m, n, k) = (key.m, key.n, key.k);
-        let a = if key.product == Product::AtB { (m, k) } else { (k, m) };
-        let b = if key.product == Product::ABt { (k, n) } else { (n, k) };
-        let layout = |kind, (rows, cols): (usize, usize), stride: usize| {
-            result::create_matrix_layout(kind, rows as u64, cols as u64, stride as i64)
-                .map_err(CudaError::cublas("cublasLtMatrixLayoutCreate"))
-        };
-        let layouts = [
-            layout(input, b, key.strides[1])?,
-            layout(input, a, key.strides[0])?,
-            layout(output, (n, m), key.strides[2])?,
-        ];
-        let algorithm = proposal(handle, operation, layouts, key.choice)?;
-        Ok(Self { operation, layouts, algorithm })
-    }
-}
-
-/// Most algorithms asked for.
-const PROPOSALS: usize = 12;
-
-/// Algorithm of rank `choice` among cuBLASLt's proposals.
-fn proposal(
-    handle: sys::cublasLtHandle_t,
-    operation: sys::cublasLtMatmulDesc_t,
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
-    choice: usize,
-) -> Result<sys::cublasLtMatmulAlgo_t> {
-    let preference = result::create_matmul_pref().map_err(CudaError::cublas("cublasLtMatmulPreferenceCreate"))?;
-    let attribute = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
-    let bytes = WORKSPACE;
-    // SAFETY: the attribute is a 64-bit integer.
-    unsafe { result::set_matmul_pref_attribute(preference, attribute, (&raw const bytes).cast(), 8) }
-        .map_err(CudaError::cublas("cublasLtMatmulPreferenceSetAttribute"))?;
-    let [b, a, c] = layouts;
-    let mut found: [MaybeUninit<sys::cublasLtMatmulHeuristicResult_t>; PROPOSALS] =
-        [const { MaybeUninit::zeroed() }; PROPOSALS];
-    let asked = if choice == 0 { 1 } else { PROPOSALS as i32 };
-    let mut count = 0;
-    // SAFETY: all descriptors are live, and `found` has room for as many results as are asked for.
-    let code = unsafe {
-        let to = found.as_mut_ptr().cast();
-        sys::cublasLtMatmulAlgoGetHeuristic(handle, operation, b, a, c, c, preference, asked, to, &raw mut count)
-    };
-    // SAFETY: created above and not used after.
-    let _ = unsafe { result::destroy_matmul_pref(preference) };
-    code.result().map_err(CudaError::cublas("cublasLtMatmulAlgoGetHeuristic"))?;
-    if choice >= count.max(0) as usize {
-        let what = format!("{count} algorithms fit, number {choice} was asked for");
-        return Err(CudaError::Cublas { call: "cublasLtMatmulAlgoGetHeuristic", what });
-    }
-    // SAFETY: cuBLASLt wrote the first `count` results.
-    let best = unsafe { found[choice].assume_init() };
-    best.state.result().map_err(CudaError::cublas("cublasLtMatmulAlgoGetHeuristic"))?;
-    Ok(best.algo)
-}
-
-impl Drop for Plan {
-    fn drop(&mut self) {
-        for layout in self.layouts {
-            // SAFETY: created in `new` and destroyed once.
-            let _ = unsafe { result::destroy_matrix_layout(layout) };
-        }
-        // SAFETY: as above.
-        let _ = unsafe { result::destroy_matmul_desc(self.operation) };
     }
 }
 

@@ -27,10 +27,10 @@ fn tail(heads: Heads, plan: &Plan, tiles: &Tiles) -> [Arg; 7] {
 }
 
 /// `tiles` tiles of bf16 rows of shared memory, as many blocks as there is work and room for.
-fn launch<'a>(gpu: &Gpu, kernel: &'a str, items: usize, rows: usize, heads: Heads) -> Launch<'a> {
+fn launch<'a>(gpu: &Gpu, module: &'static str, kernel: &'a str, items: usize, rows: usize, heads: Heads) -> Launch<'a> {
     let grid = (items.min(gpu.processors() as usize) as u32, 1);
     let shared = (rows * heads.dim * 2 + BESIDE) as u32;
-    Launch { module: "attention_hopper", kernel, grid, block: THREADS, shared }
+    Launch { module, kernel, grid, block: THREADS, shared }
 }
 
 pub(super) fn forward<T: Float>(
@@ -50,7 +50,7 @@ pub(super) fn forward<T: Float>(
     let out: [Arg; 3] = [(&*o).into(), ((heads.q * heads.dim) as i64).into(), (&*lse).into()];
     let args = [&maps[..], &out, &tail(heads, plan, &plan.forward)].concat();
     let kernel = format!("attention_forward_{}", heads.dim);
-    let launch = launch(gpu, &kernel, plan.forward.count * heads.q, rows + 4 * step, heads);
+    let launch = launch(gpu, plan.tuning.module, &kernel, plan.forward.count * heads.q, rows + 4 * step, heads);
     // SAFETY: as attention_forward declares; the caller checked lengths, and the plan covers the tokens.
     unsafe { gpu.launch(launch, &args) }
 }
@@ -79,14 +79,14 @@ pub(super) fn backward<T: Float>(
     let (dk, dv) = (written(&out.dk), written(&out.dv));
     let args = [&maps(step, rows)?[..], &stats, &dk, &dv, &tail(heads, plan, &plan.keys)].concat();
     let kernel = format!("attention_backward_kv_{}", heads.dim);
-    let launch_kv = launch(gpu, &kernel, plan.keys.count * heads.kv, 2 * rows + 6 * step, heads);
+    let launch_kv = launch(gpu, plan.tuning.module, &kernel, plan.keys.count * heads.kv, 2 * rows + 6 * step, heads);
     // SAFETY: as attention_backward_kv declares; the caller checked lengths, and the plan covers the tokens.
     unsafe { gpu.launch(launch_kv, &args) }?;
 
     let (rows, step) = plan.tuning.queries;
     let args = [&maps(rows, step)?[..], &stats, &written(&out.dq), &tail(heads, plan, &plan.queries)].concat();
     let kernel = format!("attention_backward_q_{}", heads.dim);
-    let launch_q = launch(gpu, &kernel, plan.queries.count * heads.q, 2 * rows + 5 * step, heads);
+    let launch_q = launch(gpu, plan.tuning.module, &kernel, plan.queries.count * heads.q, 2 * rows + 5 * step, heads);
     // SAFETY: as attention_backward_q declares; the caller checked lengths, and the plan covers the tokens.
     unsafe { gpu.launch(launch_q, &args) }
 }

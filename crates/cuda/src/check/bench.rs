@@ -12,6 +12,7 @@ use crate::buffer::Buffer;
 use crate::decode::{self, Cache, PAGE, Pages};
 use crate::error::Result;
 use crate::gpu::Gpu;
+use crate::graph::Graph;
 use crate::matmul::{Matmul, Matrix, MatrixMut, Product, Store};
 use crate::random;
 use crate::rope::{Heads, QkNorm, Rotation};
@@ -98,7 +99,7 @@ pub fn proposals(gpu: &Gpu) -> Result<Value> {
         let mut blas = Matmul::new(gpu)?;
         let mut times = Vec::new();
         for choice in 0..8 {
-            blas.choice = choice;
+            blas.choice = Some(choice);
             let ms = time(gpu, 7, || {
                 if wide {
                     blas.run(product, a, b, MatrixMut::new(c.view_mut(), m, n), into)
@@ -115,9 +116,6 @@ pub fn proposals(gpu: &Gpu) -> Result<Value> {
         case(Product::ABt, Store::Set, false, 16384, n, k)?;
         case(Product::AB, Store::Set, false, 16384, k, n)?;
         case(Product::AtB, Store::Add, true, n, k, 16384)?;
-        for m in [1, 64] {
-            case(Product::ABt, Store::Set, false, m, n, k)?;
-        }
     }
     let vocab = 151_936;
     for chunk in [2048, 4096] {
@@ -125,8 +123,35 @@ pub fn proposals(gpu: &Gpu) -> Result<Value> {
         case(Product::AB, Store::Set, false, chunk, 1024, vocab)?;
         case(Product::AtB, Store::Add, true, vocab, 1024, chunk)?;
     }
-    for m in [1, 64] {
-        case(Product::ABt, Store::Set, true, m, vocab, 1024)?;
+    Ok(Value::Object(all))
+}
+
+/// Microseconds of each proposal for the products of a decode step: 28 layers' weights, one after another in a graph.
+pub fn small_products(gpu: &Gpu) -> Result<Value> {
+    let mut all = serde_json::Map::new();
+    for (n, k, layers) in [(4096, 1024, 28), (1024, 2048, 28), (6144, 1024, 28), (1024, 3072, 28), (151_936, 1024, 2)] {
+        let weights = values(gpu, layers * n * k, 1.0)?;
+        for m in [1, 8, 64, 256] {
+            let a = values(gpu, m * k, 1.0)?;
+            let mut c = Buffer::<f32>::zeros(gpu, m * n)?;
+            let mut blas = Matmul::new(gpu)?;
+            let mut times = Vec::new();
+            for choice in 0..8 {
+                blas.choice = Some(choice);
+                let mut body = || {
+                    (0..layers).try_for_each(|layer| {
+                        let b = Matrix::new(weights.view().slice(layer * n * k..(layer + 1) * n * k), n, k);
+                        blas.run(Product::ABt, Matrix::new(a.view(), m, k), b, MatrixMut::new(c.view_mut(), m, n), Store::Set)
+                    })
+                };
+                if body().is_err() {
+                    continue;
+                }
+                let graph = Graph::record(gpu, body)?;
+                times.push(time(gpu, 5, || graph.launch())? * 1e3 / layers as f64);
+            }
+            all.insert(format!("{m}x{n}x{k}"), json!(times));
+        }
     }
     Ok(Value::Object(all))
 }
@@ -192,6 +217,7 @@ pub fn attention(gpu: &Gpu) -> Result<Value> {
         (2, 8192, case(16, 8, 128), forest, ""),
         (8, 2048, case(32, 8, 64), forest, ""),
         (8, 2048, case(16, 8, 128), Plan::portable, ", portable"),
+        (8, 2048, case(16, 8, 128), Plan::trial, ", trial"),
     ] {
         let plan = plan(gpu, &attention::packed(&vec![len; count]))?;
         let (forward, backward) = attention_case(gpu, &plan, heads)?;
@@ -268,14 +294,16 @@ pub fn optimizer(gpu: &Gpu) -> Result<Value> {
 pub type Bench = (&'static str, fn(&Gpu) -> Result<Value>);
 
 /// Every benchmark.
-pub const BENCHES: [Bench; 10] = [
+pub const BENCHES: [Bench; 12] = [
     ("matmul", matmul),
     ("proposals", proposals),
+    ("small products", small_products),
     ("elementwise", elementwise),
     ("attention", attention),
     ("decode attention", decode_attention),
     ("optimizer", optimizer),
     ("step", training::small),
+    ("step variants", training::variants),
     ("step, Qwen3-4B", training::large),
     ("generate", generating::small),
     ("generate, Qwen3-4B", generating::large),

@@ -10,7 +10,7 @@ use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::random::Random;
-use crate::step::{Batch, Shape, Trainer};
+use crate::step::{Batch, Keep, Shape, Trainer};
 
 /// Steps timed, after two that are not.
 const TIMED: usize = 6;
@@ -24,16 +24,36 @@ struct Case {
     length: usize,
     /// Tokens whose logits exist at one time.
     chunk: usize,
+    keep: Keep,
+}
+
+fn small_case() -> Case {
+    let label = "Qwen3-0.6B, 8 x 2048 tokens";
+    let keep = Keep { rotated: true, ..Keep::default() };
+    Case { label, shape: Shape::qwen3_06b(), sequences: 8, length: 2048, chunk: 2048, keep }
 }
 
 pub fn small(gpu: &Gpu) -> Result<Value> {
-    let shape = Shape::qwen3_06b();
-    run(gpu, &Case { label: "Qwen3-0.6B, 8 x 2048 tokens", shape, sequences: 8, length: 2048, chunk: 2048 })
+    run(gpu, &small_case())
+}
+
+/// The small step with other choices of what is kept and how many logits exist: rate and memory only.
+pub fn variants(gpu: &Gpu) -> Result<Value> {
+    let mut all = serde_json::Map::new();
+    for (rotated, normed, chunk) in
+        [(false, false, 2048), (true, false, 2048), (true, true, 2048), (true, false, 1024), (true, true, 4096)]
+    {
+        let keep = Keep { rotated, normed, ..Keep::default() };
+        let result = run(gpu, &Case { keep, chunk, ..small_case() })?;
+        let name = format!("rotated {rotated}, normed {normed}, chunk {chunk}");
+        all.insert(name, json!({"ms": result["all_ms"], "peak_gb": result["peak_gb"]}));
+    }
+    Ok(Value::Object(all))
 }
 
 pub fn large(gpu: &Gpu) -> Result<Value> {
-    let shape = Shape::qwen3_4b();
-    run(gpu, &Case { label: "Qwen3-4B, 4 x 2048 tokens", shape, sequences: 4, length: 2048, chunk: 2048 })
+    let (label, shape) = ("Qwen3-4B, 4 x 2048 tokens", Shape::qwen3_4b());
+    run(gpu, &Case { label, shape, sequences: 4, length: 2048, chunk: 2048, keep: Keep::default() })
 }
 
 /// Times and results of the steps of one case.
@@ -55,6 +75,7 @@ fn run(gpu: &Gpu, case: &Case) -> Result<Value> {
     let start = Instant::now();
     let mut trainer = Trainer::<bf16>::random(gpu, case.shape, case.length, 1)?;
     trainer.model_mut().chunk = case.chunk;
+    trainer.keep = case.keep;
     let mut random = Random(1);
     let mut sequence = || (0..case.length).map(|_| random.below(case.shape.vocab) as u32).collect::<Vec<u32>>();
     let sequences: Vec<Vec<u32>> = (0..case.sequences).map(|_| sequence()).collect();

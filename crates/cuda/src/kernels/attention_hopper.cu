@@ -63,7 +63,9 @@ __device__ __forceinline__ void forward(const TensorMap* q, const TensorMap* k, 
     }
     registers_up<240>();
     int warp = (threadIdx.x >> 5) - 4, lane = threadIdx.x & 31, mine = 1 + warp / 4, other = 3 - mine;
+#ifndef NO_TURNS
     if (mine == 1) turn_give(1);
+#endif
     float scale = shape.scale * LOG2E;
     for (; !items.done(); items.advance()) {
         int4 tile = items.tile();
@@ -78,10 +80,14 @@ __device__ __forceinline__ void forward(const TensorMap* q, const TensorMap* k, 
         Operand<KEYS / 8> p(s);
         for (now.advance(); !now.done(); now.advance()) {
             u32 sk = keys.wait(at_k), sv = values.wait(at_v);
+#ifndef NO_TURNS
             turn_wait(mine);
+#endif
             scores<DIM, ROWS, KEYS>(s, sq, warp * 16, sk);
             accumulate<DIM, KEYS>(acc, p, sv);
+#ifndef NO_TURNS
             turn_give(other);
+#endif
             products_wait<1>(s);
             keys.free(at_k.stage), at_k.advance();
             softmax<KEYS>(s, top, sum, factor, scale, row, now.at, now.end);
