@@ -28,6 +28,7 @@ pub mod sample;
 pub mod shape;
 pub mod step;
 pub mod swiglu;
+mod watch;
 
 pub use buffer::{Buffer, Float, View, ViewMut};
 pub use error::{CudaError, Result};

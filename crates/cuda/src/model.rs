@@ -11,6 +11,7 @@ use crate::head::{self, Head};
 use crate::matmul::{Matmul, Matrix, MatrixMut, Product, Store};
 use crate::rope::{self, Heads, QkNorm, Rotation};
 use crate::shape::{Layout, Shape};
+use crate::watch::Watch;
 use crate::{adamw, norm, random, swiglu};
 
 /// Packed tokens of one step.
@@ -119,6 +120,7 @@ pub struct Model<T> {
     pub(crate) positions: usize,
     /// Tokens whose logits exist at one time.
     pub chunk: usize,
+    pub(crate) watch: Option<Watch>,
 }
 
 /// Weights in f32: matrices uniform with the deviation 0.02, norms 1.
@@ -150,7 +152,18 @@ impl<T: Float> Model<T> {
             table: Buffer::from_slice(gpu, &rope::table(positions, shape.heads.dim, shape.theta))?,
             positions,
             chunk: 2048,
+            watch: None,
         })
+    }
+
+    /// Notes an output of a kernel where the step is watched.
+    pub(crate) fn saw(&self, layer: impl Into<Option<usize>>, what: &str, output: &Buffer<T>) -> Result<()> {
+        let Some(watch) = &self.watch else { return Ok(()) };
+        let name = match layer.into() {
+            Some(layer) => format!("layer {layer}, {what}"),
+            None => what.to_owned(),
+        };
+        watch.see(&self.gpu, name, output)
     }
 
     pub fn gpu(&self) -> &Gpu {
@@ -188,6 +201,7 @@ impl<T: Float> Model<T> {
     pub(crate) fn embedded(&self, batch: &Batch) -> Result<Buffer<T>> {
         let mut embedded = self.buffer(batch.tokens() * self.shape.dim)?;
         embed::forward(&self.gpu, self.weight(&self.layout.embedding), &batch.ids, &mut embedded.view_mut())?;
+        self.saw(None, "embedding", &embedded)?;
         Ok(embedded)
     }
 
@@ -317,22 +331,32 @@ impl<T: Float> Model<T> {
         let at = &self.layout.layers[layer];
         let (tokens, heads) = (batch.tokens(), self.shape.heads);
         let (r1, y1, rstd1) = self.enter(previous.map(|p| &p.r2), input, &at.norm1)?;
+        self.saw(layer, "norm before attention", &y1)?;
         let qkv = self.project(y1.view(), &at.qkv, tokens)?;
+        self.saw(layer, "qkv", &qkv)?;
         let y1 = keep.normed.then_some(y1);
         let (q, k) = self.rotate(layer, batch, qkv.view())?;
+        self.saw(layer, "rotated queries", &q)?;
+        self.saw(layer, "rotated keys", &k)?;
         let mut o = self.buffer(tokens * heads.q * heads.dim)?;
         let mut lse = Buffer::uninit(&self.gpu, tokens * heads.q)?;
         let operands = self.operands(&q, &k, &qkv);
         attention::forward(&self.gpu, heads, &batch.plan, operands, &mut o.view_mut(), &mut lse.view_mut())?;
+        self.saw(layer, "attention", &o)?;
         let attention = KeptAttention { qkv, rotated: keep.rotated.then_some((q, k)), o, lse };
         let out = self.project(attention.o.view(), &at.o, tokens)?;
+        self.saw(layer, "projection of attention", &out)?;
         let (r2, y2, rstd2) = self.enter(Some(&r1), Input::Delta(out), &at.norm2)?;
+        self.saw(layer, "norm before the feed-forward", &y2)?;
         let gate_up = self.project(y2.view(), &at.gate_up, tokens)?;
+        self.saw(layer, "gates and ups", &gate_up)?;
         let y2 = keep.normed.then_some(y2);
         let mut act = self.buffer(tokens * self.shape.ffn)?;
         swiglu::forward(&self.gpu, gate_up.view(), &mut act.view_mut(), self.shape.ffn)?;
+        self.saw(layer, "SwiGLU", &act)?;
         let gate_up = (layer + keep.gate_up.min(self.shape.layers) >= self.shape.layers).then_some(gate_up);
         let mlp = self.project(act.view(), &at.down, tokens)?;
+        self.saw(layer, "feed-forward", &mlp)?;
         Ok((Kept { r1, rstd1, y1, attention, r2, rstd2, y2, gate_up }, mlp))
     }
 }

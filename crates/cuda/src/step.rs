@@ -9,7 +9,7 @@ use crate::adamw::{self, AdamW, Norm, State};
 use crate::attention::{self, DQkv, RowsMut, Saved};
 use crate::buffer::{Buffer, Float, View};
 use crate::embed;
-use crate::error::Result;
+use crate::error::{CudaError, Result};
 use crate::gpu::Gpu;
 use crate::head::{self, Gradient};
 use crate::matmul::{Matrix, MatrixMut, Product, Store};
@@ -17,6 +17,7 @@ use crate::model::{Input, Kept, KeptAttention, Model, random_weights};
 pub use crate::model::{Batch, Keep, Scores};
 use crate::rope::{self, Heads};
 pub use crate::shape::{LayerLayout, Layout, Shape};
+use crate::watch::Watch;
 use crate::{norm, swiglu};
 
 /// Model, gradient and optimizer state on one GPU.
@@ -30,6 +31,8 @@ pub struct Trainer<T> {
     /// No gradient has been added since it was cleared: matrices are then written rather than added to.
     fresh: bool,
     pub keep: Keep,
+    /// Output that tests make not finite.
+    poisoned: Option<String>,
 }
 
 impl<T: Float> Trainer<T> {
@@ -56,6 +59,7 @@ impl<T: Float> Trainer<T> {
             grad: Buffer::zeros(gpu, len)?,
             fresh: true,
             keep: Keep::default(),
+            poisoned: None,
         })
     }
 
@@ -98,6 +102,56 @@ impl<T: Float> Trainer<T> {
         embed::backward(&self.model.gpu, dr.view(), &batch.ids, &mut self.grad.view_mut().slice(at))?;
         self.fresh = false;
         Ok(scores)
+    }
+
+    /// A whole step: scores and the gradient's norm before clipping. A gradient that is not finite changes no weight; the
+    /// error names the kernel output in which it began.
+    pub fn step(
+        &mut self,
+        batch: &Batch,
+        dlogprob: View<'_, f32>,
+        settings: AdamW,
+        max_norm: Option<f32>,
+    ) -> Result<(Scores, f32)> {
+        self.zero_grad()?;
+        let scores = self.forward_backward(batch, dlogprob)?;
+        let norm = self.update(settings, max_norm)?.read()?;
+        if norm.is_finite() {
+            return Ok((scores, norm));
+        }
+        let what = self.first_not_finite(batch, dlogprob)?;
+        let what = what.unwrap_or_else(|| format!("the gradient's norm ({norm}), of a gradient each of whose parts is finite"));
+        Err(CudaError::NotFinite { what })
+    }
+
+    /// Repeats a pass under a watch: name of the first output that is not finite.
+    fn first_not_finite(&mut self, batch: &Batch, dlogprob: View<'_, f32>) -> Result<Option<String>> {
+        let poisoned = self.poisoned.clone();
+        self.model.watch = Some(Watch::new(&self.model.gpu, true, poisoned)?);
+        self.zero_grad()?;
+        let done = self.forward_backward(batch, dlogprob).map(drop);
+        let watch = self.model.watch.take();
+        self.zero_grad()?;
+        done?;
+        watch.map_or(Ok(None), |w| w.found())
+    }
+
+    /// Names of a pass's outputs in order, for tests.
+    pub(crate) fn outputs(&mut self, batch: &Batch, dlogprob: View<'_, f32>) -> Result<Vec<String>> {
+        self.model.watch = Some(Watch::new(&self.model.gpu, false, None)?);
+        self.zero_grad()?;
+        let done = self.forward_backward(batch, dlogprob).map(drop);
+        let watch = self.model.watch.take();
+        done?;
+        Ok(watch.map(|w| w.names()).unwrap_or_default())
+    }
+
+    /// Makes one output not finite in every pass from now on, for tests.
+    pub(crate) fn poison(&mut self, output: Option<&str>) -> Result<()> {
+        self.poisoned = output.map(str::to_owned);
+        self.model.watch =
+            output.map(|name| Watch::new(&self.model.gpu, false, Some(name.to_owned()))).transpose()?;
+        Ok(())
     }
 
     /// How a matrix's gradient is stored.
@@ -153,6 +207,7 @@ impl<T: Float> Trainer<T> {
         let at = model.layout.final_norm.clone();
         let (r, hidden, rstd) = model.enter(last.map(|p| &p.r2), input, &at)?;
         let (mut logprob, mut entropy) = (Buffer::uninit(gpu, tokens)?, Buffer::uninit(gpu, tokens)?);
+        model.saw(None, "final norm", &hidden)?;
         let mut dhidden = model.buffer(hidden.len())?;
         let mut grad = grad.view_mut();
         let gradient = Gradient {
@@ -164,6 +219,7 @@ impl<T: Float> Trainer<T> {
         };
         let call = model.head_call(batch, &hidden);
         head::run(gpu, &model.matmul, call, &mut logprob.view_mut(), &mut entropy.view_mut(), Some(gradient))?;
+        self.model.saw(None, "gradient of the final norm's output", &dhidden)?;
         let dr = self.norm_backward(&dhidden, &r, &rstd, &at, None)?;
         Ok((Scores { logprob, entropy }, dr))
     }
@@ -195,14 +251,21 @@ impl<T: Float> Trainer<T> {
             None => self.model.project(y2.view(), &at.gate_up, tokens)?,
         };
         let dy = self.ffn_backward(&at, tokens, &y2, gate_up, &dr)?;
+        self.model.saw(layer, "gradient of the feed-forward", &dy)?;
         drop(y2);
         let dr = self.norm_backward(&dy, &r2, &rstd2, &at.norm2, Some(&dr))?;
+        self.model.saw(layer, "gradient of the norm before the feed-forward", &dr)?;
         drop((dy, r2));
         let d_o = self.project_backward(dr.view(), attention.o.view(), &at.o, tokens)?;
+        self.model.saw(layer, "gradient of the projection of attention", &d_o)?;
         let dqkv = self.attention_backward(layer, batch, attention, &d_o)?;
+        self.model.saw(layer, "gradient of attention", &dqkv)?;
         let y1 = self.model.again(y1, &r1, &at.norm1)?;
         let dy = self.project_backward(dqkv.view(), y1.view(), &at.qkv, tokens)?;
-        self.norm_backward(&dy, &r1, &rstd1, &at.norm1, Some(&dr))
+        self.model.saw(layer, "gradient of qkv", &dy)?;
+        let dr = self.norm_backward(&dy, &r1, &rstd1, &at.norm1, Some(&dr))?;
+        self.model.saw(layer, "gradient of the norm before attention", &dr)?;
+        Ok(dr)
     }
 
     /// Gradient of the feed-forward's normed input `y`.

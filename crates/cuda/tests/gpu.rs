@@ -54,4 +54,5 @@ on_gpu! {
     sampling
     generation
     growth
+    not_finite
 }

@@ -42,7 +42,7 @@ impl std::fmt::Debug for Check {
 }
 
 /// Every check, the simple before what is built of them.
-pub const CHECKS: [Check; 22] = [
+pub const CHECKS: [Check; 23] = [
     Check { name: "matmul", body: matmul::matmul },
     Check { name: "rms_norm_bf16", body: elementwise::rms_norm::<half::bf16> },
     Check { name: "rms_norm_f32", body: elementwise::rms_norm::<f32> },
@@ -65,6 +65,7 @@ pub const CHECKS: [Check; 22] = [
     Check { name: "sampling", body: generate::sampling },
     Check { name: "generation", body: generate::generation },
     Check { name: "growth", body: step::growth },
+    Check { name: "not_finite", body: step::not_finite },
 ];
 
 /// Rounding of one product or sum in the storage type: what an error bound is made of.

@@ -8,7 +8,7 @@ use super::{Measured, compare, measure, rounded};
 use crate::adamw::AdamW;
 use crate::attention::Node;
 use crate::buffer::{Buffer, Float};
-use crate::error::Result;
+use crate::error::{CudaError, Result};
 use crate::gpu::Gpu;
 use crate::random::Random;
 use crate::reference::{self as r, Rope};
@@ -162,6 +162,37 @@ pub fn growth(gpu: &Gpu) -> Result<Vec<Measured>> {
     Ok(vec![
         Measured { what: "bytes in use after 1,000 steps less those after 10".into(), error: grown as f64, bound: 0.0 },
         Measured { what: "weights that are not numbers".into(), error: f64::from(u8::from(!finite)), bound: 0.0 },
+    ])
+}
+
+/// A NaN in any kernel's output is named, and changes no weight.
+pub fn not_finite(gpu: &Gpu) -> Result<Vec<Measured>> {
+    let shape = small(64);
+    let mut trainer = Trainer::<bf16>::random(gpu, shape, 64, 3)?;
+    let sequences = sequences(&shape, &[20, 33], &mut Random(8));
+    let batch = Batch::packed(gpu, &sequences, shape.vocab)?;
+    let slopes = Buffer::from_slice(gpu, &vec![-1.0 / 53f32; 53])?;
+    let settings = AdamW { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.0, step: 1 };
+    let outputs = trainer.outputs(&batch, slopes.view())?;
+    let before = trainer.model().weights().read()?;
+    let mut wrong = Vec::new();
+    for output in &outputs {
+        trainer.poison(Some(output))?;
+        match trainer.step(&batch, slopes.view(), settings, Some(1.0)) {
+            Err(CudaError::NotFinite { what }) if what == *output => {}
+            other => wrong.push(format!("{output}: {other:?}")),
+        }
+    }
+    let same = before.iter().zip(&trainer.model().weights().read()?).all(|(a, b)| a.to_bits() == b.to_bits());
+    trainer.poison(None)?;
+    let sound = trainer.step(&batch, slopes.view(), settings, Some(1.0)).is_ok();
+    let moved = before.iter().zip(&trainer.model().weights().read()?).any(|(a, b)| a.to_bits() != b.to_bits());
+    let what = format!("of {} outputs made not finite, not named: {wrong:?}", outputs.len());
+    Ok(vec![
+        Measured { what, error: wrong.len() as f64, bound: 0.0 },
+        Measured { what: "weights changed by such a step".into(), error: f64::from(u8::from(!same)), bound: 0.0 },
+        Measured { what: "no sound step after".into(), error: f64::from(u8::from(!sound || !moved)), bound: 0.0 },
+        Measured { what: "too few outputs".into(), error: f64::from(u8::from(outputs.len() < 30)), bound: 0.0 },
     ])
 }
 
