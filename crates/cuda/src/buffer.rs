@@ -22,6 +22,8 @@ impl Element for f32 {}
 impl Element for f64 {}
 impl Element for bf16 {}
 impl Element for i32 {}
+impl Element for i16 {}
+impl Element for u8 {}
 
 /// Floating-point storage that kernels exist for. Arithmetic is f32 in both.
 pub trait Float: Element {
@@ -209,6 +211,14 @@ impl<'a, T> View<'a, T> {
             len: range.end - range.start,
             owner: PhantomData,
         }
+    }
+}
+
+impl<'a, T: Float> ViewMut<'a, T> {
+    /// The same view where the elements are bf16, an error where they are not.
+    pub(crate) fn as_bf16(self) -> Result<ViewMut<'a, bf16>> {
+        crate::error::ensure(T::SUFFIX == bf16::SUFFIX, "bf16 weights", || format!("{} elements", T::SUFFIX))?;
+        Ok(ViewMut { pointer: self.pointer, len: self.len, owner: PhantomData })
     }
 }
 

@@ -10,6 +10,7 @@ pub mod adamw;
 pub mod attention;
 pub mod buffer;
 pub mod check;
+pub mod compact;
 pub mod compile;
 pub mod decode;
 pub mod embed;

@@ -5,9 +5,12 @@
 
 use std::ops::Range;
 
+use half::bf16;
+
 use crate::adamw::{self, AdamW, Norm, State};
 use crate::attention::{self, DQkv, RowsMut, Saved};
 use crate::buffer::{Buffer, Float, View};
+use crate::compact::Compact;
 use crate::embed;
 use crate::error::{CudaError, Result};
 use crate::gpu::Gpu;
@@ -20,13 +23,20 @@ pub use crate::shape::{LayerLayout, Layout, Shape};
 use crate::watch::Watch;
 use crate::{norm, swiglu};
 
+/// What the optimizer keeps beside the weights.
+#[derive(Debug)]
+enum Optimizer {
+    /// Master weights and moments in f32: 12 bytes per parameter.
+    Full { master: Buffer<f32>, m: Buffer<f32>, v: Buffer<f32> },
+    /// 8-bit moments and the lower half of the master weights: 4 bytes per parameter.
+    Compact(Compact),
+}
+
 /// Model, gradient and optimizer state on one GPU.
 #[derive(Debug)]
 pub struct Trainer<T> {
     model: Model<T>,
-    master: Buffer<f32>,
-    m: Buffer<f32>,
-    v: Buffer<f32>,
+    optimizer: Optimizer,
     grad: Buffer<f32>,
     /// No gradient has been added since it was cleared: matrices are then written rather than added to.
     fresh: bool,
@@ -51,11 +61,15 @@ impl<T: Float> Trainer<T> {
         let len = master.len();
         let mut weights = Buffer::uninit(gpu, len)?;
         adamw::round_copy(gpu, master.view(), &mut weights.view_mut())?;
+        let optimizer = Optimizer::Full { master, m: Buffer::zeros(gpu, len)?, v: Buffer::zeros(gpu, len)? };
+        Self::with(gpu, shape, positions, weights, optimizer)
+    }
+
+    fn with(gpu: &Gpu, shape: Shape, positions: usize, weights: Buffer<T>, optimizer: Optimizer) -> Result<Self> {
+        let len = weights.len();
         Ok(Self {
             model: Model::new(gpu, shape, positions, weights)?,
-            master,
-            m: Buffer::zeros(gpu, len)?,
-            v: Buffer::zeros(gpu, len)?,
+            optimizer,
             grad: Buffer::zeros(gpu, len)?,
             fresh: true,
             keep: Keep::default(),
@@ -162,13 +176,16 @@ impl<T: Float> Trainer<T> {
     /// Clips by the global norm and updates the weights. The norm stays on the device until it is read.
     pub fn update(&mut self, settings: AdamW, max_norm: Option<f32>) -> Result<Norm> {
         let norm = Norm::of(&self.model.gpu, self.grad.view(), max_norm)?;
-        let mut state = State {
-            master: self.master.view_mut(),
-            m: self.m.view_mut(),
-            v: self.v.view_mut(),
-            copy: self.model.weights.view_mut(),
-        };
-        adamw::step(&self.model.gpu, settings, &mut state, self.grad.view(), Some(&norm))?;
+        let (gpu, weights, grad) = (&self.model.gpu, &mut self.model.weights, self.grad.view());
+        match &mut self.optimizer {
+            Optimizer::Full { master, m, v } => {
+                let (master, m, v, copy) = (master.view_mut(), m.view_mut(), v.view_mut(), weights.view_mut());
+                adamw::step(gpu, settings, &mut State { master, m, v, copy }, grad, Some(&norm))?;
+            }
+            Optimizer::Compact(compact) => {
+                compact.step(gpu, settings, &mut weights.view_mut().as_bf16()?, grad, Some(&norm))?;
+            }
+        }
         Ok(norm)
     }
 
@@ -327,5 +344,16 @@ impl<T: Float> Trainer<T> {
         let (norm, rotation) = (Some(model.qk_norm(layer)), model.rotation(batch));
         rope::backward(&model.gpu, heads, pair, qkv.view(), norm, rotation, &mut dqkv.view_mut(), dw)?;
         Ok(dqkv)
+    }
+}
+
+impl Trainer<bf16> {
+    /// Random weights with compact optimizer state.
+    pub fn random_compact(gpu: &Gpu, shape: Shape, positions: usize, seed: i32) -> Result<Self> {
+        let parameters = random_weights(gpu, &Layout::new(&shape), seed)?;
+        let mut weights = Buffer::uninit(gpu, parameters.len())?;
+        let compact = Compact::new(gpu, parameters.view(), &mut weights.view_mut())?;
+        drop(parameters);
+        Self::with(gpu, shape, positions, weights, Optimizer::Compact(compact))
     }
 }

@@ -43,6 +43,7 @@ on_gpu! {
     head_bf16
     head_f32
     adamw
+    compact
     attention_forward
     attention_backward
     attention_portable
