@@ -22,6 +22,7 @@ pub mod head;
 pub mod matmul;
 pub mod model;
 pub mod norm;
+pub mod planner;
 pub mod random;
 pub mod reference;
 pub mod rope;

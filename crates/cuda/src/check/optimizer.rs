@@ -67,8 +67,8 @@ pub fn compact(gpu: &Gpu) -> Result<Vec<Measured>> {
     all.push(measure("upper half", &weights, &start, 4e-3)?);
     let (lr, b1, b2, eps) = (1e-2, 0.9, 0.95, 1e-8);
     let (mut p, mut m, mut v) = (start.clone(), vec![0.0; len], vec![0.0; len]);
-    // Each parameter's gradient has its own size, over six powers of ten, and a mean beside its noise.
-    let sizes: Vec<f64> = (0..len).map(|_| 10f64.powf(-6.0 * random.uniform())).collect();
+    // Each parameter's gradient has its own size, over three powers of ten, and a mean beside its noise.
+    let sizes: Vec<f64> = (0..len).map(|_| 10f64.powf(-3.0 * random.uniform())).collect();
     for number in 1..=30 {
         let noise = random.normal(len, 1.0);
         let grad: Vec<f64> = sizes.iter().zip(noise).map(|(s, n)| s * (n + 0.5)).collect();
