@@ -111,6 +111,12 @@ template <typename T> T __shfl_xor_sync(unsigned, T x, int mask) {
     w.meeting.meet(32, [&] { for (int l = 0; l < 32; l++) w.y[l] = w.x[l ^ mask]; });
     return w.y[lane()];
 }
+template <typename T> T __shfl_sync(unsigned, T x, int from) {
+    Warp& w = warp();
+    w.x[lane()] = x;
+    w.meeting.meet(32, [&] { for (int l = 0; l < 32; l++) w.y[l] = w.x[l]; });
+    return w.y[from];
+}
 bool __any_sync(unsigned mask, bool x) {
     float any = x;
     for (int o = 16; o; o >>= 1) any = max(any, __shfl_xor_sync(mask, any, o));
@@ -170,6 +176,7 @@ struct Product {
     const unsigned* a[128];
     Descriptor da, db;
     int n, add;
+    bool columns;  // B is read along its rows, as for two tiles
 };
 struct Group {
     Meeting meeting;
@@ -195,7 +202,7 @@ void execute(Product& p) {
     for (int r = 0; r < 64 && !p.a[0]; r++)
         for (int k = 0; k < 16; k++) A[r * 16 + k] = along(p.da, r, k);
     for (int k = 0; k < 16; k++)
-        for (int n = 0; n < p.n; n++) B[k * p.n + n] = p.a[0] ? across(p.db, k, n) : along(p.db, n, k);
+        for (int n = 0; n < p.n; n++) B[k * p.n + n] = p.a[0] && !p.columns ? across(p.db, k, n) : along(p.db, n, k);
     for (int l = 0; l < 128; l++)
         for (int j = 0; j < p.n / 2; j++) {
             int row = l / 32 * 16 + l % 32 / 4 + (j % 4 >> 1) * 8, col = j / 4 * 8 + 2 * (l % 4) + (j & 1);
@@ -214,10 +221,10 @@ bool in_flight(Group& g, float* c, int l) {
     return false;
 }
 
-void group_start(float* c, int n, const unsigned* a, Descriptor da, Descriptor db, int add) {
+void group_start(float* c, int n, const unsigned* a, Descriptor da, Descriptor db, int add, bool columns = false) {
     Group& g = groups[threadIdx.x / 128];
     int l = threadIdx.x % 128;
-    g.next.c[l] = c, g.next.a[l] = a, g.next.da = da, g.next.db = db, g.next.n = n, g.next.add = add;
+    g.next.c[l] = c, g.next.a[l] = a, g.next.da = da, g.next.db = db, g.next.n = n, g.next.add = add, g.next.columns = columns;
     g.meeting.meet(128, [&] {
         Product p = g.next;
         for (int l = 0; l < 128; l++) {

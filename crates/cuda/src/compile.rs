@@ -60,7 +60,7 @@ pub const SOURCES: [Source; 15] = [
     Source {
         name: "attention_trial",
         text: concat!(
-            "#define FORWARD_KEYS 128\n#define KV_QUERIES 64\n#define Q_KEYS 64\n#define NO_TURNS\n",
+            "#define FORWARD_KEYS 128\n#define KV_QUERIES 64\n#define Q_KEYS 64\n#define TURNS\n",
             include_str!("kernels/attention.cuh"),
             include_str!("kernels/wgmma.cuh"),
             include_str!("kernels/tma.cuh"),

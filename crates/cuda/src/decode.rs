@@ -146,7 +146,7 @@ pub(crate) fn queue(
     })?;
     let kernel = format!("decode_{}_{}", heads.dim, heads.q / heads.kv);
     let grid = (splits as u32, (heads.kv * sequences) as u32);
-    let launch = Launch { module: "decode", kernel: &kernel, grid, block: 256, shared: 0 };
+    let launch = Launch { module: "decode", kernel: &kernel, grid, block: 128, shared: 0 };
     let scale = 1.0 / (heads.dim as f32).sqrt();
     let args = [
         q.into(),

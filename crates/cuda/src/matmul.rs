@@ -172,16 +172,28 @@ impl Matmul {
         self.spanned_queue::<T, O>(blas, key, pointers)
     }
 
-    fn spanned_queue<T: Float, O: Float>(&self, blas: &Blas, key: Key, pointers: [u64; 3]) -> Result<()> {
+    /// Runs `body` with the plan of a product, made where it is new.
+    fn plan<T: Float, O: Float>(
+        &self,
+        blas: &Blas,
+        key: Key,
+        body: impl FnOnce(&Plan) -> Result<()>,
+    ) -> Result<()> {
         let mut plans = blas.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = match plans.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Plan::new(blas.handle, &key, T::CUDA, O::CUDA)?),
         };
-        self.gpu.spanned(
-            || format!("matmul {:?} {}x{}x{}", key.product, key.m, key.n, key.k),
-            || self.queue(blas.handle, plan, key.into, pointers),
-        )
+        body(plan)
+    }
+
+    fn spanned_queue<T: Float, O: Float>(&self, blas: &Blas, key: Key, pointers: [u64; 3]) -> Result<()> {
+        self.plan::<T, O>(blas, key, |plan| {
+            self.gpu.spanned(
+                || format!("matmul {:?} {}x{}x{}", key.product, key.m, key.n, key.k),
+                || self.queue(blas.handle, plan, key.into, pointers),
+            )
+        })
     }
 
     /// Rank of the algorithm for a product: known from before, or the fastest of a trial.
@@ -191,13 +203,16 @@ impl Matmul {
         }
         let known = blas.choices.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
         if let Some(rank) = known {
-            return Ok(rank);
+            // Another number of tokens may have fewer proposals than the one the trial was with.
+            let there = self.plan::<T, O>(blas, Key { choice: rank, ..key }, |_| Ok(())).is_ok();
+            return Ok(if there { rank } else { 0 });
         }
-        // Into memory of its own: a trial that adds must not add to the result.
-        let trial = Buffer::<O>::zeros(&self.gpu, len)?;
-        let [b, a, _] = pointers;
-        let rank = tune::fastest(&self.gpu, |choice| {
-            self.spanned_queue::<T, O>(blas, Key { choice, ..key }, [b, a, trial.view().pointer])
+        // What is overwritten anyway may be so by the trial; what is added to may not, and a trial has memory of its own.
+        let trial = Buffer::<O>::zeros(&self.gpu, if key.into == Store::Add { len } else { 0 })?;
+        let [b, a, c] = pointers;
+        let to = if key.into == Store::Add { trial.view().pointer } else { c };
+        let rank = tune::fastest(&self.gpu, &key, |choice| {
+            self.spanned_queue::<T, O>(blas, Key { choice, ..key }, [b, a, to])
         })?;
         blas.choices.lock().unwrap_or_else(PoisonError::into_inner).put(&key, rank);
         Ok(rank)

@@ -24,12 +24,6 @@ __device__ __forceinline__ void copy_async(u32 to, const void* from, bool valid)
 }
 __device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// A tile of ROWS rows of DIM bf16 in shared memory: panels of 64 columns, 128 bytes a row, in which 16-byte chunk c of row
-// r lies at chunk c ^ (r mod 8). Panels begin at multiples of 1,024 bytes.
-template <int ROWS> __device__ __forceinline__ u32 chunk_address(u32 tile, int row, int chunk) {
-    return tile + (chunk >> 3) * (ROWS * 128) + row * 128 + (((chunk & 7) ^ (row & 7)) << 4);
-}
-
 // Starts copying rows [first, first + ROWS) of a head; rows at or after `end` become zero. A thread keeps its chunk of the
 // row and takes every STEP-th row: STEP is a multiple of 8, so that its place in the swizzle stays the same too.
 template <int DIM, int ROWS, int THREADS>
@@ -50,11 +44,6 @@ __device__ __forceinline__ void copy_tile(u32 tile, const bf16* head, i64 stride
 // Products here are finished when they return.
 template <int N, int TILES> __device__ __forceinline__ void products_wait(float (&)[TILES][4]) {}
 
-__device__ __forceinline__ void load_matrix(u32 (&r)[4], u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address));
-}
 __device__ __forceinline__ void load_matrix_transposed(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

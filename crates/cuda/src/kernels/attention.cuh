@@ -14,12 +14,30 @@ __device__ __forceinline__ float exp2_fast(float x) {
 }
 __device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
+// A tile of ROWS rows of DIM bf16 in shared memory: panels of 64 columns, 128 bytes a row, in which 16-byte chunk c of row
+// r lies at chunk c ^ (r mod 8). Panels begin at multiples of 1,024 bytes.
+template <int ROWS> __device__ __forceinline__ u32 chunk_address(u32 tile, int row, int chunk) {
+    return tile + (chunk >> 3) * (ROWS * 128) + row * 128 + (((chunk & 7) ^ (row & 7)) << 4);
+}
+
+__device__ __forceinline__ void load_matrix(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address));
+}
+
 // Accumulators as the left operand of the next product, rounded to bf16: four registers per 16 columns.
 template <int N> struct Operand {
     u32 r[N / 2][4];
 
     __device__ __forceinline__ Operand() {}
     __device__ __forceinline__ explicit Operand(const float (&x)[N][4]) { set(x); }
+    // 16 rows of a tile of ROWS rows, from `row` on.
+    template <int ROWS> __device__ __forceinline__ void load(u32 tile, int row) {
+        int lane = threadIdx.x & 31;
+#pragma unroll
+        for (int k = 0; k < N / 2; k++) load_matrix(r[k], chunk_address<ROWS>(tile, row + (lane & 15), k * 2 + (lane >> 4)));
+    }
     __device__ __forceinline__ void set(const float (&x)[N][4]) {
 #pragma unroll
         for (int k = 0; k < N / 2; k++) {

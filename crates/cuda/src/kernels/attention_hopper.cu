@@ -63,31 +63,28 @@ __device__ __forceinline__ void forward(const TensorMap* q, const TensorMap* k, 
     }
     registers_up<240>();
     int warp = (threadIdx.x >> 5) - 4, lane = threadIdx.x & 31, mine = 1 + warp / 4, other = 3 - mine;
-#ifndef NO_TURNS
     if (mine == 1) turn_give(1);
-#endif
     float scale = shape.scale * LOG2E;
     for (; !items.done(); items.advance()) {
         int4 tile = items.tile();
         int head = items.head(), row = tile.x + warp * 16;
         float acc[DIM / 8][4] = {}, top[2] = {-INF, -INF}, sum[2] = {0.f, 0.f}, factor[2], s[KEYS / 8][4];
         Walk<KEYS> now(ranges, tile, 0, tile.y);
-        u32 sq = queries.wait(at_q);
-        scores<DIM, ROWS, KEYS>(s, sq, warp * 16, keys.wait(at_k));
+        Operand<DIM / 8> rows;
+        rows.template load<ROWS>(queries.wait(at_q), warp * 16);
+        __syncwarp();
+        queries.free(at_q.stage), at_q.advance();
+        scores<DIM, KEYS>(s, rows, keys.wait(at_k));
         products_wait<0>(s);
         keys.free(at_k.stage), at_k.advance();
         softmax<KEYS>(s, top, sum, factor, scale, row, now.at, now.end);
         Operand<KEYS / 8> p(s);
         for (now.advance(); !now.done(); now.advance()) {
             u32 sk = keys.wait(at_k), sv = values.wait(at_v);
-#ifndef NO_TURNS
             turn_wait(mine);
-#endif
-            scores<DIM, ROWS, KEYS>(s, sq, warp * 16, sk);
+            scores<DIM, KEYS>(s, rows, sk);
             accumulate<DIM, KEYS>(acc, p, sv);
-#ifndef NO_TURNS
             turn_give(other);
-#endif
             products_wait<1>(s);
             keys.free(at_k.stage), at_k.advance();
             softmax<KEYS>(s, top, sum, factor, scale, row, now.at, now.end);
@@ -102,7 +99,6 @@ __device__ __forceinline__ void forward(const TensorMap* q, const TensorMap* k, 
                     for (int i = 0; i < 4; i++) acc[j][i] *= factor[i >> 1];
             }
         }
-        queries.free(at_q.stage), at_q.advance();
         accumulate<DIM, KEYS>(acc, p, values.wait(at_v));
         products_wait<0>(acc);
         values.free(at_v.stage), at_v.advance();
@@ -149,44 +145,58 @@ __device__ __forceinline__ void backward_kv(const TensorMap* q, const TensorMap*
     Items items(tiles, count, shape.kv_heads);
     if (threadIdx.x < 128) {
         registers_down<24>();
-        if (threadIdx.x >= 32) return;
+        // One warp fetches tiles, a second what goes with the queries: lse, delta and the place of the block.
+        int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+        if (warp > 1 || (warp == 0 && lane != 0)) return;
         for (; !items.done(); items.advance()) {
             int4 tile = items.tile();
-            int kv_head = items.head();
-            if (threadIdx.x == 0) {
+            int kv_head = items.head(), last = (kv_head + 1) * group - 1;
+            if (warp == 0) {
                 keys.fetch(own, k, kv_head, tile.x);
                 values.fetch(own, v, kv_head, tile.x);
+                own.advance();
             }
-            own.advance();
-            for (int head = kv_head * group; head < (kv_head + 1) * group; head++)
-                for (Walk<QUERIES> walk(ranges, tile, tile.x, 0x7fffffff); !walk.done(); walk.advance()) {
-                    int stage = at.stage;
-                    barrier_wait(slopes.freed(stage), at.parity ^ 1);
-                    if (threadIdx.x == 0) {
-                        slopes.fetch(at, d_o, head, walk.at);
-                        queries.fetch(at, q, head, walk.at);
+            for (int head = kv_head * group; head <= last; head++) {
+                Walk<QUERIES> walk(ranges, tile, tile.x, 0x7fffffff);
+                while (!walk.done()) {
+                    int begin = walk.at, end = walk.end;
+                    walk.advance();
+                    if (warp == 0) {
+                        slopes.fetch(at, d_o, head, begin);
+                        queries.fetch(at, q, head, begin);
+                        at.advance();
+                        continue;
                     }
-                    at.advance();
+                    float values_read[2][QUERIES / 32];
 #pragma unroll
-                    for (int i = threadIdx.x; i < QUERIES; i += 32) {
-                        int t = walk.at + i;
+                    for (int i = 0; i < QUERIES / 32; i++) {
+                        int t = begin + i * 32 + lane;
                         i64 from = (i64)head * shape.tokens + t;
                         // lse = inf makes the probability of a row past the end zero.
-                        stats[stage * 2 * QUERIES + i] = t < walk.end ? lse[from] * LOG2E : INF;
-                        stats[(stage * 2 + 1) * QUERIES + i] = t < walk.end ? -delta[from] : 0.f;
+                        values_read[0][i] = t < end ? lse[from] * LOG2E : INF;
+                        values_read[1][i] = t < end ? -delta[from] : 0.f;
                     }
-                    Walk<QUERIES> next = walk;
-                    next.advance();
-                    bool last = next.done() && head + 1 == (kv_head + 1) * group;
-                    if (threadIdx.x == 0) places[stage] = {walk.at, last};
+                    barrier_wait(slopes.freed(at.stage), at.parity ^ 1);
+#pragma unroll
+                    for (int i = 0; i < QUERIES / 32; i++) {
+                        stats[at.stage * 2 * QUERIES + i * 32 + lane] = values_read[0][i];
+                        stats[(at.stage * 2 + 1) * QUERIES + i * 32 + lane] = values_read[1][i];
+                    }
+                    if (lane == 0) places[at.stage] = {begin, walk.done() && head == last};
                     __syncwarp();
-                    if (threadIdx.x == 0) barrier_arrive(slopes.arrived(stage));
+                    if (lane == 0) barrier_arrive(slopes.arrived(at.stage));
+                    at.advance();
                 }
+            }
         }
         return;
     }
     registers_up<240>();
     int warp = (threadIdx.x >> 5) - 4, lane = threadIdx.x & 31;
+#ifdef TURNS
+    int turn = 1 + warp / 4;
+    if (turn == 1) turn_give(1);
+#endif
     float scale = shape.scale * LOG2E;
     const float* mine = stats + (lane & 3) * 2;
     for (; !items.done(); items.advance()) {
@@ -225,8 +235,14 @@ __device__ __forceinline__ void backward_kv(const TensorMap* q, const TensorMap*
             last = place.y;
             unknown(sk), unknown(sv);
             begin_differences(at.stage);
+#ifdef TURNS
+            turn_wait(turn);
+#endif
             scores<DIM, ROWS, QUERIES>(p, sk, 0, sq);
             scores<DIM, ROWS, QUERIES, true>(ds, sv, 0, so);
+#ifdef TURNS
+            turn_give(3 - turn);
+#endif
             products_wait<1>(p);
             probabilities(place.x, at.stage);
             products_wait<0>(ds);
@@ -289,6 +305,10 @@ __device__ __forceinline__ void backward_q(const TensorMap* q, const TensorMap* 
     }
     registers_up<240>();
     int warp = (threadIdx.x >> 5) - 4, lane = threadIdx.x & 31;
+#ifdef TURNS
+    int turn = 1 + warp / 4;
+    if (turn == 1) turn_give(1);
+#endif
     float scale = shape.scale * LOG2E;
     for (; !items.done(); items.advance()) {
         int4 tile = items.tile();
@@ -321,10 +341,15 @@ __device__ __forceinline__ void backward_q(const TensorMap* q, const TensorMap* 
                 for (int i = 0; i < 4; i++) ds[j][i] = p[j][i] * (ds[j][i] - row_delta[i >> 1]);
         };
         // As in the forward: block i's dQ is multiplied beside block i + 1's exponentials.
-        u32 sq = queries.wait(own), so = slopes.wait(own), sk = keys.wait(at_k);
+        Operand<DIM / 8> rows, slope;
+        rows.template load<ROWS>(queries.wait(own), warp * 16);
+        slope.template load<ROWS>(slopes.wait(own), warp * 16);
+        __syncwarp();
+        queries.free(own.stage), slopes.free(own.stage), own.advance();
+        u32 sk = keys.wait(at_k);
         Ring<3> next = at_k;
-        scores<DIM, ROWS, KEYS>(p, sq, warp * 16, sk);
-        scores<DIM, ROWS, KEYS>(ds, so, warp * 16, values.wait(at_v));
+        scores<DIM, KEYS>(p, rows, sk);
+        scores<DIM, KEYS>(ds, slope, values.wait(at_v));
         products_wait<1>(p);
         probabilities();
         products_wait<0>(ds);
@@ -334,9 +359,15 @@ __device__ __forceinline__ void backward_q(const TensorMap* q, const TensorMap* 
         for (now.advance(); !now.done(); now.advance()) {
             next.advance();
             u32 sk_next = keys.wait(next), sv = values.wait(at_v);
-            scores<DIM, ROWS, KEYS>(p, sq, warp * 16, sk_next);
-            scores<DIM, ROWS, KEYS>(ds, so, warp * 16, sv);
+#ifdef TURNS
+            turn_wait(turn);
+#endif
+            scores<DIM, KEYS>(p, rows, sk_next);
+            scores<DIM, KEYS>(ds, slope, sv);
             accumulate<DIM, KEYS>(acc, op, sk);
+#ifdef TURNS
+            turn_give(3 - turn);
+#endif
             products_wait<2>(p);
             probabilities();
             products_wait<1>(ds);
@@ -347,7 +378,6 @@ __device__ __forceinline__ void backward_q(const TensorMap* q, const TensorMap* 
             op = Operand<KEYS / 8>(ds);
             sk = sk_next;
         }
-        queries.free(own.stage), slopes.free(own.stage), own.advance();
         accumulate<DIM, KEYS>(acc, op, sk);
         products_wait<0>(acc);
         keys.free(at_k.stage), at_k.advance();

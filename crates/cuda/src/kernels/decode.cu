@@ -14,7 +14,7 @@
 #define LOG2E 1.4426950408889634f
 #define PAGE 16
 #define SPAN 512
-#define WARPS 8
+#define WARPS 4
 
 template <int DIM, int GROUP>
 __device__ __forceinline__ void decode(const bf16* q, const bf16* k_pages, const bf16* v_pages, const int* table,
@@ -41,18 +41,37 @@ __device__ __forceinline__ void decode(const bf16* q, const bf16* k_pages, const
 #pragma unroll
         for (int i = 0; i < 8; i++) query[g][i] *= scale * LOG2E;
     }
-    // A warp's step is 8 keys: half a page, so that one page number serves them.
-    for (int first = begin + warp * 8; first < end; first += WARPS * 8) {
-        i64 row = ((i64)table[first / PAGE] * PAGE + first % PAGE) * kv_heads + kv_head;
-        float s[UNROLL][GROUP], v[UNROLL][8];
+    // A warp's step is 8 keys: half a page, so that one page number serves them. A lane holds the page of one step, and the
+    // keys and values of a step are fetched while the one before is computed.
+    constexpr int APART = WARPS * 8;
+    static_assert(SPAN / APART <= 32, "a lane for every step of a warp");
+    int steps = (end - begin - warp * 8 + APART - 1) / APART, page = 0;
+    if (lane < steps) page = table[(begin + warp * 8 + lane * APART) / PAGE];
+    uint4 next_k[UNROLL], next_v[UNROLL];
+    auto fetch = [&](int step) {
+        int first = begin + warp * 8 + step * APART;
+        i64 row = ((i64)__shfl_sync(0xffffffffu, page, step) * PAGE + first % PAGE) * kv_heads + kv_head;
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
             int key = u * TOGETHER + which;
-            bool live = first + key < end;
+            i64 at = (row + (first + key < end ? (i64)key * kv_heads : 0)) * DIM + part * 8;
+            next_k[u] = *reinterpret_cast<const uint4*>(k_pages + at);
+            next_v[u] = *reinterpret_cast<const uint4*>(v_pages + at);
+        }
+    };
+    if (steps > 0) fetch(0);
+    for (int step = 0; step < steps; step++) {
+        int first = begin + warp * 8 + step * APART;
+        float s[UNROLL][GROUP];
+        uint4 now_k[UNROLL], now_v[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) now_k[u] = next_k[u], now_v[u] = next_v[u];
+        if (step + 1 < steps) fetch(step + 1);
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            bool live = first + u * TOGETHER + which < end;
             float k[8];
-            i64 at = (row + (live ? (i64)key * kv_heads : 0)) * DIM + part * 8;
-            load8(k_pages + at, k);
-            load8(v_pages + at, v[u]);
+            unpack8(now_k[u], k);
 #pragma unroll
             for (int g = 0; g < GROUP; g++) {
                 float dot = 0.f;
@@ -74,10 +93,11 @@ __device__ __forceinline__ void decode(const bf16* q, const bf16* k_pages, const
             for (int i = 0; i < 8; i++) acc[g][i] *= factor;
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
-                float p = exp2f(s[u][g] - base);
+                float p = exp2f(s[u][g] - base), v[8];
+                unpack8(now_v[u], v);
                 sum[g] += p;
 #pragma unroll
-                for (int i = 0; i < 8; i++) acc[g][i] += p * v[u][i];
+                for (int i = 0; i < 8; i++) acc[g][i] += p * v[i];
             }
         }
     }

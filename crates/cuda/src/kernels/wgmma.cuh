@@ -52,6 +52,20 @@ __device__ __forceinline__ void wgmma_rows(float (&c)[16][4], const u32 (&a)[4],
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
+// c[64, N] (+)= A·B^T of registers and 16 columns of a tile.
+__device__ __forceinline__ void wgmma_columns(float (&c)[8][4], const u32 (&a)[4], u64 b, int add) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0;"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" R32 "}, {%32,%33,%34,%35}, %36, p, 1, 1, 0;}"
+                 : F32(c)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
+__device__ __forceinline__ void wgmma_columns(float (&c)[16][4], const u32 (&a)[4], u64 b, int add) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %69, 0;"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" R64 "}, {%64,%65,%66,%67}, %68, p, 1, 1, 0;}"
+                 : F64(c)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
+
 // Starts acc[16, COLS] = A[16, DIM] (rows of the tile `a` from row_a) times the transpose of the COLS rows of `b`; with ADD,
 // what the accumulators hold is added.
 template <int DIM, int ROWS_A, int COLS, bool ADD = false>
@@ -64,6 +78,16 @@ __device__ __forceinline__ void scores(float (&acc)[COLS / 8][4], u32 a, int row
         wgmma_tiles(acc, describe(a + (d >> 2) * (ROWS_A * 128) + at, 0), describe(b + (d >> 2) * (COLS * 128) + at, 0),
                     ADD || d > 0);
     }
+    wgmma_commit();
+}
+
+// The same with A in registers, which shared memory then need not deliver again for every block of `b`.
+template <int DIM, int COLS>
+__device__ __forceinline__ void scores(float (&acc)[COLS / 8][4], const Operand<DIM / 8>& a, u32 b) {
+    wgmma_fence();
+#pragma unroll
+    for (int d = 0; d < DIM / 16; d++)
+        wgmma_columns(acc, a.r[d], describe(b + (d >> 2) * (COLS * 128) + (d & 3) * 32, 0), d > 0);
     wgmma_commit();
 }
 

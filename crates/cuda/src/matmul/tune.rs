@@ -7,13 +7,14 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::{fs, io};
 
+use super::Product;
 use super::plan::{Key, PROPOSALS};
 use crate::compile::cache_folder;
 use crate::error::Result;
 use crate::gpu::Gpu;
 
-/// Operations from which a trial pays.
-const OPERATIONS: f64 = 5e9;
+/// Elements of a weight matrix from which a trial pays.
+const WEIGHTS: usize = 1_000_000;
 /// Share of the favourite's time another must save: less is noise.
 const SAVED: f64 = 0.02;
 /// Timed runs of each proposal, of which the fastest counts.
@@ -26,14 +27,27 @@ pub(super) struct Choices {
     file: Option<PathBuf>,
 }
 
-/// A product in words: what a rank is kept under.
+/// A product in words: what a rank is kept under. The number of tokens, which is another in every batch, is rounded up to
+/// a power of two, and a product that adds is as one that does not: one trial serves them all.
 fn name(key: &Key) -> String {
-    let Key { product, into, m, n, k, strides: [a, b, c], input, output, .. } = key;
-    format!("{product:?} {into:?} {m}x{n}x{k} {a}/{b}/{c} {input} {output}")
+    let Key { product, mut m, n, mut k, input, output, .. } = *key;
+    let tokens = if product == Product::AtB { &mut k } else { &mut m };
+    *tokens = tokens.next_power_of_two();
+    format!("{product:?} {m}x{n}x{k} {input} {output}")
+}
+
+/// Elements of the weight matrix, or of its gradient.
+fn weights(key: &Key) -> usize {
+    if key.product == Product::AtB { key.m * key.n } else { key.n * key.k }
 }
 
 pub(super) fn worthwhile(key: &Key) -> bool {
-    2.0 * key.m as f64 * key.n as f64 * key.k as f64 >= OPERATIONS
+    weights(key) >= WEIGHTS
+}
+
+/// Launches per timing: short kernels are timed several at once.
+fn launches(key: &Key) -> usize {
+    if 2.0 * key.m as f64 * key.n as f64 * key.k as f64 >= 5e9 { 1 } else { 10 }
 }
 
 impl Choices {
@@ -80,13 +94,13 @@ fn parse(text: &str) -> HashMap<String, usize> {
 }
 
 /// Rank of the fastest proposal; a proposal that does not run is passed over.
-pub(super) fn fastest(gpu: &Gpu, mut run: impl FnMut(usize) -> Result<()>) -> Result<usize> {
+pub(super) fn fastest(gpu: &Gpu, key: &Key, mut run: impl FnMut(usize) -> Result<()>) -> Result<usize> {
     let mut times = Vec::new();
     for rank in 0..PROPOSALS {
         let mut best = f64::INFINITY;
         for turn in 0..=RUNS {
             let from = gpu.mark()?;
-            if run(rank).is_err() {
+            if (0..launches(key)).try_for_each(|_| run(rank)).is_err() {
                 break;
             }
             let to = gpu.mark()?;
@@ -110,7 +124,7 @@ fn pick(times: &[f64]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matmul::{Product, Store};
+    use crate::matmul::Store;
 
     #[test]
     fn the_favourite_stays_unless_another_saves_enough() {
@@ -139,7 +153,11 @@ mod tests {
         choices.put(&key, 4);
         assert_eq!(parse(&fs::read_to_string(&file).unwrap()), choices.ranks);
         assert_eq!(choices.get(&Key { choice: 7, ..key }), Some(4), "a choice is of the product, not of a trial");
-        assert_eq!(choices.get(&Key { into: Store::Add, ..key }), None);
+        assert_eq!(choices.get(&Key { m: 12_345, ..key }), Some(4), "batches of about the same size share a choice");
+        assert_eq!(choices.get(&Key { into: Store::Add, ..key }), Some(4));
+        for other in [Key { m: 8192, ..key }, Key { n: 4097, ..key }, Key { output: "f32", ..key }] {
+            assert_eq!(choices.get(&other), None);
+        }
         assert_eq!(parse("a\t3\nb\nc\tx\nd\t99\n"), HashMap::from([("a".to_owned(), 3)]));
     }
 }
