@@ -21,8 +21,7 @@ struct Tuning {
     queries: (usize, usize),
 }
 
-const HOPPER: Tuning =
-    Tuning { module: "attention_hopper", forward: (128, 128), keys: (128, 64), queries: (128, 64) };
+const HOPPER: Tuning = Tuning { module: "attention_hopper", forward: (128, 128), keys: (128, 64), queries: (128, 64) };
 const PORTABLE: Tuning = Tuning { module: "attention", forward: (128, 64), ..HOPPER };
 
 /// Run of tokens that follow one another, and the runs before it that it also sees. A packed sequence is a node without
@@ -351,13 +350,11 @@ mod tests {
     fn launcher_and_kernels_have_the_same_tile_sizes() {
         for tuning in [HOPPER, PORTABLE] {
             let source = SOURCES.iter().find(|s| s.name == tuning.module).unwrap();
-            let steps = [
-                ("FORWARD_KEYS", tuning.forward.1),
-                ("KV_QUERIES", tuning.keys.1),
-                ("Q_KEYS", tuning.queries.1),
-            ];
+            let steps =
+                [("FORWARD_KEYS", tuning.forward.1), ("KV_QUERIES", tuning.keys.1), ("Q_KEYS", tuning.queries.1)];
             // On Hopper the rows are the kernel's own constant.
-            let rows = [("FORWARD_WARPS", tuning.forward.0), ("KV_WARPS", tuning.keys.0), ("Q_WARPS", tuning.queries.0)];
+            let rows =
+                [("FORWARD_WARPS", tuning.forward.0), ("KV_WARPS", tuning.keys.0), ("Q_WARPS", tuning.queries.0)];
             let defined = |name: &str, value: usize| source.text.contains(&format!("#define {name} {value}\n"));
             assert!(steps.iter().all(|&(name, value)| defined(name, value)), "{}", tuning.module);
             let hopper = source.text.contains("constexpr int ROWS = 128,");

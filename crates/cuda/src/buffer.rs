@@ -216,7 +216,7 @@ impl<'a, T> View<'a, T> {
 
 impl<'a, T: Float> ViewMut<'a, T> {
     /// The same view where the elements are bf16, an error where they are not.
-    pub(crate) fn as_bf16(self) -> Result<ViewMut<'a, bf16>> {
+    pub(crate) fn into_bf16(self) -> Result<ViewMut<'a, bf16>> {
         crate::error::ensure(T::SUFFIX == bf16::SUFFIX, "bf16 weights", || format!("{} elements", T::SUFFIX))?;
         Ok(ViewMut { pointer: self.pointer, len: self.len, owner: PhantomData })
     }

@@ -277,7 +277,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for arch in ["sm_80", "sm_90a", "sm_100"] {
             let compiler = Compiler::new(arch.into(), Some(folder.path().into())).unwrap();
-            for source in SOURCES.iter().filter(|s| arch == "sm_90a" || !["attention_hopper", "attention_trial"].contains(&s.name)) {
+            for source in SOURCES
+                .iter()
+                .filter(|s| arch == "sm_90a" || !["attention_hopper", "attention_trial"].contains(&s.name))
+            {
                 let cubin = compiler.cubin(source).unwrap_or_else(|e| panic!("{e}"));
                 assert!(cubin.starts_with(b"\x7fELF"));
             }

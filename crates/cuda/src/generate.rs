@@ -15,8 +15,8 @@ use crate::graph::Graph;
 use crate::matmul::{Matrix, MatrixMut, Product, Store};
 use crate::model::{Batch, Input, Model};
 use crate::rope::{self, Heads, Rotation};
-pub use crate::sample::{Sampled, Settings};
 use crate::sample::{self, Rows};
+pub use crate::sample::{Sampled, Settings};
 use crate::shape::Shape;
 use crate::{norm, swiglu};
 

@@ -48,9 +48,7 @@ impl Graph {
     pub fn launch(&self) -> Result<()> {
         self.gpu.bind()?;
         // SAFETY: the graph is live; the memory it names is its owner's to keep.
-        unsafe { sys::cuGraphLaunch(self.exec, self.gpu.stream()) }
-            .result()
-            .map_err(CudaError::driver("cuGraphLaunch"))
+        unsafe { sys::cuGraphLaunch(self.exec, self.gpu.stream()) }.result().map_err(CudaError::driver("cuGraphLaunch"))
     }
 }
 

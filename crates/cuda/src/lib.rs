@@ -19,6 +19,7 @@ pub mod generate;
 pub mod gpu;
 pub mod graph;
 pub mod head;
+pub mod launch;
 pub mod matmul;
 pub mod model;
 pub mod norm;

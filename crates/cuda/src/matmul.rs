@@ -173,12 +173,7 @@ impl Matmul {
     }
 
     /// Runs `body` with the plan of a product, made where it is new.
-    fn plan<T: Float, O: Float>(
-        &self,
-        blas: &Blas,
-        key: Key,
-        body: impl FnOnce(&Plan) -> Result<()>,
-    ) -> Result<()> {
+    fn plan<T: Float, O: Float>(blas: &Blas, key: Key, body: impl FnOnce(&Plan) -> Result<()>) -> Result<()> {
         let mut plans = blas.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = match plans.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
@@ -188,7 +183,7 @@ impl Matmul {
     }
 
     fn spanned_queue<T: Float, O: Float>(&self, blas: &Blas, key: Key, pointers: [u64; 3]) -> Result<()> {
-        self.plan::<T, O>(blas, key, |plan| {
+        Self::plan::<T, O>(blas, key, |plan| {
             self.gpu.spanned(
                 || format!("matmul {:?} {}x{}x{}", key.product, key.m, key.n, key.k),
                 || self.queue(blas.handle, plan, key.into, pointers),
@@ -204,7 +199,7 @@ impl Matmul {
         let known = blas.choices.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
         if let Some(rank) = known {
             // Another number of tokens may have fewer proposals than the one the trial was with.
-            let there = self.plan::<T, O>(blas, Key { choice: rank, ..key }, |_| Ok(())).is_ok();
+            let there = Self::plan::<T, O>(blas, Key { choice: rank, ..key }, |_| Ok(())).is_ok();
             return Ok(if there { rank } else { 0 });
         }
         // What is overwritten anyway may be so by the trial; what is added to may not, and a trial has memory of its own.

@@ -177,7 +177,10 @@ mod tests {
                 if let Some(b) = before.filter(|b| b.compact == plan.compact) {
                     assert!(plan.micro_batch >= b.micro_batch, "{gb} GB: {plan:?} after {b:?}");
                 }
-                assert!(before.is_none_or(|b| b.compact || !plan.compact), "{gb} GB takes 8-bit moments after f32 ones");
+                assert!(
+                    before.is_none_or(|b| b.compact || !plan.compact),
+                    "{gb} GB takes 8-bit moments after f32 ones"
+                );
                 before = Some(plan);
             }
             assert!(before.is_some_and(|p| p.micro_batch == 8 && !p.compact && p.keep.normed));

@@ -72,7 +72,7 @@ pub struct Rows {
     logprobs: Buffer<f32>,
     /// Most new tokens per row.
     capacity: usize,
-    rows: usize,
+    sequences: usize,
 }
 
 /// New tokens of one sequence and their log-probabilities (temperature 1, nothing excluded).
@@ -100,15 +100,15 @@ impl Rows {
             tokens: zeros(rows * capacity)?,
             logprobs: Buffer::zeros(gpu, rows * capacity)?,
             capacity,
-            rows,
+            sequences: rows,
         })
     }
 
     /// Begins new sequences, one per settings: prompts of `prompts` tokens are in the cache, in the pages of `tables`. Rows
     /// beyond them are done from the start.
     pub fn begin(&mut self, all: &[Settings], prompts: &[usize], tables: &[Vec<usize>]) -> Result<()> {
-        let fits = all.len() <= self.rows && prompts.len() == all.len() && tables.len() == all.len();
-        ensure(fits, "sampling", || format!("{} sequences for {} rows", all.len(), self.rows))?;
+        let fits = all.len() <= self.sequences && prompts.len() == all.len() && tables.len() == all.len();
+        ensure(fits, "sampling", || format!("{} sequences for {} rows", all.len(), self.sequences))?;
         for ((settings, &prompt), pages) in all.iter().zip(prompts).zip(tables) {
             settings.check()?;
             let whole = prompt + settings.new_tokens;
@@ -119,21 +119,22 @@ impl Rows {
         }
         // The tail of every array stands for rows without a sequence.
         let padded = |mut x: Vec<i32>, width: usize, tail: i32| {
-            x.resize(self.rows * width, tail);
+            x.resize(self.sequences * width, tail);
             x
         };
         let mut floats: Vec<f32> = all.iter().flat_map(Settings::floats).collect();
-        floats.resize(self.rows * 4, 0.0);
+        floats.resize(self.sequences * 4, 0.0);
         self.settings.write(&floats)?;
         self.limits.write(&padded(all.iter().flat_map(Settings::integers).collect(), 4, 0))?;
         self.seeds.write(&padded(all.iter().flat_map(Settings::seed).collect(), 2, 0))?;
-        let wide = |p: &Vec<usize>| -> Vec<i32> { (0..self.stride).map(|i| p.get(i).map_or(0, |&p| p as i32)).collect() };
+        let wide =
+            |p: &Vec<usize>| -> Vec<i32> { (0..self.stride).map(|i| p.get(i).map_or(0, |&p| p as i32)).collect() };
         self.table.write(&padded(tables.iter().flat_map(wide).collect(), self.stride, 0))?;
         self.position.write(&padded(prompts.iter().map(|&p| p as i32 - 1).collect(), 1, 0))?;
         self.length.write(&padded(prompts.iter().map(|&p| p as i32).collect(), 1, 0))?;
-        self.id.write(&vec![0; self.rows])?;
-        self.slot.write(&vec![-1; self.rows])?;
-        self.count.write(&vec![0; self.rows])?;
+        self.id.write(&vec![0; self.sequences])?;
+        self.slot.write(&vec![-1; self.sequences])?;
+        self.count.write(&vec![0; self.sequences])?;
         self.done.write(&padded(vec![0; all.len()], 1, 1))
     }
 
@@ -148,7 +149,8 @@ impl Rows {
         (0..count)
             .map(|row| {
                 let at = row * self.capacity..row * self.capacity + counts[row] as usize;
-                let drawn: std::result::Result<Vec<u32>, _> = tokens[at.clone()].iter().map(|&t| t.try_into()).collect();
+                let drawn: std::result::Result<Vec<u32>, _> =
+                    tokens[at.clone()].iter().map(|&t| t.try_into()).collect();
                 let tokens = drawn.map_err(|_| CudaError::NotFinite {
                     what: format!("the logits of sequence {row} at its new token {}", at.len()),
                 })?;
@@ -161,8 +163,8 @@ impl Rows {
 /// Draws one token for each of the first rows, as many as `logits` ([rows, stride] f32) has, and moves them on.
 pub fn sample(gpu: &Gpu, logits: View<'_, f32>, vocab: usize, rows: &mut Rows, count: usize) -> Result<()> {
     let stride = vocab.next_multiple_of(8);
-    ensure(count <= rows.rows && logits.len == count * stride, "sampling", || {
-        format!("{} logits for {count} of {} rows", logits.len, rows.rows)
+    ensure(count <= rows.sequences && logits.len == count * stride, "sampling", || {
+        format!("{} logits for {count} of {} rows", logits.len, rows.sequences)
     })?;
     let launch = Launch { module: "sample", kernel: "sample", grid: (count as u32, 1), block: 1024, shared: 0 };
     let written = |b: &mut Buffer<i32>| -> Arg { (&b.view_mut()).into() };

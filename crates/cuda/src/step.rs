@@ -16,8 +16,8 @@ use crate::error::{CudaError, Result};
 use crate::gpu::Gpu;
 use crate::head::{self, Gradient};
 use crate::matmul::{Matrix, MatrixMut, Product, Store};
-use crate::model::{Input, Kept, KeptAttention, Model, random_weights};
 pub use crate::model::{Batch, Keep, Scores};
+use crate::model::{Input, Kept, KeptAttention, Model, random_weights};
 use crate::rope::{self, Heads};
 pub use crate::shape::{LayerLayout, Layout, Shape};
 use crate::watch::Watch;
@@ -134,7 +134,8 @@ impl<T: Float> Trainer<T> {
             return Ok((scores, norm));
         }
         let what = self.first_not_finite(batch, dlogprob)?;
-        let what = what.unwrap_or_else(|| format!("the gradient's norm ({norm}), of a gradient each of whose parts is finite"));
+        let what = what
+            .unwrap_or_else(|| format!("the gradient's norm ({norm}), of a gradient each of whose parts is finite"));
         Err(CudaError::NotFinite { what })
     }
 
@@ -163,8 +164,7 @@ impl<T: Float> Trainer<T> {
     /// Makes one output not finite in every pass from now on, for tests.
     pub(crate) fn poison(&mut self, output: Option<&str>) -> Result<()> {
         self.poisoned = output.map(str::to_owned);
-        self.model.watch =
-            output.map(|name| Watch::new(&self.model.gpu, false, Some(name.to_owned()))).transpose()?;
+        self.model.watch = output.map(|name| Watch::new(&self.model.gpu, false, Some(name.to_owned()))).transpose()?;
         Ok(())
     }
 
@@ -183,7 +183,7 @@ impl<T: Float> Trainer<T> {
                 adamw::step(gpu, settings, &mut State { master, m, v, copy }, grad, Some(&norm))?;
             }
             Optimizer::Compact(compact) => {
-                compact.step(gpu, settings, &mut weights.view_mut().as_bf16()?, grad, Some(&norm))?;
+                compact.step(gpu, settings, &mut weights.view_mut().into_bf16()?, grad, Some(&norm))?;
             }
         }
         Ok(norm)

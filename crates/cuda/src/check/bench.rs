@@ -141,7 +141,13 @@ pub fn small_products(gpu: &Gpu) -> Result<Value> {
                 let mut body = || {
                     (0..layers).try_for_each(|layer| {
                         let b = Matrix::new(weights.view().slice(layer * n * k..(layer + 1) * n * k), n, k);
-                        blas.run(Product::ABt, Matrix::new(a.view(), m, k), b, MatrixMut::new(c.view_mut(), m, n), Store::Set)
+                        blas.run(
+                            Product::ABt,
+                            Matrix::new(a.view(), m, k),
+                            b,
+                            MatrixMut::new(c.view_mut(), m, n),
+                            Store::Set,
+                        )
                     })
                 };
                 if body().is_err() {

@@ -73,7 +73,9 @@ pub fn sampling(gpu: &Gpu) -> Result<Vec<Measured>> {
         let seeds: Vec<Settings> = (0..4096).map(|seed| Settings { seed, ..settings }).collect();
         let drawn = draw(gpu, &logits, &seeds)?;
         let mut counts = vec![0.0; VOCAB];
-        drawn.iter().for_each(|s| counts[s.tokens[0] as usize] += 1.0);
+        for s in &drawn {
+            counts[s.tokens[0] as usize] += 1.0;
+        }
         let n = drawn.len() as f64;
         // Every frequency within five standard deviations of its probability; the excluded never.
         let far = |v: usize| {

@@ -37,8 +37,7 @@ fn case<T: Float>(
     let (gdlogprob, gdentropy) = (upload::<f32>(gpu, &dlogprob)?, upload::<f32>(gpu, &dentropy)?);
     let call = Head { hidden: ghidden.view(), embedding: gembedding.view(), target: gtarget.view(), vocab, chunk };
     let (mut logprob, mut entropy) = (poisoned::<f32>(gpu, tokens)?, poisoned::<f32>(gpu, tokens)?);
-    let (mut dhidden, mut dembedding) =
-        (poisoned::<T>(gpu, hidden.len())?, poisoned::<f32>(gpu, embedding.len())?);
+    let (mut dhidden, mut dembedding) = (poisoned::<T>(gpu, hidden.len())?, poisoned::<f32>(gpu, embedding.len())?);
 
     run(gpu, blas, call, &mut logprob.view_mut(), &mut entropy.view_mut(), None)?;
     let logits = reference::matmul_abt(&hidden, &embedding, dim);

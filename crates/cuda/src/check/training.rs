@@ -46,7 +46,7 @@ pub fn variants(gpu: &Gpu) -> Result<Value> {
         [(false, false, 2048), (true, false, 2048), (true, true, 2048), (true, false, 1024), (true, true, 4096)]
     {
         let keep = Keep { rotated, normed, ..Keep::default() };
-        let result = run(gpu, &Case { keep, chunk, ..small_case() })?;
+        let result = run(gpu, &Case { chunk, keep, ..small_case() })?;
         let name = format!("rotated {rotated}, normed {normed}, chunk {chunk}");
         all.insert(name, json!({"ms": result["all_ms"], "peak_gb": result["peak_gb"]}));
     }
