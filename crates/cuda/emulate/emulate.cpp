@@ -38,6 +38,8 @@ inline float __uint_as_float(unsigned x) { float f; memcpy(&f, &x, 4); return f;
 inline float __int_as_float(int x) { return __uint_as_float(x); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline float __expf(float x) { return expf(x); }
+inline float __logf(float x) { return logf(x); }
+inline unsigned __float_as_uint(float x) { unsigned b; memcpy(&b, &x, 4); return b; }
 
 Index threadIdx, blockIdx, blockDim, gridDim;
 alignas(1024) unsigned char memory[232448];

@@ -6,7 +6,8 @@ asynchronous ones run twice: as early as they may (when issued) and as late (whe
 flight poisoned, so that a missing wait, a missing barrier or a tile overwritten too soon gives a wrong result. Covers
 indexing and synchronisation; timing, memory fences and the device's own rounding it cannot.
 
-    crates/cuda/emulate/run.py [attention_hopper | attention | attention_f32 | decode | rope | rms_norm | adamw]...
+    crates/cuda/emulate/run.py [attention_hopper | attention | attention_f32 | decode | rope | rms_norm | adamw |
+                             compact | sample]...
 """
 
 import pathlib
@@ -69,6 +70,8 @@ def main():
             ("rope", "rope", {}),
             ("rms_norm", "rms_norm", {}),
             ("adamw", "adamw", {}),
+            ("compact", "compact", {}),
+            ("sample", "sample", {}),
         ]:
             if only and name not in only:
                 continue

@@ -190,3 +190,29 @@ pub fn sample(gpu: &Gpu, logits: View<'_, f32>, vocab: usize, rows: &mut Rows, c
     // SAFETY: as sample.cu declares; arrays have an entry per row, and `begin` checked that pages and counts cover it.
     unsafe { gpu.launch(launch, &args) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_out_of_range_are_refused_and_the_rest_goes_to_the_device_whole() {
+        let good = Settings { top_k: Some(40), stop: Some(7), seed: 0x0123_4567_89ab_cdef, ..Settings::default() };
+        assert!(good.check().is_ok());
+        assert_eq!(good.integers(), [40, 1, 7, 0]);
+        assert_eq!(good.seed().map(|x| x as u32), [0x89ab_cdef, 0x0123_4567]);
+        assert_eq!(Settings::default().integers()[2], -1, "no token has the id that stands for no stop");
+        for bad in [
+            Settings { temperature: -0.1, ..good },
+            Settings { temperature: f32::NAN, ..good },
+            Settings { temperature: f32::INFINITY, ..good },
+            Settings { min_p: 1.5, ..good },
+            Settings { top_p: 0.0, ..good },
+            Settings { top_p: f32::NAN, ..good },
+            Settings { top_k: Some(0), ..good },
+            Settings { new_tokens: 0, ..good },
+        ] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+    }
+}
