@@ -78,10 +78,6 @@ impl Plan {
         Self::tuned(gpu, nodes, PORTABLE)
     }
 
-    pub(crate) fn trial(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
-        Self::tuned(gpu, nodes, Tuning { module: "attention_trial", ..HOPPER })
-    }
-
     fn tuned(gpu: &Gpu, nodes: &[Node], tuning: Tuning) -> Result<Self> {
         let mut tokens = 0;
         for node in nodes {

@@ -27,7 +27,7 @@ pub struct Source {
 const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 
 /// Every kernel file.
-pub const SOURCES: [Source; 15] = [
+pub const SOURCES: [Source; 14] = [
     Source { name: "rms_norm", text: include_str!("kernels/rms_norm.cu") },
     Source { name: "rope", text: include_str!("kernels/rope.cu") },
     Source { name: "swiglu", text: include_str!("kernels/swiglu.cu") },
@@ -50,17 +50,6 @@ pub const SOURCES: [Source; 15] = [
         name: "attention_hopper",
         text: concat!(
             "#define FORWARD_KEYS 128\n#define KV_QUERIES 64\n#define Q_KEYS 64\n",
-            include_str!("kernels/attention.cuh"),
-            include_str!("kernels/wgmma.cuh"),
-            include_str!("kernels/tma.cuh"),
-            "\n#line 1\n",
-            include_str!("kernels/attention_hopper.cu")
-        ),
-    },
-    Source {
-        name: "attention_trial",
-        text: concat!(
-            "#define FORWARD_KEYS 128\n#define KV_QUERIES 64\n#define Q_KEYS 64\n#define TURNS\n",
             include_str!("kernels/attention.cuh"),
             include_str!("kernels/wgmma.cuh"),
             include_str!("kernels/tma.cuh"),
@@ -277,10 +266,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for arch in ["sm_80", "sm_90a", "sm_100"] {
             let compiler = Compiler::new(arch.into(), Some(folder.path().into())).unwrap();
-            for source in SOURCES
-                .iter()
-                .filter(|s| arch == "sm_90a" || !["attention_hopper", "attention_trial"].contains(&s.name))
-            {
+            for source in SOURCES.iter().filter(|s| arch == "sm_90a" || s.name != "attention_hopper") {
                 let cubin = compiler.cubin(source).unwrap_or_else(|e| panic!("{e}"));
                 assert!(cubin.starts_with(b"\x7fELF"));
             }

@@ -47,7 +47,6 @@ on_gpu! {
     attention_forward
     attention_backward
     attention_portable
-    attention_trial
     attention_f32
     decode
     repeats_bit_for_bit

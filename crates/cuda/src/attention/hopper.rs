@@ -26,7 +26,7 @@ fn tail(heads: Heads, plan: &Plan, tiles: &Tiles) -> [Arg; 7] {
     [tiles.blocks.view().into(), tiles.ranges.view().into(), tiles.count.into(), tokens, q, kv, scale.into()]
 }
 
-/// `tiles` tiles of bf16 rows of shared memory, as many blocks as there is work and room for.
+/// `rows` rows of bf16 tiles in shared memory, as many blocks as there is work and room for.
 fn launch<'a>(gpu: &Gpu, module: &'static str, kernel: &'a str, items: usize, rows: usize, heads: Heads) -> Launch<'a> {
     let grid = (items.min(gpu.processors() as usize) as u32, 1);
     let shared = (rows * heads.dim * 2 + BESIDE) as u32;

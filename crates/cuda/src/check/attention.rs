@@ -116,12 +116,6 @@ pub fn portable(gpu: &Gpu) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-pub fn trial(gpu: &Gpu) -> Result<Vec<Measured>> {
-    let mut all = forward_by::<bf16>(gpu, Plan::trial)?;
-    all.extend(backward_by::<bf16>(gpu, Plan::trial)?);
-    Ok(all)
-}
-
 pub fn in_f32(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = forward_by::<f32>(gpu, Plan::forest)?;
     all.extend(backward_by::<f32>(gpu, Plan::forest)?);

@@ -223,7 +223,6 @@ pub fn attention(gpu: &Gpu) -> Result<Value> {
         (2, 8192, case(16, 8, 128), forest, ""),
         (8, 2048, case(32, 8, 64), forest, ""),
         (8, 2048, case(16, 8, 128), Plan::portable, ", portable"),
-        (8, 2048, case(16, 8, 128), Plan::trial, ", trial"),
     ] {
         let plan = plan(gpu, &attention::packed(&vec![len; count]))?;
         let (forward, backward) = attention_case(gpu, &plan, heads)?;

@@ -193,10 +193,6 @@ __device__ __forceinline__ void backward_kv(const TensorMap* q, const TensorMap*
     }
     registers_up<240>();
     int warp = (threadIdx.x >> 5) - 4, lane = threadIdx.x & 31;
-#ifdef TURNS
-    int turn = 1 + warp / 4;
-    if (turn == 1) turn_give(1);
-#endif
     float scale = shape.scale * LOG2E;
     const float* mine = stats + (lane & 3) * 2;
     for (; !items.done(); items.advance()) {
@@ -235,14 +231,8 @@ __device__ __forceinline__ void backward_kv(const TensorMap* q, const TensorMap*
             last = place.y;
             unknown(sk), unknown(sv);
             begin_differences(at.stage);
-#ifdef TURNS
-            turn_wait(turn);
-#endif
             scores<DIM, ROWS, QUERIES>(p, sk, 0, sq);
             scores<DIM, ROWS, QUERIES, true>(ds, sv, 0, so);
-#ifdef TURNS
-            turn_give(3 - turn);
-#endif
             products_wait<1>(p);
             probabilities(place.x, at.stage);
             products_wait<0>(ds);
@@ -305,10 +295,6 @@ __device__ __forceinline__ void backward_q(const TensorMap* q, const TensorMap* 
     }
     registers_up<240>();
     int warp = (threadIdx.x >> 5) - 4, lane = threadIdx.x & 31;
-#ifdef TURNS
-    int turn = 1 + warp / 4;
-    if (turn == 1) turn_give(1);
-#endif
     float scale = shape.scale * LOG2E;
     for (; !items.done(); items.advance()) {
         int4 tile = items.tile();
@@ -359,15 +345,9 @@ __device__ __forceinline__ void backward_q(const TensorMap* q, const TensorMap* 
         for (now.advance(); !now.done(); now.advance()) {
             next.advance();
             u32 sk_next = keys.wait(next), sv = values.wait(at_v);
-#ifdef TURNS
-            turn_wait(turn);
-#endif
             scores<DIM, KEYS>(p, rows, sk_next);
             scores<DIM, KEYS>(ds, slope, sv);
             accumulate<DIM, KEYS>(acc, op, sk);
-#ifdef TURNS
-            turn_give(3 - turn);
-#endif
             products_wait<2>(p);
             probabilities();
             products_wait<1>(ds);
