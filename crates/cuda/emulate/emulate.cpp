@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -21,6 +22,7 @@ using std::min;
 #define __shared__ static
 #define __align__(x)
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 struct uint4 { unsigned x, y, z, w; };
 struct uint2 { unsigned x, y; };
@@ -36,6 +38,8 @@ inline float __uint_as_float(unsigned x) { float f; memcpy(&f, &x, 4); return f;
 inline float __int_as_float(int x) { return __uint_as_float(x); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline float __expf(float x) { return expf(x); }
+inline float __logf(float x) { return logf(x); }
+inline unsigned __float_as_uint(float x) { unsigned b; memcpy(&b, &x, 4); return b; }
 
 Index threadIdx, blockIdx, blockDim, gridDim;
 alignas(1024) unsigned char memory[232448];
@@ -109,6 +113,12 @@ template <typename T> T __shfl_xor_sync(unsigned, T x, int mask) {
     w.meeting.meet(32, [&] { for (int l = 0; l < 32; l++) w.y[l] = w.x[l ^ mask]; });
     return w.y[lane()];
 }
+template <typename T> T __shfl_sync(unsigned, T x, int from) {
+    Warp& w = warp();
+    w.x[lane()] = x;
+    w.meeting.meet(32, [&] { for (int l = 0; l < 32; l++) w.y[l] = w.x[l]; });
+    return w.y[from];
+}
 bool __any_sync(unsigned mask, bool x) {
     float any = x;
     for (int o = 16; o; o >>= 1) any = max(any, __shfl_xor_sync(mask, any, o));
@@ -168,6 +178,7 @@ struct Product {
     const unsigned* a[128];
     Descriptor da, db;
     int n, add;
+    bool columns;  // B is read along its rows, as for two tiles
 };
 struct Group {
     Meeting meeting;
@@ -193,7 +204,7 @@ void execute(Product& p) {
     for (int r = 0; r < 64 && !p.a[0]; r++)
         for (int k = 0; k < 16; k++) A[r * 16 + k] = along(p.da, r, k);
     for (int k = 0; k < 16; k++)
-        for (int n = 0; n < p.n; n++) B[k * p.n + n] = p.a[0] ? across(p.db, k, n) : along(p.db, n, k);
+        for (int n = 0; n < p.n; n++) B[k * p.n + n] = p.a[0] && !p.columns ? across(p.db, k, n) : along(p.db, n, k);
     for (int l = 0; l < 128; l++)
         for (int j = 0; j < p.n / 2; j++) {
             int row = l / 32 * 16 + l % 32 / 4 + (j % 4 >> 1) * 8, col = j / 4 * 8 + 2 * (l % 4) + (j & 1);
@@ -212,10 +223,10 @@ bool in_flight(Group& g, float* c, int l) {
     return false;
 }
 
-void group_start(float* c, int n, const unsigned* a, Descriptor da, Descriptor db, int add) {
+void group_start(float* c, int n, const unsigned* a, Descriptor da, Descriptor db, int add, bool columns = false) {
     Group& g = groups[threadIdx.x / 128];
     int l = threadIdx.x % 128;
-    g.next.c[l] = c, g.next.a[l] = a, g.next.da = da, g.next.db = db, g.next.n = n, g.next.add = add;
+    g.next.c[l] = c, g.next.a[l] = a, g.next.da = da, g.next.db = db, g.next.n = n, g.next.add = add, g.next.columns = columns;
     g.meeting.meet(128, [&] {
         Product p = g.next;
         for (int l = 0; l < 128; l++) {
@@ -251,6 +262,64 @@ void emulated_copy_wait() {
     fibers[current].copies.clear();
 }
 
+// Barriers that count arrivals and bytes, and the copies of boxes that bring the bytes: done when issued, or when waited for.
+struct Counting {
+    int arrivals, missing;
+    long bytes;
+    int parity;
+    std::vector<std::function<void()>> copies;
+};
+std::map<unsigned, Counting> barriers;
+void emulated_settle(Counting& b) {
+    if (b.missing == 0 && b.bytes == 0) b.missing = b.arrivals, b.parity ^= 1;
+}
+void emulated_arrive(unsigned barrier, int bytes) {
+    Counting& b = barriers.at(barrier);
+    if (b.missing == 0) fail("more arrivals than a barrier expects");
+    b.bytes += bytes, b.missing--;
+    emulated_settle(b);
+}
+void emulated_wait(unsigned barrier, int parity) {
+    Counting& b = barriers.at(barrier);
+    // A phase of this parity is over when the current one has the other.
+    while (b.parity == parity) {
+        auto copies = std::move(b.copies);
+        b.copies.clear();
+        for (auto& copy : copies) copy();
+        if (b.parity == parity) yield();
+    }
+}
+// words: address, columns, heads, tokens, bytes from head to head and from token to token, rows of a box.
+void emulated_box(unsigned to, const unsigned long long* words, int col, int head, int row, unsigned barrier) {
+    int rows = words[6];
+    if (to % 1024 || to + rows * 128 > shared_bytes || col % 64 || head >= (int)words[2]) fail("a box out of place");
+    auto copy = [=] {
+        for (int r = 0; r < rows; r++)
+            for (int chunk = 0; chunk < 8; chunk++) {
+                unsigned char* at = memory + to + r * 128 + ((chunk ^ (r & 7)) << 4);
+                const char* from = (const char*)words[0] + head * words[4] + (row + r) * words[5] + col * 2 + chunk * 16;
+                if (row + r < (int)words[3]) memcpy(at, from, 16);
+                else memset(at, 0, 16);
+            }
+        Counting& b = barriers.at(barrier);
+        b.bytes -= rows * 128;
+        emulated_settle(b);
+    };
+    if (late) barriers.at(barrier).copies.push_back(copy);
+    else copy();
+}
+struct Turn {
+    int here;
+    long round;
+} turns[16];
+void emulated_turn(int who, bool wait) {
+    Turn& t = turns[who];
+    long mine = t.round;
+    if (++t.here == 256) t.here = 0, t.round++;
+    while (wait && t.round == mine) yield();
+}
+void __syncwarp() { warp().meeting.meet(32, [] {}); }
+
 void launch(unsigned gx, unsigned gy, unsigned threads, unsigned shared, std::function<void()> kernel) {
     if (shared > sizeof memory) fail("more shared memory than a block may have");
     body = kernel, shared_bytes = shared, blockDim = {threads, 1, 1}, gridDim = {gx, gy, 1};
@@ -259,6 +328,7 @@ void launch(unsigned gx, unsigned gy, unsigned threads, unsigned shared, std::fu
     for (unsigned b = 0; b < gx * gy; b++) {
         blockIdx = {b % gx, b / gx, 0};
         memset(memory, 0x7f, sizeof memory);
+        barriers.clear(), memset(turns, 0, sizeof turns);
         fibers.clear(), fibers.resize(threads);
         for (unsigned i = 0; i < threads; i++) {
             Fiber& f = fibers[i];

@@ -6,7 +6,8 @@ asynchronous ones run twice: as early as they may (when issued) and as late (whe
 flight poisoned, so that a missing wait, a missing barrier or a tile overwritten too soon gives a wrong result. Covers
 indexing and synchronisation; timing, memory fences and the device's own rounding it cannot.
 
-    crates/cuda/emulate/run.py [attention_hopper | attention_portable | attention_f32 | decode | rope | rms_norm | adamw]...
+    crates/cuda/emulate/run.py [attention_hopper | attention | attention_f32 | decode | rope | rms_norm | adamw |
+                             compact | sample]...
 """
 
 import pathlib
@@ -18,6 +19,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 KERNELS = HERE.parent / "src" / "kernels"
 TILES = dict(KV_WARPS=8, KV_QUERIES=64, Q_WARPS=8, Q_KEYS=64, FORWARD_WARPS=8)
+# Headers a kernel is compiled behind, as compile.rs puts them.
+HEADERS = dict(attention=["attention.cuh"], attention_hopper=["attention.cuh", "wgmma.cuh", "tma.cuh"])
 
 
 def without_ptx(source):
@@ -39,7 +42,8 @@ def without_ptx(source):
 
 
 def build(folder, name, kernel, defines):
-    source = (KERNELS / "prelude.cuh").read_text() + (KERNELS / f"{kernel}.cu").read_text()
+    files = ["prelude.cuh", *HEADERS.get(kernel, []), f"{kernel}.cu"]
+    source = "".join((KERNELS / file).read_text() for file in files)
     source, names = without_ptx(source)
     # The meanings go where the first type they need is known.
     source = source.replace("struct bf16 {\n    u16 bits;\n};", "struct bf16 {\n    u16 bits;\n};\n#include \"ptx.inc\"\n", 1)
@@ -59,13 +63,15 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         for name, kernel, defines in [
-            ("attention_hopper", "attention", dict(TILES, FORWARD_KEYS=128, __CUDA_ARCH_FEAT_SM90_ALL=1)),
-            ("attention_portable", "attention", dict(TILES, FORWARD_KEYS=64)),
+            ("attention_hopper", "attention_hopper", dict(TILES, FORWARD_KEYS=128, __CUDA_ARCH_FEAT_SM90_ALL=1)),
+            ("attention", "attention", dict(TILES, FORWARD_KEYS=64)),
             ("attention_f32", "attention_f32", dict(TILES, FORWARD_KEYS=64)),
             ("decode", "decode", {}),
             ("rope", "rope", {}),
             ("rms_norm", "rms_norm", {}),
             ("adamw", "adamw", {}),
+            ("compact", "compact", {}),
+            ("sample", "sample", {}),
         ]:
             if only and name not in only:
                 continue

@@ -49,6 +49,11 @@ impl Norm {
         Ok(Self(norm))
     }
 
+    /// Factor that clips, on the device.
+    pub(crate) fn factor(&self) -> View<'_, f32> {
+        self.0.view().slice(1..2)
+    }
+
     /// The norm, once the device has got there.
     pub fn read(&self) -> Result<f32> {
         Ok(self.0.read()?[0])
@@ -76,7 +81,7 @@ pub fn step<T: Float>(
         (&state.v).into(),
         grad.into(),
         (&state.copy).into(),
-        norm.map(|n| n.0.view().slice(1..2)).into(),
+        norm.map(Norm::factor).into(),
         (len as i64).into(),
         settings.lr.into(),
         settings.beta1.into(),

@@ -10,6 +10,8 @@ use crate::error::{Result, ensure};
 use crate::gpu::{Arg, Gpu, Launch};
 use crate::rope::Heads;
 
+mod hopper;
+
 /// Tile sizes of one build of the kernels: rows per block, keys or queries per step. `compile.rs` defines the same.
 #[derive(Clone, Copy, Debug)]
 struct Tuning {
@@ -19,8 +21,8 @@ struct Tuning {
     queries: (usize, usize),
 }
 
-const HOPPER: Tuning = Tuning { module: "attention", forward: (128, 128), keys: (128, 64), queries: (128, 64) };
-const PORTABLE: Tuning = Tuning { module: "attention_portable", forward: (128, 64), ..HOPPER };
+const HOPPER: Tuning = Tuning { module: "attention_hopper", forward: (128, 128), keys: (128, 64), queries: (128, 64) };
+const PORTABLE: Tuning = Tuning { module: "attention", forward: (128, 64), ..HOPPER };
 
 /// Run of tokens that follow one another, and the runs before it that it also sees. A packed sequence is a node without
 /// ancestors; a branch of a forest names the nodes on its way to the root.
@@ -96,6 +98,10 @@ impl Plan {
 
     pub fn tokens(&self) -> usize {
         self.tokens
+    }
+
+    fn hopper<T: Float>(&self) -> bool {
+        T::SUFFIX == "bf16" && self.tuning.module != PORTABLE.module
     }
 
     /// Kernels for a storage type; those for f32 take tiles of any size.
@@ -201,6 +207,9 @@ pub fn forward<T: Float>(
     ensure(o.len == plan.tokens * heads.q * heads.dim && lse.len == plan.tokens * heads.q, "attention", || {
         format!("o {}, lse {} for {} tokens of {heads:?}", o.len, lse.len, plan.tokens)
     })?;
+    if plan.hopper::<T>() {
+        return hopper::forward(gpu, heads, plan, qkv, o, lse);
+    }
     let kernel = format!("attention_forward_{}", heads.dim);
     let shared = (plan.tuning.forward.0 + 4 * plan.tuning.forward.1) * heads.dim * 2;
     let out: [Arg; 3] = [(&*o).into(), ((heads.q * heads.dim) as i64).into(), (&*lse).into()];
@@ -273,6 +282,9 @@ pub fn backward<T: Float>(
     ];
     // SAFETY: as attention_backward_delta declares; lengths checked above.
     unsafe { gpu.launch(launch, &args) }?;
+    if plan.hopper::<T>() {
+        return hopper::backward(gpu, heads, plan, qkv, saved, delta.view(), out);
+    }
 
     let common = [&operands(qkv)[..], &[saved.d_o.into(), stride, saved.lse.into(), delta.view().into()]].concat();
     let written = |r: &RowsMut<'_, T>| -> [Arg; 2] { [(&r.view).into(), (r.stride as i64).into()] };
@@ -334,20 +346,19 @@ mod tests {
     fn launcher_and_kernels_have_the_same_tile_sizes() {
         for tuning in [HOPPER, PORTABLE] {
             let source = SOURCES.iter().find(|s| s.name == tuning.module).unwrap();
-            for (name, value) in [
-                ("FORWARD_WARPS", tuning.forward.0 / 16),
-                ("FORWARD_KEYS", tuning.forward.1),
-                ("KV_WARPS", tuning.keys.0 / 16),
-                ("KV_QUERIES", tuning.keys.1),
-                ("Q_WARPS", tuning.queries.0 / 16),
-                ("Q_KEYS", tuning.queries.1),
-            ] {
-                assert!(
-                    source.text.contains(&format!("#define {name} {value}\n")),
-                    "{}: {name} {value}",
-                    tuning.module
-                );
-            }
+            let steps =
+                [("FORWARD_KEYS", tuning.forward.1), ("KV_QUERIES", tuning.keys.1), ("Q_KEYS", tuning.queries.1)];
+            // On Hopper the rows are the kernel's own constant.
+            let rows =
+                [("FORWARD_WARPS", tuning.forward.0), ("KV_WARPS", tuning.keys.0), ("Q_WARPS", tuning.queries.0)];
+            let defined = |name: &str, value: usize| source.text.contains(&format!("#define {name} {value}\n"));
+            assert!(steps.iter().all(|&(name, value)| defined(name, value)), "{}", tuning.module);
+            let hopper = source.text.contains("constexpr int ROWS = 128,");
+            assert!(
+                rows.iter().all(|&(name, rows)| if hopper { rows == 128 } else { defined(name, rows / 16) }),
+                "{}",
+                tuning.module
+            );
         }
     }
 

@@ -22,6 +22,8 @@ impl Element for f32 {}
 impl Element for f64 {}
 impl Element for bf16 {}
 impl Element for i32 {}
+impl Element for i16 {}
+impl Element for u8 {}
 
 /// Floating-point storage that kernels exist for. Arithmetic is f32 in both.
 pub trait Float: Element {
@@ -168,6 +170,17 @@ impl<T: Element> Buffer<T> {
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
         ViewMut { pointer: self.pointer, len: self.len, owner: PhantomData }
     }
+
+    /// The first `len` elements. Panics past the end, as a slice does.
+    pub fn first(&self, len: usize) -> View<'_, T> {
+        self.view().slice(0..len)
+    }
+
+    /// The first `len` elements. Panics past the end, as a slice does.
+    pub fn first_mut(&mut self, len: usize) -> ViewMut<'_, T> {
+        assert!(len <= self.len, "{len} of {}", self.len);
+        ViewMut { pointer: self.pointer, len, owner: PhantomData }
+    }
 }
 
 impl<T> Drop for Buffer<T> {
@@ -201,7 +214,24 @@ impl<'a, T> View<'a, T> {
     }
 }
 
+impl<'a, T: Float> ViewMut<'a, T> {
+    /// The same view where the elements are bf16, an error where they are not.
+    pub(crate) fn into_bf16(self) -> Result<ViewMut<'a, bf16>> {
+        crate::error::ensure(T::SUFFIX == bf16::SUFFIX, "bf16 weights", || format!("{} elements", T::SUFFIX))?;
+        Ok(ViewMut { pointer: self.pointer, len: self.len, owner: PhantomData })
+    }
+}
+
 impl<T> ViewMut<'_, T> {
+    /// Sets every byte to zero.
+    pub fn clear(&mut self, gpu: &Gpu) -> Result<()> {
+        gpu.bind()?;
+        // SAFETY: the range is part of a live allocation, which this view alone may write.
+        unsafe { sys::cuMemsetD8Async(self.pointer, 0, self.len * size_of::<T>(), gpu.stream()) }
+            .result()
+            .map_err(CudaError::driver("cuMemsetD8Async"))
+    }
+
     /// Part of the view. Panics past the end, as a slice does.
     pub fn slice(&mut self, range: Range<usize>) -> ViewMut<'_, T> {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);

@@ -102,53 +102,123 @@ pub fn attention(
     ensure(q.len == sequences * heads.q * heads.dim && o.len == q.len, "decode", || {
         format!("q {}, o {} for {sequences} sequences of {heads:?}", q.len, o.len)
     })?;
-    let splits = pages.longest.div_ceil(SPAN).max(1);
-    let mut partial = Buffer::<f32>::uninit(gpu, sequences * heads.q * splits * (heads.dim + 2))?;
-    let kernel = format!("decode_{}_{group}", heads.dim);
+    let splits = splits(pages.longest);
+    let mut partial = Buffer::<f32>::uninit(gpu, partial_len(heads, sequences, splits))?;
+    let place = Place { table: pages.table.view(), stride: pages.stride, length: pages.length.view(), splits };
+    queue(gpu, heads, q, cache, place, &mut partial.view_mut(), o)
+}
+
+/// Splits of sequences of at most `longest` tokens.
+pub(crate) fn splits(longest: usize) -> usize {
+    longest.div_ceil(SPAN).max(1)
+}
+
+/// Elements of scratch memory that [`queue`] wants.
+pub(crate) fn partial_len(heads: Heads, sequences: usize, splits: usize) -> usize {
+    if splits == 1 { 0 } else { sequences * heads.q * splits * (heads.dim + 2) }
+}
+
+/// Pages and lengths on the device. Whoever wrote them answers for pages within the cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    pub table: View<'a, i32>,
+    pub stride: usize,
+    pub length: View<'a, i32>,
+    /// As many as the longest sequence needs, or more.
+    pub splits: usize,
+}
+
+/// Queues the kernels without allocating.
+pub(crate) fn queue(
+    gpu: &Gpu,
+    heads: Heads,
+    q: View<'_, bf16>,
+    cache: &Cache,
+    place: Place<'_>,
+    partial: &mut ViewMut<'_, f32>,
+    o: &mut ViewMut<'_, bf16>,
+) -> Result<()> {
+    let (sequences, splits) = (place.length.len, place.splits);
+    let fits = q.len == sequences * heads.q * heads.dim && o.len == q.len;
+    let scratch = partial.len >= partial_len(heads, sequences, splits) && place.table.len >= sequences * place.stride;
+    ensure(fits && scratch && heads == cache.heads, "decode", || {
+        format!("q {}, o {}, partial {}, {sequences} sequences, {splits} splits", q.len, o.len, partial.len)
+    })?;
+    let kernel = format!("decode_{}_{}", heads.dim, heads.q / heads.kv);
     let grid = (splits as u32, (heads.kv * sequences) as u32);
     let launch = Launch { module: "decode", kernel: &kernel, grid, block: 128, shared: 0 };
-    let (table, length) = (pages.table.view(), pages.length.view());
     let scale = 1.0 / (heads.dim as f32).sqrt();
     let args = [
         q.into(),
         cache.k.view().into(),
         cache.v.view().into(),
-        table.into(),
-        pages.stride.into(),
-        length.into(),
-        (&partial.view_mut()).into(),
+        place.table.into(),
+        place.stride.into(),
+        place.length.into(),
+        (&*partial).into(),
+        (&*o).into(),
         heads.kv.into(),
         scale.into(),
     ];
-    // SAFETY: as decode.cu declares; lengths checked above, pages when the table was made.
+    // SAFETY: as decode.cu declares; lengths checked above, pages by whoever made the table.
     unsafe { gpu.launch(launch, &args) }?;
+    if splits == 1 {
+        return Ok(());
+    }
     let kernel = format!("decode_merge_{}", heads.dim);
     let grid = ((sequences * heads.q).div_ceil(4) as u32, 1);
     let launch = Launch { module: "decode", kernel: &kernel, grid, block: 128, shared: 0 };
-    let args = [partial.view().into(), length.into(), (&*o).into(), splits.into(), heads.q.into(), sequences.into()];
+    let args =
+        [partial.view().into(), place.length.into(), (&*o).into(), splits.into(), heads.q.into(), sequences.into()];
     // SAFETY: as decode_merge declares; `partial` has a place per sequence, head and split.
     unsafe { gpu.launch(launch, &args) }
 }
 
 /// Writes keys and values of new tokens into the cache; `slots` are page * PAGE + place.
 pub fn write(gpu: &Gpu, cache: &mut Cache, k: Rows<'_, bf16>, v: Rows<'_, bf16>, slots: &[usize]) -> Result<()> {
+    let slots = Slots::new(gpu, slots, cache)?;
+    write_at(gpu, cache, k, v, &slots)
+}
+
+/// Places of new tokens on the device, checked against a cache.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    slot: Buffer<i32>,
+    /// Places of the cache they were checked against.
+    of: usize,
+}
+
+impl Slots {
+    pub fn new(gpu: &Gpu, slots: &[usize], cache: &Cache) -> Result<Self> {
+        let of = cache.pages() * PAGE;
+        ensure(slots.iter().all(|&s| s < of), "cache write", || format!("slot past the {of} places of the cache"))?;
+        let slot: Vec<i32> = slots.iter().map(|&s| s as i32).collect();
+        Ok(Self { slot: Buffer::from_slice(gpu, &slot)?, of })
+    }
+}
+
+/// [`write`] with the slots on the device: the same ones serve every layer.
+pub(crate) fn write_at(
+    gpu: &Gpu,
+    cache: &mut Cache,
+    k: Rows<'_, bf16>,
+    v: Rows<'_, bf16>,
+    slots: &Slots,
+) -> Result<()> {
     let width = cache.heads.kv * cache.heads.dim;
-    let places = cache.pages() * PAGE;
-    let covers = |r: Rows<'_, bf16>| slots.is_empty() || (slots.len() - 1) * r.stride + width <= r.view.len;
+    let count = slots.slot.len();
+    let covers = |r: Rows<'_, bf16>| count == 0 || (count - 1) * r.stride + width <= r.view.len;
     let fits = covers(k) && covers(v) && k.stride.is_multiple_of(8) && v.stride.is_multiple_of(8);
-    ensure(fits && slots.iter().all(|&s| s < places), "cache write", || {
-        format!("{} tokens of {width}, k {}, v {}, {places} places", slots.len(), k.view.len, v.view.len)
+    ensure(fits && slots.of <= cache.pages() * PAGE, "cache write", || {
+        format!("{count} tokens of {width}, k {}, v {}, {} places", k.view.len, v.view.len, slots.of)
     })?;
-    let slot: Vec<i32> = slots.iter().map(|&s| s as i32).collect();
-    let slot = Buffer::from_slice(gpu, &slot)?;
-    let launch =
-        Launch { module: "decode", kernel: "cache_write", grid: (slots.len() as u32, 1), block: 128, shared: 0 };
+    let launch = Launch { module: "decode", kernel: "cache_write", grid: (count as u32, 1), block: 128, shared: 0 };
     let args = [
         k.view.into(),
         (k.stride as i64).into(),
         v.view.into(),
         (v.stride as i64).into(),
-        slot.view().into(),
+        slots.slot.view().into(),
         (&cache.k.view_mut()).into(),
         (&cache.v.view_mut()).into(),
         width.into(),

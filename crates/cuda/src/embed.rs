@@ -56,6 +56,24 @@ pub fn forward<T: Float>(gpu: &Gpu, table: View<'_, T>, ids: &Ids, out: &mut Vie
     unsafe { gpu.launch(launch, &[table.into(), ids.id.view().into(), (&*out).into(), dim.into()]) }
 }
 
+/// Rows of the table by ids on the device. Whoever wrote them answers for ids below `rows`.
+pub(crate) fn gather<T: Float>(
+    gpu: &Gpu,
+    table: View<'_, T>,
+    rows: usize,
+    id: View<'_, i32>,
+    out: &mut ViewMut<'_, T>,
+) -> Result<()> {
+    let dim = table.len / rows.max(1);
+    ensure(dim.is_multiple_of(8) && table.len == rows * dim && out.len == id.len * dim, "gather", || {
+        format!("table {} of {rows} rows, {} ids, {} elements", table.len, id.len, out.len)
+    })?;
+    let kernel = format!("embed_forward_{}", T::SUFFIX);
+    let launch = Launch { module: "embed", kernel: &kernel, grid: (id.len as u32, 1), block: 128, shared: 0 };
+    // SAFETY: as embed_forward declares; lengths checked above, ids by whoever made them.
+    unsafe { gpu.launch(launch, &[table.into(), id.into(), (&*out).into(), dim.into()]) }
+}
+
 /// Adds the gradient of the rows to the table's.
 pub fn backward<T: Float>(gpu: &Gpu, dout: View<'_, T>, ids: &Ids, dtable: &mut ViewMut<'_, f32>) -> Result<()> {
     let dim = check(dtable.len, ids, dout.len)?;

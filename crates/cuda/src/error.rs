@@ -41,6 +41,13 @@ pub enum CudaError {
          other programs on this GPU"
     )]
     OutOfMemory { asked: usize, free: usize, total: usize },
+    #[error("the run does not fit this GPU: at least {need} needed, {room} there\n  {parts}\n  fix: {fix}")]
+    NoPlan { need: String, room: String, parts: String, fix: String },
+    #[error(
+        "not a number: {what}\n  fix: a lower learning rate or a stricter max_norm; weights that are not finite come back \
+         from the last checkpoint"
+    )]
+    NotFinite { what: String },
     #[error("{call}: {what}")]
     Driver { call: &'static str, what: String },
     #[error("NVRTC, {call}: {what}")]

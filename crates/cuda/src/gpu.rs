@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, result, sys};
 
-use crate::buffer::{View, ViewMut};
 use crate::compile::{Compiler, SOURCES, cache_folder};
 use crate::error::{CudaError, Result};
+pub use crate::launch::{Arg, Launch};
 use crate::matmul::Blas;
 
 /// Oldest CUDA the driver must support.
@@ -61,79 +61,6 @@ struct Function(sys::CUfunction);
 unsafe impl Send for Module {}
 // SAFETY: as above.
 unsafe impl Send for Function {}
-
-/// Grid, block and dynamic shared memory of a launch.
-#[derive(Clone, Copy, Debug)]
-pub struct Launch<'a> {
-    /// File of the kernel, without its ending.
-    pub module: &'static str,
-    pub kernel: &'a str,
-    pub grid: (u32, u32),
-    pub block: u32,
-    pub shared: u32,
-}
-
-/// Argument of a kernel, in the width the kernel declares.
-#[derive(Clone, Copy, Debug)]
-pub enum Arg {
-    Pointer(u64),
-    I32(i32),
-    I64(i64),
-    F32(f32),
-}
-
-impl<T> From<View<'_, T>> for Arg {
-    fn from(view: View<'_, T>) -> Self {
-        Self::Pointer(view.pointer)
-    }
-}
-impl<T> From<&ViewMut<'_, T>> for Arg {
-    fn from(view: &ViewMut<'_, T>) -> Self {
-        Self::Pointer(view.pointer)
-    }
-}
-impl<T> From<Option<View<'_, T>>> for Arg {
-    fn from(view: Option<View<'_, T>>) -> Self {
-        Self::Pointer(view.map_or(0, |v| v.pointer))
-    }
-}
-impl<T> From<Option<&ViewMut<'_, T>>> for Arg {
-    fn from(view: Option<&ViewMut<'_, T>>) -> Self {
-        Self::Pointer(view.map_or(0, |v| v.pointer))
-    }
-}
-impl From<i32> for Arg {
-    fn from(x: i32) -> Self {
-        Self::I32(x)
-    }
-}
-/// Counts are 32 bits wide in the kernels' parameters.
-impl From<usize> for Arg {
-    fn from(x: usize) -> Self {
-        Self::I32(x as i32)
-    }
-}
-impl From<i64> for Arg {
-    fn from(x: i64) -> Self {
-        Self::I64(x)
-    }
-}
-impl From<f32> for Arg {
-    fn from(x: f32) -> Self {
-        Self::F32(x)
-    }
-}
-
-impl Arg {
-    fn address(&mut self) -> *mut c_void {
-        match self {
-            Self::Pointer(x) => std::ptr::from_mut(x).cast(),
-            Self::I32(x) => std::ptr::from_mut(x).cast(),
-            Self::I64(x) => std::ptr::from_mut(x).cast(),
-            Self::F32(x) => std::ptr::from_mut(x).cast(),
-        }
-    }
-}
 
 impl Gpu {
     /// Opens a device and looks for what the kernels need, so that whatever is missing is said now and not in a step.
@@ -221,11 +148,19 @@ impl Gpu {
         result::mem_get_info().map_err(CudaError::driver("cuMemGetInfo"))
     }
 
+    /// Bytes of this process's buffers in use.
+    pub fn used(&self) -> Result<u64> {
+        self.pool_bytes(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+    }
+
     /// Most bytes of this process's buffers that were in use at one time since the last [`Self::reset_peak`].
     pub fn peak(&self) -> Result<u64> {
+        self.pool_bytes(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+    }
+
+    fn pool_bytes(&self, attribute: sys::CUmemPool_attribute) -> Result<u64> {
         let mut value = 0u64;
         let pool = pool(&self.0.context)?;
-        let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
         // SAFETY: the attribute is a 64-bit integer.
         unsafe { sys::cuMemPoolGetAttribute(pool, attribute, (&raw mut value).cast()) }
             .result()
@@ -305,7 +240,7 @@ impl Gpu {
         if self.0.blas.get().is_none() {
             self.bind()?;
             // A second thread may have been faster; its handle is the one kept.
-            let _ = self.0.blas.set(Blas::new()?);
+            let _ = self.0.blas.set(Blas::new(&self.0.name)?);
         }
         self.0.blas.get().ok_or(CudaError::NoCublasLt)
     }

@@ -32,8 +32,10 @@ pub struct Gradient<'a, T> {
     pub dentropy: Option<View<'a, f32>>,
     /// [tokens, dim], overwritten.
     pub dhidden: ViewMut<'a, T>,
-    /// [vocab, dim], added to.
+    /// [vocab, dim].
     pub dembedding: ViewMut<'a, f32>,
+    /// How `dembedding` is stored: overwritten or added to.
+    pub store: Store,
 }
 
 /// Log-probabilities and entropies of all tokens; with `gradient`, the backward in the same pass over the chunks.
@@ -94,7 +96,8 @@ pub fn run<T: Float>(
             let dhidden = MatrixMut::new(g.dhidden.slice(range.start * dim..range.end * dim), rows, dim);
             matmul.run(Product::AB, d, embedding, dhidden, Store::Set)?;
             let dembedding = MatrixMut::new(g.dembedding.reborrow(), vocab, dim);
-            matmul.run(Product::AtB, d, hidden, dembedding, Store::Add)?;
+            let store = if from == 0 { g.store } else { Store::Add };
+            matmul.run(Product::AtB, d, hidden, dembedding, store)?;
         }
     }
     Ok(())

@@ -17,6 +17,12 @@ use crate::buffer::{Buffer, Float, View, ViewMut};
 use crate::error::{CudaError, Result, ensure};
 use crate::gpu::Gpu;
 
+mod plan;
+mod tune;
+
+use plan::{Key, Plan};
+use tune::Choices;
+
 /// Scratch memory for split-K and the like; 32 MiB is what NVIDIA advises for Hopper.
 const WORKSPACE: usize = 32 << 20;
 
@@ -76,29 +82,11 @@ pub enum Store {
     Add,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
-    product: Product,
-    into: Store,
-    m: usize,
-    n: usize,
-    k: usize,
-    strides: [usize; 3],
-    input: &'static str,
-    output: &'static str,
-}
-
-struct Plan {
-    operation: sys::cublasLtMatmulDesc_t,
-    /// Layouts of b, a and c, in cuBLASLt's column order.
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
-    algorithm: sys::cublasLtMatmulAlgo_t,
-}
-
 /// cuBLASLt handle and the plans made so far.
 pub struct Blas {
     handle: sys::cublasLtHandle_t,
     plans: Mutex<HashMap<Key, Plan>>,
+    choices: Mutex<Choices>,
 }
 // SAFETY: a cuBLASLt handle may be used from any thread; the descriptors are only read, behind the mutex.
 unsafe impl Send for Blas {}
@@ -106,13 +94,17 @@ unsafe impl Send for Blas {}
 unsafe impl Sync for Blas {}
 
 impl Blas {
-    pub(crate) fn new() -> Result<Self> {
+    /// `device` names the GPU: choices of algorithms are kept per GPU and version of cuBLASLt.
+    pub(crate) fn new(device: &str) -> Result<Self> {
         // SAFETY: only looks the library up.
         if !unsafe { sys::is_culib_present() } {
             return Err(CudaError::NoCublasLt);
         }
         let handle = result::create_handle().map_err(CudaError::cublas("cublasLtCreate"))?;
-        Ok(Self { handle, plans: Mutex::default() })
+        // SAFETY: the library was found above.
+        let version = unsafe { sys::cublasLtGetVersion() };
+        let choices = Mutex::new(Choices::load(&format!("{device}, cuBLASLt {version}")));
+        Ok(Self { handle, plans: Mutex::default(), choices })
     }
 }
 
@@ -128,12 +120,14 @@ impl Drop for Blas {
 pub struct Matmul {
     gpu: Gpu,
     workspace: Buffer<f32>,
+    /// Rank of the algorithm among cuBLASLt's proposals; none for the one [`tune`] chose.
+    pub(crate) choice: Option<usize>,
 }
 
 impl Matmul {
     pub fn new(gpu: &Gpu) -> Result<Self> {
         gpu.blas()?;
-        Ok(Self { gpu: gpu.clone(), workspace: Buffer::uninit(gpu, WORKSPACE / 4)? })
+        Ok(Self { gpu: gpu.clone(), workspace: Buffer::uninit(gpu, WORKSPACE / 4)?, choice: None })
     }
 
     /// `c = product(a, b)` or `c += product(a, b)`.
@@ -167,18 +161,56 @@ impl Matmul {
             return Ok(());
         }
         let strides = [a.stride, b.stride, c.stride];
-        let key = Key { product, into, m, n, k, strides, input: T::SUFFIX, output: O::SUFFIX };
         self.gpu.bind()?;
         let blas = self.gpu.blas()?;
+        let mut key = Key { product, into, m, n, k, strides, input: T::SUFFIX, output: O::SUFFIX, choice: 0 };
+        let pointers = [b.view.pointer, a.view.pointer, c.view.pointer];
+        key.choice = match self.choice {
+            Some(rank) => rank,
+            None => self.chosen::<T, O>(blas, key, pointers, c.view.len)?,
+        };
+        self.spanned_queue::<T, O>(blas, key, pointers)
+    }
+
+    /// Runs `body` with the plan of a product, made where it is new.
+    fn plan<T: Float, O: Float>(blas: &Blas, key: Key, body: impl FnOnce(&Plan) -> Result<()>) -> Result<()> {
         let mut plans = blas.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = match plans.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Plan::new(blas.handle, &key, T::CUDA, O::CUDA)?),
         };
-        self.gpu.spanned(
-            || format!("matmul {product:?} {m}x{n}x{k}"),
-            || self.queue(blas.handle, plan, into, [b.view.pointer, a.view.pointer, c.view.pointer]),
-        )
+        body(plan)
+    }
+
+    fn spanned_queue<T: Float, O: Float>(&self, blas: &Blas, key: Key, pointers: [u64; 3]) -> Result<()> {
+        Self::plan::<T, O>(blas, key, |plan| {
+            self.gpu.spanned(
+                || format!("matmul {:?} {}x{}x{}", key.product, key.m, key.n, key.k),
+                || self.queue(blas.handle, plan, key.into, pointers),
+            )
+        })
+    }
+
+    /// Rank of the algorithm for a product: known from before, or the fastest of a trial.
+    fn chosen<T: Float, O: Float>(&self, blas: &Blas, key: Key, pointers: [u64; 3], len: usize) -> Result<usize> {
+        if !tune::worthwhile(&key) {
+            return Ok(0);
+        }
+        let known = blas.choices.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
+        if let Some(rank) = known {
+            // Another number of tokens may have fewer proposals than the one the trial was with.
+            let there = Self::plan::<T, O>(blas, Key { choice: rank, ..key }, |_| Ok(())).is_ok();
+            return Ok(if there { rank } else { 0 });
+        }
+        // What is overwritten anyway may be so by the trial; what is added to may not, and a trial has memory of its own.
+        let trial = Buffer::<O>::zeros(&self.gpu, if key.into == Store::Add { len } else { 0 })?;
+        let [b, a, c] = pointers;
+        let to = if key.into == Store::Add { trial.view().pointer } else { c };
+        let rank = tune::fastest(&self.gpu, &key, |choice| {
+            self.spanned_queue::<T, O>(blas, Key { choice, ..key }, [b, a, to])
+        })?;
+        blas.choices.lock().unwrap_or_else(PoisonError::into_inner).put(&key, rank);
+        Ok(rank)
     }
 
     fn queue(&self, handle: sys::cublasLtHandle_t, plan: &Plan, into: Store, [b, a, c]: [u64; 3]) -> Result<()> {
@@ -205,74 +237,6 @@ impl Matmul {
             )
         }
         .map_err(CudaError::cublas("cublasLtMatmul"))
-    }
-}
-
-impl Plan {
-    fn new(
-        handle: sys::cublasLtHandle_t,
-        key: &Key,
-        input: sys::cudaDataType,
-        output: sys::cudaDataType,
-    ) -> Result<Self> {
-        use sys::cublasLtMatmulDescAttributes_t::{CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB};
-        let operation =
-            result::create_matmul_desc(sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType::CUDA_R_32F)
-                .map_err(CudaError::cublas("cublasLtMatmulDescCreate"))?;
-        let transposed = |yes| i32::from(yes);
-        // The first operand is b: transposed for A·Bᵀ; the second is a: transposed for Aᵀ·B.
-        for (attribute, value) in [
-            (CUBLASLT_MATMUL_DESC_TRANSA, transposed(key.product == Product::ABt)),
-            (CUBLASLT_MATMUL_DESC_TRANSB, transposed(key.product == Product::AtB)),
-        ] {
-            // SAFETY: the attribute is a 32-bit integer.
-            unsafe { result::set_matmul_desc_attribute(operation, attribute, (&raw const value).cast(), 4) }
-                .map_err(CudaError::cublas("cublasLtMatmulDescSetAttribute"))?;
-        }
-        let (m, n, k) = (key.m, key.n, key.k);
-        let a = if key.product == Product::AtB { (m, k) } else { (k, m) };
-        let b = if key.product == Product::ABt { (k, n) } else { (n, k) };
-        let layout = |kind, (rows, cols): (usize, usize), stride: usize| {
-            result::create_matrix_layout(kind, rows as u64, cols as u64, stride as i64)
-                .map_err(CudaError::cublas("cublasLtMatrixLayoutCreate"))
-        };
-        let layouts = [
-            layout(input, b, key.strides[1])?,
-            layout(input, a, key.strides[0])?,
-            layout(output, (n, m), key.strides[2])?,
-        ];
-        let algorithm = heuristic(handle, operation, layouts)?;
-        Ok(Self { operation, layouts, algorithm })
-    }
-}
-
-fn heuristic(
-    handle: sys::cublasLtHandle_t,
-    operation: sys::cublasLtMatmulDesc_t,
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
-) -> Result<sys::cublasLtMatmulAlgo_t> {
-    let preference = result::create_matmul_pref().map_err(CudaError::cublas("cublasLtMatmulPreferenceCreate"))?;
-    let attribute = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
-    let bytes = WORKSPACE;
-    // SAFETY: the attribute is a 64-bit integer.
-    unsafe { result::set_matmul_pref_attribute(preference, attribute, (&raw const bytes).cast(), 8) }
-        .map_err(CudaError::cublas("cublasLtMatmulPreferenceSetAttribute"))?;
-    let [b, a, c] = layouts;
-    // SAFETY: all descriptors are live.
-    let found = unsafe { result::get_matmul_algo_heuristic(handle, operation, b, a, c, c, preference) };
-    // SAFETY: created above and not used after.
-    let _ = unsafe { result::destroy_matmul_pref(preference) };
-    Ok(found.map_err(CudaError::cublas("cublasLtMatmulAlgoGetHeuristic"))?.algo)
-}
-
-impl Drop for Plan {
-    fn drop(&mut self) {
-        for layout in self.layouts {
-            // SAFETY: created in `new` and destroyed once.
-            let _ = unsafe { result::destroy_matrix_layout(layout) };
-        }
-        // SAFETY: as above.
-        let _ = unsafe { result::destroy_matmul_desc(self.operation) };
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
 
+use half::bf16;
+
 use crate::buffer::{Buffer, Float, View, ViewMut};
 use crate::error::{Result, ensure};
 use crate::gpu::{Gpu, Launch};
@@ -128,6 +130,44 @@ pub fn backward<T: Float>(
         Some(dw) => column_sum(gpu, partial.view(), blocks, dw),
         None => Ok(()),
     }
+}
+
+/// One new token per sequence, for a paged cache: rotated queries to `q`, rotated keys and plain values to the slots of
+/// `k_pages` and `v_pages`. Whoever wrote `slot` answers for places within the cache; one below zero is not written.
+pub(crate) fn decode(
+    gpu: &Gpu,
+    heads: Heads,
+    qkv: View<'_, bf16>,
+    norm: Option<QkNorm<'_, bf16>>,
+    rotation: Rotation<'_>,
+    slot: View<'_, i32>,
+    q: &mut ViewMut<'_, bf16>,
+    (k_pages, v_pages): (&mut ViewMut<'_, bf16>, &mut ViewMut<'_, bf16>),
+) -> Result<()> {
+    let tokens = rotation.position.len;
+    check(heads, tokens, qkv.len, norm, rotation, (q.len, tokens * heads.kv * heads.dim))?;
+    ensure(slot.len == tokens, "rope decode", || format!("{} slots for {tokens} tokens", slot.len))?;
+    let kernel = format!("rope_decode_{}", heads.dim);
+    let per_block = 256 / (heads.dim / 8);
+    let grid = ((tokens * (heads.q + 2 * heads.kv)).div_ceil(per_block) as u32, 1);
+    let launch = Launch { module: "rope", kernel: &kernel, grid, block: 256, shared: 0 };
+    let args = [
+        qkv.into(),
+        norm.map(|n| n.q).into(),
+        norm.map(|n| n.k).into(),
+        rotation.table.into(),
+        rotation.position.into(),
+        slot.into(),
+        (&*q).into(),
+        (&*k_pages).into(),
+        (&*v_pages).into(),
+        tokens.into(),
+        heads.q.into(),
+        heads.kv.into(),
+        rotation.eps.into(),
+    ];
+    // SAFETY: as rope_decode declares; lengths checked above, slots by whoever made them.
+    unsafe { gpu.launch(launch, &args) }
 }
 
 fn check<T>(

@@ -19,6 +19,7 @@ fn every_missing_piece_names_its_fix() {
         (CudaError::NoNvrtc, ["libnvrtc.so", "LD_LIBRARY_PATH"]),
         (CudaError::NoCublasLt, ["libcublasLt.so", "LD_LIBRARY_PATH"]),
         (CudaError::OutOfMemory { asked: 5, free: 3, total: 4 }, ["3 of 4 free", "smaller batch"]),
+        (CudaError::NotFinite { what: "layer 3, gate_up".into() }, ["layer 3, gate_up", "learning rate"]),
         (architecture, ["Tesla V100 (compute capability 7.0)", "another GPU"]),
     ] {
         let text = error.to_string();

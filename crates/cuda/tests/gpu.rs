@@ -43,6 +43,7 @@ on_gpu! {
     head_bf16
     head_f32
     adamw
+    compact
     attention_forward
     attention_backward
     attention_portable
@@ -51,4 +52,8 @@ on_gpu! {
     repeats_bit_for_bit
     model_bf16
     model_f32
+    sampling
+    generation
+    growth
+    not_finite
 }

@@ -12,12 +12,13 @@ use crate::buffer::Buffer;
 use crate::decode::{self, Cache, PAGE, Pages};
 use crate::error::Result;
 use crate::gpu::Gpu;
+use crate::graph::Graph;
 use crate::matmul::{Matmul, Matrix, MatrixMut, Product, Store};
 use crate::random;
 use crate::rope::{Heads, QkNorm, Rotation};
 use crate::{norm, rope, swiglu};
 
-use super::training;
+use super::{generating, training};
 
 /// Median milliseconds of `body`.
 fn time(gpu: &Gpu, repeats: usize, mut body: impl FnMut() -> Result<()>) -> Result<f64> {
@@ -81,6 +82,82 @@ pub fn matmul(gpu: &Gpu) -> Result<Value> {
             time(gpu, 10, || blas.run(product, a, b, MatrixMut::new(c.view_mut(), m, n), Store::Set))?
         };
         all.insert(name.into(), flops_rate(2.0 * m as f64 * n as f64 * k as f64, ms));
+    }
+    Ok(Value::Object(all))
+}
+
+/// Milliseconds of each of cuBLASLt's proposals, for the products of a training step and of decoding.
+pub fn proposals(gpu: &Gpu) -> Result<Value> {
+    let mut all = serde_json::Map::new();
+    let mut case = |product: Product, into: Store, wide: bool, m: usize, n: usize, k: usize| -> Result<()> {
+        let (a, b) = (values(gpu, m * k, 1.0)?, values(gpu, n * k, 1.0)?);
+        let (ar, ac) = if product == Product::AtB { (k, m) } else { (m, k) };
+        let (br, bc) = if product == Product::ABt { (n, k) } else { (k, n) };
+        let (a, b) = (Matrix::new(a.view(), ar, ac), Matrix::new(b.view(), br, bc));
+        let mut c = Buffer::<f32>::zeros(gpu, m * n)?;
+        let mut narrow = Buffer::<bf16>::zeros(gpu, if wide { 1 } else { m * n })?;
+        let mut blas = Matmul::new(gpu)?;
+        let mut times = Vec::new();
+        for choice in 0..8 {
+            blas.choice = Some(choice);
+            let ms = time(gpu, 7, || {
+                if wide {
+                    blas.run(product, a, b, MatrixMut::new(c.view_mut(), m, n), into)
+                } else {
+                    blas.run(product, a, b, MatrixMut::new(narrow.view_mut(), m, n), into)
+                }
+            });
+            times.push(ms.ok());
+        }
+        all.insert(format!("{product:?} {m}x{n}x{k}"), json!(times));
+        Ok(())
+    };
+    for (n, k) in [(4096, 1024), (1024, 2048), (6144, 1024), (1024, 3072)] {
+        case(Product::ABt, Store::Set, false, 16384, n, k)?;
+        case(Product::AB, Store::Set, false, 16384, k, n)?;
+        case(Product::AtB, Store::Add, true, n, k, 16384)?;
+    }
+    let vocab = 151_936;
+    for chunk in [2048, 4096] {
+        case(Product::ABt, Store::Set, true, chunk, vocab, 1024)?;
+        case(Product::AB, Store::Set, false, chunk, 1024, vocab)?;
+        case(Product::AtB, Store::Add, true, vocab, 1024, chunk)?;
+    }
+    Ok(Value::Object(all))
+}
+
+/// Microseconds of each proposal for the products of a decode step: 28 layers' weights, one after another in a graph.
+pub fn small_products(gpu: &Gpu) -> Result<Value> {
+    let mut all = serde_json::Map::new();
+    for (n, k, layers) in [(4096, 1024, 28), (1024, 2048, 28), (6144, 1024, 28), (1024, 3072, 28), (151_936, 1024, 2)] {
+        let weights = values(gpu, layers * n * k, 1.0)?;
+        for m in [1, 8, 64, 256] {
+            let a = values(gpu, m * k, 1.0)?;
+            let mut c = Buffer::<f32>::zeros(gpu, m * n)?;
+            let mut blas = Matmul::new(gpu)?;
+            let mut times = Vec::new();
+            for choice in 0..8 {
+                blas.choice = Some(choice);
+                let mut body = || {
+                    (0..layers).try_for_each(|layer| {
+                        let b = Matrix::new(weights.view().slice(layer * n * k..(layer + 1) * n * k), n, k);
+                        blas.run(
+                            Product::ABt,
+                            Matrix::new(a.view(), m, k),
+                            b,
+                            MatrixMut::new(c.view_mut(), m, n),
+                            Store::Set,
+                        )
+                    })
+                };
+                if body().is_err() {
+                    continue;
+                }
+                let graph = Graph::record(gpu, body)?;
+                times.push(time(gpu, 5, || graph.launch())? * 1e3 / layers as f64);
+            }
+            all.insert(format!("{m}x{n}x{k}"), json!(times));
+        }
     }
     Ok(Value::Object(all))
 }
@@ -222,12 +299,17 @@ pub fn optimizer(gpu: &Gpu) -> Result<Value> {
 pub type Bench = (&'static str, fn(&Gpu) -> Result<Value>);
 
 /// Every benchmark.
-pub const BENCHES: [Bench; 7] = [
+pub const BENCHES: [Bench; 12] = [
     ("matmul", matmul),
+    ("proposals", proposals),
+    ("small products", small_products),
     ("elementwise", elementwise),
     ("attention", attention),
     ("decode attention", decode_attention),
     ("optimizer", optimizer),
     ("step", training::small),
+    ("step variants", training::variants),
     ("step, Qwen3-4B", training::large),
+    ("generate", generating::small),
+    ("generate, Qwen3-4B", generating::large),
 ];

@@ -5,7 +5,7 @@ use crate::buffer::{Buffer, Float};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::head::{Gradient, Head, run};
-use crate::matmul::Matmul;
+use crate::matmul::{Matmul, Store};
 use crate::random::Random;
 use crate::reference;
 
@@ -37,8 +37,7 @@ fn case<T: Float>(
     let (gdlogprob, gdentropy) = (upload::<f32>(gpu, &dlogprob)?, upload::<f32>(gpu, &dentropy)?);
     let call = Head { hidden: ghidden.view(), embedding: gembedding.view(), target: gtarget.view(), vocab, chunk };
     let (mut logprob, mut entropy) = (poisoned::<f32>(gpu, tokens)?, poisoned::<f32>(gpu, tokens)?);
-    let (mut dhidden, mut dembedding) =
-        (poisoned::<T>(gpu, hidden.len())?, Buffer::<f32>::zeros(gpu, embedding.len())?);
+    let (mut dhidden, mut dembedding) = (poisoned::<T>(gpu, hidden.len())?, poisoned::<f32>(gpu, embedding.len())?);
 
     run(gpu, blas, call, &mut logprob.view_mut(), &mut entropy.view_mut(), None)?;
     let logits = reference::matmul_abt(&hidden, &embedding, dim);
@@ -54,6 +53,7 @@ fn case<T: Float>(
         dentropy: Some(gdentropy.view()),
         dhidden: dhidden.view_mut(),
         dembedding: dembedding.view_mut(),
+        store: Store::Set,
     };
     run(gpu, blas, call, &mut logprob.view_mut(), &mut entropy.view_mut(), Some(gradient))?;
     let dlogits = reference::head_backward(&logits, &target, &dlogprob, &dentropy);

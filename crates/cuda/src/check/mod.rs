@@ -7,6 +7,8 @@ mod attention;
 pub mod bench;
 mod decode;
 mod elementwise;
+mod generate;
+mod generating;
 mod head;
 mod matmul;
 mod optimizer;
@@ -40,7 +42,7 @@ impl std::fmt::Debug for Check {
 }
 
 /// Every check, the simple before what is built of them.
-pub const CHECKS: [Check; 19] = [
+pub const CHECKS: [Check; 24] = [
     Check { name: "matmul", body: matmul::matmul },
     Check { name: "rms_norm_bf16", body: elementwise::rms_norm::<half::bf16> },
     Check { name: "rms_norm_f32", body: elementwise::rms_norm::<f32> },
@@ -52,6 +54,7 @@ pub const CHECKS: [Check; 19] = [
     Check { name: "head_bf16", body: head::head::<half::bf16> },
     Check { name: "head_f32", body: head::head::<f32> },
     Check { name: "adamw", body: optimizer::adamw },
+    Check { name: "compact", body: optimizer::compact },
     Check { name: "attention_forward", body: attention::forward },
     Check { name: "attention_backward", body: attention::backward },
     Check { name: "attention_portable", body: attention::portable },
@@ -60,6 +63,10 @@ pub const CHECKS: [Check; 19] = [
     Check { name: "repeats_bit_for_bit", body: step::repeats },
     Check { name: "model_bf16", body: step::model::<half::bf16> },
     Check { name: "model_f32", body: step::model::<f32> },
+    Check { name: "sampling", body: generate::sampling },
+    Check { name: "generation", body: generate::generation },
+    Check { name: "growth", body: step::growth },
+    Check { name: "not_finite", body: step::not_finite },
 ];
 
 /// Rounding of one product or sum in the storage type: what an error bound is made of.

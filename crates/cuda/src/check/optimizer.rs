@@ -5,6 +5,7 @@ use half::bf16;
 use super::{Measured, compare, measure, poisoned, rounded, upload};
 use crate::adamw::{AdamW, Norm, State, step};
 use crate::buffer::Buffer;
+use crate::compact::Compact;
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::random::Random;
@@ -51,5 +52,45 @@ fn case(gpu: &Gpu, len: usize) -> Result<Vec<Measured>> {
     all.push(measure(format!("master {len}"), &master, &p, 2e-6)?);
     all.push(measure(format!("copy {len}"), &copy, &p, 4e-3)?);
     all.push(measure(format!("second moment {len}"), &gv, &v, 1e-5)?);
+    Ok(all)
+}
+
+/// Compact state beside the same steps in f64: the first exactly, later ones within what eight bits lose, without a drift.
+pub fn compact(gpu: &Gpu) -> Result<Vec<Measured>> {
+    let len = 100_008;
+    let mut random = Random(12);
+    let start = rounded::<f32>(&random.normal(len, 1.0));
+    let mut weights = poisoned::<bf16>(gpu, len)?;
+    let parameters = upload::<f32>(gpu, &start)?;
+    let mut state = Compact::new(gpu, parameters.view(), &mut weights.view_mut())?;
+    let mut all = vec![measure("split and joined", &state.parameters(gpu, weights.view())?, &start, 0.0)?];
+    all.push(measure("upper half", &weights, &start, 4e-3)?);
+    let (lr, b1, b2, eps) = (1e-2, 0.9, 0.95, 1e-8);
+    let (mut p, mut m, mut v) = (start.clone(), vec![0.0; len], vec![0.0; len]);
+    // Each parameter's gradient has its own size, over three powers of ten, and a mean beside its noise.
+    let sizes: Vec<f64> = (0..len).map(|_| 10f64.powf(-3.0 * random.uniform())).collect();
+    for number in 1..=30 {
+        let noise = random.normal(len, 1.0);
+        let grad: Vec<f64> = sizes.iter().zip(noise).map(|(s, n)| s * (n + 0.5)).collect();
+        let grad = rounded::<f32>(&grad);
+        let ggrad = upload::<f32>(gpu, &grad)?;
+        let settings = AdamW { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.0, step: number };
+        state.step(gpu, settings, &mut weights.view_mut(), ggrad.view(), None)?;
+        for i in 0..len {
+            m[i] = b1 * m[i] + (1.0 - b1) * grad[i];
+            v[i] = b2 * v[i] + (1.0 - b2) * grad[i] * grad[i];
+            let (mhat, vhat) = (m[i] / (1.0 - f64::powi(b1, number)), v[i] / (1.0 - f64::powi(b2, number)));
+            p[i] -= lr * (mhat / (vhat.sqrt() + eps));
+        }
+        if number == 1 {
+            all.push(measure("first step", &state.parameters(gpu, weights.view())?, &p, 1e-6)?);
+        }
+    }
+    let got: Vec<f64> = state.parameters(gpu, weights.view())?.read()?.into_iter().map(f64::from).collect();
+    let moved = |x: &[f64]| -> Vec<f64> { x.iter().zip(&start).map(|(x, s)| x - s).collect() };
+    let (mine, theirs) = (moved(&got), moved(&p));
+    all.push(compare("way of thirty steps", &mine, &theirs, 0.1));
+    let mean = |x: &[f64]| x.iter().sum::<f64>() / x.len() as f64;
+    all.push(compare("mean way of thirty steps", &[mean(&mine)], &[mean(&theirs)], 0.02));
     Ok(all)
 }

@@ -8,14 +8,14 @@ use super::{Measured, compare, measure, rounded};
 use crate::adamw::AdamW;
 use crate::attention::Node;
 use crate::buffer::{Buffer, Float};
-use crate::error::Result;
+use crate::error::{CudaError, Result};
 use crate::gpu::Gpu;
 use crate::random::Random;
 use crate::reference::{self as r, Rope};
 use crate::rope::{self, Heads};
-use crate::step::{Batch, LayerLayout, Layout, Shape, Trainer};
+use crate::step::{Batch, Keep, LayerLayout, Layout, Shape, Trainer};
 
-fn small(dim: usize) -> Shape {
+pub(super) fn small(dim: usize) -> Shape {
     let heads = Heads { q: 4, kv: 2, dim };
     Shape { layers: 3, dim: 96, heads, ffn: 136, vocab: 211, theta: 10_000.0, eps: 1e-6 }
 }
@@ -53,18 +53,36 @@ fn model_case<T: Float>(gpu: &Gpu, shape: Shape) -> Result<Vec<Measured>> {
 
     let host: Vec<f32> = weights.iter().map(|&w| w as f32).collect();
     let mut trainer = Trainer::<T>::from_weights(gpu, shape, 128, &host)?;
-    trainer.chunk = 48;
+    trainer.model_mut().chunk = 48;
     let batch = Batch::packed(gpu, &sequences, shape.vocab)?;
     let slopes: Vec<f32> = slopes.iter().map(|&x| x as f32).collect();
     let scores = trainer.forward_backward(&batch, Buffer::from_slice(gpu, &slopes)?.view())?;
+    // Without a backward the same bits.
+    let alone = trainer.model().score(&batch)?;
+    let same = alone.logprob.read()? == scores.logprob.read()? && alone.entropy.read()? == scores.entropy.read()?;
     let [logprob_bound, cosine_bound, gradient_bound] = bounds::<T>();
     let name = |s: &str| format!("{s}, heads of {}", shape.heads.dim);
     let mut all = vec![measure(name("logprob"), &scores.logprob, &want, logprob_bound)?];
+    all.push(Measured { what: name("scores without a backward"), error: f64::from(u8::from(!same)), bound: 0.0 });
     let grad: Vec<f64> = trainer.grad().read()?.into_iter().map(f64::from).collect();
     for (what, at) in tensors(&layout) {
         all.push(cosine(name(&format!("1 - cosine of {what}")), &grad[at.clone()], &want_grad[at], cosine_bound));
     }
     all.push(compare(name("gradient"), &grad, &want_grad, gradient_bound));
+
+    // A second pass adds to the gradient.
+    let slopes = Buffer::from_slice(gpu, &slopes)?;
+    trainer.forward_backward(&batch, slopes.view())?;
+    let twice: Vec<f64> = trainer.grad().read()?.into_iter().map(|g| f64::from(g) / 2.0).collect();
+    all.push(compare(name("half of two gradients"), &twice, &grad, 1e-6));
+    // Whatever is kept of the forward, the gradient has the same bits.
+    for keep in [Keep { rotated: true, normed: true, gate_up: 1 }, Keep { gate_up: 0, ..Keep::default() }] {
+        trainer.keep = keep;
+        trainer.zero_grad()?;
+        trainer.forward_backward(&batch, slopes.view())?;
+        let other: Vec<f64> = trainer.grad().read()?.into_iter().map(f64::from).collect();
+        all.push(compare(name(&format!("gradient with {keep:?}")), &other, &grad, 0.0));
+    }
     Ok(all)
 }
 
@@ -107,7 +125,7 @@ pub fn repeats(gpu: &Gpu) -> Result<Vec<Measured>> {
             let settings = AdamW { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.0, step };
             trainer.update(settings, Some(1.0))?;
         }
-        trainer.weights().read()
+        trainer.model().weights().read()
     };
     let (first, second) = (run()?, run()?);
     let different = first.iter().zip(&second).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
@@ -117,6 +135,65 @@ pub fn repeats(gpu: &Gpu) -> Result<Vec<Measured>> {
         error: if moved { f64::INFINITY } else { different as f64 },
         bound: 0.0,
     }])
+}
+
+/// A thousand steps: memory in use is the same after the tenth and the last.
+pub fn growth(gpu: &Gpu) -> Result<Vec<Measured>> {
+    let shape = small(64);
+    let mut trainer = Trainer::<bf16>::random(gpu, shape, 64, 3)?;
+    let mut random = Random(6);
+    let mut used = Vec::new();
+    for step in 1..=1000 {
+        // Batches of changing shape: what a step leaves behind would differ too.
+        let lengths = [1 + random.below(40), 1 + random.below(40)];
+        let sequences = sequences(&shape, &lengths, &mut random);
+        let tokens: usize = lengths.iter().sum();
+        let batch = Batch::packed(gpu, &sequences, shape.vocab)?;
+        let slopes = Buffer::from_slice(gpu, &vec![-1.0 / tokens as f32; tokens])?;
+        trainer.zero_grad()?;
+        trainer.forward_backward(&batch, slopes.view())?;
+        trainer.update(AdamW { lr: 1e-4, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.0, step }, Some(1.0))?;
+        drop((batch, slopes));
+        gpu.wait()?;
+        used.push(gpu.used()?);
+    }
+    let finite = trainer.model().weights().read()?.iter().all(|w| w.is_finite());
+    let grown = used[used.len() - 1].abs_diff(used[9]);
+    Ok(vec![
+        Measured { what: "bytes in use after 1,000 steps less those after 10".into(), error: grown as f64, bound: 0.0 },
+        Measured { what: "weights that are not numbers".into(), error: f64::from(u8::from(!finite)), bound: 0.0 },
+    ])
+}
+
+/// A NaN in any kernel's output is named, and changes no weight.
+pub fn not_finite(gpu: &Gpu) -> Result<Vec<Measured>> {
+    let shape = small(64);
+    let mut trainer = Trainer::<bf16>::random(gpu, shape, 64, 3)?;
+    let sequences = sequences(&shape, &[20, 33], &mut Random(8));
+    let batch = Batch::packed(gpu, &sequences, shape.vocab)?;
+    let slopes = Buffer::from_slice(gpu, &vec![-1.0 / 53f32; 53])?;
+    let settings = AdamW { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.0, step: 1 };
+    let outputs = trainer.outputs(&batch, slopes.view())?;
+    let before = trainer.model().weights().read()?;
+    let mut wrong = Vec::new();
+    for output in &outputs {
+        trainer.poison(Some(output))?;
+        match trainer.step(&batch, slopes.view(), settings, Some(1.0)) {
+            Err(CudaError::NotFinite { what }) if what == *output => {}
+            other => wrong.push(format!("{output}: {other:?}")),
+        }
+    }
+    let same = before.iter().zip(&trainer.model().weights().read()?).all(|(a, b)| a.to_bits() == b.to_bits());
+    trainer.poison(None)?;
+    let sound = trainer.step(&batch, slopes.view(), settings, Some(1.0)).is_ok();
+    let moved = before.iter().zip(&trainer.model().weights().read()?).any(|(a, b)| a.to_bits() != b.to_bits());
+    let what = format!("of {} outputs made not finite, not named: {wrong:?}", outputs.len());
+    Ok(vec![
+        Measured { what, error: wrong.len() as f64, bound: 0.0 },
+        Measured { what: "weights changed by such a step".into(), error: f64::from(u8::from(!same)), bound: 0.0 },
+        Measured { what: "no sound step after".into(), error: f64::from(u8::from(!sound || !moved)), bound: 0.0 },
+        Measured { what: "too few outputs".into(), error: f64::from(u8::from(outputs.len() < 30)), bound: 0.0 },
+    ])
 }
 
 /// The same model in f64.

@@ -10,7 +10,7 @@ use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::random::Random;
-use crate::step::{Batch, Shape, Trainer};
+use crate::step::{Batch, Keep, Shape, Trainer};
 
 /// Steps timed, after two that are not.
 const TIMED: usize = 6;
@@ -24,16 +24,40 @@ struct Case {
     length: usize,
     /// Tokens whose logits exist at one time.
     chunk: usize,
+    keep: Keep,
+    /// 8-bit moments.
+    compact: bool,
+}
+
+fn small_case() -> Case {
+    let label = "Qwen3-0.6B, 8 x 2048 tokens";
+    let keep = Keep { rotated: true, ..Keep::default() };
+    Case { label, shape: Shape::qwen3_06b(), sequences: 8, length: 2048, chunk: 2048, keep, compact: false }
 }
 
 pub fn small(gpu: &Gpu) -> Result<Value> {
-    let shape = Shape::qwen3_06b();
-    run(gpu, &Case { label: "Qwen3-0.6B, 8 x 2048 tokens", shape, sequences: 8, length: 2048, chunk: 2048 })
+    run(gpu, &small_case())
+}
+
+/// The small step with other choices of what is kept and how many logits exist: rate and memory only.
+pub fn variants(gpu: &Gpu) -> Result<Value> {
+    let mut all = serde_json::Map::new();
+    for (rotated, normed, chunk) in
+        [(false, false, 2048), (true, false, 2048), (true, true, 2048), (true, false, 1024), (true, true, 4096)]
+    {
+        let keep = Keep { rotated, normed, ..Keep::default() };
+        let result = run(gpu, &Case { chunk, keep, ..small_case() })?;
+        let name = format!("rotated {rotated}, normed {normed}, chunk {chunk}");
+        all.insert(name, json!({"ms": result["all_ms"], "peak_gb": result["peak_gb"]}));
+    }
+    Ok(Value::Object(all))
 }
 
 pub fn large(gpu: &Gpu) -> Result<Value> {
-    let shape = Shape::qwen3_4b();
-    run(gpu, &Case { label: "Qwen3-4B, 4 x 2048 tokens", shape, sequences: 4, length: 2048, chunk: 2048 })
+    let (label, shape) = ("Qwen3-4B, 4 x 2048 tokens", Shape::qwen3_4b());
+    // Gates and ups of 28 of the 36 layers are kept: what fits 60 GB.
+    let keep = Keep { gate_up: 28, ..Keep::default() };
+    run(gpu, &Case { label, shape, sequences: 4, length: 2048, chunk: 1024, keep, compact: true })
 }
 
 /// Times and results of the steps of one case.
@@ -53,8 +77,10 @@ fn settings(step: i32) -> AdamW {
 
 fn run(gpu: &Gpu, case: &Case) -> Result<Value> {
     let start = Instant::now();
-    let mut trainer = Trainer::<bf16>::random(gpu, case.shape, case.length, 1)?;
-    trainer.chunk = case.chunk;
+    let make = if case.compact { Trainer::random_compact } else { Trainer::<bf16>::random };
+    let mut trainer = make(gpu, case.shape, case.length, 1)?;
+    trainer.model_mut().chunk = case.chunk;
+    trainer.keep = case.keep;
     let mut random = Random(1);
     let mut sequence = || (0..case.length).map(|_| random.below(case.shape.vocab) as u32).collect::<Vec<u32>>();
     let sequences: Vec<Vec<u32>> = (0..case.sequences).map(|_| sequence()).collect();
@@ -78,9 +104,10 @@ fn run(gpu: &Gpu, case: &Case) -> Result<Value> {
     let mut sorted = log.seconds[2..].to_vec();
     sorted.sort_by(f64::total_cmp);
     let seconds = sorted[sorted.len() / 2];
-    let flops = flops(case, trainer.layout().len as f64);
+    let state = if case.compact { "8-bit moments" } else { "f32 master weights and moments" };
+    let flops = flops(case, trainer.model().layout().len as f64);
     Ok(json!({
-        "what": format!("{}, bf16, AdamW with f32 master weights, head in chunks of {}", case.label, case.chunk),
+        "what": format!("{}, bf16, AdamW with {}, head in chunks of {}, kept {:?}", case.label, state, case.chunk, case.keep),
         "tokens_per_s": tokens as f64 / seconds,
         "ms": seconds * 1e3,
         "all_ms": log.seconds.iter().map(|t| t * 1e3).collect::<Vec<_>>(),

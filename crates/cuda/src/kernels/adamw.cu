@@ -12,6 +12,7 @@ __device__ __forceinline__ void adamw(float* master, float* m, float* v, const f
                                       i64 len, float lr, float b1, float b2, float eps, float decay, float c1,
                                       float c2) {
     float scale = clip ? clip[0] : 1.f;
+    if (!(scale >= 0.f)) return;
     i64 stride = (i64)gridDim.x * blockDim.x * 4;
     for (i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * 4; i < len; i += stride) {
         if (i + 4 <= len) {
@@ -67,8 +68,8 @@ extern "C" __global__ void square_sum(const float* x, double* partial, i64 len) 
     }
 }
 
-// norm[0] = global norm, norm[1] = factor that clips it to max_norm (1 where max_norm is not positive). A norm that is not
-// a number stays one: the factor is NaN, and the step that reads the norm sees it.
+// norm[0] = global norm, norm[1] = factor that clips it to max_norm (1 where max_norm is not positive). The factor of a norm
+// that is not finite is NaN: AdamW then changes nothing, and whoever reads the norm sees why.
 extern "C" __global__ void norm_finish(const double* partial, float* norm, int blocks, float max_norm) {
     __shared__ double sums[32];
     double sum = 0.;
@@ -80,7 +81,8 @@ extern "C" __global__ void norm_finish(const double* partial, float* norm, int b
         for (int w = 1; w < blockDim.x / 32; w++) sum += sums[w];
         float total = (float)sqrt(sum);
         norm[0] = total;
-        norm[1] = max_norm > 0.f && !(total <= max_norm) ? max_norm / total : 1.f;
+        float factor = max_norm > 0.f && total > max_norm ? max_norm / total : 1.f;
+        norm[1] = total < __int_as_float(0x7f800000) ? factor : __int_as_float(0x7fc00000);
     }
 }
 

@@ -8,11 +8,9 @@
 // and `ranges` (int2: begin, end) what each may see. A key is visible to a query when it lies in a range of the query's
 // tile and not behind the query: packed sequences are one range per tile, a forest of shared prefixes is one per ancestor.
 //
-// Fast because scores live in registers only: a warp owns 16 rows (queries; in dK/dV keys, with the scores transposed), so
-// that the accumulator of one product is the operand of the next without a trip through shared memory. Keys and values
-// arrive by cp.async one block ahead, swizzled in the 128-byte pattern that tensor cores read without bank conflicts.
-// On Hopper (sm_90a) four warps multiply together (wgmma, operands straight from shared memory); elsewhere, and where
-// PORTABLE is defined, each warp does on its own (mma.m16n8k16). Both leave the same elements in the same registers.
+// Fast because scores live in registers only (attention.cuh): the accumulator of one product is the operand of the next
+// without a trip through shared memory. Keys and values arrive by cp.async one block ahead. These are the kernels of GPUs
+// other than Hopper: each warp multiplies on its own (mma.m16n8k16).
 // No atomics: dQ has its own kernel, and dK/dV sums the query heads of a group in order. Results repeat bit for bit.
 
 // Tile sizes come from the launcher (attention.rs), which needs them too: warps of 16 rows, and keys or queries per step.
@@ -20,28 +18,11 @@
 #error "the launcher defines the tile sizes"
 #endif
 
-#define INF __int_as_float(0x7f800000)
-#define LOG2E 1.4426950408889634f
-#define LN2 0.6931471805599453f
-
-__device__ __forceinline__ float exp2_fast(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
-
 __device__ __forceinline__ void copy_async(u32 to, const void* from, bool valid) {
     int bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
 }
 __device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-
-// A tile of ROWS rows of DIM bf16 in shared memory: panels of 64 columns, 128 bytes a row, in which 16-byte chunk c of row
-// r lies at chunk c ^ (r mod 8). Panels begin at multiples of 1,024 bytes.
-template <int ROWS> __device__ __forceinline__ u32 chunk_address(u32 tile, int row, int chunk) {
-    return tile + (chunk >> 3) * (ROWS * 128) + row * 128 + (((chunk & 7) ^ (row & 7)) << 4);
-}
 
 // Starts copying rows [first, first + ROWS) of a head; rows at or after `end` become zero. A thread keeps its chunk of the
 // row and takes every STEP-th row: STEP is a multiple of 8, so that its place in the swizzle stays the same too.
@@ -60,109 +41,9 @@ __device__ __forceinline__ void copy_tile(u32 tile, const bf16* head, i64 stride
     }
 }
 
-// Accumulators as the left operand of the next product, rounded to bf16: four registers per 16 columns.
-template <int N> struct Operand {
-    u32 r[N / 2][4];
-
-    __device__ __forceinline__ explicit Operand(const float (&x)[N][4]) {
-#pragma unroll
-        for (int k = 0; k < N / 2; k++) {
-            r[k][0] = pack_bf16(x[2 * k][0], x[2 * k][1]), r[k][1] = pack_bf16(x[2 * k][2], x[2 * k][3]);
-            r[k][2] = pack_bf16(x[2 * k + 1][0], x[2 * k + 1][1]), r[k][3] = pack_bf16(x[2 * k + 1][2], x[2 * k + 1][3]);
-        }
-    }
-};
-
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(PORTABLE)
-
-// Description of a panel to wgmma: address, distance of panels (operands stored across), of groups of 8 rows, swizzle.
-__device__ __forceinline__ u64 describe(u32 address, u32 panel_bytes) {
-    return (u64)((address & 0x3ffff) >> 4) | (u64)(panel_bytes >> 4) << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
-}
-__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most N of the products started are unfinished; `acc`, which one of the finished wrote, may be read then.
-template <int N, int TILES> __device__ __forceinline__ void products_wait(float (&acc)[TILES][4]) {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
-#pragma unroll
-    for (int j = 0; j < TILES; j++)
-        asm volatile("" : "+f"(acc[j][0]), "+f"(acc[j][1]), "+f"(acc[j][2]), "+f"(acc[j][3])::"memory");
-}
-// What cp.async wrote becomes visible to wgmma: in every writing thread, before the barrier.
-__device__ __forceinline__ void tiles_ready() {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    __syncthreads();
-}
-
-#define F4(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
-#define F32(c) F4(c, 0), F4(c, 1), F4(c, 2), F4(c, 3), F4(c, 4), F4(c, 5), F4(c, 6), F4(c, 7)
-#define F64(c) F32(c), F4(c, 8), F4(c, 9), F4(c, 10), F4(c, 11), F4(c, 12), F4(c, 13), F4(c, 14), F4(c, 15)
-#define R32                                                                                                              \
-    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30," \
-    "%31"
-#define R64                                                                                                              \
-    R32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,"   \
-        "%59,%60,%61,%62,%63"
-
-// c[64, N] (+)= A·B^T of two tiles, 16 columns of each.
-__device__ __forceinline__ void wgmma_tiles(float (&c)[8][4], u64 a, u64 b, int add) {
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0;"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" R32 "}, %32, %33, p, 1, 1, 0, 0;}"
-                 : F32(c)
-                 : "l"(a), "l"(b), "r"(add));
-}
-__device__ __forceinline__ void wgmma_tiles(float (&c)[16][4], u64 a, u64 b, int add) {
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0;"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" R64 "}, %64, %65, p, 1, 1, 0, 0;}"
-                 : F64(c)
-                 : "l"(a), "l"(b), "r"(add));
-}
-// c[64, N] += A·B of registers and 16 rows of a tile.
-__device__ __forceinline__ void wgmma_rows(float (&c)[8][4], const u32 (&a)[4], u64 b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" R32 "}, {%32,%33,%34,%35}, %36, 1, 1, 1, 1;"
-                 : F32(c)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-__device__ __forceinline__ void wgmma_rows(float (&c)[16][4], const u32 (&a)[4], u64 b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" R64 "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;"
-                 : F64(c)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-// Starts acc[16, COLS] = A[16, DIM] (rows of the tile `a` from row_a) times the transpose of the COLS rows of `b`.
-template <int DIM, int ROWS_A, int COLS>
-__device__ __forceinline__ void scores(float (&acc)[COLS / 8][4], u32 a, int row_a, u32 b) {
-    a += (row_a & ~63) * 128;
-    wgmma_fence();
-#pragma unroll
-    for (int d = 0; d < DIM / 16; d++) {
-        u32 at = (d & 3) * 32;
-        wgmma_tiles(acc, describe(a + (d >> 2) * (ROWS_A * 128) + at, 0), describe(b + (d >> 2) * (COLS * 128) + at, 0),
-                    d > 0);
-    }
-    wgmma_commit();
-}
-
-// Starts acc[16, DIM] += X[16, ROWS] times the ROWS rows of `b`.
-template <int DIM, int ROWS>
-__device__ __forceinline__ void accumulate(float (&acc)[DIM / 8][4], const Operand<ROWS / 8>& x, u32 b) {
-    wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < ROWS / 16; k++) wgmma_rows(acc, x.r[k], describe(b + k * 2048, ROWS * 128));
-    wgmma_commit();
-}
-
-#else
-
-__device__ __forceinline__ void tiles_ready() { __syncthreads(); }
 // Products here are finished when they return.
 template <int N, int TILES> __device__ __forceinline__ void products_wait(float (&)[TILES][4]) {}
 
-__device__ __forceinline__ void load_matrix(u32 (&r)[4], u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address));
-}
 __device__ __forceinline__ void load_matrix_transposed(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -214,90 +95,6 @@ __device__ __forceinline__ void accumulate(float (&acc)[DIM / 8][4], const Opera
     }
 }
 
-#endif
-
-// Writes a warp's 16 rows of DIM accumulators, times `factor` per row, to rows [row, row + 16) below `end`.
-template <int DIM>
-__device__ __forceinline__ void store_rows(bf16* head, i64 stride, int row, int end, const float (&acc)[DIM / 8][4],
-                                           float factor0, float factor1) {
-    int lane = threadIdx.x & 31, r0 = row + (lane >> 2), r1 = r0 + 8, col = (lane & 3) * 2;
-#pragma unroll
-    for (int j = 0; j < DIM / 8; j++) {
-        if (r0 < end) store2(head + (i64)r0 * stride + j * 8 + col, acc[j][0] * factor0, acc[j][1] * factor0);
-        if (r1 < end) store2(head + (i64)r1 * stride + j * 8 + col, acc[j][2] * factor1, acc[j][3] * factor1);
-    }
-}
-
-// Walks the blocks of STEP rows in the ranges of a tile, clipped to [low, high).
-template <int STEP> struct Walk {
-    const int2* ranges;
-    int range, end_range, at, end, low, high;
-
-    __device__ __forceinline__ Walk(const int2* ranges, int4 tile, int low, int high)
-        : ranges(ranges), range(tile.z - 1), end_range(tile.w), at(0), end(0), low(low), high(high) {
-        next_range();
-    }
-    __device__ __forceinline__ void next_range() {
-        do {
-            if (++range >= end_range) return;
-            int2 r = ranges[range];
-            at = max(r.x, low), end = min(r.y, high);
-        } while (at >= end);
-    }
-    // The walk one block on; at its end an empty block, of which nothing is copied but zeros.
-    __device__ __forceinline__ Walk following() const {
-        Walk walk = *this;
-        if (!walk.done()) walk.advance();
-        if (walk.done()) walk.at = walk.end = 0;
-        return walk;
-    }
-    __device__ __forceinline__ bool done() const { return range >= end_range; }
-    __device__ __forceinline__ void advance() {
-        at += STEP;
-        if (at >= end) next_range();
-    }
-};
-
-struct Shape {
-    int tokens, q_heads, kv_heads;
-    float scale;
-};
-
-// One step of the online softmax: masks the scores of keys [at, at + KEYS), turns them into probabilities relative to the
-// running maximum `top`, and brings the sum to that maximum. `factor` is what the output so far has to be multiplied by.
-template <int KEYS>
-__device__ __forceinline__ void softmax(float (&s)[KEYS / 8][4], float (&top)[2], float (&sum)[2], float (&factor)[2],
-                                        float scale, int row, int at, int end) {
-    int lane = threadIdx.x & 31, r0 = row + (lane >> 2), first = at + (lane & 3) * 2;
-    if (at + KEYS > end || at + KEYS - 1 > row) {
-#pragma unroll
-        for (int j = 0; j < KEYS / 8; j++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int key = first + j * 8 + (i & 1);
-                if (key >= end || key > r0 + (i >> 1) * 8) s[j][i] = -INF;
-            }
-    }
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float m = top[half];
-#pragma unroll
-        for (int j = 0; j < KEYS / 8; j++) m = fmaxf(m, fmaxf(s[j][2 * half], s[j][2 * half + 1]));
-        m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 1));
-        m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 2));
-        float base = m == -INF ? 0.f : m * scale;
-        factor[half] = exp2_fast(top[half] * scale - base);
-        top[half] = m, sum[half] *= factor[half];
-#pragma unroll
-        for (int j = 0; j < KEYS / 8; j++)
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                float p = exp2_fast(s[j][2 * half + i] * scale - base);
-                s[j][2 * half + i] = p, sum[half] += p;
-            }
-    }
-}
-
 template <int DIM, int WARPS, int KEYS>
 __device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16* k, i64 k_stride, const bf16* v,
                                         i64 v_stride, bf16* o, i64 o_stride, float* lse, const int4* tiles,
@@ -318,7 +115,7 @@ __device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16*
     copy_tile<DIM, ROWS, THREADS>(sq, q + head * DIM, q_stride, tile.x, tile.y);
     copy_tile<DIM, KEYS, THREADS>(sk, k, k_stride, now.at, now.end);
     copy_wait();
-    tiles_ready();
+    __syncthreads();
     copy_tile<DIM, KEYS, THREADS>(sv, v, v_stride, now.at, now.end);
     copy_tile<DIM, KEYS, THREADS>(sk + TILE, k, k_stride, next.at, next.end);
     scores<DIM, ROWS, KEYS>(s, sq, warp * 16, sk);
@@ -328,7 +125,7 @@ __device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16*
     int stage = 0;
     for (; !next.done(); stage ^= 1) {
         copy_wait();
-        tiles_ready();
+        __syncthreads();
         now = next, next = now.following();
         copy_tile<DIM, KEYS, THREADS>(sv + (stage ^ 1) * TILE, v, v_stride, now.at, now.end);
         copy_tile<DIM, KEYS, THREADS>(sk + stage * TILE, k, k_stride, next.at, next.end);
@@ -347,7 +144,7 @@ __device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16*
         }
     }
     copy_wait();
-    tiles_ready();
+    __syncthreads();
     accumulate<DIM, KEYS>(acc, p, sv + stage * TILE);
     products_wait<0>(acc);
 #pragma unroll
@@ -396,7 +193,7 @@ __device__ __forceinline__ void backward_kv(const bf16* q, i64 q_stride, const b
     copy_queries(0, head, ahead.at, ahead.end);
     while (head < last) {
         copy_wait();
-        tiles_ready();
+        __syncthreads();
         ahead.advance();
         if (ahead.done()) ahead = start, ahead_head++;
         if (ahead_head < last) copy_queries(stage ^ 1, ahead_head, ahead.at, ahead.end);
@@ -490,7 +287,7 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
     copy_tile<DIM, KEYS, THREADS>(sk, k, k_stride, now.at, now.end);
     copy_tile<DIM, KEYS, THREADS>(sv, v, v_stride, now.at, now.end);
     copy_wait();
-    tiles_ready();
+    __syncthreads();
     copy_tile<DIM, KEYS, THREADS>(sk + TILE, k, k_stride, next.at, next.end);
     copy_tile<DIM, KEYS, THREADS>(sv + TILE, v, v_stride, next.at, next.end);
     scores<DIM, ROWS, KEYS>(p, sq, warp * 16, sk);
@@ -503,7 +300,7 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
     int key = 0;
     for (int stage = 0; !next.done(); stage ^= 1) {
         copy_wait();
-        tiles_ready();
+        __syncthreads();
         now = next, next = now.following();
         int key_now = key == 2 ? 0 : key + 1, key_next = 3 - key - key_now;
         copy_tile<DIM, KEYS, THREADS>(sk + key_next * TILE, k, k_stride, next.at, next.end);
@@ -522,24 +319,6 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
     accumulate<DIM, KEYS>(acc, op, sk + key * TILE);
     products_wait<0>(acc);
     store_rows<DIM>(dq + head * DIM, dq_stride, row, tile.y, acc, shape.scale, shape.scale);
-}
-
-// delta[head][token] = sum over DIM of do * o; one warp per token and head.
-template <int DIM>
-__device__ __forceinline__ void backward_delta(const bf16* o, const bf16* d_o, i64 o_stride, float* delta, Shape shape) {
-    i64 item = (i64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
-    int lane = threadIdx.x & 31;
-    if (item >= (i64)shape.tokens * shape.q_heads) return;
-    int token = item / shape.q_heads, head = item % shape.q_heads;
-    i64 at = (i64)token * o_stride + head * DIM;
-    float sum = 0.f;
-#pragma unroll
-    for (int i = lane * 2; i < DIM; i += 64) {
-        float2 a = load2(o + at + i), b = load2(d_o + at + i);
-        sum += a.x * b.x + a.y * b.y;
-    }
-    sum = warp_sum(sum);
-    if (lane == 0) delta[(i64)head * shape.tokens + token] = sum;
 }
 
 #define ATTENTION(DIM)                                                                                                   \

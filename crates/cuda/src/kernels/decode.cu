@@ -8,7 +8,7 @@
 //
 // Bound by memory: every key and value is read once, 16 bytes per lane, for all query heads of its group, and eight keys
 // per warp are in flight. A split is SPAN keys whatever the batch: a sequence's result does not depend on its neighbours,
-// and splits are merged in order. No result changes from run to run or from batch to batch.
+// and splits are merged in order; a grid of one split writes o itself. No result changes from run to run or from batch to batch.
 
 #define INF __int_as_float(0x7f800000)
 #define LOG2E 1.4426950408889634f
@@ -18,12 +18,18 @@
 
 template <int DIM, int GROUP>
 __device__ __forceinline__ void decode(const bf16* q, const bf16* k_pages, const bf16* v_pages, const int* table,
-                                       int table_stride, const int* length, float* partial, int kv_heads, float scale) {
+                                       int table_stride, const int* length, float* partial, bf16* o, int kv_heads,
+                                       float scale) {
     constexpr int LANES = DIM / 8, TOGETHER = 32 / LANES, UNROLL = 8 / TOGETHER;
     __shared__ float merged[WARPS][GROUP][DIM + 2];
     int split = blockIdx.x, kv_head = blockIdx.y % kv_heads, sequence = blockIdx.y / kv_heads;
     int end = min(length[sequence], (split + 1) * SPAN), begin = split * SPAN;
-    if (begin >= end) return;
+    if (begin >= end) {
+        if (gridDim.x == 1)
+            for (int i = threadIdx.x; i < GROUP * DIM; i += WARPS * 32)
+                o[((i64)sequence * kv_heads + kv_head) * GROUP * DIM + i] = from_f32<bf16>(0.f);
+        return;
+    }
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = lane % LANES, which = lane / LANES;
     table += (i64)sequence * table_stride;
 
@@ -35,18 +41,37 @@ __device__ __forceinline__ void decode(const bf16* q, const bf16* k_pages, const
 #pragma unroll
         for (int i = 0; i < 8; i++) query[g][i] *= scale * LOG2E;
     }
-    // A warp's step is 8 keys: half a page, so that one page number serves them.
-    for (int first = begin + warp * 8; first < end; first += WARPS * 8) {
-        i64 row = ((i64)table[first / PAGE] * PAGE + first % PAGE) * kv_heads + kv_head;
-        float s[UNROLL][GROUP], v[UNROLL][8];
+    // A warp's step is 8 keys: half a page, so that one page number serves them. A lane holds the page of one step, and the
+    // keys and values of a step are fetched while the one before is computed.
+    constexpr int APART = WARPS * 8;
+    static_assert(SPAN / APART <= 32, "a lane for every step of a warp");
+    int steps = (end - begin - warp * 8 + APART - 1) / APART, page = 0;
+    if (lane < steps) page = table[(begin + warp * 8 + lane * APART) / PAGE];
+    uint4 next_k[UNROLL], next_v[UNROLL];
+    auto fetch = [&](int step) {
+        int first = begin + warp * 8 + step * APART;
+        i64 row = ((i64)__shfl_sync(0xffffffffu, page, step) * PAGE + first % PAGE) * kv_heads + kv_head;
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
             int key = u * TOGETHER + which;
-            bool live = first + key < end;
+            i64 at = (row + (first + key < end ? (i64)key * kv_heads : 0)) * DIM + part * 8;
+            next_k[u] = *reinterpret_cast<const uint4*>(k_pages + at);
+            next_v[u] = *reinterpret_cast<const uint4*>(v_pages + at);
+        }
+    };
+    if (steps > 0) fetch(0);
+    for (int step = 0; step < steps; step++) {
+        int first = begin + warp * 8 + step * APART;
+        float s[UNROLL][GROUP];
+        uint4 now_k[UNROLL], now_v[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) now_k[u] = next_k[u], now_v[u] = next_v[u];
+        if (step + 1 < steps) fetch(step + 1);
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            bool live = first + u * TOGETHER + which < end;
             float k[8];
-            i64 at = (row + (live ? (i64)key * kv_heads : 0)) * DIM + part * 8;
-            load8(k_pages + at, k);
-            load8(v_pages + at, v[u]);
+            unpack8(now_k[u], k);
 #pragma unroll
             for (int g = 0; g < GROUP; g++) {
                 float dot = 0.f;
@@ -68,10 +93,11 @@ __device__ __forceinline__ void decode(const bf16* q, const bf16* k_pages, const
             for (int i = 0; i < 8; i++) acc[g][i] *= factor;
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
-                float p = exp2f(s[u][g] - base);
+                float p = exp2f(s[u][g] - base), v[8];
+                unpack8(now_v[u], v);
                 sum[g] += p;
 #pragma unroll
-                for (int i = 0; i < 8; i++) acc[g][i] += p * v[u][i];
+                for (int i = 0; i < 8; i++) acc[g][i] += p * v[i];
             }
         }
     }
@@ -95,17 +121,22 @@ __device__ __forceinline__ void decode(const bf16* q, const bf16* k_pages, const
         }
     }
     __syncthreads();
-    for (int item = threadIdx.x; item < GROUP * (DIM + 1); item += WARPS * 32) {
-        int g = item / (DIM + 1), col = item % (DIM + 1);
-        float m = -INF, total = 0.f;
+    for (int item = threadIdx.x; item < GROUP * DIM; item += WARPS * 32) {
+        int g = item / DIM, col = item % DIM;
+        float m = -INF, value = 0.f, total = 0.f;
         for (int w = 0; w < WARPS; w++) m = fmaxf(m, merged[w][g][DIM]);
-        // Column DIM stands for the sum.
-        for (int w = 0; w < WARPS; w++)
-            total += merged[w][g][col < DIM ? col : DIM + 1] * exp2f(merged[w][g][DIM] - m);
+        for (int w = 0; w < WARPS; w++) {
+            float factor = exp2f(merged[w][g][DIM] - m);
+            value += merged[w][g][col] * factor, total += merged[w][g][DIM + 1] * factor;
+        }
         i64 head = (i64)sequence * kv_heads * GROUP + kv_head * GROUP + g;
+        if (gridDim.x == 1) {
+            o[head * DIM + col] = from_f32<bf16>(value / total);
+            continue;
+        }
         float* to = partial + (head * gridDim.x + split) * (DIM + 2);
-        to[col < DIM ? col : DIM + 1] = total;
-        if (col == DIM) to[DIM] = m;
+        to[col] = value;
+        if (col == 0) to[DIM] = m, to[DIM + 1] = total;
     }
 }
 
@@ -133,8 +164,8 @@ __device__ __forceinline__ void merge(const float* partial, const int* length, b
 #define DECODE(DIM, GROUP)                                                                                               \
     extern "C" __global__ void __launch_bounds__(WARPS * 32) decode_##DIM##_##GROUP(                                     \
         const bf16* q, const bf16* k_pages, const bf16* v_pages, const int* table, int table_stride, const int* length,  \
-        float* partial, int kv_heads, float scale) {                                                                     \
-        decode<DIM, GROUP>(q, k_pages, v_pages, table, table_stride, length, partial, kv_heads, scale);                  \
+        float* partial, bf16* o, int kv_heads, float scale) {                                                            \
+        decode<DIM, GROUP>(q, k_pages, v_pages, table, table_stride, length, partial, o, kv_heads, scale);               \
     }
 #define DECODE_ALL(DIM)                                                                                                  \
     DECODE(DIM, 1) DECODE(DIM, 2) DECODE(DIM, 3) DECODE(DIM, 4) DECODE(DIM, 5) DECODE(DIM, 6) DECODE(DIM, 7)             \

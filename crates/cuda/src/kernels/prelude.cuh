@@ -33,11 +33,11 @@ __device__ __forceinline__ float low_f32(u32 pair) { return __uint_as_float(pair
 __device__ __forceinline__ float high_f32(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
 
 // Eight consecutive elements: one 16-byte access in bf16, two in f32. Pointers are 16-byte aligned.
-__device__ __forceinline__ void load8(const bf16* p, float (&x)[8]) {
-    uint4 v = *reinterpret_cast<const uint4*>(p);
+__device__ __forceinline__ void unpack8(uint4 v, float (&x)[8]) {
     x[0] = low_f32(v.x), x[1] = high_f32(v.x), x[2] = low_f32(v.y), x[3] = high_f32(v.y);
     x[4] = low_f32(v.z), x[5] = high_f32(v.z), x[6] = low_f32(v.w), x[7] = high_f32(v.w);
 }
+__device__ __forceinline__ void load8(const bf16* p, float (&x)[8]) { unpack8(*reinterpret_cast<const uint4*>(p), x); }
 __device__ __forceinline__ void load8(const float* p, float (&x)[8]) {
     float4 a = reinterpret_cast<const float4*>(p)[0], b = reinterpret_cast<const float4*>(p)[1];
     x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w, x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;

@@ -125,6 +125,49 @@ __device__ __forceinline__ void backward(const T* dq, const T* dk, const T* qkv,
     }
 }
 
+// One new token per sequence: rotated queries to q, rotated keys and plain values to their slots of the paged cache; a slot
+// below zero is not written.
+template <int DIM>
+__device__ __forceinline__ void decode(const bf16* qkv, const bf16* qw, const bf16* kw, const float* cos_sin,
+                                       const int* position, const int* slot, bf16* q, bf16* k_pages, bf16* v_pages,
+                                       int tokens, int q_heads, int kv_heads, float eps) {
+    int heads = q_heads + 2 * kv_heads;
+    int item = (blockIdx.x * blockDim.x + threadIdx.x) / Head<DIM>::LANES;
+    bool live = item < tokens * heads;
+    if (!live) item = 0;
+    int token = item / heads, head = item % heads;
+    bool query = head < q_heads, value = head >= q_heads + kv_heads;
+    Head<DIM> u, w, cs, out;
+    u.load(qkv + (i64)item * DIM);
+    cs.load(cos_sin + (i64)position[token] * DIM);
+    const bf16* weight = query ? qw : kw;
+    // Every lane takes part in the sum; values do not use it.
+    float scale = rsqrtf(Head<DIM>::sum(u.squares()) / DIM + eps);
+    if (weight && !value) {
+        w.load(weight);
+#pragma unroll
+        for (int i = 0; i < 4; i++) u.lo[i] *= scale * w.lo[i], u.hi[i] *= scale * w.hi[i];
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        out.lo[i] = value ? u.lo[i] : u.lo[i] * cs.lo[i] - u.hi[i] * cs.hi[i];
+        out.hi[i] = value ? u.hi[i] : u.hi[i] * cs.lo[i] + u.lo[i] * cs.hi[i];
+    }
+    int place = slot[token], kv = value ? head - q_heads - kv_heads : head - q_heads;
+    bf16* to = query ? q + ((i64)token * q_heads + head) * DIM
+                     : (value ? v_pages : k_pages) + ((i64)place * kv_heads + kv) * DIM;
+    if (live && (query || place >= 0)) out.store(to);
+}
+
+#define DECODE(DIM)                                                                                                      \
+    extern "C" __global__ void rope_decode_##DIM(const bf16* qkv, const bf16* qw, const bf16* kw, const float* cos_sin,  \
+                                                 const int* position, const int* slot, bf16* q, bf16* k_pages,           \
+                                                 bf16* v_pages, int tokens, int q_heads, int kv_heads, float eps) {      \
+        decode<DIM>(qkv, qw, kw, cos_sin, position, slot, q, k_pages, v_pages, tokens, q_heads, kv_heads, eps);          \
+    }
+DECODE(64)
+DECODE(128)
+
 #define FORWARD_PARAMS(T)                                                                                                \
     (const T* qkv, const T* qw, const T* kw, const float* cos_sin, const int* position, T* q, T* k, int tokens,          \
      int q_heads, int kv_heads, float eps)

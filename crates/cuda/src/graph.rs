@@ -1,0 +1,62 @@
+//! CUDA graphs: a run of launches recorded once and queued by one call, which costs the host microseconds however many
+//! kernels it has.
+
+#![expect(unsafe_code, reason = "capture and replay go through the driver's C interface")]
+
+use cudarc::driver::sys;
+
+use crate::error::{CudaError, Result};
+use crate::gpu::Gpu;
+
+/// Recorded launches. Their arguments are fixed: memory they name must live as long as the graph is launched.
+#[derive(Debug)]
+pub struct Graph {
+    gpu: Gpu,
+    exec: sys::CUgraphExec,
+}
+// SAFETY: the driver's handle may be used from any thread that has the context current, and `bind` makes it so.
+unsafe impl Send for Graph {}
+
+impl Graph {
+    /// Records what `body` queues, without running it. `body` must not allocate, copy to or from the host, or wait, and
+    /// every kernel in it must have been launched before (loading one is not recordable).
+    pub fn record(gpu: &Gpu, body: impl FnOnce() -> Result<()>) -> Result<Self> {
+        gpu.bind()?;
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is live and not being captured: only this function captures.
+        unsafe { sys::cuStreamBeginCapture_v2(gpu.stream(), mode) }
+            .result()
+            .map_err(CudaError::driver("cuStreamBeginCapture"))?;
+        let queued = body();
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: ends the capture begun above, whatever the body did.
+        let ended = unsafe { sys::cuStreamEndCapture(gpu.stream(), &raw mut graph) };
+        queued?;
+        ended.result().map_err(CudaError::driver("cuStreamEndCapture"))?;
+        let mut exec = std::ptr::null_mut();
+        // SAFETY: the graph was just captured; instantiated once and destroyed once.
+        let made = unsafe {
+            let made = sys::cuGraphInstantiateWithFlags(&raw mut exec, graph, 0);
+            sys::cuGraphDestroy(graph);
+            made
+        };
+        made.result().map_err(CudaError::driver("cuGraphInstantiate"))?;
+        Ok(Self { gpu: gpu.clone(), exec })
+    }
+
+    /// Queues the recorded launches.
+    pub fn launch(&self) -> Result<()> {
+        self.gpu.bind()?;
+        // SAFETY: the graph is live; the memory it names is its owner's to keep.
+        unsafe { sys::cuGraphLaunch(self.exec, self.gpu.stream()) }.result().map_err(CudaError::driver("cuGraphLaunch"))
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        if self.gpu.bind().is_ok() {
+            // SAFETY: instantiated in `record` and destroyed once; launches in flight keep what they need.
+            let _ = unsafe { sys::cuGraphExecDestroy(self.exec) };
+        }
+    }
+}

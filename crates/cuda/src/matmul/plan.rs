@@ -1,0 +1,116 @@
+//! cuBLASLt's description of one product, and the algorithm it runs with.
+
+use std::mem::MaybeUninit;
+
+use cudarc::cublaslt::{result, sys};
+
+use super::{Product, Store, WORKSPACE};
+use crate::error::{CudaError, Result};
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub product: Product,
+    pub into: Store,
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub strides: [usize; 3],
+    pub input: &'static str,
+    pub output: &'static str,
+    pub choice: usize,
+}
+
+pub(super) struct Plan {
+    pub operation: sys::cublasLtMatmulDesc_t,
+    /// Layouts of b, a and c, in cuBLASLt's column order.
+    pub layouts: [sys::cublasLtMatrixLayout_t; 3],
+    pub algorithm: sys::cublasLtMatmulAlgo_t,
+}
+
+impl Plan {
+    pub fn new(
+        handle: sys::cublasLtHandle_t,
+        key: &Key,
+        input: sys::cudaDataType,
+        output: sys::cudaDataType,
+    ) -> Result<Self> {
+        use sys::cublasLtMatmulDescAttributes_t::{CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB};
+        let operation =
+            result::create_matmul_desc(sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType::CUDA_R_32F)
+                .map_err(CudaError::cublas("cublasLtMatmulDescCreate"))?;
+        let transposed = |yes| i32::from(yes);
+        // The first operand is b: transposed for A·Bᵀ; the second is a: transposed for Aᵀ·B.
+        for (attribute, value) in [
+            (CUBLASLT_MATMUL_DESC_TRANSA, transposed(key.product == Product::ABt)),
+            (CUBLASLT_MATMUL_DESC_TRANSB, transposed(key.product == Product::AtB)),
+        ] {
+            // SAFETY: the attribute is a 32-bit integer.
+            unsafe { result::set_matmul_desc_attribute(operation, attribute, (&raw const value).cast(), 4) }
+                .map_err(CudaError::cublas("cublasLtMatmulDescSetAttribute"))?;
+        }
+        let (m, n, k) = (key.m, key.n, key.k);
+        let a = if key.product == Product::AtB { (m, k) } else { (k, m) };
+        let b = if key.product == Product::ABt { (k, n) } else { (n, k) };
+        let layout = |kind, (rows, cols): (usize, usize), stride: usize| {
+            result::create_matrix_layout(kind, rows as u64, cols as u64, stride as i64)
+                .map_err(CudaError::cublas("cublasLtMatrixLayoutCreate"))
+        };
+        let layouts = [
+            layout(input, b, key.strides[1])?,
+            layout(input, a, key.strides[0])?,
+            layout(output, (n, m), key.strides[2])?,
+        ];
+        let algorithm = proposal(handle, operation, layouts, key.choice)?;
+        Ok(Self { operation, layouts, algorithm })
+    }
+}
+
+/// Most algorithms asked for.
+pub(super) const PROPOSALS: usize = 10;
+
+/// Algorithm of rank `choice` among cuBLASLt's proposals.
+fn proposal(
+    handle: sys::cublasLtHandle_t,
+    operation: sys::cublasLtMatmulDesc_t,
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    choice: usize,
+) -> Result<sys::cublasLtMatmulAlgo_t> {
+    let preference = result::create_matmul_pref().map_err(CudaError::cublas("cublasLtMatmulPreferenceCreate"))?;
+    let attribute = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+    let bytes = WORKSPACE;
+    // SAFETY: the attribute is a 64-bit integer.
+    unsafe { result::set_matmul_pref_attribute(preference, attribute, (&raw const bytes).cast(), 8) }
+        .map_err(CudaError::cublas("cublasLtMatmulPreferenceSetAttribute"))?;
+    let [b, a, c] = layouts;
+    let mut found: [MaybeUninit<sys::cublasLtMatmulHeuristicResult_t>; PROPOSALS] =
+        [const { MaybeUninit::zeroed() }; PROPOSALS];
+    let asked = if choice == 0 { 1 } else { PROPOSALS as i32 };
+    let mut count = 0;
+    // SAFETY: all descriptors are live, and `found` has room for as many results as are asked for.
+    let code = unsafe {
+        let to = found.as_mut_ptr().cast();
+        sys::cublasLtMatmulAlgoGetHeuristic(handle, operation, b, a, c, c, preference, asked, to, &raw mut count)
+    };
+    // SAFETY: created above and not used after.
+    let _ = unsafe { result::destroy_matmul_pref(preference) };
+    code.result().map_err(CudaError::cublas("cublasLtMatmulAlgoGetHeuristic"))?;
+    if choice >= count.max(0) as usize {
+        let what = format!("{count} algorithms fit, number {choice} was asked for");
+        return Err(CudaError::Cublas { call: "cublasLtMatmulAlgoGetHeuristic", what });
+    }
+    // SAFETY: cuBLASLt wrote the first `count` results.
+    let best = unsafe { found[choice].assume_init() };
+    best.state.result().map_err(CudaError::cublas("cublasLtMatmulAlgoGetHeuristic"))?;
+    Ok(best.algo)
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        for layout in self.layouts {
+            // SAFETY: created in `new` and destroyed once.
+            let _ = unsafe { result::destroy_matrix_layout(layout) };
+        }
+        // SAFETY: as above.
+        let _ = unsafe { result::destroy_matmul_desc(self.operation) };
+    }
+}

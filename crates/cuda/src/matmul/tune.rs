@@ -1,0 +1,163 @@
+//! Choice of the algorithm of a product: a trial of cuBLASLt's proposals at first use, kept on disk.
+//!
+//! Kept because another algorithm may add in another order: on one machine every process has the same choices, and with
+//! them the same bits.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::{fs, io};
+
+use super::Product;
+use super::plan::{Key, PROPOSALS};
+use crate::compile::cache_folder;
+use crate::error::Result;
+use crate::gpu::Gpu;
+
+/// Elements of a weight matrix from which a trial pays.
+const WEIGHTS: usize = 1_000_000;
+/// Share of the favourite's time another must save: less is noise.
+const SAVED: f64 = 0.02;
+/// Timed runs of each proposal, of which the fastest counts.
+const RUNS: usize = 4;
+
+/// Ranks by product, as on disk: a line per product, `name<tab>rank`.
+#[derive(Debug, Default)]
+pub(super) struct Choices {
+    ranks: HashMap<String, usize>,
+    file: Option<PathBuf>,
+}
+
+/// A product in words: what a rank is kept under. The number of tokens, which is another in every batch, is rounded up to
+/// a power of two, and a product that adds is as one that does not: one trial serves them all.
+fn name(key: &Key) -> String {
+    let Key { product, mut m, n, mut k, input, output, .. } = *key;
+    let tokens = if product == Product::AtB { &mut k } else { &mut m };
+    *tokens = tokens.next_power_of_two();
+    format!("{product:?} {m}x{n}x{k} {input} {output}")
+}
+
+/// Elements of the weight matrix, or of its gradient.
+fn weights(key: &Key) -> usize {
+    if key.product == Product::AtB { key.m * key.n } else { key.n * key.k }
+}
+
+pub(super) fn worthwhile(key: &Key) -> bool {
+    weights(key) >= WEIGHTS
+}
+
+/// Launches per timing: short kernels are timed several at once.
+fn launches(key: &Key) -> usize {
+    if 2.0 * key.m as f64 * key.n as f64 * key.k as f64 >= 5e9 { 1 } else { 10 }
+}
+
+impl Choices {
+    /// What is kept for a device; an unreadable line is as if it were not there.
+    pub fn load(device: &str) -> Self {
+        let file = cache_folder().map(|folder| {
+            let plain: String = device.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+            folder.join(format!("products-{plain}.txt"))
+        });
+        let text = file.as_ref().and_then(|f| fs::read_to_string(f).ok()).unwrap_or_default();
+        Self { ranks: parse(&text), file }
+    }
+
+    pub fn get(&self, key: &Key) -> Option<usize> {
+        self.ranks.get(&name(key)).copied()
+    }
+
+    pub fn put(&mut self, key: &Key, rank: usize) {
+        self.ranks.insert(name(key), rank);
+        // A home directory that is full or read-only costs a trial at every start, not the run.
+        let _ = self.save();
+    }
+
+    fn save(&self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut lines: Vec<String> = self.ranks.iter().map(|(name, rank)| format!("{name}\t{rank}\n")).collect();
+        lines.sort();
+        let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
+        fs::write(&temporary, lines.concat())?;
+        fs::rename(temporary, file)
+    }
+}
+
+fn parse(text: &str) -> HashMap<String, usize> {
+    let line = |line: &str| {
+        let (name, rank) = line.split_once('\t')?;
+        let rank = rank.parse().ok().filter(|&r| r < PROPOSALS)?;
+        Some((name.to_owned(), rank))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// Rank of the fastest proposal; a proposal that does not run is passed over.
+pub(super) fn fastest(gpu: &Gpu, key: &Key, mut run: impl FnMut(usize) -> Result<()>) -> Result<usize> {
+    let mut times = Vec::new();
+    for rank in 0..PROPOSALS {
+        let mut best = f64::INFINITY;
+        for turn in 0..=RUNS {
+            let from = gpu.mark()?;
+            if (0..launches(key)).try_for_each(|_| run(rank)).is_err() {
+                break;
+            }
+            let to = gpu.mark()?;
+            let ms = f64::from(Gpu::milliseconds(&from, &to)?);
+            // The first warms up.
+            if turn > 0 {
+                best = best.min(ms);
+            }
+        }
+        times.push(best);
+    }
+    Ok(pick(&times))
+}
+
+/// The fastest, unless the first is about as fast.
+fn pick(times: &[f64]) -> usize {
+    let best = (0..times.len()).min_by(|&a, &b| times[a].total_cmp(&times[b])).unwrap_or(0);
+    if times.first().is_none_or(|&first| times[best] > first * (1.0 - SAVED)) { 0 } else { best }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matmul::Store;
+
+    #[test]
+    fn the_favourite_stays_unless_another_saves_enough() {
+        assert_eq!(pick(&[1.0, 0.99, 1.2]), 0);
+        assert_eq!(pick(&[1.0, 1.1, 0.9]), 2);
+        assert_eq!(pick(&[f64::INFINITY, 1.0]), 1);
+        assert_eq!(pick(&[]), 0);
+    }
+
+    #[test]
+    fn choices_come_back_from_disk_and_damage_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = Key {
+            product: Product::ABt,
+            into: Store::Set,
+            m: 16384,
+            n: 4096,
+            k: 1024,
+            strides: [1024, 1024, 4096],
+            input: "bf16",
+            output: "bf16",
+            choice: 0,
+        };
+        let file = folder.path().join("new").join("products.txt");
+        let mut choices = Choices { ranks: HashMap::new(), file: Some(file.clone()) };
+        choices.put(&key, 4);
+        assert_eq!(parse(&fs::read_to_string(&file).unwrap()), choices.ranks);
+        assert_eq!(choices.get(&Key { choice: 7, ..key }), Some(4), "a choice is of the product, not of a trial");
+        assert_eq!(choices.get(&Key { m: 12_345, ..key }), Some(4), "batches of about the same size share a choice");
+        assert_eq!(choices.get(&Key { into: Store::Add, ..key }), Some(4));
+        for other in [Key { m: 8192, ..key }, Key { n: 4097, ..key }, Key { output: "f32", ..key }] {
+            assert_eq!(choices.get(&other), None);
+        }
+        assert_eq!(parse("a\t3\nb\nc\tx\nd\t99\n"), HashMap::from([("a".to_owned(), 3)]));
+    }
+}
