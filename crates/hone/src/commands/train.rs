@@ -128,6 +128,7 @@ async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) 
 async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<(RunReport, f64)> {
     let recipe = with_policy(recipe, directory)?;
     let setup = Setup::open(&recipe)?;
+    setup.check(&recipe).await?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
     let trained = if resumes {
         resume(&setup, &recipe, directory, &mut watch).await?
