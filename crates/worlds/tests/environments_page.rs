@@ -1,5 +1,4 @@
 //! docs/environments-reference.md is what the entries say.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
 
