@@ -106,7 +106,7 @@ fn a_run_that_is_asked_to_stop_ends_in_order() {
         let run = directory.path().join(signal);
         let mut process = start(&recipe, &run);
         let mut reports = BufReader::new(process.stderr.take().unwrap()).lines();
-        while timeless_if_any(&run).is_empty() {
+        while !has_a_step(&run) {
             assert!(reports.next().is_some(), "the run ended before its first step");
         }
         let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {}", process.id())]).status().unwrap();
@@ -118,8 +118,9 @@ fn a_run_that_is_asked_to_stop_ends_in_order() {
     }
 }
 
-fn timeless_if_any(run: &Path) -> Vec<Map<String, Value>> {
-    if run.join("metrics.jsonl").exists() { timeless(run) } else { Vec::new() }
+/// Whether a first step is recorded whole.
+fn has_a_step(run: &Path) -> bool {
+    std::fs::read_to_string(run.join("metrics.jsonl")).is_ok_and(|text| text.contains('\n'))
 }
 
 /// A file that cannot grow any more stands for a full disk: the run stops and says what to do, what it recorded is
