@@ -11,26 +11,33 @@ use reqwest::{Client, StatusCode, redirect};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// How to reach a model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ChatSpec {
-    /// The base, version included: `https://api.openai.com/v1`.
-    pub url: String,
-    pub model: String,
-    /// Name of the environment variable that holds the key; no key is sent without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key_env: Option<String>,
-    /// For one reply, retries included.
-    #[serde(default = "deadline")]
-    pub deadline_s: f64,
-    #[serde(default = "retries")]
-    pub retries: u32,
-    #[serde(default = "max_tokens")]
-    pub max_tokens: u32,
-    /// Absent: the server's default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f64>,
+use crate::documented;
+
+documented! {
+    /// How to reach a model.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ChatSpec {
+        /// The base, version included: `https://api.openai.com/v1`.
+        pub url: String,
+        /// The model's name, as the server knows it.
+        pub model: String,
+        /// Name of the environment variable that holds the key; no key is sent without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub key_env: Option<String>,
+        /// Seconds for one reply, retries included.
+        #[serde(default = "deadline")]
+        pub deadline_s: f64,
+        /// How often an unreachable server is asked again.
+        #[serde(default = "retries")]
+        pub retries: u32,
+        /// Tokens of one reply.
+        #[serde(default = "max_tokens")]
+        pub max_tokens: u32,
+        /// Absent: the server's default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub temperature: Option<f64>,
+    }
 }
 
 fn deadline() -> f64 {

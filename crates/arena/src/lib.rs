@@ -3,8 +3,9 @@
 //! The environments themselves live in `hone-worlds`, or in a user's own program.
 
 pub mod baseline;
+pub mod catalogue;
 pub mod chat_client;
-mod process_group;
+mod children;
 pub mod registry;
 pub mod rewards;
 pub mod rollout;

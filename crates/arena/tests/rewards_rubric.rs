@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use hone_arena::rewards::spec::{KINDS, RubricSpec};
+use hone_arena::rewards::catalogue::COMPONENTS;
+use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::rewards::{Case, Measure, Product, Rubric, RubricError, Term};
 use hone_trace::{
     Boundary, EndState, Fault, Node, Outcome, Reward, SamplingParams, ToolSet, Trace, TraceBuilder, TraceHead, Verdict,
@@ -113,6 +114,22 @@ fn rubrics_that_make_no_sense_are_refused() {
     assert_eq!(refused(vec![Term::new("total", 1.0, Says(None))], vec![]), RubricError::Duplicate("total".into()));
 }
 
+#[test]
+fn an_absurd_value_is_unscored_with_its_reason() {
+    for value in [1e308, -1e308, 1.000_001e6, f64::NAN, f64::INFINITY] {
+        let reward = hone_trace::Reward::scored("c", value, "why");
+        assert_eq!(reward.value(), None, "{value}");
+        assert!(reward.why().contains("the scorer returned") && reward.why().contains("why"), "{}", reward.why());
+    }
+    for value in [1e6, -1e6, 0.0] {
+        assert_eq!(hone_trace::Reward::scored("c", value, "why").value(), Some(value));
+    }
+    let rubric =
+        Rubric::new(vec![Term::new("huge", 1.0, Says(Some(1e308))), Term::new("fine", 1.0, Says(Some(0.5)))], vec![]);
+    let card = futures::executor::block_on(rubric.unwrap().score_case(&Case::default()));
+    assert_eq!(card.total.value(), Some(1.0), "the rest is paid for both: {}", card.total.why());
+}
+
 // ---- the specification -------------------------------------------------------------------------------------------
 
 fn spec(form: Value) -> Result<Rubric, String> {
@@ -122,18 +139,10 @@ fn spec(form: Value) -> Result<Rubric, String> {
 
 #[test]
 fn every_kind_can_be_built_from_its_needed_options() {
-    for kind in KINDS {
-        let mut component = json!({"kind": kind});
-        for (name, value) in match *kind {
-            "turn_cost" | "length_cost" | "cosine" => vec![("max", json!(10))],
-            "soft_overlong" => vec![("max", json!(10)), ("cache", json!(5))],
-            "judge" => vec![("url", json!("http://x/v1")), ("model", json!("m")), ("criteria", json!("c"))],
-            "nl_assertions" => vec![("url", json!("http://x/v1")), ("model", json!("m"))],
-            "command" | "stdio" => vec![("command", json!(["true"]))],
-            _ => vec![],
-        } {
-            component[name] = value;
-        }
+    for entry in COMPONENTS {
+        let kind = entry.name;
+        let mut component: Value = serde_json::from_str(entry.options.example).unwrap();
+        component["kind"] = json!(kind);
         spec(json!({"component": [component.clone()]})).unwrap();
         component["wieght"] = json!(2);
         let error = spec(json!({"component": [component]})).unwrap_err();
@@ -144,6 +153,7 @@ fn every_kind_can_be_built_from_its_needed_options() {
 #[test]
 fn what_is_wrong_with_a_specification_is_said() {
     for (form, said) in [
+        (json!({"component": [{"kind": "rouge_ll"}]}), "did you mean \"rouge_l\""),
         (json!({"component": [{"kind": "rouge"}]}), "rouge_l"),
         (json!({"component": [{"weight": 1}]}), "no `kind`"),
         (json!({"components": []}), "components"),

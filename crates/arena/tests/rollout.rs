@@ -358,3 +358,78 @@ async fn groups_come_in_the_order_of_their_tasks() {
     assert_eq!(keys, ["a", "a", "b", "b", "c", "c"]);
     assert!(Duration::from_secs_f64(stage.rollouts.settings.backoff_s) > Duration::ZERO);
 }
+
+/// Opens with these messages and tools, and answers every action with this text as the user.
+struct Says {
+    first: String,
+    tools: hone_trace::ToolSet,
+    answer: String,
+}
+
+impl Says {
+    fn new() -> Self {
+        let tool = hone_trace::ToolSpec::new(
+            "echo",
+            "",
+            serde_json::json!({"type": "object", "properties": {"text": {"type": "string"}}}),
+        );
+        Self { first: "Go.".into(), tools: hone_trace::ToolSet::new(vec![tool]).unwrap(), answer: "More.".into() }
+    }
+}
+
+struct SaysEnv(String);
+
+#[async_trait]
+impl Arena for Says {
+    async fn open(&self, _: &Task, _: u64) -> Result<Episode, Fault> {
+        Ok(Episode {
+            tools: self.tools.clone(),
+            system: "You are a helpful echo.".into(),
+            first: vec![Message::user(self.first.clone())],
+            env: Box::new(SaysEnv(self.answer.clone())),
+        })
+    }
+}
+
+#[async_trait]
+impl Env for SaysEnv {
+    async fn step(&mut self, _: Action) -> Result<Turn, Fault> {
+        Ok(Turn { messages: vec![Message::user(self.0.clone())], ..Turn::default() })
+    }
+}
+
+/// A message of any role that no window holds ends the episode before it is encoded, which would take a gigabyte; scorers
+/// see its beginning.
+#[tokio::test]
+async fn a_message_that_no_window_holds_is_never_encoded() {
+    let huge = "many words ".repeat(1 << 20);
+    let stage = Stage::new(Says { answer: huge.clone(), ..Says::new() }, vec![says("Hello.")], settings());
+    let trace = stage.play().await;
+    assert_eq!(trace.outcome, Outcome::Truncated { limit: Limit::Context });
+    assert!(trace.tokens().count() < 4096);
+    let seen = trace.facts["messages"].to_string();
+    assert!(seen.len() < 8192 && seen.contains("bytes cut here"), "{} bytes", seen.len());
+
+    let stage = Stage::new(Says { first: huge, ..Says::new() }, vec![], RolloutSettings { attempts: 1, ..settings() });
+    let Outcome::Fault { fault } = stage.play().await.outcome else { panic!("it was played") };
+    assert_eq!(fault.boundary, Boundary::Environment);
+    assert!(fault.what.contains("first prompt") && fault.what.contains("rollout.window"), "{}", fault.what);
+}
+
+#[tokio::test]
+async fn an_environment_that_cannot_be_trained_in_is_refused_before_the_first_step() {
+    let task = Task::new("t", "says", "");
+    let refused = async |arena: Says, settings: RolloutSettings| {
+        let rollouts = Stage::new(arena, vec![], settings).rollouts;
+        rollouts.check(&task).await.map_err(|fault| fault.what)
+    };
+    assert_eq!(refused(Says::new(), settings()).await, Ok(()));
+    let none = Says { tools: hone_trace::ToolSet::none(), ..Says::new() };
+    let error = refused(none, settings()).await.unwrap_err();
+    assert!(error.contains("no tools") && error.contains("says"), "{error}");
+    let odd = hone_trace::ToolSpec::new("odd", "", serde_json::json!({"type": 7}));
+    let odd = Says { tools: hone_trace::ToolSet::new(vec![odd]).unwrap(), ..Says::new() };
+    assert!(refused(odd, settings()).await.unwrap_err().contains("odd"));
+    let error = refused(Says::new(), RolloutSettings { window: 32, ..settings() }).await.unwrap_err();
+    assert!(error.contains("rollout.window"), "{error}");
+}

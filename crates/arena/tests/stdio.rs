@@ -291,3 +291,76 @@ async fn a_program_that_cannot_run_says_so() {
     let Verdict::Unscored { unscored } = scorer.verdict(&Case::default()).await else { panic!("a fault is no score") };
     assert!(unscored.contains("no such module"), "{unscored}");
 }
+
+/// A child gets a clean set of variables and those that the recipe names; a name that is not set is said at the start.
+#[tokio::test]
+async fn a_program_sees_the_variables_it_is_meant_to_see() {
+    let text = LOOP.replace("RUN", "answer(ask, done=True, facts={'seen': dict(os.environ)})");
+    let script = Script::new(&text);
+    let seen = async |variables: &[&str]| {
+        let variables = variables.iter().map(|&name| name.to_owned()).collect();
+        let arena = StdioArena::new(CommandSpec { variables, ..script.spec.clone() }).unwrap();
+        let mut episode = open(&arena).await;
+        step(&mut episode, "ok").await.unwrap();
+        let facts = episode.env.end().facts;
+        facts["seen"].as_object().unwrap().keys().cloned().collect::<Vec<String>>()
+    };
+    // Cargo sets it for its tests: it stands for a key that only Hone is given.
+    let secret = "CARGO_MANIFEST_DIR";
+    let usual = seen(&[]).await;
+    assert!(usual.iter().any(|name| name == "PATH") && !usual.iter().any(|name| name == secret), "{usual:?}");
+    assert!(seen(&[secret]).await.iter().any(|name| name == secret));
+
+    let variables = vec!["HONE_NO_SUCH_VARIABLE".to_owned()];
+    let error = StdioArena::new(CommandSpec { variables, ..script.spec.clone() }).unwrap_err().to_string();
+    assert!(error.contains("HONE_NO_SUCH_VARIABLE") && error.contains("not set"), "{error}");
+}
+
+/// An environment that ends by itself takes what it started with it.
+#[tokio::test]
+async fn nothing_a_dead_program_started_is_left() {
+    let script = Script::serial();
+    let arena = script.arena(10.0);
+    let mut episode = open(&arena).await;
+    let child: i32 = text(&step(&mut episode, "fork").await.unwrap()).parse().unwrap();
+    assert!(step(&mut episode, "crash").await.unwrap_err().what.contains("division by zero"));
+    gone(child).await;
+}
+
+/// Plays Hone in a process of its own, for the test after it: opens an environment whose program starts another, and waits
+/// to be killed.
+#[tokio::test]
+#[ignore = "run by nothing_survives_hone_being_killed"]
+async fn an_environment_with_a_grandchild_is_open() {
+    let Ok(fifo) = std::env::var("PATH_OF_FIFO") else { return };
+    let text = LOOP
+        .replace("RUN", "os.fork(); held = open(sys.argv[1], 'w'); held.write('x'); held.flush(); time.sleep(3600)");
+    let mut script = Script::new(&text);
+    script.spec.command.push(fifo);
+    let arena = script.arena(3600.0);
+    let mut episode = open(&arena).await;
+    let _ = step(&mut episode, "ok").await;
+}
+
+/// Killed by the one signal nobody can catch, Hone leaves neither its children nor theirs behind: the pipe they hold open
+/// is closed.
+#[test]
+fn nothing_survives_hone_being_killed() {
+    use std::io::Read as _;
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("held");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut hone = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "an_environment_with_a_grandchild_is_open", "--ignored"])
+        .env("PATH_OF_FIFO", &fifo)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    // One byte from the program and one from its child: both hold the other end.
+    let mut held = std::fs::File::open(&fifo).unwrap();
+    held.read_exact(&mut [0; 2]).unwrap();
+    hone.kill().unwrap();
+    hone.wait().unwrap();
+    let mut rest = Vec::new();
+    held.read_to_end(&mut rest).unwrap();
+}

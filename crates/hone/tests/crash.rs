@@ -96,6 +96,33 @@ fn killed_and_resumed_a_run_ends_as_if_it_had_not_been() {
     assert_eq!(timeless(&stopped), timeless(&whole));
 }
 
+/// SIGTERM and SIGHUP stop a run as ctrl-c does: the step is recorded whole, and the exit code is the run's own.
+#[test]
+fn a_run_that_is_asked_to_stop_ends_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let shape = "--hidden 16 --layers 1 --heads 1 --kv-heads 1 --head-dim 16 --mlp 16 --vocab 300 --tied";
+    let recipe = prepare(directory.path(), shape, 100_000);
+    for signal in ["TERM", "HUP", "INT"] {
+        let run = directory.path().join(signal);
+        let mut process = start(&recipe, &run);
+        let mut reports = BufReader::new(process.stderr.take().unwrap()).lines();
+        while !has_a_step(&run) {
+            assert!(reports.next().is_some(), "the run ended before its first step");
+        }
+        let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {}", process.id())]).status().unwrap();
+        assert!(sent.success());
+        let rest: Vec<String> = reports.map_while(Result::ok).collect();
+        let status = process.wait().unwrap();
+        assert!(rest.iter().any(|line| line.contains("stopping when this step is recorded")), "{signal}: {rest:?}");
+        assert!(status.code().is_some(), "{signal}: {status}");
+    }
+}
+
+/// Whether a first step is recorded whole.
+fn has_a_step(run: &Path) -> bool {
+    std::fs::read_to_string(run.join("metrics.jsonl")).is_ok_and(|text| text.contains('\n'))
+}
+
 /// A file that cannot grow any more stands for a full disk: the run stops and says what to do, what it recorded is
 /// whole, and with room it goes on to the numbers of a run that always had room.
 #[test]
@@ -127,4 +154,31 @@ fn a_full_disk_stops_the_run_and_loses_nothing() {
 
     assert!(start(&recipe, &full).wait_with_output().unwrap().status.success());
     assert_eq!(timeless(&full), timeless(&whole));
+}
+
+/// A broken environment is found before the first step, in its own words, and leaves no run behind.
+#[test]
+fn an_environment_without_tools_is_refused_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let shape = "--hidden 16 --layers 1 --heads 1 --kv-heads 1 --head-dim 16 --mlp 16 --vocab 300 --tied";
+    let recipe = prepare(directory.path(), shape, 4);
+    let program = directory.path().join("env.sh");
+    let script = "while read -r line; do id=${line#*:}; echo \"{\\\"id\\\": ${id%%,*}, ANSWER}\"; done";
+    for (answer, said) in [
+        (r#"\"tools\": [], \"messages\": [{\"role\": \"user\", \"content\": \"Go.\"}]"#, "no tools"),
+        (
+            r#"\"tools\": [{\"name\": \"odd\", \"parameters\": {\"type\": 7}}], \"messages\": [{\"role\": \"user\", \"content\": \"Go.\"}]"#,
+            "odd",
+        ),
+        (r#"\"error\": \"my database is gone\""#, "my database is gone"),
+    ] {
+        std::fs::write(&program, script.replace("ANSWER", answer)).unwrap();
+        let run = directory.path().join("run");
+        let setting = format!("env.command=[\"sh\", {program:?}]");
+        let output =
+            hone().arg("train").arg(&recipe).arg("--run").arg(&run).args(["--set", &setting]).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && message.contains(said), "{said}: {message}");
+        assert!(!run.exists(), "{said}: a run that never began left a directory");
+    }
 }

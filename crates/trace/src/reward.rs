@@ -21,13 +21,21 @@ pub enum Verdict {
 }
 
 impl Reward {
-    /// A value that is not finite is a broken scorer, not a score: it is recorded as unscored.
+    /// The largest value of either sign that is a score. Nothing that is meant pays a million; one such number among
+    /// rewards of about 1 would be the whole mean and deviation of its batch.
+    pub const LARGEST: f64 = 1e6;
+
+    /// A value that is not finite or beyond [`Reward::LARGEST`] is a broken scorer, not a score: it is recorded as unscored.
     pub fn scored(component: impl Into<String>, value: f64, why: impl Into<String>) -> Self {
         let why = why.into();
-        let verdict = if value.is_finite() {
-            Verdict::Scored { value, why }
-        } else {
+        let verdict = if !value.is_finite() {
             Verdict::Unscored { unscored: format!("the scorer returned {value} ({why})") }
+        } else if value.abs() > Self::LARGEST {
+            let unscored =
+                format!("the scorer returned {value:e}, and no reward is beyond ±{:e} ({why})", Self::LARGEST);
+            Verdict::Unscored { unscored }
+        } else {
+            Verdict::Scored { value, why }
         };
         Self { component: component.into(), verdict }
     }

@@ -8,4 +8,4 @@ pub mod registry;
 pub mod shop;
 pub mod triage;
 
-pub use registry::{BUILTINS, Builtin, EnvSpec, EnvSpecs};
+pub use registry::{BUILTINS, EnvEntry, EnvSpec, EnvSpecs};

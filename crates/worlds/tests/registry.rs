@@ -149,9 +149,15 @@ async fn data_directories_train_on_train_and_hold_out_test() {
         ("retail", "tau-bench/retail", "compat", (500, 115)),
         ("retail", "tau2-bench/retail", "tau2", (74, 40)),
         ("airline", "tau2-bench/airline", "tau2", (30, 20)),
+        // Recognised.
+        ("retail", "tau2-bench/retail", "", (74, 40)),
     ] {
         let data = hone_testdata::third_party("data/tau").join(place);
-        let world = World::open(&specs(&json!({"name": name, "data": data, "profile": profile})).unwrap()).unwrap();
+        let mut table = json!({"name": name, "data": data});
+        if !profile.is_empty() {
+            table["profile"] = json!(profile);
+        }
+        let world = World::open(&specs(&table).unwrap()).unwrap();
         assert_eq!((world.tasks.len(), world.held_out.len()), counts, "{place}");
         for task in world.held_out.iter().take(10) {
             let mut episode = world.arena.open(task, 0).await.unwrap();

@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::baseline::Baseline;
+use crate::catalogue::UnknownName;
 use crate::rewards::spec::SpecError;
 use crate::rewards::{Rubric, RubricError};
 use crate::stdio::CommandError;
@@ -90,8 +91,8 @@ pub type OwnError = Box<dyn std::error::Error + Send + Sync>;
 /// Why an environment cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    #[error("there is no environment {name:?}; {hint}there are {known}, and {{ command = […] }} for your own", hint = did_you_mean(nearest.as_deref()))]
-    Unknown { name: String, nearest: Option<String>, known: String },
+    #[error("{0}, and {{ command = […] }} for your own")]
+    Unknown(#[from] UnknownName),
     #[error("env: {0}")]
     Form(String),
     #[error("options of {name}: {what}")]
@@ -130,10 +131,6 @@ impl RegistryError {
     pub fn own(error: impl Into<OwnError>) -> Self {
         Self::Own(error.into())
     }
-}
-
-fn did_you_mean(nearest: Option<&str>) -> String {
-    nearest.map(|nearest| format!("did you mean {nearest:?}? Otherwise ")).unwrap_or_default()
 }
 
 /// Tasks as a set of the environment's split.

@@ -8,39 +8,49 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Counts, EnvOptions, Environment, HELD_OUT, RegistryError, TRAIN, set};
+use crate::documented;
 use crate::rewards::spec::RubricSpec;
 use crate::stdio::{CommandSpec, StdioArena};
 use crate::users::NewUser;
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ProgramSpec {
-    /// What its tasks call it.
-    pub name: String,
-    /// The program and its arguments. No shell is involved.
-    pub command: Vec<String>,
-    /// Where it runs; absent: where Hone runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub directory: Option<PathBuf>,
-    /// How many processes share the episodes.
-    pub workers: usize,
-    /// Seconds for one answer.
-    pub deadline_s: f64,
-    /// Seconds for the first answer of a fresh process.
-    pub start_deadline_s: f64,
-    /// JSON lines of tasks, `key` and `prompt` at least. The last `held_out` of them are never trained on. Absent: numbered
-    /// tasks that all say `prompt`, for programs that make their own worlds out of a task's key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub task_file: Option<PathBuf>,
-    pub prompt: String,
-    pub tasks: usize,
-    pub held_out: usize,
-    pub seed: u64,
+documented! {
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct ProgramSpec {
+        /// A name of your own for it, which its tasks carry.
+        pub name: String,
+        /// The program and its arguments. No shell is involved.
+        pub command: Vec<String>,
+        /// Where it runs; absent: where Hone runs.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub directory: Option<PathBuf>,
+        /// How many processes share the episodes.
+        pub workers: usize,
+        /// Seconds for one answer.
+        pub deadline_s: f64,
+        /// Seconds for the first answer of a fresh process.
+        pub start_deadline_s: f64,
+        /// Names of variables that the program gets beside the usual ones (`PATH`, `HOME`, `LANG`, `TMPDIR`, `PYTHONPATH`,
+        /// …). It sees no others, and no key of a judge or a model.
+        pub variables: Vec<String>,
+        /// JSON lines of tasks, `key` and `prompt` at least. The last `held_out` of them are never trained on. Absent: numbered
+        /// tasks that all say `prompt`, for programs that make their own worlds out of a task's key.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub task_file: Option<PathBuf>,
+        /// The prompt of numbered tasks.
+        pub prompt: String,
+        /// Training tasks; of a file, at most so many.
+        pub tasks: usize,
+        /// Tasks that are evaluated on and never trained on.
+        pub held_out: usize,
+        /// Seed of the tasks: it numbers them, or shuffles the file.
+        pub seed: u64,
+    }
 }
 
 impl Default for ProgramSpec {
     fn default() -> Self {
-        let CommandSpec { command, directory, workers, deadline_s, start_deadline_s } =
+        let CommandSpec { command, directory, workers, deadline_s, start_deadline_s, variables } =
             CommandSpec::new(std::iter::empty::<String>());
         Self {
             name: "stdio".into(),
@@ -49,6 +59,7 @@ impl Default for ProgramSpec {
             workers,
             deadline_s,
             start_deadline_s,
+            variables,
             task_file: None,
             prompt: "Begin.".into(),
             tasks: 2048,
@@ -75,6 +86,7 @@ impl EnvOptions for ProgramSpec {
             workers: self.workers,
             deadline_s: self.deadline_s,
             start_deadline_s: self.start_deadline_s,
+            variables: self.variables.clone(),
         };
         let (train, held_out) = match &self.task_file {
             Some(path) => self.split(path, read(path, name)?)?,

@@ -6,11 +6,40 @@
 
 use async_trait::async_trait;
 use hone_trace::Verdict;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::endpoint::Endpoint;
+use super::catalogue::ComponentEntry;
+use super::endpoint::{AnswerFormat, Endpoint, read};
 use super::{Case, Component, excerpt, not_applicable, scored, unscored};
+use crate::catalogue::Options;
+use crate::chat_client::ChatSpec;
+use crate::documented;
+
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "nl_assertions",
+    about: "tau2's NL_ASSERTION: 1 where every statement a task makes about its conversation holds by an LLM judge, else 0",
+    advice: "As a factor of tau in a product: together they are tau2's whole reward",
+    paper: Some("Barres et al. 2025, tau2-bench, arXiv:2506.07982"),
+    options: Options::both::<AnswerSpec, ChatSpec>(r#"{"url": "http://localhost:8000/v1", "model": "judge"}"#),
+    make: assertions,
+};
+
+documented! {
+    /// The keys beside the model's.
+    #[derive(Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct AnswerSpec {
+        /// How the server is asked for JSON; `prompt` is for servers that know no `response_format`.
+        #[serde(default)]
+        answer: AnswerFormat,
+    }
+}
+
+fn assertions(options: Value) -> Result<Box<dyn Component>, String> {
+    let (AnswerSpec { answer }, chat) = read(options)?;
+    Ok(Box::new(Assertions::new(Endpoint::new(chat, answer)?)))
+}
 
 #[derive(Debug, Clone)]
 pub struct Assertions {

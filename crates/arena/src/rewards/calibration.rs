@@ -17,8 +17,19 @@ use std::collections::BTreeMap;
 use hone_trace::Verdict;
 use serde::Deserialize;
 
+use super::catalogue::{ComponentEntry, plain};
 use super::submission::on_submission;
 use super::{Case, Measure, not_applicable, scored};
+use crate::catalogue::Options;
+
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "calibration",
+    about: "Brier score of the stated confidence c, 1 - (c - y)², with y from the environment's test: from 0 to 1",
+    advice: "Give correctness at least its weight, or pay it to the confidence alone with `credit.arguments`",
+    paper: Some("Brier 1950, Verification of Forecasts Expressed in Terms of Probability"),
+    options: Options::NONE,
+    make: plain::<Calibration>,
+};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

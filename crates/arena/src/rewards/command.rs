@@ -10,20 +10,47 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hone_trace::Verdict;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::Command;
 
+use super::catalogue::ComponentEntry;
 use super::{Case, Component, excerpt, unscored};
-use crate::process_group::{Group, KillOnDrop};
+use crate::catalogue::Options;
+use crate::children;
+use crate::documented;
+use crate::stdio::CommandError;
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Verifier {
-    /// The program and its arguments. No shell is involved.
-    pub command: Vec<String>,
-    #[serde(default = "deadline")]
-    pub deadline_s: f64,
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "command",
+    about: "A program of your own, started once a case: the case as JSON on stdin, `{\"value\": 0.5, \"why\": \"…\"}` on stdout",
+    advice: "For verifiers that start fast; `stdio` keeps one running",
+    paper: None,
+    options: Options::with::<Verifier>(r#"{"command": ["python3", "verify.py"]}"#),
+    make: verifier,
+};
+
+documented! {
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Verifier {
+        /// The program and its arguments. No shell is involved.
+        pub command: Vec<String>,
+        /// Seconds for a verdict.
+        #[serde(default = "deadline")]
+        pub deadline_s: f64,
+        /// Names of variables that the program gets beside the usual ones (`PATH`, `HOME`, …). It sees no others.
+        #[serde(default)]
+        pub variables: Vec<String>,
+    }
+}
+
+fn verifier(options: Value) -> Result<Box<dyn Component>, String> {
+    let verifier: Verifier = serde_json::from_value(options).map_err(|error| error.to_string())?;
+    match children::missing(&verifier.variables) {
+        Some(name) => Err(CommandError::Variable(name.clone()).to_string()),
+        None => Ok(Box::new(verifier)),
+    }
 }
 
 fn deadline() -> f64 {
@@ -37,7 +64,7 @@ const MAX_OUTPUT: usize = 1 << 20;
 impl Component for Verifier {
     async fn verdict(&self, case: &Case) -> Verdict {
         let limit = Duration::from_secs_f64(self.deadline_s.clamp(0.001, 86_400.0));
-        match tokio::time::timeout(limit, run(&self.command, case)).await {
+        match tokio::time::timeout(limit, run(self, case)).await {
             Ok(Ok(output)) => read_verdict(&output),
             Ok(Err(why)) => unscored(why),
             Err(_) => unscored(format!("verifier_deadline: no verdict within {} s; it was killed", self.deadline_s)),
@@ -46,14 +73,13 @@ impl Component for Verifier {
 }
 
 /// The program's output, after it ended well.
-async fn run(command: &[String], case: &Case) -> Result<Vec<u8>, String> {
-    let (program, arguments) = command.split_first().ok_or("verifier_spawn: the command is empty")?;
+async fn run(verifier: &Verifier, case: &Case) -> Result<Vec<u8>, String> {
+    let (program, arguments) = verifier.command.split_first().ok_or("verifier_spawn: the command is empty")?;
     let input = serde_json::to_vec(case).map_err(|error| format!("verifier_input: {error}"))?;
-    let mut command = Command::new(program);
+    let mut command = children::command(program, &verifier.variables);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.process_group(0).kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| format!("verifier_spawn: cannot start {program:?}: {error}"))?;
-    let group = KillOnDrop(Group::of(&child));
+    let (mut child, leash) =
+        children::spawn(&mut command).map_err(|error| format!("verifier_spawn: cannot start {program:?}: {error}"))?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     // Together: a program that writes before it reads must not meet a full pipe. It need not read its input, so a
     // broken pipe is no error.
@@ -66,7 +92,7 @@ async fn run(command: &[String], case: &Case) -> Result<Vec<u8>, String> {
     let (output, error_output, ()) = tokio::try_join!(bounded(stdout), bounded(stderr), write)?;
     let status = child.wait().await.map_err(|error| format!("verifier_wait: {error}"))?;
     // What it left running in the background goes too.
-    drop(group);
+    drop(leash);
     if status.success() {
         return Ok(output);
     }

@@ -5,7 +5,18 @@
 use hone_trace::Verdict;
 use serde::Deserialize;
 
+use super::catalogue::{ComponentEntry, plain};
 use super::{Case, Measure, not_applicable, scored};
+use crate::catalogue::Options;
+
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "correct",
+    about: "1 where the environment's own test finds the answer right, else 0",
+    advice: "The component to pay first, and the only one that a program of your own needs",
+    paper: None,
+    options: Options::NONE,
+    make: plain::<Correct>,
+};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

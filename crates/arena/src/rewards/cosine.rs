@@ -6,21 +6,35 @@
 use std::f64::consts::PI;
 
 use hone_trace::Verdict;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::catalogue::{ComponentEntry, plain};
 use super::{Case, Measure, not_applicable, scored};
+use crate::catalogue::Options;
+use crate::documented;
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cosine {
-    /// Tokens at which the scaling ends.
-    pub max: usize,
-    /// Value of a right answer at `max` tokens, and at none.
-    #[serde(default = "right")]
-    pub right: (f64, f64),
-    /// The same of a wrong one.
-    #[serde(default = "wrong")]
-    pub wrong: (f64, f64),
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "cosine",
+    about: "Cosine length scaling: right answers earn more when short, wrong ones lose less when long",
+    advice: "Where reasoning gets too long or too short; every right answer stays worth more than every wrong one",
+    paper: Some("Yeo et al. 2025, Demystifying Long Chain-of-Thought Reasoning, arXiv:2502.03373"),
+    options: Options::with::<Cosine>(r#"{"max": 2048}"#),
+    make: plain::<Cosine>,
+};
+
+documented! {
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Cosine {
+        /// Tokens at which the scaling ends.
+        pub max: usize,
+        /// Value of a right answer at `max` tokens, and at none.
+        #[serde(default = "right")]
+        pub right: (f64, f64),
+        /// The same of a wrong one.
+        #[serde(default = "wrong")]
+        pub wrong: (f64, f64),
+    }
 }
 
 fn right() -> (f64, f64) {

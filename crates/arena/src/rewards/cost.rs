@@ -1,15 +1,39 @@
 //! Cost: what an episode used of its turns or tokens, from 0 down to -1 at the limit.
 
 use hone_trace::Verdict;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::catalogue::{ComponentEntry, plain};
 use super::{Case, Measure, not_applicable, scored};
+use crate::catalogue::Options;
+use crate::documented;
 
-/// -turns / max, at least -1.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TurnCost {
-    pub max: usize,
+pub(super) const TURN_ENTRY: ComponentEntry = ComponentEntry {
+    name: "turn_cost",
+    about: "Minus the share of `max` turns that were used, from -1 to 0",
+    advice: "A small weight beside a success component, where episodes dawdle",
+    paper: None,
+    options: Options::with::<TurnCost>(r#"{"max": 12}"#),
+    make: plain::<TurnCost>,
+};
+
+pub(super) const LENGTH_ENTRY: ComponentEntry = ComponentEntry {
+    name: "length_cost",
+    about: "Minus the share of `max` tokens that were sampled, from -1 to 0",
+    advice: "A small weight beside a success component; soft_overlong is gentler",
+    paper: None,
+    options: Options::with::<LengthCost>(r#"{"max": 2048}"#),
+    make: plain::<LengthCost>,
+};
+
+documented! {
+    /// -turns / max, at least -1.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct TurnCost {
+        /// Turns at which the value is -1.
+        pub max: usize,
+    }
 }
 
 impl Measure for TurnCost {
@@ -21,11 +45,14 @@ impl Measure for TurnCost {
     }
 }
 
-/// -tokens / max, at least -1.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LengthCost {
-    pub max: usize,
+documented! {
+    /// -tokens / max, at least -1.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct LengthCost {
+        /// Tokens at which the value is -1.
+        pub max: usize,
+    }
 }
 
 impl Measure for LengthCost {

@@ -3,13 +3,15 @@
 //! Deadlines, retries and the key are the [`ChatClient`]'s business. What comes back is text; whoever asks holds it to
 //! the schema, however the server was asked for it.
 
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::catalogue::{Documented, split};
 use crate::chat_client::{ChatClient, ChatSpec};
 
 /// How the server is asked for JSON.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerFormat {
     #[default]
@@ -17,6 +19,13 @@ pub enum AnswerFormat {
     JsonObject,
     /// For servers that know no `response_format`.
     Prompt,
+}
+
+/// A table that holds options of a judge's own beside its model's: both, each read whole.
+pub(super) fn read<A: Documented + DeserializeOwned>(options: Value) -> Result<(A, ChatSpec), String> {
+    let (own, chat) = split::<A>(options);
+    let own = serde_json::from_value(own).map_err(|error| error.to_string())?;
+    Ok((own, serde_json::from_value(chat).map_err(|error| error.to_string())?))
 }
 
 #[derive(Debug, Clone)]

@@ -16,9 +16,20 @@ use jsonschema::error::ValidationErrorKind;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::catalogue::{ComponentEntry, plain};
 use super::lenient::{self, Reading};
 use super::submission::{has_text_outside, spans};
 use super::{Case, Measure, excerpt, not_applicable, scored, unscored};
+use crate::catalogue::Options;
+
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "format",
+    about: "How far a reply gets towards one canonical, valid tool call, in seven ordered steps from 0 to 1",
+    advice: "A first signal where most replies do not parse, or a gate; it says nothing of what the call is good for",
+    paper: None,
+    options: Options::NONE,
+    make: plain::<Format>,
+};
 
 /// What each step adds, in tenths.
 const TENTHS: [u32; 7] = [1, 1, 2, 2, 2, 1, 1];

@@ -12,16 +12,30 @@
 use std::collections::HashSet;
 
 use hone_trace::Verdict;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::catalogue::{ComponentEntry, plain};
 use super::submission::on_submission;
 use super::{Case, Context, Measure, Submission, not_applicable, scored};
+use crate::catalogue::Options;
+use crate::documented;
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Grounding {
-    /// How much recall weighs against precision.
-    pub beta: f64,
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "grounding",
+    about: "Citation grounding: F-beta of the ids cited against the right ones, times the share that was really shown, from 0 to 1",
+    advice: "For tasks with gold ids and a context; a small beta makes a wrong citation cost more than a missing one",
+    paper: None,
+    options: Options::of::<Grounding>(),
+    make: plain::<Grounding>,
+};
+
+documented! {
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Grounding {
+        /// How much recall weighs against precision.
+        pub beta: f64,
+    }
 }
 
 impl Default for Grounding {

@@ -6,11 +6,44 @@
 
 use async_trait::async_trait;
 use hone_trace::Verdict;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::endpoint::Endpoint;
+use super::catalogue::ComponentEntry;
+use super::endpoint::{AnswerFormat, Endpoint, read};
 use super::{Case, Component, excerpt, not_applicable, scored, unscored};
+use crate::catalogue::Options;
+use crate::chat_client::ChatSpec;
+use crate::documented;
+
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "judge",
+    about: "LLM judge: a model reads the case and gives a score from 0 to 1 with its reason; unscored where it does not answer in form",
+    advice: "For qualities no program can test; watch it at weight 0 against a human's scores before paying it",
+    paper: Some("Zheng et al. 2023, Judging LLM-as-a-Judge, arXiv:2306.05685"),
+    options: Options::both::<JudgeSpec, ChatSpec>(
+        r#"{"url": "http://localhost:8000/v1", "model": "judge", "criteria": "Is the answer polite?"}"#,
+    ),
+    make: judge,
+};
+
+documented! {
+    /// The keys of a judge beside its model's.
+    #[derive(Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct JudgeSpec {
+        /// What a good answer is, in words for the model.
+        criteria: String,
+        /// How the server is asked for JSON; `prompt` is for servers that know no `response_format`.
+        #[serde(default)]
+        answer: AnswerFormat,
+    }
+}
+
+fn judge(options: Value) -> Result<Box<dyn Component>, String> {
+    let (JudgeSpec { criteria, answer }, chat) = read(options)?;
+    Ok(Box::new(Judge::new(Endpoint::new(chat, answer)?, criteria)))
+}
 
 #[derive(Debug, Clone)]
 pub struct Judge {

@@ -14,6 +14,7 @@
 pub mod assertions;
 pub mod calibration;
 mod case;
+pub mod catalogue;
 pub mod command;
 pub mod correct;
 pub mod cosine;

@@ -1,9 +1,21 @@
 //! Soft overlong punishment (DAPO): nothing up to `max - cache` tokens, then linearly down to -1 at `max`, -1 beyond.
 
 use hone_trace::Verdict;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::catalogue::{ComponentEntry, plain};
 use super::{Case, Measure, not_applicable, scored};
+use crate::catalogue::Options;
+use crate::documented;
+
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "soft_overlong",
+    about: "Soft overlong punishment: 0 up to `max - cache` tokens, linearly down to -1 at `max`, -1 beyond",
+    advice: "With `max` at the sampling limit, where episodes are cut short",
+    paper: Some("Yu et al. 2025, DAPO, arXiv:2503.14476"),
+    options: Options::with::<Form>(r#"{"max": 2048, "cache": 512}"#),
+    make: plain::<SoftOverlong>,
+};
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "Form")]
@@ -12,11 +24,15 @@ pub struct SoftOverlong {
     cache: usize,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Form {
-    max: usize,
-    cache: usize,
+documented! {
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Form {
+        /// Tokens at which the value is -1.
+        max: usize,
+        /// Tokens before `max` over which it falls.
+        cache: usize,
+    }
 }
 
 impl TryFrom<Form> for SoftOverlong {

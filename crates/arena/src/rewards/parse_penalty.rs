@@ -8,9 +8,20 @@ use std::collections::BTreeMap;
 use hone_trace::Verdict;
 use serde::Deserialize;
 
+use super::catalogue::{ComponentEntry, plain};
 use super::lenient::{self, Reading};
 use super::submission::spans;
 use super::{Case, Measure, not_applicable, scored};
+use crate::catalogue::Options;
+
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "parse_penalty",
+    about: "Minus the share of replies that were neither a valid call nor a plain reply, from -1 to 0",
+    advice: "Beside every content component: it tells worse answers from worse JSON",
+    paper: None,
+    options: Options::NONE,
+    make: plain::<ParsePenalty>,
+};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -8,19 +8,34 @@
 //! Laws: quasi-concave in the length (no interior dip), 1 at the reference's length, blind to text outside.
 
 use hone_trace::Verdict;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::catalogue::{ComponentEntry, plain};
 use super::submission::{Source, on_text};
 use super::{Case, Measure, not_applicable, scored};
+use crate::catalogue::Options;
+use crate::documented;
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Parsimony {
-    /// Full value from this share of the reference's length on.
-    pub enough: f64,
-    /// No value from this multiple of it on.
-    pub too_much: f64,
-    pub on: Source,
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "parsimony",
+    about: "Length against the reference's: 1 where it is about as long, falling to 0 where it is much longer or shorter",
+    advice: "As a factor of a quality component in a product; a short wrong answer is parsimonious too",
+    paper: None,
+    options: Options::of::<Parsimony>(),
+    make: plain::<Parsimony>,
+};
+
+documented! {
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Parsimony {
+        /// Full value from this share of the reference's length on.
+        pub enough: f64,
+        /// No value from this multiple of it on.
+        pub too_much: f64,
+        /// The text to measure: the whole completion, or the `resolution` of the submission.
+        pub on: Source,
+    }
 }
 
 impl Default for Parsimony {

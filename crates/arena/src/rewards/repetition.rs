@@ -7,15 +7,39 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use hone_trace::Verdict;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::catalogue::{ComponentEntry, plain};
 use super::submission::on_submission;
 use super::{Case, Measure, not_applicable, scored};
+use crate::catalogue::Options;
+use crate::documented;
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Repetition {
-    pub n: usize,
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "repetition",
+    about: "Minus the share of repeated n-grams in what was sampled, from -1 to 0",
+    advice: "Where a policy starts to loop; 0 for texts that do not",
+    paper: Some("Yeo et al. 2025, Demystifying Long Chain-of-Thought Reasoning, arXiv:2502.03373"),
+    options: Options::of::<Repetition>(),
+    make: plain::<Repetition>,
+};
+
+pub(super) const CITATION_ENTRY: ComponentEntry = ComponentEntry {
+    name: "citation_repetition",
+    about: "Share of citations that are not repeats of one another, from 0 to 1",
+    advice: "A factor beside grounding, against padding a list with one id",
+    paper: None,
+    options: Options::NONE,
+    make: plain::<CitationRepetition>,
+};
+
+documented! {
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Repetition {
+        /// The length of the n-grams, in tokens.
+        pub n: usize,
+    }
 }
 
 impl Default for Repetition {

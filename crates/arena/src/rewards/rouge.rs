@@ -7,17 +7,33 @@
 use std::collections::HashMap;
 
 use hone_trace::Verdict;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::catalogue::{ComponentEntry, plain};
 use super::submission::{Source, on_text};
 use super::{Case, Measure, not_applicable, porter, scored};
+use crate::catalogue::Options;
+use crate::documented;
 
-/// F against the best of the references.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RougeL {
-    pub stem: bool,
-    pub on: Source,
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "rouge_l",
+    about: "ROUGE-L: F of the longest common subsequence of words with the nearest reference, from 0 to 1",
+    advice: "For answers with a reference text; it rewards wording, so pair it with a component that tests what is true",
+    paper: Some("Lin 2004, ROUGE: A Package for Automatic Evaluation of Summaries"),
+    options: Options::of::<RougeL>(),
+    make: plain::<RougeL>,
+};
+
+documented! {
+    /// F against the best of the references.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct RougeL {
+        /// Compare the stems of words (Porter).
+        pub stem: bool,
+        /// The text to measure: the whole completion, or the `resolution` of the submission.
+        pub on: Source,
+    }
 }
 
 impl Default for RougeL {

@@ -12,7 +12,18 @@ use hone_trace::Verdict;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::catalogue::{ComponentEntry, plain};
 use super::{Case, Measure, not_applicable, scored};
+use crate::catalogue::Options;
+
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "partial_credit",
+    about: "Share of the reference's changes to the database that were made, less those that nobody wanted, from 0 to 1",
+    advice: "Where tau is almost always 0; anneal its weight away, since half a change is no service",
+    paper: None,
+    options: Options::NONE,
+    make: plain::<PartialCredit>,
+};
 
 /// One leaf of the state that differs from the episode's start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -63,7 +63,7 @@ pub(super) fn on_text(case: &Case, from: Source, measure: impl FnOnce(&str) -> V
 }
 
 /// Which text a component measures.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// The whole completion as it stands.

@@ -9,8 +9,19 @@ use std::collections::HashSet;
 use hone_trace::Verdict;
 use serde::Deserialize;
 
+use super::catalogue::{ComponentEntry, plain};
 use super::submission::on_submission;
 use super::{Case, Context, Measure, Submission, not_applicable, rouge, scored};
+use crate::catalogue::Options;
+
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "support",
+    about: "Share of the resolution's content trigrams that occur in the articles it cites, from 0 to 1",
+    advice: "A floor against filler beside grounding; paraphrase is not seen, so give it little weight",
+    paper: None,
+    options: Options::NONE,
+    make: plain::<Support>,
+};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

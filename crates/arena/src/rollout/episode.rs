@@ -13,7 +13,7 @@ use hone_trace::{
 
 use super::reading::{Reading, read};
 use super::settings::{CallMode, OnMalformed};
-use super::{Opening, Rollouts, Slot, late};
+use super::{Opening, Rollouts, Slot, late, text_bytes};
 
 /// What came of an attempt: a trace as far as it got, what the environment left, and the fault that broke it.
 pub(super) struct Played {
@@ -196,9 +196,17 @@ impl<'a> Play<'a> {
                 return Step::Breaks(fault);
             }
         }
-        if turn.done {
+        let fits = text_bytes(&turn.messages) <= self.rollouts.settings.longest_text();
+        if !fits {
+            shorten(&mut turn.messages);
+        }
+        if turn.done || !fits {
             self.messages.extend(turn.messages);
-            return Step::Ends(Outcome::Finished);
+            return Step::Ends(if turn.done {
+                Outcome::Finished
+            } else {
+                Outcome::Truncated { limit: Limit::Context }
+            });
         }
         self.observe(turn, sampled)
     }
@@ -293,6 +301,28 @@ impl<'a> Play<'a> {
             Ok(Err(again)) => again.boundary == Boundary::Environment && !again.transient,
             Ok(Ok(_)) => false,
             Err(_) => self.env.user_seconds().is_none(),
+        }
+    }
+}
+
+/// What scorers see of messages that are longer than any window: their beginnings.
+fn shorten(messages: &mut Vec<Message>) {
+    const MESSAGES: usize = 64;
+    const BYTES: usize = 1 << 10;
+    let more = messages.len().saturating_sub(MESSAGES);
+    messages.truncate(MESSAGES);
+    if more > 0 {
+        messages.push(Message::system(format!("[{more} more messages cut here]")));
+    }
+    for message in messages {
+        let (Message::System { content } | Message::User { content } | Message::Tool { content, .. }) = message else {
+            continue;
+        };
+        let text = content.text();
+        if text.len() > BYTES {
+            let start = &text[..text.floor_char_boundary(BYTES)];
+            *content =
+                format!("{start}\n[{} bytes cut here: more than the window holds]", text.len() - start.len()).into();
         }
     }
 }

@@ -5,26 +5,27 @@
 //! group with its reason. A fault that comes back after the same actions on a fresh environment is the policy's doing:
 //! the episode is truncated there and scored, so that crashing tools is no way out.
 
+mod cache;
 mod episode;
 mod reading;
 mod settings;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures::StreamExt as _;
 use hone_chat::parse::Toolbox;
 use hone_chat::{Conversation, Prompt, Renderer};
 use hone_trace::{
-    Arena, Boundary, Digest, EndState, Episode, Fault, Group, Outcome, Sampler, SamplingParams, Seed, Task, ToolSet,
-    Trace,
+    Arena, Boundary, Content, Digest, EndState, Episode, Fault, Group, Message, Outcome, Sampler, SamplingParams, Seed,
+    Task, ToolSet, Trace,
 };
 use serde_json::{Map, Value};
 
 pub use settings::{CallMode, OnMalformed, OnRepair, RolloutSettings};
 
 use crate::rewards::Rubric;
+use cache::Cache;
 use episode::{Play, Played};
 
 /// Everything it takes to play and score episodes of an arena with a policy. Cheap to clone.
@@ -44,32 +45,6 @@ pub struct Rollouts {
 struct Prepared {
     openings: Cache<Opening>,
     kits: Cache<Kit>,
-}
-
-/// Values by the digest of what they were made from: a few groups' worth, emptied when it is full. Tasks may each have
-/// tools of their own, so what is kept must not grow with the tasks.
-struct Cache<T>(Mutex<HashMap<Digest, T>>);
-
-impl<T> Default for Cache<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<T: Clone> Cache<T> {
-    const CAPACITY: usize = 256;
-
-    fn get(&self, key: &Digest) -> Option<T> {
-        self.0.lock().ok()?.get(key).cloned()
-    }
-
-    fn insert(&self, key: Digest, value: T) {
-        let Ok(mut kept) = self.0.lock() else { return };
-        if kept.len() >= Self::CAPACITY {
-            kept.clear();
-        }
-        kept.insert(key, value);
-    }
 }
 
 /// Tools and their compiled schemas. All episodes with the same tools share one.
@@ -197,8 +172,37 @@ impl Rollouts {
         }
     }
 
+    /// Opens one episode of a task, as play would, and looks at what it offers: a training run asks before its first step.
+    /// An environment without tools has nothing for an agent to do, and schemas that are none hold no call to anything.
+    pub async fn check(&self, task: &Task) -> Result<(), Fault> {
+        let refused = |what: String| Err(Fault::new(Boundary::Environment, format!("{}: {what}", task.env)));
+        let mut attempt = 0;
+        let (episode, opening) = loop {
+            attempt += 1;
+            match self.open(Slot { task, replica: 0, seed: 0 }).await {
+                Ok(opened) => break opened,
+                Err(fault) if attempt < self.settings.attempts && fault.transient => {
+                    tokio::time::sleep(self.settings.backoff(attempt - 1)).await;
+                }
+                Err(fault) => return Err(fault),
+            }
+        };
+        if episode.tools.is_empty() {
+            return refused("it offers no tools; answer `open` with at least one under \"tools\"".into());
+        }
+        let (length, window) = (opening.conversation.ids().len(), self.settings.window);
+        if length >= window {
+            return refused(format!(
+                "its first prompt takes {length} tokens of a window of {window}; raise rollout.window"
+            ));
+        }
+        Ok(())
+    }
+
     /// Renders the first prompt, or takes it from an episode of the same task.
     fn opening(&self, task: &Task, episode: &Episode) -> Result<Opening, Fault> {
+        let bytes = text_bytes(&episode.first) + episode.system.len();
+        self.fits("its first prompt", bytes)?;
         let key = opening_key(task, episode);
         if let Some(opening) = self.prepared.openings.get(&key) {
             return Ok(opening);
@@ -213,7 +217,7 @@ impl Rollouts {
         };
         let conversation = self.renderer.open(&prompt).map_err(|error| ours(&error))?;
         let opening = Opening { conversation, kit: self.kit(&episode.tools)? };
-        self.prepared.openings.insert(key, opening.clone());
+        self.prepared.openings.insert(key, opening.clone(), bytes);
         Ok(opening)
     }
 }
@@ -229,11 +233,36 @@ impl Rollouts {
         if let Some(kit) = self.prepared.kits.get(&key) {
             return Ok(kit);
         }
+        let bytes = serde_json::to_string(tools).map_or(0, |text| text.len());
+        self.fits("its tools", bytes)?;
         let toolbox = Toolbox::new(tools).map_err(|error| Fault::new(Boundary::Environment, error.to_string()))?;
         let kit = Kit { tools: Arc::new(tools.clone()), toolbox: Arc::new(toolbox) };
-        self.prepared.kits.insert(key, kit.clone());
+        self.prepared.kits.insert(key, kit.clone(), bytes);
         Ok(kit)
     }
+
+    /// Refuses what cannot fit the window before anything is made of it.
+    fn fits(&self, what: &str, bytes: usize) -> Result<(), Fault> {
+        let limit = self.settings.longest_text();
+        if bytes <= limit {
+            return Ok(());
+        }
+        let what = format!(
+            "{what} takes {bytes} bytes, and a window of {} tokens holds less than {limit}; say less, or raise \
+             rollout.window",
+            self.settings.window
+        );
+        Err(Fault::new(Boundary::Environment, what))
+    }
+}
+
+/// The bytes of the messages' texts, with a few for each message itself.
+fn text_bytes(messages: &[Message]) -> usize {
+    let bytes = |content: &Content| match content {
+        Content::Text(text) => text.len(),
+        parts @ Content::Parts(_) => parts.text().len(),
+    };
+    messages.iter().map(|message| 16 + message.content().map_or(0, bytes)).sum()
 }
 
 /// The longest fact that is recorded, in bytes of JSON.

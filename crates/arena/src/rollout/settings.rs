@@ -75,6 +75,12 @@ impl RolloutSettings {
         seconds(self.user_deadline_s.max(self.env_deadline_s))
     }
 
+    /// The longest text in bytes that is given to the tokenizer at all: at 64 bytes a token nothing longer fits the window,
+    /// and finding that out by encoding 10 MB takes over a gigabyte.
+    pub(super) fn longest_text(&self) -> usize {
+        self.window.saturating_mul(64)
+    }
+
     pub(super) fn sampler_deadline(&self) -> Duration {
         seconds(self.sampler_deadline_s)
     }

@@ -17,29 +17,40 @@ mod scorer;
 mod wire;
 mod worker;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::Options;
+use crate::children;
+use crate::documented;
+use crate::rewards::catalogue::{ComponentEntry, plain};
 
 pub use arena::StdioArena;
 pub use scorer::StdioScorer;
 
-/// A program to talk to: `{ command = ["python3", "my_env.py"], workers = 4 }`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CommandSpec {
-    /// The program and its arguments. No shell is involved.
-    pub command: Vec<String>,
-    /// Where it runs; absent: where Hone runs.
-    #[serde(default)]
-    pub directory: Option<std::path::PathBuf>,
-    /// How many processes share the episodes.
-    #[serde(default = "one")]
-    pub workers: usize,
-    /// For one answer.
-    #[serde(default = "deadline")]
-    pub deadline_s: f64,
-    /// For the first answer of a fresh process, its start included. Imports can be slow.
-    #[serde(default = "start_deadline")]
-    pub start_deadline_s: f64,
+documented! {
+    /// A program to talk to: `{ command = ["python3", "my_env.py"], workers = 4 }`.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct CommandSpec {
+        /// The program and its arguments. No shell is involved.
+        pub command: Vec<String>,
+        /// Where it runs; absent: where Hone runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub directory: Option<std::path::PathBuf>,
+        /// How many processes share the episodes.
+        #[serde(default = "one")]
+        pub workers: usize,
+        /// Seconds for one answer.
+        #[serde(default = "deadline")]
+        pub deadline_s: f64,
+        /// Seconds for the first answer of a fresh process, its start included. Imports can be slow.
+        #[serde(default = "start_deadline")]
+        pub start_deadline_s: f64,
+        /// Names of variables that the program gets beside the usual ones (`PATH`, `HOME`, `LANG`, `TMPDIR`, `PYTHONPATH`,
+        /// …). It sees no others, and no key of a judge or a model.
+        #[serde(default)]
+        pub variables: Vec<String>,
+    }
 }
 
 fn one() -> usize {
@@ -54,6 +65,15 @@ fn start_deadline() -> f64 {
     60.0
 }
 
+pub(crate) const SCORER_ENTRY: ComponentEntry = ComponentEntry {
+    name: "stdio",
+    about: "A program of your own that keeps running: a case a line in, a value with its reason a line out",
+    advice: "For scorers in any language that are slow to start; docs/environments.md has the protocol",
+    paper: None,
+    options: Options::with::<CommandSpec>(r#"{"command": ["python3", "score.py"]}"#),
+    make: plain::<StdioScorer>,
+};
+
 /// What is wrong with a command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CommandError {
@@ -63,6 +83,8 @@ pub enum CommandError {
     Workers(usize),
     #[error("{name} must be over 0 and at most 86400 seconds, found {value}")]
     Deadline { name: &'static str, value: f64 },
+    #[error("variables names {0}, which is not set here; set it, or leave it out")]
+    Variable(String),
 }
 
 impl CommandSpec {
@@ -74,6 +96,7 @@ impl CommandSpec {
             workers: one(),
             deadline_s: deadline(),
             start_deadline_s: start_deadline(),
+            variables: Vec::new(),
         }
     }
 
@@ -88,6 +111,9 @@ impl CommandSpec {
             if !(value > 0.0 && value <= 86_400.0) {
                 return Err(CommandError::Deadline { name, value });
             }
+        }
+        if let Some(name) = children::missing(&self.variables) {
+            return Err(CommandError::Variable(name.clone()));
         }
         Ok(())
     }

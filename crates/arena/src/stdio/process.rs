@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::CommandSpec;
 use super::lines::{self, Line, MAX_LINE, Tail};
 use super::wire::{self, Answer};
-use crate::process_group::Group;
+use crate::children::{self, Leash};
 
 /// Requests that may wait for a slow reader before senders wait too.
 const QUEUE: usize = 64;
@@ -71,14 +71,13 @@ impl Process {
     pub(super) fn start(spec: &CommandSpec) -> Result<Self, String> {
         let name = spec.name();
         let (program, arguments) = spec.command.split_first().ok_or("the command is empty")?;
-        let mut command = Command::new(program);
+        let mut command = children::command(program, &spec.variables);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Its own group, so that what it starts goes with it; killed on drop for a runtime that is shut down.
-        command.process_group(0).kill_on_drop(true);
         if let Some(directory) = &spec.directory {
             command.current_dir(directory);
         }
-        let mut child = command.spawn().map_err(|error| format!("cannot start {name}: {error}"))?;
+        let (mut child, leash) =
+            children::spawn(&mut command).map_err(|error| format!("cannot start {name}: {error}"))?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(format!("{name} was started without pipes"));
         };
@@ -86,7 +85,7 @@ impl Process {
         let (requests, queue) = mpsc::channel(QUEUE);
         tokio::spawn(write(stdin, queue));
         let reader = tokio::spawn(read(stdout, Arc::clone(&shared)));
-        tokio::spawn(keep(child, name.clone(), reader, Arc::clone(&shared)));
+        tokio::spawn(keep(child, leash, name.clone(), reader, Arc::clone(&shared)));
         Ok(Self { name, requests, next_id: AtomicU64::new(1), shared })
     }
 
@@ -258,7 +257,7 @@ async fn read(stdout: ChildStdout, shared: Arc<Shared>) {
     }
 }
 
-async fn keep(mut child: Child, name: String, reader: tokio::task::JoinHandle<()>, shared: Arc<Shared>) {
+async fn keep(mut child: Child, leash: Leash, name: String, reader: tokio::task::JoinHandle<()>, shared: Arc<Shared>) {
     let stderr = child.stderr.take();
     let follow = async {
         if let Some(stderr) = stderr {
@@ -266,24 +265,28 @@ async fn keep(mut child: Child, name: String, reader: tokio::task::JoinHandle<()
         }
     };
     tokio::pin!(follow);
-    let live = async {
-        tokio::select! {
-            status = child.wait() => status,
-            () = shared.kill.notified() => {
-                // It has not been waited for, so its number is still its own.
-                Group::of(&child).kill();
-                child.wait().await
+    let mut followed = false;
+    let status = {
+        let live = async {
+            tokio::select! {
+                status = child.wait() => status,
+                () = shared.kill.notified() => {
+                    // It has not been waited for, so its number is still its own.
+                    leash.kill();
+                    child.wait().await
+                }
+            }
+        };
+        tokio::pin!(live);
+        loop {
+            tokio::select! {
+                status = &mut live => break status,
+                () = &mut follow, if !followed => followed = true,
             }
         }
     };
-    tokio::pin!(live);
-    let mut followed = false;
-    let status = loop {
-        tokio::select! {
-            status = &mut live => break status,
-            () = &mut follow, if !followed => followed = true,
-        }
-    };
+    // What it started goes with it, also when it ended by itself.
+    drop(leash);
     // Answers it wrote before it died still count, and its last words say why it did.
     let last = async {
         let _ = reader.await;

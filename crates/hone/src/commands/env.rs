@@ -12,7 +12,7 @@ use hone_arena::rewards::Case;
 use hone_arena::solution::{Move, solution};
 use hone_arena::users::{HumanUser, NewUser, User};
 use hone_trace::{Action, Content, Episode, Message, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord};
-use hone_worlds::registry::{self, BUILTINS, Builtin, EnvSpec};
+use hone_worlds::registry::{self, BUILTINS, EnvEntry, EnvSpec};
 use serde_json::{Map, Value, json};
 
 /// Built-in environments: list, describe, play in the terminal
@@ -94,7 +94,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 fn list(as_json: bool) -> Result<()> {
     let mut out = io::stdout().lock();
     if as_json {
-        return Ok(writeln!(out, "{}", Value::from_iter(BUILTINS.map(about)))?);
+        return Ok(writeln!(out, "{}", BUILTINS.iter().map(|entry| about(entry)).collect::<Value>())?);
     }
     for builtin in BUILTINS {
         writeln!(out, "{:<16} {}", builtin.name, builtin.about)?;
@@ -102,9 +102,8 @@ fn list(as_json: bool) -> Result<()> {
     Ok(())
 }
 
-fn about(builtin: Builtin) -> Value {
-    let Builtin { name, about, user, .. } = builtin;
-    json!({"name": name, "about": about, "user": user})
+fn about(entry: &EnvEntry) -> Value {
+    json!({"name": entry.name, "about": entry.about, "advice": entry.advice, "user": entry.make.user})
 }
 
 fn show(choice: &Choice, as_json: bool) -> Result<()> {
@@ -216,7 +215,7 @@ fn play(choice: &Choice, role: Role) -> Result<()> {
     let mut human: Option<Arc<NewUser>> = None;
     if role == Role::User {
         let builtin = registry::find(&choice.name)?;
-        if !builtin.user {
+        if !builtin.make.user {
             bail!("the agent of {} talks to nobody; play as the agent", builtin.name);
         }
         human = Some(Arc::new(|_, _| {

@@ -16,8 +16,9 @@ use hone_worlds::domains::{self, Domain};
 pub(crate) struct Args {
     #[arg(long)]
     domain: Kind,
-    #[arg(long, default_value = "compat")]
-    profile: Profile,
+    /// Without: tau2 for a tau2-bench directory, else compat
+    #[arg(long)]
+    profile: Option<Profile>,
     /// The domain's own directory: users.json, orders.json, products.json for retail; tau2's holds db.json
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
@@ -32,7 +33,8 @@ In, one JSON object per line:
   {\"reset\": true}                fresh data; prints nothing
 Out, one per call:
   {\"observation\": str, \"state_sha256\": hex, \"state_changed\": bool}   changed: against fresh data
-  \"observation\" is null, with the reason in \"lost\", where upstream's environment itself breaks on the call
+  \"observation\" is null, with the reason in \"lost\", where upstream's environment itself breaks on the call, and where
+  a line cannot be read: it fails alone
 
 compat: tau-bench v1 to the byte. strict: arguments checked, known faults mended. tau2: tau2-bench.";
 
@@ -55,9 +57,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Kind::Airline => domains::Kind::Airline,
     };
     let profile = match args.profile {
-        Profile::Compat => domains::Profile::Compat,
-        Profile::Strict => domains::Profile::Strict,
-        Profile::Tau2 => domains::Profile::Tau2,
+        None => domains::Profile::of(&args.data, domains::Profile::Compat),
+        Some(Profile::Compat) => domains::Profile::Compat,
+        Some(Profile::Strict) => domains::Profile::Strict,
+        Some(Profile::Tau2) => domains::Profile::Tau2,
     };
     let domain = Arc::new(Domain::load(kind, profile, &args.data)?);
     let input: Box<dyn BufRead> = if args.actions.as_os_str() == "-" {
@@ -66,6 +69,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         let file = File::open(&args.actions).with_context(|| format!("opening {}", args.actions.display()))?;
         Box::new(BufReader::new(file))
     };
-    domains::replay::replay(&domain, input, BufWriter::new(io::stdout().lock()))?;
+    let unread = domains::replay::replay(&domain, input, BufWriter::new(io::stdout().lock()))?;
+    if unread > 0 {
+        anstream::eprintln!("{unread} lines could not be read; their answers say why");
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -128,6 +128,7 @@ async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) 
 async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
     let recipe = with_policy(recipe, directory)?;
     let setup = engines::open(&recipe).await?;
+    setup.check(&recipe).await?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
     if resumes {
         resume(&setup, &recipe, directory, &mut watch).await?;

@@ -1,11 +1,13 @@
-//! ctrl-c: the first asks for an orderly end, the second ends at once.
+//! ctrl-c, SIGTERM and SIGHUP: the first asks for an orderly end, the second ends at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
 use super::Handle;
 
-/// Whether the user has asked to stop.
+/// Whether somebody has asked to stop.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
@@ -14,20 +16,63 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Listens from now on, on the runtime this is called in. `notice` is what the first ctrl-c says.
+    /// Listens from now on, on the runtime this is called in. `notice` is what the first signal says.
     pub(crate) fn listen(&self, handle: Handle, notice: String) {
         let asked = Arc::clone(&self.0);
+        // Where no handler can be installed the signals do what they always did: end the process.
+        let Ok(mut signals) = Signals::listen() else { return };
         tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_err() {
-                return;
-            }
+            signals.next().await;
             asked.store(true, Ordering::Relaxed);
             handle.notice(&notice);
-            if tokio::signal::ctrl_c().await.is_ok() {
-                // What is recorded can be read after a kill at any byte, and no terminal mode is left to undo.
-                let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\nstopped at once\n");
-                std::process::exit(130);
-            }
+            let number = signals.next().await;
+            // What is recorded can be read after a kill at any byte, and no terminal mode is left to undo.
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\nstopped at once\n");
+            std::process::exit(128 + number);
         });
     }
+}
+
+/// The signals that ask a process to stop: by a person, a scheduler, a terminal that was closed.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Absent where it is ignored, as under nohup: then the run is meant to outlive its terminal.
+    hang_up: Option<Signal>,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        let hang_up = SignalKind::hangup();
+        let ignored = is_ignored(hang_up.as_raw_value());
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: if ignored { None } else { Some(signal(hang_up)?) },
+        })
+    }
+
+    /// Waits for the next of them; its number.
+    async fn next(&mut self) -> i32 {
+        let hung_up = async {
+            match &mut self.hang_up {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = hung_up => SignalKind::hangup(),
+        }
+        .as_raw_value()
+    }
+}
+
+/// Whether this process was started with a signal ignored, as far as the system says.
+fn is_ignored(number: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (number - 1) & 1 == 1)
 }

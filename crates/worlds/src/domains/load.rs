@@ -19,6 +19,11 @@ pub enum LoadError {
     Model(String),
 }
 
+/// Whether a directory is laid out as tau2-bench's: all tables in one file.
+pub(super) fn is_tau2(directory: &Path) -> bool {
+    single_file(directory).is_some()
+}
+
 /// The tables in alphabetical order: one file each, or all in a `db.json` (or `db.….json`, as reconstructions are named).
 pub(super) fn tables(kind: Kind, directory: &Path) -> Result<Vec<(&'static str, Dict)>, LoadError> {
     let names = kind.tables();

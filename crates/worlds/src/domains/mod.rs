@@ -96,6 +96,11 @@ pub enum Profile {
 }
 
 impl Profile {
+    /// The profile of a data directory where nobody names one: tau2 for tau2-bench's, else `otherwise`.
+    pub fn of(directory: &Path, otherwise: Self) -> Self {
+        if load::is_tau2(directory) { Self::Tau2 } else { otherwise }
+    }
+
     fn form(self) -> Form {
         match self {
             Self::Compat => Form::Tuples,

@@ -13,14 +13,22 @@ pub enum ReplayError {
     Read(#[source] std::io::Error),
     #[error("cannot write the answers")]
     Write(#[from] std::io::Error),
-    #[error("line {line} is not JSON")]
-    Json { line: usize, source: json::BadJson },
-    #[error("line {line}: {what}; a line is {{\"name\": …, \"kwargs\": {{…}}}} or {{\"reset\": true}}")]
-    Shape { line: usize, what: &'static str },
+}
+
+/// Why a line is no call.
+#[derive(Debug, thiserror::Error)]
+enum BadLine {
+    #[error("{0}")]
+    Json(#[from] json::BadJson),
+    #[error("it is not UTF-8")]
+    Text(#[from] std::str::Utf8Error),
+    #[error("{0}; a line is {{\"name\": …, \"kwargs\": {{…}}}} or {{\"reset\": true}}")]
+    Shape(&'static str),
 }
 
 /// One line of input.
 enum Line {
+    Blank,
     Reset,
     Call(String, Arc<Dict>),
 }
@@ -28,53 +36,62 @@ enum Line {
 /// Reads `{"name": …, "kwargs": {…}}` and `{"reset": true}` lines; writes one line per call:
 /// `{"observation": …, "state_sha256": …, "state_changed": …}`. The state is compared with fresh data.
 ///
-/// A call on which upstream's environment itself breaks has a null observation and says so in `lost`.
-pub fn replay(domain: &Arc<Domain>, input: impl BufRead, mut output: impl Write) -> Result<(), ReplayError> {
+/// A call on which upstream's environment itself breaks has a null observation and says so in `lost`; so does a line that
+/// cannot be read, which changes nothing and stops nothing. Returns how many of those there were.
+pub fn replay(domain: &Arc<Domain>, mut input: impl BufRead, mut output: impl Write) -> Result<usize, ReplayError> {
     let fresh = domain.open().state_hash();
     let mut desk = domain.open();
-    for (at, text) in input.lines().enumerate() {
-        let text = text.map_err(ReplayError::Read)?;
-        if text.trim().is_empty() {
-            continue;
-        }
-        match read_line(at + 1, &text)? {
-            Line::Reset => desk = domain.open(),
-            Line::Call(name, arguments) => {
-                let mut answer = answer(&mut desk, &name, &arguments);
-                let hash = desk.state_hash();
-                answer.insert("state_sha256".into(), Value::str(hash.to_string()));
-                answer.insert("state_changed".into(), Value::Bool(hash != fresh));
-                writeln!(output, "{}", json::dumps(&Value::dict(answer)))?;
+    let (mut at, mut unread, mut text) = (0, 0, Vec::new());
+    while input.read_until(b'\n', &mut text).map_err(ReplayError::Read)? > 0 {
+        at += 1;
+        let line = read_line(&text);
+        text.clear();
+        let mut answer = match line {
+            Ok(Line::Blank) => continue,
+            Ok(Line::Reset) => {
+                desk = domain.open();
+                continue;
             }
-        }
+            Ok(Line::Call(name, arguments)) => answer(&mut desk, &name, &arguments),
+            Err(bad) => {
+                unread += 1;
+                lost(format!("line {at} cannot be read: {bad}"))
+            }
+        };
+        let hash = desk.state_hash();
+        answer.insert("state_sha256".into(), Value::str(hash.to_string()));
+        answer.insert("state_changed".into(), Value::Bool(hash != fresh));
+        writeln!(output, "{}", json::dumps(&Value::dict(answer)))?;
     }
     output.flush()?;
-    Ok(())
+    Ok(unread)
 }
 
 fn answer(desk: &mut Desk, name: &str, arguments: &Dict) -> Dict {
-    let mut answer = Dict::new();
     match desk.invoke(name, arguments) {
-        Ok(reply) => answer.insert("observation".into(), Value::str(reply.text)),
-        Err(lost) => {
-            answer.insert("observation".into(), Value::None);
-            answer.insert("lost".into(), lost.0.into())
-        }
-    };
-    answer
+        Ok(reply) => Dict::from_iter([("observation".into(), Value::str(reply.text))]),
+        Err(broken) => lost(broken.0.to_owned()),
+    }
 }
 
-fn read_line(line: usize, text: &str) -> Result<Line, ReplayError> {
-    let shape = |what| ReplayError::Shape { line, what };
-    let value = json::loads(text).map_err(|source| ReplayError::Json { line, source })?;
-    let entry = value.as_dict().ok_or_else(|| shape("not an object"))?;
+fn lost(why: String) -> Dict {
+    Dict::from_iter([("observation".into(), Value::None), ("lost".into(), Value::str(why))])
+}
+
+fn read_line(bytes: &[u8]) -> Result<Line, BadLine> {
+    let text = std::str::from_utf8(bytes)?;
+    if text.trim().is_empty() {
+        return Ok(Line::Blank);
+    }
+    let value = json::loads(text)?;
+    let entry = value.as_dict().ok_or(BadLine::Shape("not an object"))?;
     if matches!(entry.get("reset"), Some(Value::Bool(true))) {
         return Ok(Line::Reset);
     }
-    let name = entry.get("name").and_then(Value::as_str).ok_or_else(|| shape("no \"name\""))?;
+    let name = entry.get("name").and_then(Value::as_str).ok_or(BadLine::Shape("no \"name\""))?;
     match entry.get("kwargs") {
         Some(Value::Dict(arguments)) => Ok(Line::Call(name.to_owned(), arguments.clone())),
         None => Ok(Line::Call(name.to_owned(), Arc::default())),
-        Some(_) => Err(shape("\"kwargs\" is not an object")),
+        Some(_) => Err(BadLine::Shape("\"kwargs\" is not an object")),
     }
 }

@@ -16,6 +16,8 @@ pub enum TasksError {
     Json { path: String, source: serde_json::Error },
     #[error("{path}: task {at}: {what}")]
     Shape { path: String, at: usize, what: String },
+    #[error("task {key}: {what}; a reward without it would be another one, so take the task out of its split")]
+    Unplayable { key: String, what: String },
     #[error("{path} has no split {split:?}; it has {known}")]
     Split { path: String, split: String, known: String },
 }
@@ -31,6 +33,9 @@ pub fn load(kind: Kind, directory: &Path, split: &str) -> Result<Vec<Task>, Task
     let ids = split_ids(directory, split)?;
     let mut tasks = read(&directory.join("tasks.json"), |_, task| tau2(kind, task))?;
     tasks.retain(|task| ids.iter().any(|id| task.key.rsplit('/').next() == Some(id)));
+    for task in &tasks {
+        playable(task).map_err(|what| TasksError::Unplayable { key: task.key.clone(), what })?;
+    }
     Ok(tasks)
 }
 
@@ -95,6 +100,24 @@ fn tau2(kind: Kind, value: &Value) -> Result<Task, String> {
     let kept = ["user_scenario", "initial_state", "description"];
     task.extra.extend(kept.iter().filter_map(|name| Some(((*name).to_owned(), value.get(*name)?.clone()))));
     Ok(task)
+}
+
+/// Refuses a task of which a part would be passed over: a state that is not set up, a reward that nobody computes.
+fn playable(task: &Task) -> Result<(), String> {
+    const DECIDED: [&str; 3] = ["DB", "COMMUNICATE", "NL_ASSERTION"];
+    let basis = task.verifier.as_ref().and_then(|verifier| verifier.get("basis")?.as_array()).into_iter().flatten();
+    for part in basis {
+        if !part.as_str().is_some_and(|part| DECIDED.contains(&part)) {
+            return Err(format!("{part} of its reward_basis is not evaluated here ({} are)", DECIDED.join(", ")));
+        }
+    }
+    let state = task.extra.get("initial_state").and_then(Value::as_object);
+    let set = state.into_iter().flatten().find(|(_, value)| match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    });
+    set.map_or(Ok(()), |(name, _)| Err(format!("{name} of its initial_state is not set up here")))
 }
 
 /// The scenario in the words tau2's user simulator is given.

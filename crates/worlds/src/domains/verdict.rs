@@ -40,7 +40,9 @@ pub fn judge(desk: &Desk, task: &Task, replies: &[impl AsRef<str>]) -> Verdict {
     let wants = |part: &str| basis.iter().any(|own| own == part);
     let reference = task.reference.as_deref().unwrap_or_default();
     let state = !wants("DB") || desk.world().same_state(reference_end(desk, reference).world());
-    let outputs = task.outputs.iter().map(|output| (output.clone(), is_said(output, replies))).collect();
+    // tau2's tasks may list what to communicate without making it part of the reward.
+    let outputs = if wants("COMMUNICATE") { task.outputs.as_slice() } else { &[] };
+    let outputs = outputs.iter().map(|output| (output.clone(), is_said(output, replies))).collect();
     let has_assertions = assertions(task).is_some_and(|assertions| !assertions.is_empty());
     let judged = |part: &&String| !["DB", "COMMUNICATE"].contains(&part.as_str());
     let open = |part: &String| part != "NL_ASSERTION" || has_assertions;

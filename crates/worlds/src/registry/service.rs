@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hone_arena::catalogue::{Options, split};
 use hone_arena::chat_client::{ChatClient, ChatSpec};
+use hone_arena::documented;
 use hone_arena::registry::{Counts, EnvOptions, Environment, HELD_OUT, RegistryError, TRAIN, set};
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::users::{LlmUser, NewUser, Prompts, Strategy, User};
@@ -13,32 +15,62 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use super::{EnvEntry, Make, spec};
 use crate::domains::baselines::baselines;
 use crate::domains::generate::{self, generate};
 use crate::domains::service::{Service, scripted_users};
 use crate::domains::{self, Domain, Kind, Profile};
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ServiceSpec {
-    pub name: String,
-    /// 1 to 3; absent mixes them. For generated worlds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub difficulty: Option<u8>,
-    /// Training tasks; of a data directory, the first so many.
-    pub tasks: usize,
-    /// Tasks that are never trained on, of customers that training never meets.
-    pub held_out: usize,
-    /// Seed of the generated world and its tasks.
-    pub seed: u64,
-    /// Customers in the generated world. A fifth of them are held out.
-    pub customers: usize,
-    /// A tau-bench or tau2-bench directory of the domain (for retail: the one with users.json).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data: Option<PathBuf>,
-    pub profile: Profile,
-    /// Who plays the user.
-    pub user: UserSpec,
+const TAU_BENCH: &str =
+    "Yao et al. 2024, tau-bench, arXiv:2406.12045; Barres et al. 2025, tau2-bench, arXiv:2506.07982";
+
+pub(super) const RETAIL_ENTRY: EnvEntry = EnvEntry {
+    name: "retail",
+    about: "Customer service of a shop, as tau-bench defines it: a generated world, or tau-bench's with data = DIR",
+    advice: "For agents that look things up, ask for consent and change records while a user talks",
+    paper: Some(TAU_BENCH),
+    options: Options::of::<ServiceSpec>(),
+    make: Make { read: spec::read::<ServiceSpec>, user: true },
+};
+
+pub(super) const AIRLINE_ENTRY: EnvEntry = EnvEntry {
+    name: "airline",
+    about: "Customer service of an airline, as tau-bench defines it: a generated world, or tau-bench's with data = DIR",
+    advice: "Harder than retail: longer policies, searches and sums of money",
+    paper: Some(TAU_BENCH),
+    options: Options::of::<ServiceSpec>(),
+    make: Make { read: spec::read::<ServiceSpec>, user: true },
+};
+
+documented! {
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct ServiceSpec {
+        /// `retail` or `airline`.
+        pub name: String,
+        /// 1: one change, named by id; 2: described, or a choice among variants or flights; 3: two changes and a question.
+        /// Absent mixes them. For generated worlds.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub difficulty: Option<u8>,
+        /// Training tasks; of a data directory, the first so many.
+        pub tasks: usize,
+        /// Tasks that are never trained on, of customers that training never meets.
+        pub held_out: usize,
+        /// Seed of the generated world and its tasks.
+        pub seed: u64,
+        /// Customers in the generated world. Every fifth is held out, and no training task is about them.
+        pub customers: usize,
+        /// A tau-bench or tau2-bench directory of the domain instead of a generated world: trains on `train`,
+        /// evaluates on `test`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub data: Option<PathBuf>,
+        /// `compat`: tau-bench v1 to the byte; `strict`: arguments checked, known faults mended; `tau2`: tau2-bench. Absent:
+        /// `tau2` for a tau2-bench directory, else `strict`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub profile: Option<Profile>,
+        /// Who plays the user: `"scripted"`, or a model's table as under [user](#user).
+        pub user: UserSpec,
+    }
 }
 
 impl Default for ServiceSpec {
@@ -51,7 +83,7 @@ impl Default for ServiceSpec {
             seed: 1,
             customers: 500,
             data: None,
-            profile: Profile::Strict,
+            profile: None,
             user: UserSpec::Scripted,
         }
     }
@@ -69,7 +101,7 @@ impl ServiceSpec {
         }
         let made = generate(&generate::Recipe {
             kind: self.kind(),
-            profile: self.profile,
+            profile: self.profile.unwrap_or(Profile::Strict),
             seed: self.seed,
             users: self.customers,
             tasks: self.tasks,
@@ -93,7 +125,8 @@ impl ServiceSpec {
             return Err(RegistryError::Options { name: self.name.clone(), what });
         }
         let kind = self.kind();
-        let domain = Arc::new(Domain::load(kind, self.profile, directory).map_err(RegistryError::own)?);
+        let profile = self.profile.unwrap_or_else(|| Profile::of(directory, Profile::Strict));
+        let domain = Arc::new(Domain::load(kind, profile, directory).map_err(RegistryError::own)?);
         let service = Service::new(domain, new_user)?.with_texts_of(directory);
         let names = split_names(directory);
         if names.is_empty() {
@@ -153,6 +186,17 @@ pub enum UserSpec {
     },
 }
 
+documented! {
+    /// The key of a model that plays the user, beside the model's own.
+    #[derive(Debug, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub(super) struct StrategySpec {
+        /// `llm`: one sample. `react`: a thought first, which is not said. `verify`: up to three samples, until a reviewer
+        /// accepts one. `reflection`: a rejected sample is rewritten once.
+        strategy: Strategy,
+    }
+}
+
 impl UserSpec {
     fn start(&self, name: &str) -> Result<Arc<NewUser>, RegistryError> {
         let Self::Model { strategy, chat } = self else { return Ok(scripted_users()) };
@@ -169,11 +213,12 @@ impl UserSpec {
     fn read(value: Value) -> Result<Self, String> {
         match value {
             Value::String(name) if name == "scripted" => Ok(Self::Scripted),
-            Value::Object(mut table) => {
-                let strategy = table.remove("strategy").map(serde_json::from_value).transpose();
-                let strategy = strategy.map_err(|error| format!("user.strategy: {error}"))?.unwrap_or_default();
-                let chat = serde_json::from_value(Value::Object(table)).map_err(|error| format!("user: {error}"))?;
-                Ok(Self::Model { strategy, chat })
+            table @ Value::Object(_) => {
+                let (own, chat) = split::<StrategySpec>(table);
+                let own: StrategySpec =
+                    serde_json::from_value(own).map_err(|error| format!("user.strategy: {error}"))?;
+                let chat = serde_json::from_value(chat).map_err(|error| format!("user: {error}"))?;
+                Ok(Self::Model { strategy: own.strategy, chat })
             }
             other => Err(format!("user is \"scripted\" or a model's table with `url` and `model`, found {other}")),
         }

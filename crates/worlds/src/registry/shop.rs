@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use hone_arena::baseline::Baseline;
+use hone_arena::catalogue::Options;
+use hone_arena::documented;
 use hone_arena::registry::{Counts, EnvOptions, Environment, HELD_OUT, RegistryError, TRAIN, set};
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::solution::Demonstrator;
@@ -10,25 +12,39 @@ use hone_arena::users::NewUser;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
+use super::{EnvEntry, Make, spec};
 use crate::shop::{self, Shop, TRAINED_PAIRS, TaskSpec, Vocabulary};
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ShopSpec {
-    pub name: String,
-    /// 1: one wish that names what to do. 2: errors on the way, and wishes whose means depend on the order's status. 3:
-    /// two wishes at once.
-    pub difficulty: u8,
-    /// Training tasks.
-    pub tasks: usize,
-    /// Tasks that are evaluated on and never trained on.
-    pub held_out: usize,
-    /// Seed of the tasks. Apart from the run's, so that runs of different seeds are measured on the same tasks.
-    pub seed: u64,
-    /// Pairs of goals that training tasks combine, at most 4. Held-out tasks combine 5.
-    pub pairs: usize,
-    /// Whom `hone sft` imitates.
-    pub demonstrator: Demonstrator,
+pub(super) const ENTRY: EnvEntry = EnvEntry {
+    name: shop::NAME,
+    about: "A small shop's desk: tools that must be read, three to nine calls that build on each other",
+    advice: "For small models, and for a first run: an episode takes milliseconds",
+    paper: None,
+    options: Options::of::<ShopSpec>(),
+    make: Make { read: spec::read::<ShopSpec>, user: false },
+};
+
+documented! {
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct ShopSpec {
+        /// `shop`.
+        pub name: String,
+        /// 1: one wish that names what to do. 2: errors on the way, and wishes whose means depend on the order's status. 3:
+        /// two wishes at once.
+        pub difficulty: u8,
+        /// Training tasks.
+        pub tasks: usize,
+        /// Tasks that are evaluated on and never trained on.
+        pub held_out: usize,
+        /// Seed of the tasks. Apart from the run's, so that runs of different seeds are measured on the same tasks.
+        pub seed: u64,
+        /// Pairs of goals that training tasks combine, at most 4. Held-out tasks combine all five.
+        pub pairs: usize,
+        /// Whom `hone sft` imitates. The novice, two times in three, stops at the first error, forgets the second wish and
+        /// does not look the status up.
+        pub demonstrator: Demonstrator,
+    }
 }
 
 impl Default for ShopSpec {

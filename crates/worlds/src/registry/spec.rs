@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hone_arena::registry::{Counts, EnvOptions, Environment, ProgramSpec, RegistryError};
+use hone_arena::registry::{Counts, EnvOptions, Environment, RegistryError};
 use hone_arena::users::NewUser;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
@@ -11,7 +11,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{BUILTINS, ShopSpec, find};
+use super::{BUILTINS, PROGRAM, ShopSpec, find};
 
 /// One environment as a recipe writes it: a built-in by `name`, or a program by `command`.
 #[derive(Debug, Clone)]
@@ -31,13 +31,13 @@ impl EnvSpec {
             None => crate::shop::NAME.to_owned(),
         };
         if !program {
-            return (find(&name)?.make)(&name, table);
+            return (find(&name)?.make.read)(&name, table);
         }
         if table.contains_key("name") && BUILTINS.iter().any(|builtin| builtin.name == name) {
             let what = format!("{name} is a built-in environment; give the program another `name`, or no `command`");
             return Err(RegistryError::Options { name, what });
         }
-        read::<ProgramSpec>("command", table)
+        (PROGRAM.make.read)(PROGRAM.name, table)
     }
 
     /// A built-in with everything at its default.

@@ -2,39 +2,74 @@
 
 use std::sync::Arc;
 
+use hone_arena::catalogue::Options;
+use hone_arena::documented;
 use hone_arena::registry::{Counts, EnvOptions, Environment, RegistryError};
 use hone_arena::users::NewUser;
 use serde::{Deserialize, Serialize};
 
+use super::{EnvEntry, Make, spec};
 use crate::triage::{self, Demonstrator, Mode, Size, TaskSpec, TriageArena};
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TriageSpec {
-    /// It says the mode.
-    pub name: String,
-    /// 1 to 3; absent mixes them.
-    #[serde(alias = "level", skip_serializing_if = "Option::is_none")]
-    pub difficulty: Option<u8>,
-    pub tasks: usize,
-    /// Tasks of each split that is never trained on.
-    pub held_out: usize,
-    /// Which of them is evaluated on.
-    pub held_out_from: HeldOut,
-    /// Another seed is another knowledge base with other answers.
-    pub seed: u64,
-    pub size: Size,
-    /// Documents in a reader's prompt; absent: twice the difficulty.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub documents: Option<usize>,
-    pub products: usize,
-    /// Knowledge bases that tasks take in turn.
-    pub worlds: usize,
-    pub demonstrator: Demonstrator,
-    pub unknown_percent: usize,
-    /// Tickets that do not say which of two articles is right.
-    pub vague_percent: usize,
-    pub incident_percent: usize,
+pub(super) const READER_ENTRY: EnvEntry = EnvEntry {
+    name: "triage-reader",
+    about: "IT tickets with the documents in the prompt: one turn, one submission",
+    advice: "For grounded answers with citations and a confidence, without tools in between",
+    paper: None,
+    options: Options::of::<TriageSpec>(),
+    make: Make { read: spec::read::<TriageSpec>, user: false },
+};
+
+pub(super) const SEARCHER_ENTRY: EnvEntry = EnvEntry {
+    name: "triage-searcher",
+    about: "IT tickets with a knowledge base to search: many turns",
+    advice: "For search and reading over several turns; size = \"tiny\" suits policies of a million parameters",
+    paper: None,
+    options: Options::of::<TriageSpec>(),
+    make: Make { read: spec::read::<TriageSpec>, user: false },
+};
+
+documented! {
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct TriageSpec {
+        /// It says the mode.
+        pub name: String,
+        /// 1: the error code is in the ticket, easy distractors; 2: no code; 3: the user's words, near misses, two-step
+        /// fixes. Absent mixes them.
+        #[serde(alias = "level", skip_serializing_if = "Option::is_none")]
+        pub difficulty: Option<u8>,
+        /// Training tasks. Asking for more appends and moves none.
+        pub tasks: usize,
+        /// Tasks of each split that is never trained on.
+        pub held_out: usize,
+        /// What held-out tickets are about. `test`: products and failure modes that training never sees; `dev`: held-out
+        /// symptoms of those it sees; `fresh`: what it sees, in knowledge bases it never sees.
+        pub held_out_from: HeldOut,
+        /// Another seed is another knowledge base with other answers.
+        pub seed: u64,
+        /// `tiny`: one sentence that the answer repeats, for policies of a million parameters; `brief`: two or three
+        /// sentences a document; `full`: as service desks write.
+        pub size: Size,
+        /// Documents in a reader's prompt; absent: twice the difficulty.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub documents: Option<usize>,
+        /// Seen products of each domain, 1 to 8.
+        pub products: usize,
+        /// Knowledge bases with other codes, values and ids, which tasks take in turn: a small model cannot learn 64 by
+        /// heart.
+        pub worlds: usize,
+        /// Whom `hone sft` imitates. The novice takes care two times in five; else a reader answers from the first article
+        /// and a searcher escalates without a search.
+        pub demonstrator: Demonstrator,
+        /// Tickets without an answer, of every hundred: escalating is right.
+        pub unknown_percent: usize,
+        /// Tickets, of every hundred, that fit two articles and name neither's code: half of the guesses are wrong, and only
+        /// the confidence can say so.
+        pub vague_percent: usize,
+        /// Tickets over difficulty 1, of every hundred, about an open incident.
+        pub incident_percent: usize,
+    }
 }
 
 /// What held-out tickets are about.

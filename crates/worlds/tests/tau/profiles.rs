@@ -240,3 +240,76 @@ fn odd_arguments_never_break_a_desk() {
         }
     }
 }
+
+fn generated(kind: Kind, profile: Profile) -> Arc<Domain> {
+    generate(&Recipe { kind, profile, seed: 3, users: 5, tasks: 1, held_out: 0, difficulty: None }).unwrap().domain
+}
+
+/// A line that cannot be read fails alone: the calls around it are answered as if it were not there.
+#[test]
+fn a_bad_line_of_a_replay_fails_alone() {
+    let deep =
+        format!("{{\"name\": \"think\", \"kwargs\": {{\"thought\": {}{}}}}}", "[".repeat(2000), "]".repeat(2000));
+    let good = "{\"name\": \"think\", \"kwargs\": {\"thought\": \"x\"}}";
+    let surrogate = "{\"name\": \"think\", \"kwargs\": {\"thought\": \"\\ud800\"}}";
+    let lines = [good, surrogate, &deep, "not JSON", "{\"kwargs\": {}}", "", good];
+    let mut input = lines.join("\n").into_bytes();
+    input.extend(b"\n{\"name\": \"\xff\"}\n");
+    let mut output = Vec::new();
+    let domain = generated(Kind::Retail, Profile::Compat);
+    let unread = hone_worlds::domains::replay::replay(&domain, input.as_slice(), &mut output).unwrap();
+    assert_eq!(unread, 5);
+    let answers: Vec<Value> =
+        String::from_utf8(output).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let observed: Vec<&Value> = answers.iter().map(|answer| &answer["observation"]).collect();
+    let (text, none) = (json!(""), Value::Null);
+    assert_eq!(observed, [&text, &none, &none, &none, &none, &text, &none]);
+    for (answer, said) in answers[1..5].iter().zip(["lone surrogate", "too deep", "not JSON", "no \"name\""]) {
+        assert!(answer["lost"].as_str().unwrap().contains(said), "{answer}");
+    }
+}
+
+/// A tau2 task file of one task with these criteria and this initial state.
+fn tau2_tasks(criteria: &Value, initial_state: &Value) -> Result<Vec<hone_trace::Task>, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let task = json!([{"id": "0", "user_scenario": {"instructions": "Ask."}, "evaluation_criteria": criteria, "initial_state": initial_state}]);
+    std::fs::write(directory.path().join("tasks.json"), task.to_string()).unwrap();
+    std::fs::write(directory.path().join("split_tasks.json"), r#"{"test": ["0"]}"#).unwrap();
+    tasks::load(Kind::Retail, directory.path(), "test").map_err(|error| error.to_string())
+}
+
+/// What tau2 has to be told is part of the reward only where the reward's basis says so.
+#[test]
+fn what_is_communicated_counts_where_the_reward_says_so() {
+    let desk = generated(Kind::Retail, Profile::Tau2).open();
+    for (basis, reward) in [(json!(["DB"]), 1.0), (json!(["DB", "COMMUNICATE"]), 0.0)] {
+        let criteria = json!({"actions": [], "communicate_info": ["54.04"], "reward_basis": basis});
+        let task = tau2_tasks(&criteria, &Value::Null).unwrap().remove(0);
+        assert_eq!(judge(&desk, &task, &["Goodbye."]).reward(), Some(reward), "{basis}");
+    }
+}
+
+/// A task is never played with a part of it passed over.
+#[test]
+fn a_task_with_a_part_that_is_not_evaluated_is_refused() {
+    let criteria = |basis: &[&str]| json!({"actions": [], "reward_basis": basis});
+    for part in ["ACTION", "ENV_ASSERTION", "SOMETHING"] {
+        let error = tau2_tasks(&criteria(&["DB", part]), &Value::Null).unwrap_err();
+        assert!(error.contains(part) && error.contains("tau2/retail/0"), "{error}");
+    }
+    let empty = json!({"initialization_data": null, "initialization_actions": [], "message_history": null});
+    assert_eq!(tau2_tasks(&criteria(&["DB", "NL_ASSERTION"]), &empty).map(|tasks| tasks.len()), Ok(1));
+    let actions = json!({"initialization_actions": [{"env_type": "assistant", "func_name": "f", "arguments": {}}]});
+    let error = tau2_tasks(&criteria(&["DB"]), &actions).unwrap_err();
+    assert!(error.contains("initialization_actions"), "{error}");
+}
+
+/// A tau2 directory is known by its one file of tables, without being told.
+#[test]
+fn a_tau2_directory_is_recognised() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("users.json"), "{}").unwrap();
+    assert_eq!(Profile::of(directory.path(), Profile::Strict), Profile::Strict);
+    std::fs::write(directory.path().join("db.json"), "{}").unwrap();
+    assert_eq!(Profile::of(directory.path(), Profile::Strict), Profile::Tau2);
+}

@@ -4,18 +4,32 @@
 //! is, is a list of words; a user who opens with `no`, `wait` or `stop` did not consent.
 
 use hone_trace::Verdict;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Step, messages, share, steps, writes};
+use crate::catalogue::Options;
+use crate::documented;
+use crate::rewards::catalogue::{ComponentEntry, plain};
 use crate::rewards::{Case, Measure, rouge, scored};
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Confirmed {
-    /// Words (lower case) any of which makes a user's message a yes.
-    pub yes: Vec<String>,
-    /// First words that make it a no.
-    pub no: Vec<String>,
+pub(in crate::rewards) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "confirmed",
+    about: "Minus the share of writes that do not follow the user's yes, from -1 to 0",
+    advice: "Where the policy document asks for consent before a change",
+    paper: None,
+    options: Options::of::<Confirmed>(),
+    make: plain::<Confirmed>,
+};
+
+documented! {
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Confirmed {
+        /// Words (lower case) any of which makes a user's message a yes.
+        pub yes: Vec<String>,
+        /// First words that make it a no.
+        pub no: Vec<String>,
+    }
 }
 
 impl Default for Confirmed {

@@ -10,7 +10,18 @@ use hone_trace::{Message, Verdict};
 use serde::Deserialize;
 
 use super::{ids, mentions, messages, writes};
+use crate::catalogue::Options;
+use crate::rewards::catalogue::{ComponentEntry, plain};
 use crate::rewards::{Case, Measure, not_applicable, scored};
+
+pub(in crate::rewards) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "found_first",
+    about: "Share of the records that the reference writes to which were looked at before they were written to, from 0 to 1",
+    advice: "A process reward for service desks; anneal it away once tau is earned",
+    paper: None,
+    options: Options::NONE,
+    make: plain::<FoundFirst>,
+};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

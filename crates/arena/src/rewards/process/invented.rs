@@ -6,7 +6,18 @@ use hone_trace::Verdict;
 use serde::Deserialize;
 
 use super::{Step, ids, mentions, messages, share, steps};
+use crate::catalogue::Options;
+use crate::rewards::catalogue::{ComponentEntry, plain};
 use crate::rewards::{Case, Measure, excerpt, scored};
+
+pub(in crate::rewards) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "invented_ids",
+    about: "Minus the share of ids in calls that nobody had mentioned, from -1 to 0",
+    advice: "Where a policy guesses ids instead of looking them up",
+    paper: None,
+    options: Options::NONE,
+    make: plain::<InventedIds>,
+};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -4,10 +4,10 @@
 //! the user's consent, ids nobody mentioned, calls repeated for nothing. Punishing rather than paying, because an
 //! episode that does nothing breaks no rule and must not earn by it.
 
-mod confirmed;
-mod found;
-mod invented;
-mod repeated;
+pub(super) mod confirmed;
+pub(super) mod found;
+pub(super) mod invented;
+pub(super) mod repeated;
 
 pub use confirmed::Confirmed;
 pub use found::FoundFirst;

@@ -10,7 +10,18 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Step, messages, share, steps};
+use crate::catalogue::Options;
+use crate::rewards::catalogue::{ComponentEntry, plain};
 use crate::rewards::{Case, Measure, scored};
+
+pub(in crate::rewards) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "repeated_calls",
+    about: "Minus the share of calls that repeat an earlier one with nothing written in between, from -1 to 0",
+    advice: "Where a policy asks the same thing again and again",
+    paper: None,
+    options: Options::NONE,
+    make: plain::<RepeatedCalls>,
+};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -8,6 +8,7 @@
 mod airline;
 mod flights;
 mod model;
+mod numbers;
 mod retail;
 mod retail_write;
 

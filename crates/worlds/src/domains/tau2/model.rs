@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::super::py::num::Number;
 use super::super::py::{Dict, Raised, Value, text};
+use super::numbers::{number, whole};
 
 /// The release whose texts these are; they name it in a link.
 const PYDANTIC: &str = "2.12";
@@ -61,14 +61,13 @@ impl Model {
     }
 }
 
-/// Long values are shown with their middle cut out.
+/// Long values are shown with their middle cut out: over 50 bytes, the first 25 and the last 24 of them in whole letters.
 fn shorten(repr: &str) -> String {
-    let letters: Vec<char> = repr.chars().collect();
-    if letters.len() <= 50 {
+    if repr.len() <= 50 {
         return repr.to_owned();
     }
-    let (head, tail) = (&letters[..25], &letters[letters.len() - 24..]);
-    head.iter().chain(&['.', '.', '.']).chain(tail).collect()
+    let (head, tail) = (repr.floor_char_boundary(25), repr.ceil_char_boundary(repr.len() - 24));
+    format!("{}...{}", &repr[..head], &repr[tail..])
 }
 
 fn coerce(holds: Holds, value: &Value, at: &str, faults: &mut Vec<Fault>) -> Option<Value> {
@@ -141,36 +140,6 @@ fn fields(model: &Model, dict: &Dict, at: &str, faults: &mut Vec<Fault>) -> Valu
         shaped.insert((*name).into(), value.unwrap_or(Value::None));
     }
     Value::dict(shaped)
-}
-
-fn whole(value: &Value) -> Result<Value, (&'static str, &'static str)> {
-    match value {
-        Value::Int(_) | Value::Big(_) => Ok(value.clone()),
-        Value::Bool(flag) => Ok(Value::Int(i64::from(*flag))),
-        Value::Float(number) if !number.is_finite() => Err(("Input should be a finite number", "finite_number")),
-        Value::Float(number) if number.fract() == 0.0 && number.abs() < i64::MAX as f64 => {
-            Ok(Value::Int(*number as i64))
-        }
-        Value::Float(number) if number.fract() == 0.0 => {
-            Err(("Unable to parse input string as an integer, exceeded maximum size", "int_parsing_size"))
-        }
-        Value::Float(_) => {
-            Err(("Input should be a valid integer, got a number with a fractional part", "int_from_float"))
-        }
-        Value::Str(text) => text
-            .trim()
-            .parse()
-            .map(Value::Int)
-            .map_err(|_| ("Input should be a valid integer, unable to parse string as an integer", "int_parsing")),
-        _ => Err(("Input should be a valid integer", "int_type")),
-    }
-}
-
-fn number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Str(text) => text.trim().parse().ok(),
-        other => Number::of(other).and_then(|number| number.to_float().ok()),
-    }
 }
 
 fn quoted(options: &[&str]) -> String {
@@ -373,3 +342,22 @@ pub(super) static RESERVATION: Model = Model {
         ("status", Optional(&Choice(&["cancelled"]))),
     ],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::shorten;
+
+    /// As pydantic shows them.
+    #[test]
+    fn long_values_are_cut_by_bytes_between_letters() {
+        for (text, shown) in [
+            ("a".repeat(48), format!("'{}'", "a".repeat(48))),
+            ("a".repeat(49), format!("'{}...{}'", "a".repeat(24), "a".repeat(23))),
+            ("\u{e9}".repeat(60), format!("'{}...{}'", "\u{e9}".repeat(12), "\u{e9}".repeat(11))),
+            ("\u{65e5}".repeat(30), format!("'{}...{}'", "\u{65e5}".repeat(8), "\u{65e5}".repeat(7))),
+            ("\u{1f600}".repeat(20), format!("'{}...{}'", "\u{1f600}".repeat(6), "\u{1f600}".repeat(5))),
+        ] {
+            assert_eq!(shorten(&format!("'{text}'")), shown);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Catalogues: everything a recipe can name in `arena` and `worlds`, and the reference pages that are written from it.
+//!
+//! An [`Entry`] is the only place where a name, its description and its maker stand. Its keys come from the struct that
+//! reads them ([`documented!`](crate::documented)): name and meaning from the fields and their doc comments, type and
+//! default from serde. The pages are tested, so they cannot say anything else than the code does.
+
+mod kind;
+mod page;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use kind::kind;
+pub use page::{Place, keys_table, section};
+
+/// Something a recipe can name.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<T: 'static> {
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+    /// When to take it, in one line.
+    pub advice: &'static str,
+    /// The publication it comes from.
+    pub paper: Option<&'static str>,
+    pub options: Options,
+    pub make: T,
+}
+
+/// A key of an options table.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    pub name: &'static str,
+    pub meaning: &'static str,
+    /// The kind of value it takes, in a user's words.
+    pub kind: fn() -> String,
+}
+
+/// Options that know their keys. [`documented!`](crate::documented) implements it.
+pub trait Documented {
+    const KEYS: &'static [Key];
+}
+
+/// The options of an entry: their keys, the least that must be written, and the defaults of the rest.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    pub keys: &'static [&'static [Key]],
+    /// The keys without a default, as a JSON object with values to show.
+    pub example: &'static str,
+    complete: fn(Value) -> Result<Value, serde_json::Error>,
+}
+
+impl Options {
+    /// No options at all.
+    pub const NONE: Self = Self { keys: &[], example: "{}", complete: Ok };
+
+    /// The options that `T` reads, all of which have defaults.
+    pub const fn of<T: Documented + Serialize + DeserializeOwned>() -> Self {
+        Self::with::<T>("{}")
+    }
+
+    /// The options that `T` reads; `example` has those without a default.
+    pub const fn with<T: Documented + Serialize + DeserializeOwned>(example: &'static str) -> Self {
+        Self { keys: const { &[T::KEYS] }, example, complete: complete::<T> }
+    }
+
+    /// The options that `A` and `B` read from one table, each its own.
+    pub const fn both<A, B>(example: &'static str) -> Self
+    where
+        A: Documented + Serialize + DeserializeOwned,
+        B: Documented + Serialize + DeserializeOwned,
+    {
+        Self { keys: const { &[A::KEYS, B::KEYS] }, example, complete: complete_both::<A, B> }
+    }
+
+    /// The example as a table, and the same with every default filled in.
+    pub fn shown(&self) -> Result<(Value, Value), serde_json::Error> {
+        let example: Value = serde_json::from_str(self.example)?;
+        Ok((example.clone(), (self.complete)(example)?))
+    }
+}
+
+fn complete<T: Serialize + DeserializeOwned>(table: Value) -> Result<Value, serde_json::Error> {
+    serde_json::to_value(serde_json::from_value::<T>(table)?)
+}
+
+fn complete_both<A, B>(table: Value) -> Result<Value, serde_json::Error>
+where
+    A: Documented + Serialize + DeserializeOwned,
+    B: Serialize + DeserializeOwned,
+{
+    let (own, rest) = split::<A>(table);
+    let (mut whole, rest) = (complete::<A>(own)?, complete::<B>(rest)?);
+    if let (Value::Object(whole), Value::Object(rest)) = (&mut whole, rest) {
+        whole.extend(rest);
+    }
+    Ok(whole)
+}
+
+/// A table's keys that are `A`'s, and the others.
+pub fn split<A: Documented>(table: Value) -> (Value, Value) {
+    let Value::Object(table) = table else { return (table, Value::Null) };
+    let (own, rest): (Vec<_>, Vec<_>) =
+        table.into_iter().partition(|(key, _)| A::KEYS.iter().any(|known| known.name == key));
+    (Value::Object(own.into_iter().collect()), Value::Object(rest.into_iter().collect()))
+}
+
+/// A name nothing is known under.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no {what} {name:?}; {}known are {known}", did_you_mean(nearest.as_deref()))]
+pub struct UnknownName {
+    pub what: &'static str,
+    pub name: String,
+    pub nearest: Option<String>,
+    pub known: String,
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map(|nearest| format!("did you mean {nearest:?}? Otherwise ")).unwrap_or_default()
+}
+
+/// The entry of this name, or an error with the nearest one.
+pub fn find<'a, T>(
+    what: &'static str,
+    entries: impl Iterator<Item = &'a Entry<T>> + Clone,
+    name: &str,
+) -> Result<&'a Entry<T>, UnknownName> {
+    entries.clone().find(|entry| entry.name == name).ok_or_else(|| {
+        let names: Vec<&str> = entries.map(|entry| entry.name).collect();
+        UnknownName {
+            what,
+            name: name.to_owned(),
+            nearest: hone_chat::parse::nearest(name, names.iter().copied()).map(str::to_owned),
+            known: names.join(", "),
+        }
+    })
+}
+
+/// A struct whose fields are the keys of a table: their doc comments become the reference page's words.
+#[macro_export]
+macro_rules! documented {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $($(#[$($attribute:tt)*])* $shown:vis $field:ident: $type:ty),* $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        $vis struct $name {
+            $($(#[$($attribute)*])* $shown $field: $type),*
+        }
+
+        impl $crate::catalogue::Documented for $name {
+            const KEYS: &'static [$crate::catalogue::Key] = &[$($crate::catalogue::Key {
+                name: stringify!($field),
+                meaning: concat!($($crate::doc_line!($($attribute)*)),*),
+                kind: $crate::catalogue::kind::<$type>,
+            }),*];
+        }
+    };
+}
+
+/// The text of a doc comment's line; nothing for other attributes.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! doc_line {
+    (doc = $line:literal) => {
+        $line
+    };
+    ($($other:tt)*) => {
+        ""
+    };
+}

@@ -1,0 +1,123 @@
+//! Child processes on a leash: each in a group of its own with everything it starts, a clean set of variables, and nobody
+//! left running when it ends or when Hone does, whichever way that happens.
+//!
+//! Two things end a group. A [`Leash`] kills it when it is dropped: at the end of its leader, at a deadline, when a runtime
+//! is shut down. For a Hone that is killed itself there is the watchdog: one shell that reads from a pipe which only Hone
+//! holds, and kills the groups it was told of when the pipe closes. (A parent-death signal would need `unsafe`, and the
+//! children's own children do not inherit it.)
+
+use std::io::Write as _;
+use std::process::{ChildStdin, Command as StdCommand, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{Child, Command};
+
+/// Variables that every child gets, where they are set: what a program needs to be found, to find its libraries, and to
+/// write text and files.
+const PASSED_ON: [&str; 13] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "VIRTUAL_ENV",
+    "PYTHONPATH",
+];
+
+/// A command to run on a leash. It sees the variables of [`PASSED_ON`] and those named, and no others: not the key of a
+/// judge, nor anything else Hone was started with.
+pub(crate) fn command(program: &str, variables: &[String]) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear();
+    for name in PASSED_ON.into_iter().chain(variables.iter().map(String::as_str)) {
+        command.envs(std::env::var_os(name).map(|value| (name, value)));
+    }
+    command.process_group(0).kill_on_drop(true);
+    command
+}
+
+/// The first of the named variables that is not set.
+pub(crate) fn missing(variables: &[String]) -> Option<&String> {
+    variables.iter().find(|name| std::env::var_os(name.as_str()).is_none())
+}
+
+/// Starts a command of [`command`]. Its whole group ends when the leash is dropped.
+pub(crate) fn spawn(command: &mut Command) -> std::io::Result<(Child, Leash)> {
+    let child = command.spawn()?;
+    let leash = Leash(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
+    // A child that nobody watches does not run: the leash goes with the error.
+    leash.watch()?;
+    Ok((child, leash))
+}
+
+/// A process group that is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Leash(Option<Pid>);
+
+impl Leash {
+    /// Kills the group. One that is gone already is what is wanted.
+    pub(crate) fn kill(&self) {
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    /// Tells the watchdog of the group; starts it where there is none, or none any more.
+    fn watch(&self) -> std::io::Result<()> {
+        let Some(group) = self.0 else { return Ok(()) };
+        let mut watchdog = WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = watchdog.as_mut().is_some_and(|pipe| writeln!(pipe, "+ {}", group.as_raw_nonzero()).is_ok());
+        if !told {
+            writeln!(watchdog.insert(start_watchdog()?), "+ {}", group.as_raw_nonzero())?;
+        }
+        Ok(())
+    }
+
+    fn forget(&self) {
+        let mut watchdog = WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(group), Some(pipe)) = (self.0, watchdog.as_mut()) {
+            // A watchdog that is gone has nothing to forget.
+            let _ = writeln!(pipe, "- {}", group.as_raw_nonzero());
+        }
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        // A group's number is not given away while anybody is in it, and numbers are handed out in turn: one that has just
+        // become free is not another's yet.
+        self.kill();
+        self.forget();
+    }
+}
+
+// Std mutex: held for one write to a pipe.
+static WATCHDOG: Mutex<Option<ChildStdin>> = Mutex::new(None);
+
+/// Keeps a list of groups and kills them when its input ends, which is when Hone does.
+const SCRIPT: &str = r#"
+groups=
+while read -r sign group; do
+    rest=
+    for other in $groups; do [ "$other" = "$group" ] || rest="$rest $other"; done
+    groups=$rest
+    [ "$sign" = + ] && groups="$groups $group"
+done
+for group in $groups; do kill -s KILL -- "-$group"; done
+"#;
+
+fn start_watchdog() -> std::io::Result<ChildStdin> {
+    use std::os::unix::process::CommandExt as _;
+    let mut command = StdCommand::new("/bin/sh");
+    command.args(["-c", SCRIPT]).env_clear().stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // A group of its own: ctrl-c in the terminal is not meant for it.
+    let mut child = command.process_group(0).spawn()?;
+    child.stdin.take().ok_or_else(|| std::io::Error::other("the watchdog has no pipe"))
+}

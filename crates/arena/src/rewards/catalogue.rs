@@ -1,0 +1,81 @@
+//! The catalogue of reward components: every `kind` a rubric can name. A new one is one file and one line of
+//! [`COMPONENTS`]; docs/rewards.md is written from here.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::spec::PlaceSpec;
+use super::{
+    Component, assertions, calibration, command, correct, cosine, cost, format, grounding, judge, overlong,
+    parse_penalty, parsimony, process, repetition, rouge, state_diff, support, tau,
+};
+use crate::catalogue::{self, Documented, Entry, Options, UnknownName};
+use crate::stdio;
+
+/// A component out of its options.
+pub type Make = fn(Value) -> Result<Box<dyn Component>, String>;
+
+pub type ComponentEntry = Entry<Make>;
+
+pub static COMPONENTS: &[&ComponentEntry] = &[
+    &correct::ENTRY,
+    &tau::ENTRY,
+    &tau::STATE_ENTRY,
+    &tau::OUTPUTS_ENTRY,
+    &state_diff::ENTRY,
+    &format::ENTRY,
+    &parse_penalty::ENTRY,
+    &rouge::ENTRY,
+    &grounding::ENTRY,
+    &support::ENTRY,
+    &calibration::ENTRY,
+    &parsimony::ENTRY,
+    &repetition::ENTRY,
+    &repetition::CITATION_ENTRY,
+    &process::found::ENTRY,
+    &process::confirmed::ENTRY,
+    &process::invented::ENTRY,
+    &process::repeated::ENTRY,
+    &cost::TURN_ENTRY,
+    &cost::LENGTH_ENTRY,
+    &overlong::ENTRY,
+    &cosine::ENTRY,
+    &judge::ENTRY,
+    &assertions::ENTRY,
+    &command::ENTRY,
+    &stdio::SCORER_ENTRY,
+];
+
+/// The entry of a kind, or an error with the nearest one.
+pub fn find(kind: &str) -> Result<&'static ComponentEntry, UnknownName> {
+    catalogue::find("reward component", COMPONENTS.iter().copied(), kind)
+}
+
+/// A component that is its own options.
+pub(crate) fn plain<C: Component + DeserializeOwned + 'static>(options: Value) -> Result<Box<dyn Component>, String> {
+    let component: C = serde_json::from_value(options).map_err(|error| error.to_string())?;
+    Ok(Box::new(component))
+}
+
+/// docs/rewards.md.
+pub fn page() -> Result<String, serde_json::Error> {
+    let mut page = String::from(
+        "# Reward components\n\n\
+         Written from the entries in `crates/arena/src/rewards`; change them there and run\n\
+         `HONE_BLESS=1 cargo test -p hone-arena --test rewards_page`.\n\n\
+         A rubric is a list of components. Each gives an episode a value with its reason, or none with its reason; the total is\n\
+         the weighted sum of those that have one, scaled up by the weight of those that have none. What a component needs and the environment does not say (a reference text,\n\
+         a database) leaves it unscored, which never counts as 0. A value beyond ±1e6 is unscored too: nothing that is meant\n\
+         pays a million, and one such number would be the whole gradient of its group.\n\n\
+         Beside its own keys every component's table has these:\n\n",
+    );
+    let place = Options::with::<PlaceSpec>("{\"kind\": \"tau\"}");
+    let (example, complete) = place.shown()?;
+    let keys: Vec<_> = PlaceSpec::KEYS.iter().collect();
+    page.push_str(&catalogue::keys_table(&keys, &example, &complete));
+    let at = catalogue::Place { header: "[[rubric.component]]", key: Some("kind") };
+    for entry in COMPONENTS {
+        catalogue::section(&mut page, at, entry)?;
+    }
+    Ok(page)
+}

@@ -1,0 +1,35 @@
+//! docs/environments-reference.md, from the entries.
+
+use hone_arena::catalogue::{Documented as _, Options, Place, keys_table, section};
+use hone_arena::chat_client::ChatSpec;
+
+use super::service::StrategySpec;
+use super::{BUILTINS, PROGRAM};
+
+/// The reference page of environments: every name, every key.
+pub fn page() -> Result<String, serde_json::Error> {
+    let mut page = String::from(
+        "# Environments: reference\n\n\
+         Written from the entries in `crates/worlds/src/registry`; change them there and run\n\
+         `HONE_BLESS=1 cargo test -p hone-worlds --test environments_page`. docs/environments.md says what the environments\n\
+         are like.\n\n\
+         A recipe has one `[env]` table, or a `[[env]]` table for each of several environments. Keys that an environment does\n\
+         not have are errors, and so are names that nothing is known under.\n",
+    );
+    for entry in BUILTINS {
+        section(&mut page, Place { header: "[env]", key: Some("name") }, entry)?;
+    }
+    section(&mut page, Place { header: "[env]", key: None }, &PROGRAM)?;
+    page.push_str(
+        "\n## user\n\n\
+         The user of retail and airline. `user = \"scripted\"`, the default, follows the script of a generated task, or states the\n\
+         task's instruction: free and repeatable. A table is a model behind an OpenAI-compatible server, which plays the task's\n\
+         instruction as tau-bench's users do; an episode whose user does not answer is left out, never scored 0.\n\n\
+         ```toml\n[env]\nname = \"retail\"\nuser = { url = \"http://localhost:8000/v1\", model = \"user\" }\n```\n\n",
+    );
+    let (example, complete) =
+        Options::both::<StrategySpec, ChatSpec>(r#"{"url": "http://localhost:8000/v1", "model": "user"}"#).shown()?;
+    let keys: Vec<_> = StrategySpec::KEYS.iter().chain(ChatSpec::KEYS).collect();
+    page.push_str(&keys_table(&keys, &example, &complete));
+    Ok(page)
+}
