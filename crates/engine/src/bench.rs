@@ -124,15 +124,15 @@ fn node(config: &Config, parent: Option<usize>, stream: usize, tokens: usize) ->
 
 /// Peak of the gemm crate on a large product, in GFLOP/s: the reference for a training step. Needs the feature `gemm`: the
 /// crate takes longer to build than the engine, and nothing else uses it.
+#[cfg(feature = "gemm")]
 pub fn gemm_peak(cpu: &Cpu) -> Option<f64> {
-    #[cfg(feature = "gemm")]
-    let peak = Some(crate::gemm_peak::measure(cpu));
-    #[cfg(not(feature = "gemm"))]
-    let peak = {
-        let _ = cpu;
-        None
-    };
-    peak
+    Some(crate::gemm_peak::measure(cpu))
+}
+
+/// Without the feature `gemm` there is nothing to measure.
+#[cfg(not(feature = "gemm"))]
+pub fn gemm_peak(_: &Cpu) -> Option<f64> {
+    None
 }
 
 /// Largest resident set of this process so far, in bytes, where the system tells.

@@ -3,8 +3,6 @@
 //! An error's text says what is wrong and then, after a semicolon or as a sentence of its own, what to do: "cannot read x;
 //! give the domain's own directory". Here the second part becomes a `hint:` line, after all causes.
 
-use std::fmt::Write as _;
-
 /// The two parts of an error's text.
 #[derive(Debug, PartialEq, Eq)]
 struct Problem {
@@ -25,8 +23,8 @@ impl Problem {
 
 /// Advice on a line of its own, with all that follows it.
 fn advice_line(text: &str) -> Option<(&str, String)> {
-    let starts = text.match_indices('\n').map(|(at, _)| at + 1);
-    starts.into_iter().find_map(|start| {
+    let mut starts = text.match_indices('\n').map(|(at, _)| at + 1);
+    starts.find_map(|start| {
         let line = text[start..].trim_start();
         let (mark, kept) = ADVICE.into_iter().find(|(mark, _)| line.starts_with(mark))?;
         let advice = if kept { line } else { &line[mark.len()..] };
@@ -61,7 +59,7 @@ fn advice_clause(text: &str) -> Option<(&str, String)> {
 
 /// The lines of an error and its causes, hints last.
 pub(crate) fn shown(error: &anyhow::Error) -> String {
-    let (mut lines, mut hints) = (String::new(), Vec::new());
+    let (mut lines, mut hints) = (Vec::new(), Vec::new());
     let mut said = String::new();
     for (depth, cause) in error.chain().map(ToString::to_string).enumerate() {
         // Many errors quote the one below them.
@@ -69,19 +67,16 @@ pub(crate) fn shown(error: &anyhow::Error) -> String {
             continue;
         }
         let Problem { what, fix } = Problem::read(&cause);
-        let written = match depth {
-            0 => writeln!(lines, "{}: {what}", owo_colors::OwoColorize::red(&"error")),
-            _ => writeln!(lines, "  because: {what}"),
-        };
-        debug_assert!(written.is_ok(), "a string takes all that is written to it");
-        hints.extend(fix.filter(|fix| !hints.contains(fix)));
+        lines.push(match depth {
+            0 => format!("{}: {what}\n", owo_colors::OwoColorize::red(&"error")),
+            _ => format!("  because: {what}\n"),
+        });
+        let hint = fix.map(|fix| format!("{}: {fix}\n", owo_colors::OwoColorize::cyan(&"hint")));
+        hints.extend(hint.filter(|hint| !hints.contains(hint)));
         said = cause;
     }
-    for hint in hints {
-        let written = writeln!(lines, "{}: {hint}", owo_colors::OwoColorize::cyan(&"hint"));
-        debug_assert!(written.is_ok(), "a string takes all that is written to it");
-    }
-    lines
+    lines.extend(hints);
+    lines.concat()
 }
 
 #[cfg(test)]

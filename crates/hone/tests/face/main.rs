@@ -37,10 +37,7 @@ fn run(directory: &Path, arguments: &[&str], stdin: &str) -> String {
     for (name, bytes) in [("stdout", output.stdout), ("stderr", output.stderr)] {
         let text = String::from_utf8(bytes).unwrap();
         if !text.is_empty() {
-            shown += &format!("── {name}\n{text}");
-            if !text.ends_with('\n') {
-                shown.push('\n');
-            }
+            shown.extend(["── ", name, "\n", text.trim_end_matches('\n'), "\n"]);
         }
     }
     // Paths of this machine have no place in a snapshot.
