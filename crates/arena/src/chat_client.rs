@@ -97,6 +97,8 @@ impl ChatClient {
                 format!("the key of {} is read from the environment variable {name}, which is not set", spec.model)
             })?)),
         };
+        // One provider serves the whole process; that it is there already is no error.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .redirect(redirect::Policy::none())
             .build()

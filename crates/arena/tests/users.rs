@@ -264,6 +264,23 @@ async fn a_key_is_sent_and_never_shown() {
     assert!(ChatClient::new(missing).unwrap_err().contains("HONE_NO_SUCH_VARIABLE"));
 }
 
+/// A handshake needs a provider of cryptography: one that was never installed would panic here.
+#[tokio::test]
+async fn https_opens_with_a_tls_handshake() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/v1", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let mut hello = [0; 3];
+        listener.accept().unwrap().0.read_exact(&mut hello).unwrap();
+        hello
+    });
+    let spec: ChatSpec = serde_json::from_value(json!({"url": url, "model": "m", "retries": 0})).unwrap();
+    let mut user = LlmUser::new(ChatClient::new(spec).unwrap(), Strategy::Llm, Prompts::default(), "", Seed::root(1));
+    let fault = user.reply(GREETING).await.unwrap_err();
+    assert!(fault.what.contains("unreachable"), "{fault}");
+    assert_eq!(server.join().unwrap(), [0x16, 3, 1], "a TLS record of a handshake");
+}
+
 /// tau-bench's own prompts load in place of ours.
 #[test]
 #[ignore = "needs tau-bench's data: CONTRIBUTING.md says how to get it"]

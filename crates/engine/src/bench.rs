@@ -1,14 +1,12 @@
 //! Measurements of the engine: `hone bench engine` prints them beside PyTorch's.
 
-#![expect(unsafe_code, reason = "the gemm crate, which sets the mark, is called through pointers")]
-
 use std::time::Instant;
 
 use hone_trace::BatchNode;
 
 use crate::backend::{Backend, GradientNorm, Trainable};
 use crate::config::{Config, Shape};
-use crate::cpu::{Buffer, Cpu};
+use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
 use crate::model::{Keep, LossGradients, Model, Net, Pass, Trained};
@@ -125,44 +123,17 @@ fn node(config: &Config, parent: Option<usize>, stream: usize, tokens: usize) ->
     BatchNode { parent, tokens }
 }
 
-/// Peak of the gemm crate on a large product, in GFLOP/s: the reference for a training step.
-pub fn gemm_peak(cpu: &Cpu) -> f64 {
-    const N: usize = 1024;
-    let (a, b, mut c) = (Buffer::zeros(N * N), Buffer::zeros(N * N), Buffer::zeros(N * N));
-    let parallelism =
-        if cpu.threads() == 1 { gemm::Parallelism::None } else { gemm::Parallelism::Rayon(cpu.threads()) };
-    let (row, column) = (N as isize, 1);
-    let best = (0..20)
-        .map(|_| {
-            let start = Instant::now();
-            // SAFETY: the three buffers are N x N, row-major, and do not overlap.
-            unsafe {
-                gemm::gemm(
-                    N,
-                    N,
-                    N,
-                    c.as_mut_ptr(),
-                    column,
-                    row,
-                    false,
-                    a.as_ptr(),
-                    column,
-                    row,
-                    b.as_ptr(),
-                    column,
-                    row,
-                    0.0f32,
-                    1.0f32,
-                    false,
-                    false,
-                    false,
-                    parallelism,
-                );
-            }
-            start.elapsed().as_secs_f64()
-        })
-        .fold(f64::MAX, f64::min);
-    2.0 * (N * N * N) as f64 / best / 1e9
+/// Peak of the gemm crate on a large product, in GFLOP/s: the reference for a training step. Needs the feature `gemm`: the
+/// crate takes longer to build than the engine, and nothing else uses it.
+#[cfg(feature = "gemm")]
+pub fn gemm_peak(cpu: &Cpu) -> Option<f64> {
+    Some(crate::gemm_peak::measure(cpu))
+}
+
+/// Without the feature `gemm` there is nothing to measure.
+#[cfg(not(feature = "gemm"))]
+pub fn gemm_peak(_: &Cpu) -> Option<f64> {
+    None
 }
 
 /// Largest resident set of this process so far, in bytes, where the system tells.

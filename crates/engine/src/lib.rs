@@ -8,6 +8,8 @@ pub mod config;
 pub mod cpu;
 pub mod error;
 pub mod forest;
+#[cfg(feature = "gemm")]
+mod gemm_peak;
 pub mod generate;
 pub mod learn;
 pub mod lora;

@@ -7,6 +7,7 @@ mod bench;
 mod commands;
 mod engines;
 mod policies;
+mod problem;
 mod progress;
 
 use std::io;
@@ -44,15 +45,7 @@ fn main() -> ExitCode {
         // `hone … | head` closes our stdout: not an error of ours.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            anstream::eprintln!("{}: {error}", owo_colors::OwoColorize::red(&"error"));
-            let mut said = error.to_string();
-            for cause in error.chain().skip(1).map(ToString::to_string) {
-                // Many errors quote the one below them.
-                if !said.contains(&cause) {
-                    anstream::eprintln!("  because: {cause}");
-                    said = cause;
-                }
-            }
+            anstream::eprint!("{}", problem::shown(&error));
             ExitCode::from(2)
         }
     }

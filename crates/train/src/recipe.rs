@@ -278,7 +278,10 @@ impl EvalRecipe {
 
     fn check(&self, held_out: usize) -> Result<(), String> {
         if self.tasks > held_out {
-            return Err(format!("eval.tasks ({}) is more than env.held_out ({held_out})", self.tasks));
+            return Err(format!(
+                "eval.tasks ({}) is more than env.held_out ({held_out}); lower the one or raise the other",
+                self.tasks
+            ));
         }
         if self.samples == 0 {
             return Err("eval.samples is 0; it must be at least 1".into());
@@ -370,12 +373,13 @@ impl Recipe {
         if let Err(what) = self.sampling.check() {
             return bad(format!("sampling: {what}"));
         }
+        self.loss.build().map_err(|error| RecipeError(error.to_string()))?;
         if self.train.group_size < 2 {
-            return bad("train.group_size must be at least 2: an episode is judged against its siblings".into());
+            return bad("train.group_size is under 2: an episode is judged against its siblings; give each task at least 2 episodes".into());
         }
         if self.train.groups == 0 || self.env.tasks() < self.train.groups {
             return bad(format!(
-                "env.tasks ({}) must be at least train.groups ({}), and both over 0",
+                "env.tasks ({}) must be at least train.groups ({}), and both over 0; raise env.tasks or lower train.groups",
                 self.env.tasks(),
                 self.train.groups
             ));
@@ -509,6 +513,8 @@ mod tests {
     fn what_cannot_learn_is_refused_with_the_reason() {
         for (text, word) in [
             ("[sampling]\ntemperature = 0.0", "no gradient"),
+            ("loss = \"dappo\"", "did you mean \"dapo\"?"),
+            ("loss = { name = \"dapo\", clip_hihg = 0.3 }", "did you mean \"clip_high\"? It reads: clip_low"),
             ("[train]\ngroup_size = 1", "siblings"),
             ("[env]\ntasks = 3", "train.groups"),
             ("[eval]\ntasks = 999", "held_out"),

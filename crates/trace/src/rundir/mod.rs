@@ -43,7 +43,7 @@ pub enum RunDirError {
     Io { what: &'static str, path: PathBuf, source: io::Error },
     #[error("{} already holds a run; resume it with `--resume {}` or choose another directory", .0.display(), .0.display())]
     Exists(PathBuf),
-    #[error("{} is not a run directory: it has no recipe.toml", .0.display())]
+    #[error("{} is not a run directory: it has no recipe.toml; name one that `hone train` or `hone sft` made", .0.display())]
     NotARun(PathBuf),
     #[error("another process is writing {}; stop it first, or read the run, which needs no lock", .0.display())]
     Locked(PathBuf),

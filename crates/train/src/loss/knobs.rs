@@ -9,7 +9,7 @@ use crate::catalogue::{UnknownName, nearest};
 pub enum BadLoss {
     #[error(transparent)]
     Unknown(#[from] UnknownName),
-    #[error("loss {loss:?} has no option {option:?}{hint}. It reads: {known}")]
+    #[error("loss {loss:?} has no option {option:?}{hint} It reads: {known}")]
     Option { loss: String, option: String, hint: String, known: String },
     #[error("loss {loss:?} needs {option} = a number: {why}")]
     Missing { loss: String, option: &'static str, why: &'static str },
@@ -54,6 +54,11 @@ impl Knobs {
         let Some(option) = self.given.into_keys().next() else { return Ok(()) };
         let known: Vec<_> = self.read.iter().chain(others).copied().collect();
         let hint = nearest(&option, known.iter().copied()).map(|name| format!("; did you mean {name:?}?"));
-        Err(BadLoss::Option { loss: self.loss, option, hint: hint.unwrap_or_default(), known: known.join(", ") })
+        Err(BadLoss::Option {
+            loss: self.loss,
+            option,
+            hint: hint.unwrap_or_else(|| ".".into()),
+            known: known.join(", "),
+        })
     }
 }

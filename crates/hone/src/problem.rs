@@ -1,0 +1,129 @@
+//! Errors as they are shown: what is wrong, what it comes from, and what to do about it.
+//!
+//! An error's text says what is wrong and then, after a semicolon or as a sentence of its own, what to do: "cannot read x;
+//! give the domain's own directory". Here the second part becomes a `hint:` line, after all causes.
+
+/// The two parts of an error's text.
+#[derive(Debug, PartialEq, Eq)]
+struct Problem {
+    what: String,
+    fix: Option<String>,
+}
+
+/// Starts of a line that is advice as a whole, and whether the start is part of it.
+const ADVICE: [(&str, bool); 3] = [("hint: ", false), ("fix: ", false), ("did you mean ", true)];
+
+impl Problem {
+    fn read(text: &str) -> Self {
+        let text = text.trim_end();
+        let (what, fix) = advice_line(text).or_else(|| advice_clause(text)).unwrap_or((text, String::new()));
+        Self { what: what.trim_end().to_owned(), fix: Some(fix).filter(|fix| !fix.is_empty()) }
+    }
+}
+
+/// Advice on a line of its own, with all that follows it.
+fn advice_line(text: &str) -> Option<(&str, String)> {
+    let mut starts = text.match_indices('\n').map(|(at, _)| at + 1);
+    starts.find_map(|start| {
+        let line = text[start..].trim_start();
+        let (mark, kept) = ADVICE.into_iter().find(|(mark, _)| line.starts_with(mark))?;
+        let advice = if kept { line } else { &line[mark.len()..] };
+        let lines: Vec<&str> = advice.lines().map(str::trim).collect();
+        Some((&text[..start], lines.join(" ")))
+    })
+}
+
+/// Advice behind the first semicolon or full stop of the last line that is neither quoted nor in brackets.
+fn advice_clause(text: &str) -> Option<(&str, String)> {
+    let start = text.rfind('\n').map_or(0, |at| at + 1);
+    let (mut quote, mut depth) = (None, 0usize);
+    for (at, c) in text[start..].char_indices() {
+        let (before, rest) = text.split_at(start + at);
+        match c {
+            '"' | '`' if quote == Some(c) => quote = None,
+            '"' | '`' if quote.is_none() => quote = Some(c),
+            '(' | '[' | '{' if quote.is_none() => depth += 1,
+            ')' | ']' | '}' if quote.is_none() => depth = depth.saturating_sub(1),
+            ';' | '.' if quote.is_none() && depth == 0 => {
+                let Some(advice) = rest[1..].strip_prefix(' ') else { continue };
+                // "v. 2" and "e.g. this" are no ends of sentences.
+                if c == ';' || advice.starts_with(char::is_uppercase) {
+                    return Some((before, advice.to_owned()));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The lines of an error and its causes, hints last.
+pub(crate) fn shown(error: &anyhow::Error) -> String {
+    let (mut lines, mut hints) = (Vec::new(), Vec::new());
+    let mut said = String::new();
+    for (depth, cause) in error.chain().map(ToString::to_string).enumerate() {
+        // Many errors quote the one below them.
+        if depth > 0 && said.contains(&cause) {
+            continue;
+        }
+        let Problem { what, fix } = Problem::read(&cause);
+        lines.push(match depth {
+            0 => format!("{}: {what}\n", owo_colors::OwoColorize::red(&"error")),
+            _ => format!("  because: {what}\n"),
+        });
+        let hint = fix.map(|fix| format!("{}: {fix}\n", owo_colors::OwoColorize::cyan(&"hint")));
+        hints.extend(hint.filter(|hint| !hints.contains(hint)));
+        said = cause;
+    }
+    lines.extend(hints);
+    lines.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_is_told_from_what_is_wrong() {
+        for (text, what, fix) in [
+            (
+                "no format is named \"x\"; did you mean \"y\"? Formats: a, y",
+                "no format is named \"x\"",
+                "did you mean \"y\"? Formats: a, y",
+            ),
+            (
+                "the temperature is 0. Train at 1.0 (eval may be 0)",
+                "the temperature is 0",
+                "Train at 1.0 (eval may be 0)",
+            ),
+            (
+                "at line 2\n2 | a; b\nunknown field `a`\ndid you mean `b`?",
+                "at line 2\n2 | a; b\nunknown field `a`",
+                "did you mean `b`?",
+            ),
+            ("no driver\n  fix: install it,\n  or use the CPU", "no driver", "install it, or use the CPU"),
+            ("no driver\nhint: install it", "no driver", "install it"),
+            ("at line 2\n2 | a; b\nthere is no `c; d`; use `e`", "at line 2\n2 | a; b\nthere is no `c; d`", "use `e`"),
+        ] {
+            let expected = Problem { what: what.into(), fix: Some(fix.into()) };
+            assert_eq!(Problem::read(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_or_abbreviated_is_no_advice() {
+        for text in
+            ["cannot open \"a; b. C\"", "found [1; 2], (x; y)", "version 1.5. is odd", "plain", "ends here.", ""]
+        {
+            assert_eq!(Problem::read(text), Problem { what: text.into(), fix: None });
+        }
+    }
+
+    #[test]
+    fn causes_come_before_hints_and_nothing_is_said_twice() {
+        let error =
+            anyhow::anyhow!("no file; make one").context("in a.toml: no file; make one").context("cannot start");
+        let text = anstream::adapter::strip_str(&shown(&error)).to_string();
+        assert_eq!(text, "error: cannot start\n  because: in a.toml: no file\nhint: make one\n");
+    }
+}
