@@ -330,7 +330,20 @@ fn qwen3_coder() {
             ),
             (
                 "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</parameter>\n</tool_call>",
-                "malformed_markup",
+                &format!("malformed_markup -> {PARIS} [missing_closer]"),
+            ),
+            // Closers forgotten on one line: a fault with one reading, never one long value.
+            (
+                "<tool_call><function=weather><parameter=city>Paris<parameter=days>3</parameter></function></tool_call>",
+                "malformed_markup -> weather{\"city\":\"Paris\",\"days\":3} [missing_closer]",
+            ),
+            (
+                "<tool_call><function=weather><parameter=city>Paris</tool_call>\n<tool_call><function=ping></function></tool_call>",
+                &format!("malformed_markup -> {PARIS} ping{{}} [missing_closer]"),
+            ),
+            (
+                "<tool_call><function=weather><parameter=city>Paris</parameter><function=ping></function></tool_call>",
+                &format!("malformed_markup -> {PARIS} ping{{}} [missing_closer]"),
             ),
             (
                 "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n<tool_call>",
@@ -613,7 +626,15 @@ fn glm45() {
             ),
             (
                 "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris\n</tool_call>",
-                "malformed_markup -> weather{\"city\":\"Paris\\n\"} [missing_closer]",
+                "malformed_markup -> weather{\"city\":\"Paris\"} [missing_closer]",
+            ),
+            (
+                "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>",
+                "malformed_markup -> weather{\"city\":\"Paris\",\"days\":3} [missing_closer]",
+            ),
+            (
+                "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<tool_call>ping\n</tool_call>",
+                &format!("malformed_markup -> {PARIS} ping{{}} [missing_closer]"),
             ),
             ("<tool_call>weather\n<arg_value>Paris</arg_value>\n</tool_call>", "malformed_markup"),
             (
@@ -704,6 +725,18 @@ fn minimax_and_phi4() {
                 &format!("malformed_markup -> {PARIS} [missing_closer]"),
             ),
             ("<minimax:tool_call>\n</minimax:tool_call>", "malformed_markup"),
+            (
+                "<minimax:tool_call><invoke name=\"weather\"><parameter name=\"city\">Paris<parameter name=\"days\">3</parameter></invoke></minimax:tool_call>",
+                "malformed_markup -> weather{\"city\":\"Paris\",\"days\":3} [missing_closer]",
+            ),
+            (
+                "<minimax:tool_call><invoke name=\"weather\"><parameter name=\"city\">Paris</parameter></minimax:tool_call>",
+                &format!("malformed_markup -> {PARIS} [missing_closer]"),
+            ),
+            (
+                "<invoke name=\"weather\"><parameter name=\"city\">Paris</parameter></invoke>",
+                &format!("malformed_markup -> {PARIS} [missing_opener]"),
+            ),
             (
                 "<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"town\">Paris</parameter>\n</invoke>\n</minimax:tool_call>",
                 "missing_required",

@@ -147,10 +147,6 @@ fn has_markup(calls: &[ToolCall]) -> bool {
     })
 }
 
-fn is_xml(format: Format) -> bool {
-    matches!(format, Format::Qwen3Coder | Format::Glm45 | Format::MinimaxM2)
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
@@ -163,7 +159,7 @@ proptest! {
             let text = match format.render_calls(&calls, &tools) {
                 Ok(text) => text,
                 Err(refusal) => {
-                    prop_assert!(is_xml(format) && has_markup(&calls), "{refusal}: {calls:?}");
+                    prop_assert!(format.writes_raw_values() && has_markup(&calls), "{refusal}: {calls:?}");
                     continue;
                 }
             };
@@ -379,5 +375,17 @@ fn guidance_names_the_markers() {
         for marker in tags.chain(words) {
             assert!(guidance.contains(&marker), "{format}: {marker:?} not in {guidance:?}");
         }
+    }
+}
+
+#[test]
+fn what_cannot_be_written_names_its_format() {
+    let tools = tools();
+    let arguments = json!({ "text": "x", "maybe": "null" });
+    let call = [ToolCall::new("put", arguments.as_object().expect("an object").clone())];
+    for format in Format::ALL.into_iter().filter(|format| format.writes_raw_values()) {
+        let refusal = format.render_calls(&call, &tools).expect_err("null reads as null where null is allowed");
+        assert_eq!(refusal.format, format);
+        assert!(refusal.to_string().starts_with(format.name()), "{refusal}");
     }
 }

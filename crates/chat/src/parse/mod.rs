@@ -25,6 +25,8 @@ mod places;
 mod python;
 mod repair;
 mod reply;
+mod section;
+mod tagged;
 mod tokens;
 mod toolbox;
 mod types;
@@ -40,7 +42,7 @@ pub use hone_trace::{ParseFailure, ParseFailureKind};
 use self::reply::Reply;
 pub use self::{
     explain::{Attempt, explain},
-    formats::{CannotRender, Format, UnknownFormat},
+    formats::{CannotRender, FORMATS, Format, FormatEntry, UnknownFormat, markdown as formats_page},
     json::MAX_DEPTH as MAX_NESTING,
     places::{Place, places},
     repair::Repair,
@@ -100,7 +102,7 @@ pub fn parse(text: &str, tools: &Toolbox, format: Option<Format>) -> Parsed {
         _ => Reply::new(text, tools, format.is_some()),
     };
     match found {
-        Some(format) => format.parse(&mut reply),
+        Some(format) => (format.entry().parse)(&mut reply),
         None => while reply.seek(&[]).is_some() {},
     }
     verdict::judge(reply, format, found)

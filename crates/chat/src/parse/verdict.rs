@@ -137,7 +137,7 @@ fn failure(fault: &Fault, tools: &Toolbox, format: Option<Format>) -> ParseFailu
 
 /// A format's guidance, made once: replies in a loop fail in the same few ways.
 fn guidance(format: Format) -> &'static str {
-    static TEXTS: LazyLock<[String; Format::ALL.len()]> = LazyLock::new(|| Format::ALL.map(Format::guidance));
+    static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| Format::ALL.map(Format::guidance).into());
     &TEXTS[format as usize]
 }
 

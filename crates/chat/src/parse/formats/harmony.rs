@@ -5,7 +5,7 @@
 
 use hone_trace::{ParseFailureKind, ToolCall};
 
-use super::{Holds, Reply, arguments_json, payload};
+use super::{FormatEntry, Holds, Reply, alone, arguments_json, payload};
 use crate::parse::{
     draft::{Draft, Fault},
     json::Json,
@@ -14,10 +14,10 @@ use crate::parse::{
     work::spend,
 };
 
-pub(in crate::parse) const START: &str = "<|start|>";
-pub(in crate::parse) const CHANNEL: &str = "<|channel|>";
+const START: &str = "<|start|>";
+const CHANNEL: &str = "<|channel|>";
 const CONSTRAIN: &str = "<|constrain|>";
-pub(in crate::parse) const MESSAGE: &str = "<|message|>";
+const MESSAGE: &str = "<|message|>";
 const END: &str = "<|end|>";
 const CALL: &str = "<|call|>";
 const RETURN: &str = "<|return|>";
@@ -48,7 +48,19 @@ struct Header<'a> {
     junk: bool,
 }
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
+pub(super) const FORMAT: FormatEntry = FormatEntry {
+    name: "harmony",
+    models: "gpt-oss",
+    summary: "Messages with a header: a message to `functions.NAME` is a call, the analysis channel is reasoning.",
+    markers: &[CHANNEL, MESSAGE],
+    claims: alone,
+    parse,
+    render: |calls, _| Ok(render(calls)),
+    guidance,
+    dialect: None,
+};
+
+fn parse(reply: &mut Reply<'_>) {
     let mut lookups = Lookups { message: Lookup::new(MESSAGE), ends: ENDS.map(Lookup::new) };
     while let Some((which, at)) = reply.seek(&[START, CHANNEL, MESSAGE, END, CALL, RETURN]) {
         if which > 2 {
@@ -168,7 +180,7 @@ fn broken(reply: &mut Reply<'_>, open: usize, start: usize, name: &str, fault: F
     reply.pos = body_end;
 }
 
-pub(super) fn render(calls: &[ToolCall]) -> String {
+fn render(calls: &[ToolCall]) -> String {
     let calls: Vec<_> = calls
         .iter()
         .map(|call| {
@@ -179,7 +191,7 @@ pub(super) fn render(calls: &[ToolCall]) -> String {
     calls.join(&format!("{START}assistant"))
 }
 
-pub(super) fn guidance() -> String {
+fn guidance() -> String {
     format!(
         "To call a tool send a message {CHANNEL}commentary to={PREFIX}NAME {CONSTRAIN}json{MESSAGE} with its arguments as \
          a JSON object, ended by {CALL}."
