@@ -3,7 +3,7 @@
 //! The texts belong to other projects and are not in this repository. `HONE_PEER_CASES` names a JSON-lines file with
 //! `id`, `source`, `family`, `format` (ours, `auto` or null), `text`, `tools`, `expect.calls` and `class` (a verdict on
 //! an older answer, by which the table is grouped). `HONE_PEER_SHOW=unsupported,D:hone_wrong` prints the differing cases
-//! of these classes.
+//! of these classes; `HONE_PEER_AUTO=1` names no format.
 
 #![expect(clippy::expect_used, reason = "a test fails where its data is not as expected")]
 #![expect(clippy::print_stdout, reason = "the table is what the run is for")]
@@ -20,7 +20,7 @@ const SUPPORTED: f64 = 0.995;
 const ADDED: f64 = 0.9;
 
 /// Families whose name is not their format's.
-const ALIASES: [(&str, &str); 0] = [];
+const ALIASES: [(&str, &str); 2] = [("nemotron_toolcall", "nemotron"), ("granite_20b_fc", "granite_fc")];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
@@ -76,6 +76,7 @@ fn format_of(case: &Value) -> Option<Format> {
     let family = case["family"].as_str().unwrap_or_default();
     let alias = ALIASES.iter().find(|(known, _)| *known == family).map_or(family, |(_, format)| format);
     match case["format"].as_str() {
+        _ if std::env::var_os("HONE_PEER_AUTO").is_some() => None,
         Some("auto") => None,
         Some(name) => Some(name.parse().expect("a known format")),
         None => alias.parse().ok(),
@@ -103,7 +104,8 @@ fn peers() {
             Err(error) => (Outcome::Differs, error.to_string()),
         };
         let class = field("class");
-        if outcome == Outcome::Differs && shown.contains(&class) {
+        let changed = outcome == Outcome::Differs || (outcome == Outcome::Fault && class == "agree");
+        if changed && shown.contains(&class) {
             println!("{} [{class}]\n  {:?}\n  {}\n  {verdict}", field("id"), field("text"), case["expect"]["calls"]);
         }
         let source = field("source").split('@').next().unwrap_or_default();

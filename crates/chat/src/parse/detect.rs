@@ -11,8 +11,8 @@ use memchr::memmem;
 use super::{
     draft::is_call_key,
     formats::{Claim, Format, fenced_json, react, starts_with_tool},
-    parse,
-    reply::{REASONING, run_end},
+    parse, reasoning,
+    reply::run_end,
     toolbox::Toolbox,
 };
 
@@ -31,7 +31,7 @@ impl Format {
         match tagged(text, start) {
             // So may a marker be.
             Some((at, format)) => around(text, start, at, tools).or(Some(format)),
-            None => untagged(&text[start..], tools),
+            None => untagged(&reasoning::visible(&text[start..]), tools),
         }
     }
 }
@@ -62,12 +62,7 @@ fn holds(text: &str, at: usize, format: Format, tools: &Toolbox) -> bool {
 
 /// Where the text goes on after reasoning that was opened in the prompt.
 fn lone_closer(text: &str) -> usize {
-    static CLOSER: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(REASONING[0].1));
-    let (open, close) = REASONING[0];
-    match CLOSER.find(text.as_bytes()) {
-        Some(at) if memmem::find(&text.as_bytes()[..at], open.as_bytes()).is_none() => at + close.len(),
-        _ => 0,
-    }
+    reasoning::unopened(text).map_or(0, |(at, pair)| at + pair.close.len())
 }
 
 /// The first marker outside reasoning: where it stands, and whose it is.
@@ -76,14 +71,13 @@ fn tagged(text: &str, start: usize) -> Option<(usize, Format)> {
     let mut from = start;
     while let Some(found) = memchr::memchr2(b'<', b'[', &bytes[from..]) {
         let at = from + found;
-        let rest = &text[at..];
         if let Some(format) = marker(text, at) {
             return Some((at, format));
         }
         from = run_end(bytes, at);
-        if let Some((open, close)) = REASONING.iter().find(|(open, _)| rest.starts_with(open)) {
-            let inner = at + open.len();
-            from = inner + memmem::find(&bytes[inner..], close.as_bytes())? + close.len();
+        if let Some(pair) = reasoning::opener(&bytes[at..]) {
+            let inner = at + pair.open.len();
+            from = inner + reasoning::closer_in(&bytes[inner..], pair)? + pair.close.len();
         }
     }
     None
@@ -91,6 +85,24 @@ fn tagged(text: &str, start: usize) -> Option<(usize, Format)> {
 
 /// The format whose marker stands at `at`, which is a '<' or a '['. Of several that share it the sure one.
 fn marker(text: &str, at: usize) -> Option<Format> {
+    let mut default = None;
+    for (_, format) in markers_at(text, at) {
+        match (format.entry().claims)(text, at) {
+            Claim::Sure => return Some(format),
+            Claim::Default => default = default.or(Some(format)),
+            Claim::No => {}
+        }
+    }
+    default
+}
+
+/// A marker of some format at `at`, where that format claims it.
+pub(super) fn known_marker(text: &str, at: usize) -> Option<&'static str> {
+    let claimed = |(_, format): &(_, Format)| (format.entry().claims)(text, at) != Claim::No;
+    markers_at(text, at).find(claimed).map(|(marker, _)| marker)
+}
+
+fn markers_at(text: &str, at: usize) -> impl Iterator<Item = (&'static str, Format)> {
     /// Markers by their second byte.
     static MARKERS: LazyLock<Vec<Vec<(&'static str, Format)>>> = LazyLock::new(|| {
         let mut table = vec![Vec::new(); 256];
@@ -102,16 +114,8 @@ fn marker(text: &str, at: usize) -> Option<Format> {
         table
     });
     let rest = &text.as_bytes()[at..];
-    let known = &MARKERS[usize::from(*rest.get(1)?)];
-    let mut default = None;
-    for (_, format) in known.iter().filter(|(marker, _)| rest.starts_with(marker.as_bytes())) {
-        match (format.entry().claims)(text, at) {
-            Claim::Sure => return Some(*format),
-            Claim::Default => default = default.or(Some(*format)),
-            Claim::No => {}
-        }
-    }
-    default
+    let known = rest.get(1).map_or(&[][..], |second| &MARKERS[usize::from(*second)]);
+    known.iter().copied().filter(|(marker, _)| rest.starts_with(marker.as_bytes()))
 }
 
 fn untagged(text: &str, tools: &Toolbox) -> Option<Format> {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ParsedCall,
-    formats::FORMATS,
+    formats::{FORMATS, Values, minimax_m3},
     json::{self, Json, Wide},
     python::Python,
     tagged::{Dialect, attribute},
@@ -121,11 +121,28 @@ fn written_otherwise(text: &str, call: &ParsedCall, tools: &Toolbox) -> Vec<Plac
     let names = memchr::memmem::find_iter(&inside.as_bytes()[start..], name).map(|at| at + start);
     let mut found: Vec<Places> = names.filter_map(|at| keywords(inside, at, call)).collect();
     if found.is_empty() {
-        let dialects = FORMATS.iter().filter_map(|entry| entry.dialect);
         // Dialects share tags; one reading is enough.
-        found.extend(dialects.filter_map(|dialect| tagged_places(dialect, inside, call, tools)).next());
+        found.extend(FORMATS.iter().find_map(|entry| written_as(entry.values, inside, call, tools)));
     }
     found
+}
+
+/// The places of arguments that are not in JSON's or Python's syntax.
+fn written_as(values: Values, text: &str, call: &ParsedCall, tools: &Toolbox) -> Option<Places> {
+    let tool = tools.get(&call.call.name)?;
+    let (members, behind) = match values {
+        Values::Literal => return None,
+        Values::Tagged(dialect) => return tagged_places(dialect, text, call, tools),
+        Values::Elements => (minimax_m3::members(text, call.span.clone(), &call.call, tool)?, 1),
+        Values::Curly(curly) => (curly.members(text, call.span.clone(), &call.call, tool)?, 0),
+    };
+    let place = |(argument, value): (String, Range<usize>)| {
+        let read = call.call.arguments.get(&argument)?;
+        let mut place = place(text, &argument, value, read);
+        place.end = place.end.max(place.value.end + behind);
+        Some(place)
+    };
+    members.into_iter().map(place).collect()
 }
 
 fn keywords(text: &str, at: usize, call: &ParsedCall) -> Option<Places> {

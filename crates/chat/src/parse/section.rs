@@ -13,11 +13,13 @@ pub(super) struct Section {
     pub open: &'static [&'static str],
     pub close: &'static [&'static str],
     pub call: &'static str,
+    pub call_end: &'static str,
 }
 
 /// Walks the sections of a reply and hands over at each call.
 pub(super) fn sectioned(reply: &mut Reply<'_>, section: &Section, mut call: impl FnMut(&mut Reply<'_>, usize)) {
-    let openers: Vec<&str> = section.open.iter().chain([&section.call]).chain(section.close).copied().collect();
+    let openers = section.open.iter().chain([&section.call, &section.call_end]).chain(section.close);
+    let openers: Vec<&str> = openers.copied().collect();
     let mut opened: Option<(usize, usize)> = None;
     while let Some((which, at)) = reply.seek(&openers) {
         // A section opened in what turned out to be reasoning is none.
@@ -33,13 +35,22 @@ pub(super) fn sectioned(reply: &mut Reply<'_>, section: &Section, mut call: impl
             }
             continue;
         }
-        reply.pos = at + openers[which].len();
-        if section.open.contains(&openers[which]) {
+        let marker = openers[which];
+        if section.open.contains(&marker) {
+            reply.pos = at + marker.len();
             opened = Some((at, before));
-        } else if let Some((start, first)) = opened.take()
-            && first == before
-        {
-            reply.drafts.push(Draft::faulty(start..reply.pos, Fault::markup(start, "a section without a call")));
+        } else if marker == section.call_end {
+            reply.stray_closer(at, marker, |_, _| None);
+        } else if let Some((start, first)) = opened.take() {
+            reply.pos = at + marker.len();
+            if first == before {
+                reply.drafts.push(Draft::faulty(start..reply.pos, Fault::markup(start, "a section without a call")));
+            }
+        } else if reply.drafts.last().is_some_and(|last| last.repairs.contains(Repair::MissingOpener)) {
+            // It closes the section whose opener was missed.
+            reply.pos = at + marker.len();
+        } else {
+            reply.stray_closer(at, marker, |_, _| None);
         }
     }
     let Some((start, before)) = opened.filter(|(start, _)| *start >= reply.reasoning_end()) else { return };

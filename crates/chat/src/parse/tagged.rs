@@ -10,11 +10,12 @@ use serde_json::Value;
 
 use super::{
     draft::{Draft, Fault},
-    formats::{Unwritable, hermes},
+    formats::{Unwritable, hermes, raw_value},
     payload::{self, Holds, Tag},
     repair::Repair,
     reply::{Lookup, Reply},
     toolbox::Toolbox,
+    types::Types,
     xml::{self, Broken, Cursor, Parameter, Tagged},
 };
 
@@ -28,6 +29,7 @@ pub(super) struct Head {
 }
 
 /// The tags of one format.
+#[expect(clippy::struct_excessive_bools, reason = "a table of independent properties, filled in by name")]
 pub(super) struct Dialect {
     /// Tags around the calls, the spelling that is written first. Empty: calls stand by themselves.
     pub sections: &'static [(&'static str, &'static str)],
@@ -51,6 +53,12 @@ pub(super) struct Dialect {
     pub cdata: bool,
     /// Names are written with XML's entities.
     pub entities: bool,
+    /// Markers around an answer, passed over.
+    pub frame: &'static [&'static str],
+    /// Markers around each call of a section that say nothing more.
+    pub fillers: &'static [&'static str],
+    /// The type that a parameter's other attributes give its value, where the schema gives none.
+    pub declared: fn(&str) -> Option<Types>,
     /// Attributes behind a call's name, given its index.
     pub call_tail: fn(usize) -> String,
     /// Attributes behind a parameter's name, given its value.
@@ -72,6 +80,9 @@ pub(super) const BASE: Dialect = Dialect {
     strips_lines: false,
     cdata: false,
     entities: false,
+    frame: &[],
+    fillers: &[],
+    declared: |_| None,
     call_tail: |_| String::new(),
     parameter_tail: |_| "",
 };
@@ -101,7 +112,13 @@ pub(super) fn parse(reply: &mut Reply<'_>, dialect: &'static Dialect) {
     if sections.is_empty() {
         openers.push(dialect.call_end);
     }
+    let frame = openers.len();
+    openers.extend(dialect.frame);
     while let Some((which, at)) = reply.seek(&openers) {
+        if which >= frame {
+            reply.pos = at + openers[which].len();
+            continue;
+        }
         if which >= closers {
             let whole = if tag.is_some() { hermes::whole_call } else { |_: &str, _: usize| None };
             reply.stray_closer(at, openers[which], whole);
@@ -151,6 +168,7 @@ impl Dialect {
 
     /// Whether a further call of the section opens behind one that is read.
     fn after_call(&self, cursor: &mut Cursor<'_>, section: Option<usize>) -> Result<bool, Broken> {
+        self.skip_fillers(cursor);
         if self.sections.iter().any(|(_, close)| cursor.eat(close)) {
             return Ok(false);
         }
@@ -161,7 +179,10 @@ impl Dialect {
         Err(cursor.unexpected(&[self.call.open, self.sections[section].1]))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is known about the broken call, all of it")]
+    fn skip_fillers(&self, cursor: &mut Cursor<'_>) {
+        while self.fillers.iter().any(|filler| cursor.eat(filler)) {}
+    }
+
     fn broken(
         &self,
         reply: &mut Reply<'_>,
@@ -199,8 +220,13 @@ impl Dialect {
         call: &mut Tagged<'a>,
         lookups: &mut Lookups,
     ) -> Result<(), Broken> {
+        self.skip_fillers(cursor);
         cursor.expect(self.call.open)?;
         call.name = self.name(&self.call, cursor)?;
+        // `<invoke name="f"/>` is a call without arguments.
+        if self.call.quoted && cursor.text[..cursor.pos].ends_with("/>") {
+            return Ok(());
+        }
         loop {
             if cursor.eat(self.call_end) {
                 return Ok(());
@@ -212,7 +238,9 @@ impl Dialect {
                 }
                 return Err(cursor.unexpected(&[self.parameter.open, self.call_end]));
             }
+            let head = cursor.pos;
             let name = self.name(&self.parameter, cursor)?;
+            let declared = (self.declared)(&cursor.text[head..cursor.pos]);
             if let Some(tag) = self.value {
                 cursor.expect(tag).map_err(|why| match why {
                     Broken::Cut { .. } => Broken::Cut { clean: false },
@@ -220,6 +248,9 @@ impl Dialect {
                 })?;
             }
             self.parameter(reply, cursor, call, name, lookups)?;
+            if let Some(parameter) = call.parameters.last_mut() {
+                parameter.declared = declared;
+            }
         }
     }
 
@@ -253,7 +284,7 @@ impl Dialect {
             let length = cursor.rest().find(CDATA.1).ok_or(Broken::Cut { clean: false })?;
             cursor.pos += length + CDATA.1.len();
             cursor.expect(self.value_end)?;
-            call.parameters.push(Parameter { name, value: &text[at..at + length], at });
+            call.parameters.push(Parameter { name, value: &text[at..at + length], at, declared: None });
             return Ok(());
         }
         let tool = reply.tools.get(&call.name);
@@ -270,7 +301,7 @@ impl Dialect {
             (false, true) => value,
             (false, false) => value.strip_suffix('\n').unwrap_or(value),
         };
-        call.parameters.push(Parameter { name, value, at: start });
+        call.parameters.push(Parameter { name, value, at: start, declared: None });
         cursor.pos = end;
         if closed {
             cursor.pos += self.value_end.len();
@@ -336,12 +367,8 @@ impl Dialect {
         };
         let mut out = head(&self.call, &call.name, &(self.call_tail)(index));
         out.push('\n');
-        let tool = tools.get(&call.name);
         for (name, value) in &call.arguments {
-            let text = tool.and_then(|tool| tool.types(name).write(value)).ok_or_else(|| Unwritable {
-                what: format!("argument {name:?} of {}", call.name),
-                why: "its value has no text that the schema's type turns back into it".to_owned(),
-            })?;
+            let text = raw_value(tools, call, name, value)?;
             // A line break at an end of the value would be taken for markup; one more keeps it.
             let line = |at_end: bool| {
                 let kept = self.strips_lines && at_end;
@@ -390,7 +417,7 @@ pub(super) fn attribute(text: &str) -> &str {
             return inner.split(quote).next().unwrap_or(inner);
         }
     }
-    text.split_whitespace().next().unwrap_or_default().trim_matches(['"', '\''])
+    text.split_whitespace().next().unwrap_or_default().trim_matches(['"', '\'', '/'])
 }
 
 const ENTITIES: [(&str, &str); 5] = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];

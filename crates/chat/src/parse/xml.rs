@@ -13,6 +13,8 @@ use super::{
     json::Wide,
     repair::{self, End, Repair},
     reply::{Lookup, Reply},
+    toolbox::Tool,
+    types::Types,
     work::spend,
 };
 
@@ -37,6 +39,8 @@ pub(super) struct Parameter<'a> {
     pub name: Cow<'a, str>,
     pub value: &'a str,
     pub at: usize,
+    /// The type its tag gives it, for a parameter the schema does not name.
+    pub declared: Option<Types>,
 }
 
 /// A call as its tags give it.
@@ -145,7 +149,10 @@ pub(super) fn typed(reply: &Reply<'_>, span: Range<usize>, tagged: &Tagged<'_>) 
     for parameter in parameters {
         let value = match tool {
             None => Ok(Value::from(parameter.value)),
-            Some(tool) => tool.types(&parameter.name).read(parameter.value, &mut wide),
+            Some(tool) => {
+                let declared = parameter.declared.filter(|_| !tool.has_parameter(&parameter.name));
+                declared.unwrap_or_else(|| tool.types(&parameter.name)).read(parameter.value, &mut wide)
+            }
         };
         let value = value.unwrap_or_else(|error| {
             let at = parameter.at + error.at;
@@ -164,7 +171,16 @@ pub(super) fn typed(reply: &Reply<'_>, span: Range<usize>, tagged: &Tagged<'_>) 
             readable = false;
         }
     }
-    let mut draft = Draft::read(span, Reading { id: None, name: name.clone().into_owned(), arguments, wide });
+    let at = span.start;
+    let wrapped = tool.and_then(|tool| wrapped(tool, &arguments));
+    let reading = Reading { id: None, name: name.clone().into_owned(), arguments, wide };
+    let mut draft = Draft::read(span, reading);
+    if let Some(arguments) = wrapped
+        && let Some(reading) = &mut draft.reading
+    {
+        reading.arguments = arguments;
+        draft.mended(Fault::markup(at, "all arguments stand in one parameter"), Repair::WrappedArguments);
+    }
     draft.repairs = repairs;
     for fault in faults {
         draft.blame(fault);
@@ -176,6 +192,24 @@ pub(super) fn typed(reply: &Reply<'_>, span: Range<usize>, tagged: &Tagged<'_>) 
         draft.reading = None;
     }
     draft
+}
+
+/// The arguments, where they are one object in a parameter that the tool does not have.
+fn wrapped(tool: &Tool, arguments: &Map<String, Value>) -> Option<Map<String, Value>> {
+    const WRAPPERS: [&str; 5] = ["arguments", "parameters", "input", "args", "properties"];
+    let (name, value) = arguments.iter().next().filter(|_| arguments.len() == 1)?;
+    if !WRAPPERS.contains(&name.as_str()) || tool.has_parameter(name) || tool.has_no_parameters() {
+        return None;
+    }
+    let inner = match value {
+        Value::Object(inner) => inner.clone(),
+        Value::String(text) => match Types::OBJECT.read(text, &mut Wide::new()) {
+            Ok(Value::Object(inner)) => inner,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    inner.keys().all(|key| tool.has_parameter(key)).then_some(inner)
 }
 
 /// The draft of a call whose tags broke off or went wrong, and the reply moved behind it. `None` when it turns out to

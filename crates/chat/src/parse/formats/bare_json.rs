@@ -2,7 +2,7 @@
 
 use hone_trace::ToolCall;
 
-use super::{FormatEntry, Reply, call_json, embedded, unmarked};
+use super::{FormatEntry, Reply, Values, call_json, embedded, unmarked};
 
 pub(super) const FORMAT: FormatEntry = FormatEntry {
     name: "bare_json",
@@ -13,7 +13,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse,
     render: |calls, _| Ok(render(calls)),
     guidance,
-    dialect: None,
+    values: Values::Literal,
 };
 
 fn parse(reply: &mut Reply<'_>) {

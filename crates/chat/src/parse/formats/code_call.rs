@@ -2,7 +2,7 @@
 
 use hone_trace::{ParseFailureKind, ToolCall};
 
-use super::{FormatEntry, Reply, fenced_json, pythonic, unmarked};
+use super::{FormatEntry, Reply, Values, fenced_json, pythonic, unmarked};
 use crate::parse::{
     draft::{Draft, Fault},
     python::Python,
@@ -23,7 +23,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse,
     render: |calls, _| Ok(render(calls)),
     guidance,
-    dialect: None,
+    values: Values::Literal,
 };
 
 fn parse(reply: &mut Reply<'_>) {

@@ -2,7 +2,7 @@
 
 use hone_trace::{ParseFailureKind, ToolCall};
 
-use super::{Claim, FormatEntry, Holds, Reply, Section, Tag, arguments_json, no_head, payload, sectioned};
+use super::{Claim, FormatEntry, Holds, Reply, Section, Tag, Values, arguments_json, no_head, payload, sectioned};
 use crate::parse::{draft::Fault, repair::Repair};
 
 const SECTION: &str = "<｜tool▁calls▁begin｜>";
@@ -28,7 +28,7 @@ pub(super) const V3: FormatEntry = FormatEntry {
     parse,
     render: |calls, _| Ok(render_v3(calls)),
     guidance: guidance_v3,
-    dialect: None,
+    values: Values::Literal,
 };
 
 pub(super) const V31: FormatEntry = FormatEntry {
@@ -40,11 +40,11 @@ pub(super) const V31: FormatEntry = FormatEntry {
     parse,
     render: |calls, _| Ok(render_v31(calls)),
     guidance: guidance_v31,
-    dialect: None,
+    values: Values::Literal,
 };
 
 fn parse(reply: &mut Reply<'_>) {
-    let section = Section { open: &[SECTION], close: &[SECTION_END], call: CALL };
+    let section = Section { open: &[SECTION], close: &[SECTION_END], call: CALL, call_end: CALL_END };
     let mut tags =
         Tags { call: Tag::new(CALL_END, &[CALL, SECTION_END]), fence: Tag::new(FENCE, &[CALL_END, CALL, SECTION_END]) };
     sectioned(reply, &section, |reply, at| call(reply, &mut tags, at));
@@ -72,7 +72,9 @@ fn call(reply: &mut Reply<'_>, tags: &mut Tags, open: usize) {
     if body.starts_with(['{', '[', '"']) || head != KIND {
         return payload::read(reply, open, after, Holds::Arguments { name: head, id: None }, &mut tags.call);
     }
-    let line = body.as_bytes().iter().take(512).position(|byte| *byte == b'\n').unwrap_or(body.len().min(512));
+    // The name ends with its line; without the fence its arguments may follow at once.
+    let line = body.as_bytes().iter().take(512).position(|byte| matches!(byte, b'\n' | b'{' | b'`'));
+    let line = line.unwrap_or(body.len().min(512));
     let Some(name) = body.get(..line) else { return no_head(reply, open, after, "\n", CALL_END) };
     let json = &body[line..];
     let start = text.len() - json.len();

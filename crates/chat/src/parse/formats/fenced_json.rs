@@ -2,7 +2,7 @@
 
 use hone_trace::ToolCall;
 
-use super::{FormatEntry, Holds, Reply, Tag, call_json, embedded, payload, unmarked};
+use super::{FormatEntry, Holds, Reply, Tag, Values, call_json, embedded, payload, unmarked};
 
 pub(in crate::parse) const FENCE: &str = "```";
 
@@ -31,7 +31,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse,
     render: |calls, _| Ok(render(calls)),
     guidance,
-    dialect: None,
+    values: Values::Literal,
 };
 
 fn parse(reply: &mut Reply<'_>) {

@@ -1,6 +1,6 @@
 //! GLM-4.5: `<tool_call>NAME`, then `<arg_key>`/`<arg_value>` pairs, then `</tool_call>`. Hermes JSON is read too.
 
-use super::{Claim, Dialect, FormatEntry, hermes};
+use super::{Claim, Dialect, FormatEntry, Values, hermes};
 use crate::parse::tagged::{self, Head};
 
 pub(super) const KEY: &str = "<arg_key>";
@@ -24,7 +24,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse: |reply| tagged::parse(reply, &DIALECT),
     render: |calls, tools| DIALECT.render(calls, tools),
     guidance: || DIALECT.guidance(),
-    dialect: Some(&DIALECT),
+    values: Values::Tagged(&DIALECT),
 };
 
 fn claims(text: &str, at: usize) -> Claim {

@@ -5,7 +5,7 @@
 
 use hone_trace::{ParseFailureKind, ToolCall};
 
-use super::{FormatEntry, Holds, Reply, alone, arguments_json, payload};
+use super::{Claim, FormatEntry, Holds, Reply, Values, arguments_json, payload};
 use crate::parse::{
     draft::{Draft, Fault},
     json::Json,
@@ -29,6 +29,8 @@ const ENDS: [&str; 5] = [CALL, END, RETURN, START, CHANNEL];
 struct Lookups {
     message: Lookup,
     ends: [Lookup; 5],
+    /// What ends reasoning: nothing else does, so that no call can stand inside it.
+    thoughts: [Lookup; 2],
 }
 
 impl Lookups {
@@ -36,6 +38,11 @@ impl Lookups {
     fn end(&mut self, text: &str, from: usize) -> Option<(usize, &'static str)> {
         let found = self.ends.iter_mut().zip(ENDS).filter_map(|(lookup, end)| Some((lookup.find(text, from)?, end)));
         found.min_by_key(|(at, _)| *at)
+    }
+
+    /// Where the reasoning that starts at `from` ends.
+    fn end_of_thought(&mut self, text: &str, from: usize) -> Option<usize> {
+        self.thoughts.iter_mut().filter_map(|lookup| lookup.find(text, from)).min()
     }
 }
 
@@ -53,15 +60,19 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     models: "gpt-oss",
     summary: "Messages with a header: a message to `functions.NAME` is a call, the analysis channel is reasoning.",
     markers: &[CHANNEL, MESSAGE],
-    claims: alone,
+    claims: |_, _| Claim::Default,
     parse,
     render: |calls, _| Ok(render(calls)),
     guidance,
-    dialect: None,
+    values: Values::Literal,
 };
 
 fn parse(reply: &mut Reply<'_>) {
-    let mut lookups = Lookups { message: Lookup::new(MESSAGE), ends: ENDS.map(Lookup::new) };
+    let thoughts = [END, RETURN].map(Lookup::new);
+    let mut lookups = Lookups { message: Lookup::new(MESSAGE), ends: ENDS.map(Lookup::new), thoughts };
+    if let Some(at) = header_at_start(reply) {
+        message(reply, at, &mut lookups);
+    }
     while let Some((which, at)) = reply.seek(&[START, CHANNEL, MESSAGE, END, CALL, RETURN]) {
         if which > 2 {
             reply.pos = at + [END, CALL, RETURN][which - 3].len();
@@ -72,6 +83,16 @@ fn parse(reply: &mut Reply<'_>) {
             return;
         }
     }
+}
+
+/// A header that starts with the text, its `<|start|>` and perhaps its role being the prompt's: `to=functions.f<|channel|>`.
+fn header_at_start(reply: &Reply<'_>) -> Option<usize> {
+    let rest = reply.rest();
+    let head = &rest[..rest.find("<|")?];
+    let mut words = head.split_whitespace();
+    let named = head.contains("to=") && words.all(|word| word == "assistant" || word.starts_with("to="));
+    let follows = [CHANNEL, MESSAGE, CONSTRAIN].iter().any(|marker| rest[head.len()..].starts_with(marker));
+    (named && follows).then_some(reply.pos)
 }
 
 fn message(reply: &mut Reply<'_>, at: usize, lookups: &mut Lookups) {
@@ -100,17 +121,16 @@ fn message(reply: &mut Reply<'_>, at: usize, lookups: &mut Lookups) {
             call(reply, at, start, recipient, header.junk, lookups);
         }
         _ => {
-            let end = lookups.end(text, start);
-            let body_end = end.map_or(text.len(), |(at, _)| at);
-            reply.pos = start;
             if header.channel == "analysis" {
-                reply.add_reasoning(start..body_end);
-                reply.pos = body_end;
+                let end = lookups.end_of_thought(text, start);
+                reply.pos = end.unwrap_or(text.len());
+                reply.add_reasoning(start..reply.pos);
                 if end.is_none() {
                     reply.unclosed = Some(at);
                 }
             } else {
-                reply.keep(body_end);
+                reply.pos = start;
+                reply.keep(lookups.end(text, start).map_or(text.len(), |(at, _)| at));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use hone_trace::ToolCall;
 
-use super::{Claim, FormatEntry, Holds, Reply, Tag, call_json, payload};
+use super::{Claim, FormatEntry, Holds, Reply, Tag, Values, call_json, payload};
 use crate::parse::{draft::Draft, json::Json};
 
 pub(in crate::parse) const OPEN: &str = "<tool_call>";
@@ -17,7 +17,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse,
     render: |calls, _| Ok(render(calls)),
     guidance,
-    dialect: None,
+    values: Values::Literal,
 };
 
 fn parse(reply: &mut Reply<'_>) {

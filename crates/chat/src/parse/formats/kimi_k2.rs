@@ -2,7 +2,7 @@
 
 use hone_trace::ToolCall;
 
-use super::{FormatEntry, Holds, Reply, Section, Tag, alone, arguments_json, no_head, payload, sectioned};
+use super::{FormatEntry, Holds, Reply, Section, Tag, Values, alone, arguments_json, no_head, payload, sectioned};
 
 const SECTION: &str = "<|tool_calls_section_begin|>";
 const SECTION_END: &str = "<|tool_calls_section_end|>";
@@ -22,11 +22,16 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse,
     render: |calls, _| Ok(render(calls)),
     guidance,
-    dialect: None,
+    values: Values::Literal,
 };
 
 fn parse(reply: &mut Reply<'_>) {
-    let section = Section { open: &[SECTION, SECTION_ALT], close: &[SECTION_END, SECTION_ALT_END], call: CALL };
+    let section = Section {
+        open: &[SECTION, SECTION_ALT],
+        close: &[SECTION_END, SECTION_ALT_END],
+        call: CALL,
+        call_end: CALL_END,
+    };
     let mut tag = Tag::new(CALL_END, &[CALL, SECTION_END]);
     sectioned(reply, &section, |reply, at| call(reply, &mut tag, at));
 }

@@ -4,7 +4,8 @@
 use hone_trace::{ParseFailureKind, ToolCall};
 
 use super::{
-    Claim, FormatEntry, Holds, Reply, Tag, call_json, embedded, no_head, payload, pythonic, qwen3_coder::FUNCTION,
+    Claim, FormatEntry, Holds, Reply, Tag, Values, call_json, embedded, no_head, payload, pythonic,
+    qwen3_coder::FUNCTION,
 };
 use crate::parse::{
     draft::{Draft, Fault},
@@ -24,7 +25,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse,
     render: |calls, _| Ok(render(calls)),
     guidance,
-    dialect: None,
+    values: Values::Literal,
 };
 
 fn parse(reply: &mut Reply<'_>) {

@@ -1,6 +1,6 @@
 //! MiniMax M2: `<minimax:tool_call>` around `<invoke name="…">` with `<parameter name="…">` values.
 
-use super::{Dialect, FormatEntry, alone};
+use super::{Dialect, FormatEntry, Values, alone};
 use crate::parse::tagged::{self, Head};
 
 const OPEN: &str = "<minimax:tool_call>";
@@ -26,5 +26,5 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse: |reply| tagged::parse(reply, &DIALECT),
     render: |calls, tools| DIALECT.render(calls, tools),
     guidance: || DIALECT.guidance(),
-    dialect: Some(&DIALECT),
+    values: Values::Tagged(&DIALECT),
 };

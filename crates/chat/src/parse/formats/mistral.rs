@@ -2,10 +2,11 @@
 
 use hone_trace::ToolCall;
 
-use super::{FormatEntry, Reply, alone, embedded};
+use super::{FormatEntry, Reply, Values, alone, embedded};
 use crate::parse::draft::{Draft, Fault};
 
 const OPEN: &str = "[TOOL_CALLS]";
+const CLOSE: &str = "[/TOOL_CALLS]";
 const CALL_ID: &str = "[CALL_ID]";
 const ARGS: &str = "[ARGS]";
 
@@ -18,11 +19,21 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse,
     render: |calls, _| Ok(render(calls)),
     guidance,
-    dialect: None,
+    values: Values::Literal,
 };
 
 fn parse(reply: &mut Reply<'_>) {
-    while let Some((_, at)) = reply.seek(&[OPEN]) {
+    while let Some((which, at)) = reply.seek(&[OPEN, CLOSE]) {
+        if which == 1 {
+            // Behind a call it closes the marker, as some fine-tunes write it.
+            let behind = reply.drafts.last().is_some_and(|last| reply.text[last.span.end..at].trim().is_empty());
+            if behind {
+                reply.pos = at + CLOSE.len();
+            } else {
+                reply.stray_closer(at, CLOSE, |_, _| None);
+            }
+            continue;
+        }
         let start = at + OPEN.len();
         let rest = reply.text[start..].trim_start();
         if rest.starts_with("[ARGS]") || !rest.starts_with(['[', '{']) {

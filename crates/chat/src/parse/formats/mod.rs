@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 pub(super) use super::{
+    curly::Curly,
     embedded,
     payload::{self, Holds, Tag},
     reply::Reply,
@@ -18,24 +19,47 @@ pub(super) use super::{
     toolbox::Toolbox,
 };
 
+mod anthropic;
+mod apertus;
 mod bare_json;
 mod code_call;
+mod cohere;
 mod deepseek;
+mod deepseek_dsml;
+mod dots;
 pub(super) mod fenced_json;
+mod functiongemma;
+mod gemma4;
+mod gigachat3;
 mod glm45;
+mod granite3;
+mod granite_fc;
 mod harmony;
 pub(super) mod hermes;
+mod hunyuan_v3;
+mod inkling;
+mod internlm2;
 mod kimi_k2;
+mod kimi_k3;
+mod lfm2;
 mod llama3_json;
+mod longcat;
+mod minicpm5;
 mod minimax_m1;
 mod minimax_m2;
+pub(super) mod minimax_m3;
 mod mistral;
+mod muse_glimmer;
+mod nemotron;
+mod olmo3;
 mod openai_json;
 mod page;
 mod phi4;
 mod pythonic;
 mod qwen3_coder;
 pub(super) mod react;
+mod seed_oss;
+mod step3;
 
 pub(super) use self::code_call::starts_with_tool;
 pub use self::page::markdown;
@@ -55,8 +79,20 @@ pub struct FormatEntry {
     pub(super) parse: fn(&mut Reply<'_>),
     pub(super) render: fn(&[ToolCall], &Toolbox) -> Result<String, Unwritable>,
     pub(super) guidance: fn() -> String,
-    /// The tags of a format that writes values raw between tags.
-    pub(super) dialect: Option<&'static Dialect>,
+    pub(super) values: Values,
+}
+
+/// How a format writes the values of arguments, by which their places are found in a reply.
+#[derive(Clone, Copy)]
+pub(super) enum Values {
+    /// In JSON's or Python's syntax.
+    Literal,
+    /// Raw between a dialect's tags.
+    Tagged(&'static Dialect),
+    /// Raw in an element per argument.
+    Elements,
+    /// Between quote tokens.
+    Curly(&'static Curly),
 }
 
 impl fmt::Debug for FormatEntry {
@@ -116,10 +152,33 @@ catalogue! {
     DeepseekV31 => deepseek::V31,
     KimiK2 => kimi_k2::FORMAT,
     Glm45 => glm45::FORMAT,
+    MuseGlimmer => muse_glimmer::FORMAT,
     Harmony => harmony::FORMAT,
     MinimaxM1 => minimax_m1::FORMAT,
     MinimaxM2 => minimax_m2::FORMAT,
+    MinimaxM3 => minimax_m3::FORMAT,
     Phi4 => phi4::FORMAT,
+    Granite3 => granite3::FORMAT,
+    GraniteFc => granite_fc::FORMAT,
+    Gemma4 => gemma4::FORMAT,
+    FunctionGemma => functiongemma::FORMAT,
+    Lfm2 => lfm2::FORMAT,
+    Olmo3 => olmo3::FORMAT,
+    DeepseekDsml => deepseek_dsml::FORMAT,
+    KimiK3 => kimi_k3::FORMAT,
+    Cohere => cohere::FORMAT,
+    SeedOss => seed_oss::FORMAT,
+    HunyuanV3 => hunyuan_v3::FORMAT,
+    Apertus => apertus::FORMAT,
+    Nemotron => nemotron::FORMAT,
+    Anthropic => anthropic::FORMAT,
+    Minicpm5 => minicpm5::FORMAT,
+    Longcat => longcat::FORMAT,
+    Internlm2 => internlm2::FORMAT,
+    Inkling => inkling::FORMAT,
+    Gigachat3 => gigachat3::FORMAT,
+    Dots => dots::FORMAT,
+    Step3 => step3::FORMAT,
     OpenaiJson => openai_json::FORMAT,
     BareJson => bare_json::FORMAT,
     FencedJson => fenced_json::FORMAT,
@@ -167,7 +226,7 @@ impl Format {
 
     /// Whether arguments are written raw between tags, so that a value cannot hold its own closing tag.
     pub fn writes_raw_values(self) -> bool {
-        self.entry().dialect.is_some()
+        matches!(self.entry().values, Values::Tagged(_) | Values::Elements)
     }
 
     /// Writes calls so that [`super::parse`] reads the same calls back, or says why it cannot: an XML value cannot hold
@@ -220,6 +279,15 @@ impl FromStr for Format {
             UnknownFormat { name: name.to_owned(), nearest }
         })
     }
+}
+
+/// A value as the raw text that the schema turns back into it.
+pub(super) fn raw_value(tools: &Toolbox, call: &ToolCall, name: &str, value: &Value) -> Result<String, Unwritable> {
+    let text = tools.get(&call.name).and_then(|tool| tool.types(name).write(value));
+    text.ok_or_else(|| Unwritable {
+        what: format!("argument {name:?} of {}", call.name),
+        why: "its value has no text that the schema's type turns back into it".to_owned(),
+    })
 }
 
 /// A call object on one line.

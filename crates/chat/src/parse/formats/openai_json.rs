@@ -3,7 +3,7 @@
 use hone_trace::ToolCall;
 use serde_json::{Value, json};
 
-use super::{FormatEntry, Reply, arguments_json, embedded, unmarked};
+use super::{FormatEntry, Reply, Values, arguments_json, embedded, unmarked};
 
 pub(super) const FORMAT: FormatEntry = FormatEntry {
     name: "openai_json",
@@ -14,7 +14,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse,
     render: |calls, _| Ok(render(calls)),
     guidance,
-    dialect: None,
+    values: Values::Literal,
 };
 
 fn parse(reply: &mut Reply<'_>) {

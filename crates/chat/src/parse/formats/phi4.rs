@@ -2,7 +2,7 @@
 
 use hone_trace::ToolCall;
 
-use super::{Claim, FormatEntry, Holds, Reply, Tag, call_json, payload};
+use super::{Claim, FormatEntry, Holds, Reply, Tag, Values, call_json, payload};
 
 const OPEN: &str = "<|tool_call|>";
 const CLOSE: &str = "<|/tool_call|>";
@@ -18,7 +18,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse,
     render: |calls, _| Ok(render(calls)),
     guidance,
-    dialect: None,
+    values: Values::Literal,
 };
 
 fn parse(reply: &mut Reply<'_>) {
@@ -33,7 +33,7 @@ fn parse(reply: &mut Reply<'_>) {
 }
 
 fn claims(text: &str, at: usize) -> Claim {
-    Claim::sure_if(text[at..].starts_with(OPEN) || text[..=at].ends_with(FUNCTOOLS))
+    if text[at..].starts_with(OPEN) { Claim::Default } else { Claim::sure_if(text[..=at].ends_with(FUNCTOOLS)) }
 }
 
 fn render(calls: &[ToolCall]) -> String {

@@ -2,7 +2,7 @@
 
 use hone_trace::{ParseFailureKind, ToolCall};
 
-use super::{FormatEntry, Reply, alone};
+use super::{FormatEntry, Reply, Values, alone};
 use crate::parse::{
     draft::{Draft, Fault},
     python::{self, PyCall, PyError, Python},
@@ -22,7 +22,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse,
     render: |calls, _| Ok(render(calls)),
     guidance,
-    dialect: None,
+    values: Values::Literal,
 };
 
 fn parse(reply: &mut Reply<'_>) {

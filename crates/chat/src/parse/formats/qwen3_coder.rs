@@ -3,7 +3,7 @@
 //! The value stands on lines of its own; exactly one line break per side is markup. The model often leaves out
 //! `<tool_call>`, and may fall back to Hermes JSON inside it: both are read.
 
-use super::{Claim, Dialect, FormatEntry, hermes};
+use super::{Claim, Dialect, FormatEntry, Values, hermes};
 use crate::parse::tagged;
 
 pub(super) const FUNCTION: &str = "<function=";
@@ -27,7 +27,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse: |reply| tagged::parse(reply, &DIALECT),
     render: |calls, tools| DIALECT.render(calls, tools),
     guidance: || DIALECT.guidance(),
-    dialect: Some(&DIALECT),
+    values: Values::Tagged(&DIALECT),
 };
 
 fn claims(text: &str, at: usize) -> Claim {

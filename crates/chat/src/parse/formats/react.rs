@@ -7,7 +7,9 @@
 use hone_trace::{ParseFailureKind, ToolCall};
 use serde_json::Value;
 
-use super::{FormatEntry, Holds, Reply, Tag, arguments_json, embedded, fenced_json, payload, pythonic, unmarked};
+use super::{
+    FormatEntry, Holds, Reply, Tag, Values, arguments_json, embedded, fenced_json, payload, pythonic, unmarked,
+};
 use crate::parse::{
     draft::{Draft, Fault, Reading},
     json::Json,
@@ -32,7 +34,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     parse,
     render: |calls, _| Ok(render(calls)),
     guidance,
-    dialect: None,
+    values: Values::Literal,
 };
 
 fn parse(reply: &mut Reply<'_>) {
