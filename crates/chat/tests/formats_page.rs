@@ -1,7 +1,5 @@
 //! docs/formats.md is what the catalogue says.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its file cannot be written")]
-
 use std::path::Path;
 
 #[test]
