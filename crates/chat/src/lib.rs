@@ -21,5 +21,5 @@ pub use gate::{StopHit, StopStrings};
 pub use messages::to_template;
 pub use model_dir::{ModelDir, ModelDirError};
 pub use new_tokenizer::{CHATML, TokenizerFiles, TrainTokenizerError, train_tokenizer};
-pub use render::{Conversation, Prompt, RenderError, RenderSettings, Renderer, Suffix};
+pub use render::{Conversation, Prompt, RenderError, RenderSettings, Renderer, SpecialTokens, Suffix};
 pub use tokenizer::{StreamDecoder, Token, Tokenizer, TokenizerError};

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokenizers::AddedToken;
 
@@ -17,6 +17,10 @@ pub struct Tokenizer {
     inner: Arc<tokenizers::Tokenizer>,
     /// Added tokens by id; the value says whether the token is marked special.
     added: Arc<HashMap<u32, bool>>,
+    /// Their texts, the longest first.
+    added_texts: Arc<Vec<String>>,
+    /// The same tokenizer without its added tokens, made when it is first needed.
+    plain: Arc<OnceLock<Result<tokenizers::Tokenizer, String>>>,
 }
 
 impl std::fmt::Debug for Tokenizer {
@@ -86,7 +90,16 @@ impl Tokenizer {
             }
         }
         let added = inner.get_added_tokens_decoder().iter().map(|(id, token)| (*id, token.special)).collect();
-        Ok(Self { inner: Arc::new(inner), added: Arc::new(added) })
+        let mut texts: Vec<String> =
+            inner.get_added_tokens_decoder().into_values().map(|token| token.content.clone()).collect();
+        texts.retain(|text| !text.trim().is_empty());
+        texts.sort_by(|one, other| (other.len(), one).cmp(&(one.len(), other)));
+        Ok(Self {
+            inner: Arc::new(inner),
+            added: Arc::new(added),
+            added_texts: Arc::new(texts),
+            plain: Arc::new(OnceLock::new()),
+        })
     }
 
     /// The ids of the text. Tokens spelled out in it (`<|im_end|>`) become their id; nothing else is added.
@@ -94,6 +107,19 @@ impl Tokenizer {
         let encoding =
             self.inner.encode_fast(text, false).map_err(|error| TokenizerError::Encode(error.to_string()))?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The ids of the text as text: an added token spelt out in it is encoded letter by letter like anything else.
+    pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let plain = self.plain.get_or_init(|| without_added_tokens(&self.inner).map_err(|error| error.to_string()));
+        let plain = plain.as_ref().map_err(|error| TokenizerError::Encode(error.clone()))?;
+        let encoding = plain.encode_fast(text, false).map_err(|error| TokenizerError::Encode(error.to_string()))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The texts of the added tokens, the longest first.
+    pub fn added_texts(&self) -> &[String] {
+        &self.added_texts
     }
 
     /// The ids of the text with the bytes each stands for.
@@ -142,6 +168,13 @@ impl Tokenizer {
         ids.sort_unstable();
         ids
     }
+}
+
+/// The library cannot take added tokens away; it can read a file that has none.
+fn without_added_tokens(tokenizer: &tokenizers::Tokenizer) -> Result<tokenizers::Tokenizer, tokenizers::Error> {
+    let mut file: serde_json::Value = serde_json::from_str(&tokenizer.to_string(false)?)?;
+    file["added_tokens"] = serde_json::Value::Array(Vec::new());
+    file.to_string().parse()
 }
 
 /// Decodes ids one at a time, holding back bytes until they make whole characters.

@@ -256,7 +256,34 @@ fn hermes() {
             ("<think>\n<tool_call>{\"name\": \"ping\"}</tool_call>\n</think>\nNo need.", "reply \"No need.\""),
             ("I could <tool_call>{\"name\": \"ping\"}</tool_call>.\n</think>\nNo need.", "reply \"No need.\""),
             ("I could <tool_call> but no.\n</think>\n<tool_call>{\"name\": \"ping\"}</tool_call>", "ping{}"),
-            ("<think>a <think>b</think> <tool_call>{\"name\": \"ping\"}</tool_call></think>ok", "reply \"ok\""),
+            // Reasoning ends at its first closer: a second one neither takes back a call nor the text before it.
+            (
+                "<think>a <think>b</think> <tool_call>{\"name\": \"ping\"}</tool_call></think>ok",
+                "ping{} + \"</think>ok\"",
+            ),
+            ("a</think>b</think><tool_call>{\"name\": \"ping\"}</tool_call>", "ping{} + \"b</think>\""),
+            ("Hi. <think>a</think> <tool_call>{\"name\": \"ping\"}</tool_call>", "ping{} + \"Hi.\""),
+            ("Hi. <think>a</think> there</think>.", "reply \"Hi.  there</think>.\""),
+            ("<THINK><tool_call>{\"name\": \"ping\"}</tool_call></THINK>no", "reply \"no\""),
+            // The turn is over, the text is not.
+            (
+                "<tool_call>{\"name\": \"ping\"}</tool_call><|im_end|>\n<|im_start|>user\nAnd <tool_call>{\"name\": \"ping\"}</tool_call>",
+                "malformed_markup -> ping{} [text_after_end]",
+            ),
+            ("Done.<|im_end|>\n<tool_call>{\"name\": \"ping\"}</tool_call>", "malformed_markup"),
+            (
+                "<tool_call>{\"name\": \"ping\"}</tool_call>\n<tool_response>\n<tool_call>{\"name\": \"ping\"}</tool_call>\n</tool_response>",
+                "malformed_markup -> ping{} [text_after_end]",
+            ),
+            ("<tool_response><tool_call>{\"name\": \"ping\"}</tool_call></tool_response>", "malformed_markup"),
+            (
+                "<tool_call>{\"name\": \"run\", \"arguments\": {\"code\": \"'<|im_end|>' + '<tool_response>'\"}}</tool_call>",
+                "run{\"code\":\"'<|im_end|>' + '<tool_response>'\"}",
+            ),
+            ("<s>Two</s> Three items.", "reply \"Two</s> Three items.\""),
+            // Calls in another format than the one that is read.
+            ("[TOOL_CALLS]ping{}", "malformed_markup"),
+            ("Sure.\n<some_tool_call>ping</some_tool_call>", "malformed_markup"),
             ("<tool_call>{\"name\": \"ping\"}</tool_call><think>hm", "truncated"),
             ("<think>hm<|im_end|>", "truncated"),
             ("<think></think>\n\n<tool_call>{\"name\": \"ping\"}</tool_call>", "ping{}"),
@@ -330,7 +357,20 @@ fn qwen3_coder() {
             ),
             (
                 "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</parameter>\n</tool_call>",
-                "malformed_markup",
+                &format!("malformed_markup -> {PARIS} [missing_closer]"),
+            ),
+            // Closers forgotten on one line: a fault with one reading, never one long value.
+            (
+                "<tool_call><function=weather><parameter=city>Paris<parameter=days>3</parameter></function></tool_call>",
+                "malformed_markup -> weather{\"city\":\"Paris\",\"days\":3} [missing_closer]",
+            ),
+            (
+                "<tool_call><function=weather><parameter=city>Paris</tool_call>\n<tool_call><function=ping></function></tool_call>",
+                &format!("malformed_markup -> {PARIS} ping{{}} [missing_closer]"),
+            ),
+            (
+                "<tool_call><function=weather><parameter=city>Paris</parameter><function=ping></function></tool_call>",
+                &format!("malformed_markup -> {PARIS} ping{{}} [missing_closer]"),
             ),
             (
                 "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n<tool_call>",
@@ -487,6 +527,8 @@ fn mistral() {
             (r#"[{"name": "ping", "arguments": {}}]"#, r#"reply "[{\"name\": \"ping\", \"arguments\": {}}]""#),
             ("[THINK]use [TOOL_CALLS]ping{}[/THINK]no", "reply \"no\""),
             ("[THINK]never closed [TOOL_CALLS]ping{}", "truncated"),
+            ("[TOOL_CALLS]ping{}[/TOOL_CALLS]", "ping{}"),
+            ("No.[/TOOL_CALLS]", "malformed_markup"),
         ],
     );
 }
@@ -504,6 +546,10 @@ fn deepseek() {
                     &v31(&(v3("weather", r#"{"city": "Paris"}"#) + "\n" + &v3("ping", "{}"))),
                     &format!("{PARIS} ping{{}}"),
                 ),
+                // R1 drops the fence, or the line break before the arguments.
+                (&v31(&call("function<｜tool▁sep｜>weather\n{\"city\": \"Paris\"}")), PARIS),
+                (&v31(&call("function<｜tool▁sep｜>weather{\"city\": \"Paris\"}")), PARIS),
+                (&v31(&call("function<｜tool▁sep｜>weather```json\n{\"city\": \"Paris\"}\n```")), PARIS),
                 (&v31(&call("weather<｜tool▁sep｜>{\"city\": \"Paris\"}")), PARIS),
                 (&v31(&v3("run", r#"{"code": "```py\nx\n```"}"#)), r#"run{"code":"```py\nx\n```"}"#),
                 (&v31(&v3("nope", "{}")), "unknown_tool"),
@@ -578,6 +624,12 @@ fn kimi_k2() {
                 &format!("malformed_markup -> {PARIS} [missing_closer]"),
             ),
             ("I may open <|tool_calls_section_begin|> now</think>No.", "reply \"No.\""),
+            // Closers too many are told, not passed over.
+            (
+                "<|tool_calls_section_begin|><|tool_call_begin|>functions.ping:0<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_call_end|><|tool_calls_section_end|>",
+                "malformed_markup -> ping{} [extra_closer]",
+            ),
+            ("No.<|tool_calls_section_end|>", "malformed_markup"),
         ],
     );
 }
@@ -613,7 +665,15 @@ fn glm45() {
             ),
             (
                 "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris\n</tool_call>",
-                "malformed_markup -> weather{\"city\":\"Paris\\n\"} [missing_closer]",
+                "malformed_markup -> weather{\"city\":\"Paris\"} [missing_closer]",
+            ),
+            (
+                "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>",
+                "malformed_markup -> weather{\"city\":\"Paris\",\"days\":3} [missing_closer]",
+            ),
+            (
+                "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<tool_call>ping\n</tool_call>",
+                &format!("malformed_markup -> {PARIS} ping{{}} [missing_closer]"),
             ),
             ("<tool_call>weather\n<arg_value>Paris</arg_value>\n</tool_call>", "malformed_markup"),
             (
@@ -650,6 +710,15 @@ fn harmony() {
             ("It is 4.<|return|>", "reply \"It is 4.\""),
             ("<|channel|>analysis<|message|>call to=functions.ping {} now", "truncated"),
             ("<|channel|>analysis<|message|>hm<|end|>", "reply \"\""),
+            // The prompt ended in <|start|> or <|start|>assistant; the recipient may come first.
+            (" to=functions.ping<|channel|>analysis <|constrain|>json<|message|>{}", "ping{}"),
+            ("assistant to=functions.ping<|channel|>commentary json<|message|>{}<|call|>", "ping{}"),
+            ("to=functions.ping<|message|>{}<|call|>", "ping{}"),
+            // Reasoning ends at <|end|> alone.
+            (
+                "<|channel|>analysis<|message|>hm <|channel|>commentary to=functions.ping<|message|>{}<|call|>",
+                "truncated",
+            ),
             ("<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{\"city\": \"Par", "truncated"),
             (
                 "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{\"city\": \"Paris\"",
@@ -704,6 +773,18 @@ fn minimax_and_phi4() {
                 &format!("malformed_markup -> {PARIS} [missing_closer]"),
             ),
             ("<minimax:tool_call>\n</minimax:tool_call>", "malformed_markup"),
+            (
+                "<minimax:tool_call><invoke name=\"weather\"><parameter name=\"city\">Paris<parameter name=\"days\">3</parameter></invoke></minimax:tool_call>",
+                "malformed_markup -> weather{\"city\":\"Paris\",\"days\":3} [missing_closer]",
+            ),
+            (
+                "<minimax:tool_call><invoke name=\"weather\"><parameter name=\"city\">Paris</parameter></minimax:tool_call>",
+                &format!("malformed_markup -> {PARIS} [missing_closer]"),
+            ),
+            (
+                "<invoke name=\"weather\"><parameter name=\"city\">Paris</parameter></invoke>",
+                &format!("malformed_markup -> {PARIS} [missing_opener]"),
+            ),
             (
                 "<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"town\">Paris</parameter>\n</invoke>\n</minimax:tool_call>",
                 "missing_required",

@@ -147,10 +147,6 @@ fn has_markup(calls: &[ToolCall]) -> bool {
     })
 }
 
-fn is_xml(format: Format) -> bool {
-    matches!(format, Format::Qwen3Coder | Format::Glm45 | Format::MinimaxM2)
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
@@ -163,7 +159,7 @@ proptest! {
             let text = match format.render_calls(&calls, &tools) {
                 Ok(text) => text,
                 Err(refusal) => {
-                    prop_assert!(is_xml(format) && has_markup(&calls), "{refusal}: {calls:?}");
+                    prop_assert!(format.writes_raw_values() && has_markup(&calls), "{refusal}: {calls:?}");
                     continue;
                 }
             };
@@ -198,28 +194,6 @@ proptest! {
                 let wanted: Vec<_> = wanted.iter().map(|call| &call.arguments).collect();
                 prop_assert_eq!(read, wanted, "{}: {}", format, text);
             }
-        }
-    }
-
-    /// Calls with prose before and a closed think block around a decoy: the decoy does not run, the prose is content.
-    #[test]
-    fn reasoning_never_runs(calls in calls(), decoy in calls()) {
-        let tools = tools();
-        for format in [Format::Hermes, Format::Mistral, Format::DeepseekV31, Format::KimiK2, Format::BareJson, Format::Pythonic] {
-            let (Ok(text), Ok(decoy)) = (format.render_calls(&calls, &tools), format.render_calls(&decoy, &tools)) else {
-                continue;
-            };
-            // A decoy that ends its own reasoning proves nothing.
-            if decoy.contains("think>") {
-                continue;
-            }
-            let count = |reply: &str| {
-                let parsed = parse(reply, &tools, Some(format));
-                (parsed.calls.len(), parsed.error.map(|failure| failure.kind.name()))
-            };
-            prop_assert_eq!(count(&format!("<think>maybe {decoy}</think>\n{text}")), (calls.len(), None));
-            prop_assert_eq!(count(&format!("maybe {decoy}\n</think>\n{text}")), (calls.len(), None));
-            prop_assert_eq!(count(&format!("<think>maybe {decoy}")), (0, Some("truncated")));
         }
     }
 
@@ -378,6 +352,93 @@ fn guidance_names_the_markers() {
         let words = words.into_iter().filter(|word| rendered.contains(word)).map(str::to_owned);
         for marker in tags.chain(words) {
             assert!(guidance.contains(&marker), "{format}: {marker:?} not in {guidance:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_written_names_its_format() {
+    let tools = tools();
+    let arguments = json!({ "text": "x", "maybe": "null" });
+    let call = [ToolCall::new("put", arguments.as_object().expect("an object").clone())];
+    for format in Format::ALL.into_iter().filter(|format| format.writes_raw_values()) {
+        let refusal = format.render_calls(&call, &tools).expect_err("null reads as null where null is allowed");
+        assert_eq!(refusal.format, format);
+        assert!(refusal.to_string().starts_with(format.name()), "{refusal}");
+    }
+}
+
+/// Reasoning markers, and whether a closer that nothing opened ends reasoning.
+const REASONING: [(&str, &str, bool); 14] = [
+    ("<think>", "</think>", true),
+    ("<THINK>", "</THINK>", true),
+    ("[THINK]", "[/THINK]", true),
+    ("<thinking>", "</thinking>", true),
+    ("<thought>", "</thought>", true),
+    ("<reasoning>", "</reasoning>", true),
+    ("<seed:think>", "</seed:think>", true),
+    ("<mm:think>", "</mm:think>", true),
+    ("<|START_THINKING|>", "<|END_THINKING|>", true),
+    ("<|begin_of_thought|>", "<|end_of_thought|>", true),
+    ("<|inner_prefix|>", "<|inner_suffix|>", true),
+    ("<|channel>thought\n", "<channel|>", true),
+    ("<|open|>think<|sep|>", "<|close|>think<|sep|>", true),
+    ("<|channel|>analysis<|message|>", "<|end|>", false),
+];
+
+/// Every format's good text in every pair of reasoning markers, closed, unclosed and repeated, with and without text
+/// around it: no call, neither by the format's name nor by any other, nor in auto.
+#[test]
+fn nothing_inside_reasoning_runs() {
+    let tools = tools();
+    let arguments = json!({ "text": "x", "count": 3 });
+    let put = ToolCall::new("put", arguments.as_object().expect("an object").clone());
+    let mut ran = Vec::new();
+    for (writer, calls) in Format::ALL.into_iter().flat_map(|format| [(format, 1), (format, 2)]) {
+        let calls = vec![put.clone(); calls];
+        let text = writer.render_calls(&calls, &tools).expect("plain calls");
+        for (open, close, lone) in REASONING {
+            let mut replies = vec![
+                format!("{open}{text}{close}"),
+                format!("{open}\nmaybe\n{text}\n{close}\nNo."),
+                format!("Well. {open}{text}{close}{open}{text}{close}"),
+                format!("{open}{open}{text}{close}{close}"),
+                format!("{open}{text}"),
+                format!("{open}\n{text}\n"),
+            ];
+            if lone {
+                replies.extend([format!("{text}{close}"), format!("maybe\n{text}\n{close}\nNo.")]);
+            }
+            for (reply, reader) in replies.iter().flat_map(|reply| [Some(writer), None].map(|reader| (reply, reader))) {
+                let parsed = parse(reply, &tools, reader);
+                if !parsed.calls.is_empty() || parsed.repaired_calls.is_some_and(|calls| !calls.is_empty()) {
+                    ran.push(format!("{writer} read as {reader:?}: {reply:?}"));
+                }
+            }
+        }
+    }
+    assert!(ran.is_empty(), "{} replies ran a call:\n{}", ran.len(), ran.join("\n"));
+}
+
+/// A call behind reasoning runs in every format, whatever stands in the reasoning and however often it is closed.
+#[test]
+fn a_call_behind_reasoning_runs() {
+    let tools = tools();
+    let put = ToolCall::new("put", json!({ "text": "x" }).as_object().expect("an object").clone());
+    let calls = std::slice::from_ref(&put);
+    for format in Format::ALL.into_iter().filter(|format| *format != Format::Harmony) {
+        let text = format.render_calls(calls, &tools).expect("a plain call");
+        for (open, close, lone) in REASONING {
+            let mut replies = vec![format!("{open}maybe {text}{close}\n{text}")];
+            if lone {
+                replies.push(format!("maybe {text}{close}\n{text}"));
+            }
+            for reply in replies {
+                let parsed = parse(&reply, &tools, Some(format));
+                let read: Vec<_> = parsed.calls.iter().map(|call| &call.call).collect();
+                assert_eq!(read.len(), 1, "{format}: {reply:?} {:?}", parsed.error);
+                assert_eq!(read[0].arguments, put.arguments, "{format}: {reply:?}");
+            }
         }
     }
 }

@@ -119,7 +119,9 @@ impl Setup {
     /// A rollout driver for any sampler in this world.
     pub fn rollouts(&self, recipe: &Recipe, sampler: Arc<dyn Sampler>, temperature: f32) -> Rollouts {
         let sampling = SamplingParams { temperature, ..recipe.sampling.clone() };
-        let settings = recipe.rollout.clone();
+        let mut settings = recipe.rollout.clone();
+        // Replies are read in the format the model's template writes, so that no other markup runs.
+        settings.format = settings.format.or(Some(self.format));
         Rollouts::new(
             Arc::clone(&self.arena),
             sampler,

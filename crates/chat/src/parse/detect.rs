@@ -10,12 +10,9 @@ use memchr::memmem;
 
 use super::{
     draft::is_call_key,
-    formats::{
-        Format, code_call, deepseek, fenced_json, glm45, harmony, hermes, kimi_k2, llama3_json, minimax_m1, minimax_m2,
-        mistral, phi4, pythonic, qwen3_coder, react,
-    },
-    parse,
-    reply::{REASONING, run_end},
+    formats::{Claim, Format, fenced_json, react, starts_with_tool},
+    parse, reasoning,
+    reply::run_end,
     toolbox::Toolbox,
 };
 
@@ -34,7 +31,7 @@ impl Format {
         match tagged(text, start) {
             // So may a marker be.
             Some((at, format)) => around(text, start, at, tools).or(Some(format)),
-            None => untagged(&text[start..], tools),
+            None => untagged(&reasoning::visible(&text[start..]), tools),
         }
     }
 }
@@ -65,12 +62,7 @@ fn holds(text: &str, at: usize, format: Format, tools: &Toolbox) -> bool {
 
 /// Where the text goes on after reasoning that was opened in the prompt.
 fn lone_closer(text: &str) -> usize {
-    static CLOSER: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(REASONING[0].1));
-    let (open, close) = REASONING[0];
-    match CLOSER.find(text.as_bytes()) {
-        Some(at) if memmem::find(&text.as_bytes()[..at], open.as_bytes()).is_none() => at + close.len(),
-        _ => 0,
-    }
+    reasoning::unopened(text).map_or(0, |(at, pair)| at + pair.close.len())
 }
 
 /// The first marker outside reasoning: where it stands, and whose it is.
@@ -79,71 +71,51 @@ fn tagged(text: &str, start: usize) -> Option<(usize, Format)> {
     let mut from = start;
     while let Some(found) = memchr::memchr2(b'<', b'[', &bytes[from..]) {
         let at = from + found;
-        let rest = &text[at..];
         if let Some(format) = marker(text, at) {
             return Some((at, format));
         }
         from = run_end(bytes, at);
-        if let Some((open, close)) = REASONING.iter().find(|(open, _)| rest.starts_with(open)) {
-            let inner = at + open.len();
-            from = inner + memmem::find(&bytes[inner..], close.as_bytes())? + close.len();
+        if let Some(pair) = reasoning::opener(&bytes[at..]) {
+            let inner = at + pair.open.len();
+            from = inner + reasoning::closer_in(&bytes[inner..], pair)? + pair.close.len();
         }
     }
     None
 }
 
-/// The format whose marker stands at `at`, which is a '<' or a '['.
+/// The format whose marker stands at `at`, which is a '<' or a '['. Of several that share it the sure one.
 fn marker(text: &str, at: usize) -> Option<Format> {
-    let rest = &text[at..];
-    let starts = |marker: &str| rest.as_bytes().starts_with(marker.as_bytes());
-    match *rest.as_bytes().get(1)? {
-        b'T' if starts(mistral::OPEN) => Some(Format::Mistral),
-        b't' if starts(hermes::OPEN) => Some(inside_tool_call(&rest[hermes::OPEN.len()..])),
-        b't' if starts(minimax_m1::OPEN) => Some(Format::MinimaxM1),
-        b'/' if starts(hermes::CLOSE) => Some(Format::Hermes),
-        b'f' if starts(qwen3_coder::FUNCTION) => Some(inside_function(rest)),
-        b'm' if starts(minimax_m2::OPEN) => Some(Format::MinimaxM2),
-        b'|' => [
-            (llama3_json::PYTHON_TAG, Format::Llama3Json),
-            (pythonic::START, Format::Pythonic),
-            (kimi_k2::SECTION, Format::KimiK2),
-            (kimi_k2::CALL, Format::KimiK2),
-            (harmony::CHANNEL, Format::Harmony),
-            (harmony::MESSAGE, Format::Harmony),
-            (phi4::OPEN, Format::Phi4),
-        ]
-        .into_iter()
-        .find_map(|(marker, format)| starts(marker).then_some(format)),
-        0xEF if starts(deepseek::SECTION) || starts(deepseek::CALL) => Some(inside_deepseek(rest)),
-        b'{' if text[..=at].ends_with(phi4::FUNCTOOLS) => Some(Format::Phi4),
-        _ => None,
+    let mut default = None;
+    for (_, format) in markers_at(text, at) {
+        match (format.entry().claims)(text, at) {
+            Claim::Sure => return Some(format),
+            Claim::Default => default = default.or(Some(format)),
+            Claim::No => {}
+        }
     }
+    default
 }
 
-/// Three formats share `<tool_call>`; what follows tells them apart.
-fn inside_tool_call(rest: &str) -> Format {
-    let rest = rest.trim_start();
-    if rest.starts_with(qwen3_coder::FUNCTION) {
-        return Format::Qwen3Coder;
-    }
-    let name = rest.find(|ch: char| !(ch.is_alphanumeric() || matches!(ch, '_' | '-' | '.'))).unwrap_or(rest.len());
-    let behind = rest[name..].trim_start();
-    if name > 0 && (behind.starts_with(glm45::KEY) || behind.starts_with(hermes::CLOSE) || behind.is_empty()) {
-        return Format::Glm45;
-    }
-    Format::Hermes
+/// A marker of some format at `at`, where that format claims it.
+pub(super) fn known_marker(text: &str, at: usize) -> Option<&'static str> {
+    let claimed = |(_, format): &(_, Format)| (format.entry().claims)(text, at) != Claim::No;
+    markers_at(text, at).find(claimed).map(|(marker, _)| marker)
 }
 
-fn inside_function(rest: &str) -> Format {
-    let window = &rest.as_bytes()[..rest.len().min(256)];
-    let body = memchr::memchr(b'>', window).map_or("", |end| rest[end + 1..].trim_start());
-    if body.starts_with('{') { Format::Llama3Json } else { Format::Qwen3Coder }
-}
-
-fn inside_deepseek(rest: &str) -> Format {
-    let window = &rest.as_bytes()[..rest.len().min(512)];
-    let head = memmem::find(window, deepseek::SEP.as_bytes()).map_or("", |end| &rest[..end]);
-    if head.trim_end().ends_with("function") { Format::DeepseekV3 } else { Format::DeepseekV31 }
+fn markers_at(text: &str, at: usize) -> impl Iterator<Item = (&'static str, Format)> {
+    /// Markers by their second byte.
+    static MARKERS: LazyLock<Vec<Vec<(&'static str, Format)>>> = LazyLock::new(|| {
+        let mut table = vec![Vec::new(); 256];
+        for format in Format::ALL {
+            for marker in format.entry().markers {
+                table[usize::from(marker.as_bytes()[1])].push((*marker, format));
+            }
+        }
+        table
+    });
+    let rest = &text.as_bytes()[at..];
+    let known = rest.get(1).map_or(&[][..], |second| &MARKERS[usize::from(*second)]);
+    known.iter().copied().filter(|(marker, _)| rest.starts_with(marker.as_bytes()))
 }
 
 fn untagged(text: &str, tools: &Toolbox) -> Option<Format> {
@@ -228,7 +200,7 @@ fn fence(text: &str, tools: &Toolbox) -> Option<Format> {
             let window = &body[..body.char_indices().nth(64).map_or(body.len(), |(end, _)| end)];
             return call_like_object(window).map(|_| Format::FencedJson);
         }
-        code_call::starts_with_tool(text, at, |name| tools.get(name).is_some()).then_some(Format::CodeCall)
+        starts_with_tool(text, at, |name| tools.get(name).is_some()).then_some(Format::CodeCall)
     })
 }
 

@@ -47,6 +47,9 @@ fn accept(reply: &mut Reply<'_>, open: usize, end: usize, mut drafts: Vec<Draft>
     if let Some(first) = drafts.first_mut() {
         first.span.start = open;
     }
+    if let Some(last) = drafts.last_mut() {
+        last.span.end = end;
+    }
     reply.pos = end;
     let rest = reply.rest().trim_start();
     if rest.starts_with(['}', ']'])

@@ -12,6 +12,7 @@
 //! reasoning, closed or not, becomes a call. The parser knows no model, no tokenizer and no template.
 
 mod coerce;
+mod curly;
 mod detect;
 mod draft;
 mod embedded;
@@ -23,11 +24,16 @@ mod output;
 mod payload;
 mod places;
 mod python;
+mod reasoning;
 mod repair;
 mod reply;
+mod section;
+mod statements;
+mod tagged;
 mod tokens;
 mod toolbox;
 mod types;
+mod unknown;
 mod verdict;
 mod work;
 mod xml;
@@ -40,7 +46,7 @@ pub use hone_trace::{ParseFailure, ParseFailureKind};
 use self::reply::Reply;
 pub use self::{
     explain::{Attempt, explain},
-    formats::{CannotRender, Format, UnknownFormat},
+    formats::{CannotRender, FORMATS, Format, FormatEntry, UnknownFormat, markdown as formats_page},
     json::MAX_DEPTH as MAX_NESTING,
     places::{Place, places},
     repair::Repair,
@@ -100,7 +106,13 @@ pub fn parse(text: &str, tools: &Toolbox, format: Option<Format>) -> Parsed {
         _ => Reply::new(text, tools, format.is_some()),
     };
     match found {
-        Some(format) => format.parse(&mut reply),
+        Some(format) => {
+            let read = format.entry().parse;
+            read(&mut reply);
+            if reply.was_reasoning() {
+                read(&mut reply);
+            }
+        }
         None => while reply.seek(&[]).is_some() {},
     }
     verdict::judge(reply, format, found)

@@ -51,6 +51,27 @@ impl Tag {
     }
 }
 
+/// Reads every payload between `open` and the tag's closer.
+pub(super) fn walk(reply: &mut Reply<'_>, open: &'static str, tag: &mut Tag, holds: Holds<'_>) {
+    while let Some((which, at)) = reply.seek(&[open, tag.close]) {
+        if which == 0 {
+            read(reply, at, at + open.len(), holds, tag);
+        } else {
+            reply.stray_closer(at, tag.close, whole_payload);
+        }
+    }
+}
+
+/// The text from `start` as one call object, or a list of one, and nothing else.
+pub(super) fn whole_payload(text: &str, start: usize) -> Option<Draft> {
+    let mut drafts = Vec::new();
+    let end = strict(text, start, Holds::Call, &mut drafts).ok()?;
+    if end != text.len() || drafts.len() != 1 {
+        return None;
+    }
+    drafts.pop()
+}
+
 /// Reads the payload at `start` of a call that opened at `open`, and moves the reply behind its closer.
 pub(super) fn read(reply: &mut Reply<'_>, open: usize, start: usize, holds: Holds<'_>, tag: &mut Tag) {
     let text = reply.text;

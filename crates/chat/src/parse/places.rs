@@ -11,9 +11,10 @@ use serde_json::{Map, Value};
 
 use super::{
     ParsedCall,
-    formats::{glm45, minimax_m2, qwen3_coder},
+    formats::{FORMATS, Values, minimax_m3},
     json::{self, Json, Wide},
     python::Python,
+    tagged::{Dialect, attribute},
     toolbox::Toolbox,
     xml,
 };
@@ -120,9 +121,28 @@ fn written_otherwise(text: &str, call: &ParsedCall, tools: &Toolbox) -> Vec<Plac
     let names = memchr::memmem::find_iter(&inside.as_bytes()[start..], name).map(|at| at + start);
     let mut found: Vec<Places> = names.filter_map(|at| keywords(inside, at, call)).collect();
     if found.is_empty() {
-        found.extend(TAGS.iter().filter_map(|tags| tags.read(inside, call, tools)));
+        // Dialects share tags; one reading is enough.
+        found.extend(FORMATS.iter().find_map(|entry| written_as(entry.values, inside, call, tools)));
     }
     found
+}
+
+/// The places of arguments that are not in JSON's or Python's syntax.
+fn written_as(values: Values, text: &str, call: &ParsedCall, tools: &Toolbox) -> Option<Places> {
+    let tool = tools.get(&call.call.name)?;
+    let (members, behind) = match values {
+        Values::Literal => return None,
+        Values::Tagged(dialect) => return tagged_places(dialect, text, call, tools),
+        Values::Elements => (minimax_m3::members(text, call.span.clone(), &call.call, tool)?, 1),
+        Values::Curly(curly) => (curly.members(text, call.span.clone(), &call.call, tool)?, 0),
+    };
+    let place = |(argument, value): (String, Range<usize>)| {
+        let read = call.call.arguments.get(&argument)?;
+        let mut place = place(text, &argument, value, read);
+        place.end = place.end.max(place.value.end + behind);
+        Some(place)
+    };
+    members.into_iter().map(place).collect()
 }
 
 fn keywords(text: &str, at: usize, call: &ParsedCall) -> Option<Places> {
@@ -146,51 +166,33 @@ fn place(text: &str, argument: &str, value: Range<usize>, read: &Value) -> Place
     Place { argument: argument.to_owned(), value, end }
 }
 
-/// A way of writing arguments between tags.
-struct Tags {
-    /// Before the argument's name, and after it.
-    name: [&'static str; 2],
-    /// Before the value; none where it follows the name at once.
-    value: Option<&'static str>,
-    close: &'static str,
-    /// A line break per side belongs to the markup.
-    lines: bool,
-}
-
-const TAGS: [Tags; 3] = [
-    Tags { name: [qwen3_coder::PARAMETER, ">"], value: None, close: qwen3_coder::PARAMETER_END, lines: true },
-    Tags { name: [minimax_m2::PARAMETER, ">"], value: None, close: minimax_m2::PARAMETER_END, lines: true },
-    Tags { name: [glm45::KEY, glm45::KEY_END], value: Some(glm45::VALUE), close: glm45::VALUE_END, lines: false },
-];
-
-impl Tags {
-    /// The places of a call's arguments, where these tags hold exactly them.
-    fn read(&self, text: &str, call: &ParsedCall, tools: &Toolbox) -> Option<Places> {
-        let tool = tools.get(&call.call.name)?;
-        let [open, named] = self.name;
-        let mut places = Places::new();
-        let mut pos = call.span.start;
-        while let Some(found) = text[pos..].find(open) {
-            pos += found + open.len();
-            let length = text[pos..].find(named)?;
-            let argument = text[pos..pos + length].trim().trim_matches(['"', '\'']);
-            pos += length + named.len();
-            if let Some(value) = self.value {
-                pos += text[pos..].find(value)? + value.len();
-            }
-            let length = text[pos..].find(self.close)?;
-            let raw = &text[pos..pos + length];
-            let value = if self.lines { xml::strip_newlines(raw) } else { raw };
-            let start = pos + usize::from(self.lines && raw.starts_with('\n'));
-            let read = tool.types(argument).read(value, &mut Wide::new()).ok()?;
-            if call.call.arguments.get(argument) != Some(&read) || places.iter().any(|known| known.argument == argument)
-            {
-                return None;
-            }
-            let (value, end) = (start..start + value.len(), pos + length + 1);
-            places.push(Place { argument: argument.to_owned(), value, end });
-            pos += length + self.close.len();
+/// The places of a call's arguments, where a dialect's tags hold exactly them.
+fn tagged_places(dialect: &Dialect, text: &str, call: &ParsedCall, tools: &Toolbox) -> Option<Places> {
+    let tool = tools.get(&call.call.name)?;
+    let (open, named) = (dialect.parameter.open, dialect.parameter.close);
+    let mut places = Places::new();
+    let mut pos = call.span.start;
+    while let Some(found) = text[pos..].find(open) {
+        pos += found + open.len();
+        let length = text[pos..].find(named)?;
+        let argument = text[pos..pos + length].trim();
+        let argument = if dialect.parameter.quoted { attribute(argument) } else { argument };
+        pos += length + named.len();
+        if let Some(value) = dialect.value {
+            pos += text[pos..].find(value)? + value.len();
         }
-        (places.len() == call.call.arguments.len() && !places.is_empty()).then_some(places)
+        let length = text[pos..].find(dialect.value_end)?;
+        let raw = &text[pos..pos + length];
+        let lines = dialect.strips_lines;
+        let value = if lines { xml::strip_newlines(raw) } else { raw };
+        let start = pos + usize::from(lines && raw.starts_with('\n'));
+        let read = tool.types(argument).read(value, &mut Wide::new()).ok()?;
+        if call.call.arguments.get(argument) != Some(&read) || places.iter().any(|known| known.argument == argument) {
+            return None;
+        }
+        let (value, end) = (start..start + value.len(), pos + length + 1);
+        places.push(Place { argument: argument.to_owned(), value, end });
+        pos += length + dialect.value_end.len();
     }
+    (places.len() == call.call.arguments.len() && !places.is_empty()).then_some(places)
 }

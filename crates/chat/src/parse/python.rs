@@ -27,6 +27,8 @@ pub(super) struct Python<'a> {
     /// Read a missing closer at the end of the text as if it were there. It was not when `closed` is set afterwards.
     close_at_end: bool,
     pub closed: bool,
+    /// Whether a line break may stand in a string as it is, and whether one did.
+    pub raw_lines: Option<bool>,
     pub wide: Wide,
     /// Where the keywords of the calls read so far and their values stand.
     pub keywords: Vec<(Range<usize>, Range<usize>)>,
@@ -44,11 +46,25 @@ pub(super) struct PyCall {
 
 impl<'a> Python<'a> {
     pub fn new(text: &'a str, pos: usize) -> Self {
-        Self { text, pos, depth: 0, close_at_end: false, closed: false, wide: Wide::new(), keywords: Vec::new() }
+        Self {
+            text,
+            pos,
+            depth: 0,
+            close_at_end: false,
+            closed: false,
+            raw_lines: None,
+            wide: Wide::new(),
+            keywords: Vec::new(),
+        }
     }
 
     pub fn closing_at_end(text: &'a str, pos: usize) -> Self {
         Self { close_at_end: true, ..Self::new(text, pos) }
+    }
+
+    /// Reads strings with line breaks in them, which Python does not; `raw_lines` tells whether there were any.
+    pub fn with_raw_lines(text: &'a str, pos: usize) -> Self {
+        Self { raw_lines: Some(false), ..Self::new(text, pos) }
     }
 
     pub fn rest(&self) -> &'a str {
@@ -224,7 +240,13 @@ impl<'a> Python<'a> {
         Ok(Value::Array(items))
     }
 
+    /// Whether `byte` is next after blanks; nothing is consumed. The end of the text leaves it open.
+    fn eat_ahead(&self, byte: u8) -> bool {
+        self.rest().trim_start().as_bytes().first().is_none_or(|next| *next == byte)
+    }
+
     fn dict(&mut self) -> Result<Value, PyError> {
+        let open = self.pos;
         self.deeper()?;
         let mut map = Map::new();
         if !self.eat(b'}') {
@@ -235,6 +257,12 @@ impl<'a> Python<'a> {
                     return self.fail("expected a key in quotes");
                 }
                 let key = self.string(false)?;
+                if map.is_empty() && !self.eat_ahead(b':') {
+                    // Without keys it is a set, which JSON knows as a list.
+                    self.pos = open;
+                    self.depth -= 1;
+                    return self.sequence(b'}');
+                }
                 if !self.eat(b':') {
                     return self.fail("expected ':' after a key");
                 }
@@ -282,7 +310,12 @@ impl<'a> Python<'a> {
                     }
                 }
                 '\\' => self.escape(&mut text)?,
-                '\n' | '\r' if !long => return self.fail("a raw line break in a string"),
+                '\n' | '\r' if !long && self.raw_lines.is_none() => return self.fail("a raw line break in a string"),
+                '\n' | '\r' if !long => {
+                    self.raw_lines = Some(true);
+                    text.push(ch);
+                    self.pos += 1;
+                }
                 _ => {
                     text.push(ch);
                     self.pos += ch.len_utf8();

@@ -50,10 +50,14 @@ pub enum Repair {
     HeaderJunk,
     /// A value written in another type than the schema's, without loss: `"3"` for 3.
     Coercion,
+    /// Text behind the end of the turn, which is passed over.
+    TextAfterEnd,
+    /// All arguments as one object in a parameter of its own.
+    WrappedArguments,
 }
 
 impl Repair {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::TrailingComma,
         Self::RawNewline,
         Self::RawControl,
@@ -71,6 +75,8 @@ impl Repair {
         Self::ReopenedTag,
         Self::HeaderJunk,
         Self::Coercion,
+        Self::TextAfterEnd,
+        Self::WrappedArguments,
     ];
 }
 

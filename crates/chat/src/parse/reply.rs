@@ -10,19 +10,13 @@ use memchr::memmem;
 
 use super::{
     draft::{Draft, Fault},
+    reasoning::{self, Pair},
     repair::Repair,
-    tokens,
+    tokens::{self, Stop},
     toolbox::Toolbox,
+    unknown,
     work::spend,
 };
-
-/// Reasoning blocks. Text before a closer that was never opened is reasoning too: the opener was in the prompt.
-pub(super) const REASONING: [(&str, &str); 4] = [
-    ("<think>", "</think>"),
-    ("[THINK]", "[/THINK]"),
-    ("<thinking>", "</thinking>"),
-    ("<seed:think>", "</seed:think>"),
-];
 
 /// Most calls of one reply. More are a fault: a model caught in a loop, or an attack on whoever runs them.
 pub const MAX_CALLS: usize = 1024;
@@ -68,6 +62,7 @@ fn find(text: &[u8], needle: &[u8]) -> Option<usize> {
     memchr::memchr_iter(needle[0], text).find(|at| text[*at..].starts_with(needle))
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a reply, each read by name")]
 pub(super) struct Reply<'a> {
     /// The reply without the end tokens behind it.
     pub text: &'a str,
@@ -89,8 +84,12 @@ pub(super) struct Reply<'a> {
     pub content: Option<String>,
     /// Text that is neither call nor reply: an observation the model made up.
     pub ignored: Option<Range<usize>>,
-    /// Searches for the closers of [`REASONING`].
-    closers: [Lookup; 4],
+    /// A reasoning block has been closed. A closer behind it is text: reasoning ends at its first closer.
+    reasoned: bool,
+    /// Where the first closer behind some place stands, as it was last asked; `usize::MAX` for nowhere.
+    closer: Option<usize>,
+    /// Where the model's turn is over and its text is not: an end token, or an answer only the environment can give.
+    pub beyond: Option<(usize, Stop)>,
     /// Bytes looked at by scans that may fail and start again; see [`Reply::may_rescan`].
     rescanned: usize,
 }
@@ -120,7 +119,9 @@ impl<'a> Reply<'a> {
             unclosed: None,
             content: None,
             ignored: None,
-            closers: REASONING.map(|(_, close)| Lookup::new(close)),
+            reasoned: false,
+            closer: None,
+            beyond: None,
             rescanned: 0,
         }
     }
@@ -156,9 +157,9 @@ impl<'a> Reply<'a> {
     }
 
     /// Moves to the next of `openers` outside reasoning: which one, and where. Text on the way is prose; without one,
-    /// all the rest is.
+    /// all the rest is, up to where the turn is over.
     pub fn seek(&mut self, openers: &[&str]) -> Option<(usize, usize)> {
-        if self.drafts.len() > MAX_CALLS {
+        if self.drafts.len() > MAX_CALLS || self.beyond.is_some() {
             return None;
         }
         // Every marker starts with '<' or '['; a format has one further first byte at most.
@@ -170,81 +171,112 @@ impl<'a> Reply<'a> {
             spend(found + 1);
             let at = from + found;
             let rest = &bytes[at..];
-            if let Some(which) = openers.iter().position(|opener| rest.starts_with(opener.as_bytes())) {
+            let opener = openers.iter().position(|opener| rest.starts_with(opener.as_bytes()));
+            // A bracket alone says less than a marker that starts with it.
+            if let Some(which) = opener.filter(|which| openers[*which].len() > 1) {
                 self.keep(at);
                 return Some((which, at));
             }
-            from = run_end(bytes, at);
-            // The second byte rules out nearly every '<' and '['.
-            if matches!(rest.get(1), Some(b't' | b'T' | b's' | b'/')) {
-                if let Some(after) = self.reasoning_at(at) {
-                    from = after;
-                }
+            if let Some(after) = self.reasoning_at(at) {
                 if self.unclosed.is_some() {
                     return None;
                 }
+                from = after;
+                continue;
             }
+            if let Some(which) = opener {
+                self.keep(at);
+                return Some((which, at));
+            }
+            if let Some(stop) = tokens::stop_at(self.text, at) {
+                self.stop(at, stop);
+                return None;
+            }
+            from = run_end(bytes, at);
         }
         self.keep(self.text.len());
         None
     }
 
+    /// The turn is over at `at`: nothing behind it counts.
+    fn stop(&mut self, at: usize, stop: Stop) {
+        self.keep(at);
+        self.beyond = Some((at, stop));
+        self.ignored = Some(at..self.text.len());
+        self.pos = self.text.len();
+    }
+
     /// Deals with a reasoning marker at `at`, if there is one; gives where it ends.
     fn reasoning_at(&mut self, at: usize) -> Option<usize> {
         let rest = &self.text.as_bytes()[at..];
-        for (open, close) in REASONING {
-            if rest.starts_with(open.as_bytes()) {
-                self.keep(at);
-                let inner = at + open.len();
-                let Some(length) = find(&self.text.as_bytes()[inner..], close.as_bytes()) else {
-                    self.unclosed = Some(at);
-                    self.reasoning.push(inner..self.text.len());
-                    self.pos = self.text.len();
-                    return Some(self.pos);
-                };
-                self.reasoning.push(inner..inner + length);
-                self.pos = inner + length + close.len();
+        if let Some(pair) = reasoning::opener(rest) {
+            self.keep(at);
+            let inner = at + pair.open.len();
+            let Some(length) = reasoning::closer_in(&self.text.as_bytes()[inner..], pair) else {
+                self.unclosed = Some(at);
+                self.reasoning.push(inner..self.text.len());
+                self.pos = self.text.len();
                 return Some(self.pos);
-            }
-            if rest.starts_with(close.as_bytes()) {
-                return Some(self.close_reasoning(at, close));
-            }
+            };
+            self.reasoning.push(inner..inner + length);
+            self.reasoned = true;
+            self.pos = inner + length + pair.close.len();
+            return Some(self.pos);
         }
-        None
+        if self.reasoned {
+            return None;
+        }
+        reasoning::lone_closer(rest).map(|pair| self.close_reasoning(at, pair))
     }
 
     /// A closer that nothing opened: everything before it was reasoning, calls included.
-    fn close_reasoning(&mut self, at: usize, close: &str) -> usize {
+    fn close_reasoning(&mut self, at: usize, pair: &Pair) -> usize {
         self.drafts.clear();
         self.prose.clear();
         self.has_prose = false;
+        self.content = None;
         self.ignored = None;
-        let start = self.reasoning.last().map_or(0, |last| {
-            // Behind the closer of the last block, whichever it was.
-            REASONING
-                .iter()
-                .find(|(_, close)| self.text[last.end..].starts_with(close))
-                .map_or(last.end, |(_, close)| last.end + close.len())
-        });
-        self.reasoning.push(start.min(at)..at);
-        self.pos = at + close.len();
+        self.beyond = None;
+        self.reasoning.clear();
+        self.reasoning.push(tokens::strip_start(&self.text[..at]).min(at)..at);
+        self.reasoned = true;
+        self.pos = at + pair.close.len();
         self.pos
     }
 
     /// Whether broken text in `range` turns out to be reasoning, which ends in it. Then `pos` stands behind the closer.
     pub fn ends_reasoning(&mut self, range: Range<usize>) -> bool {
-        let text = self.text;
-        let found = self.closers.iter_mut().zip(REASONING).filter_map(|(lookup, (_, close))| {
-            let at = lookup.find(text, range.start).filter(|at| *at < range.end)?;
-            Some((at, close))
-        });
-        match found.min_by_key(|(at, _)| *at) {
-            Some((at, close)) => {
-                self.close_reasoning(at, close);
+        if self.reasoned || self.next_closer(range.start) >= range.end {
+            return false;
+        }
+        spend(range.len());
+        match reasoning::unopened(&self.text[range.clone()]) {
+            Some((at, pair)) => {
+                self.close_reasoning(range.start + at, pair);
                 true
             }
             None => false,
         }
+    }
+
+    /// Where the first closer from `from` on stands, opened or not. Asked from ever later places, it looks at no byte twice.
+    fn next_closer(&mut self, from: usize) -> usize {
+        if let Some(known) = self.closer.filter(|known| *known >= from) {
+            return known;
+        }
+        let bytes = &self.text.as_bytes()[from..];
+        let found = memchr::memchr2_iter(b'<', b'[', bytes).find(|at| reasoning::lone_closer(&bytes[*at..]).is_some());
+        spend(found.unwrap_or(bytes.len()));
+        let closer = found.map_or(usize::MAX, |at| from + at);
+        self.closer = Some(closer);
+        closer
+    }
+
+    /// Whether all that a format read was reasoning, by a closer behind it that the format has not looked for.
+    pub fn was_reasoning(&mut self) -> bool {
+        let read = self.drafts.iter().map(|draft| draft.span.end).max().unwrap_or(0);
+        let end = self.beyond.map_or(self.text.len(), |(at, _)| at);
+        self.unclosed.is_none() && self.ends_reasoning(read.min(end)..end)
     }
 
     /// Moves over blanks and reasoning blocks that stand here.
@@ -297,6 +329,11 @@ impl<'a> Reply<'a> {
             None => Draft::faulty(at..self.pos, fault),
         };
         self.drafts.push(draft);
+    }
+
+    /// A marker of calls in what is kept as prose.
+    pub fn call_like(&self) -> Option<(usize, &'a str)> {
+        self.prose.iter().find_map(|range| unknown::call_like(self.text, range.clone()))
     }
 
     /// The text outside the calls, trimmed.

@@ -36,9 +36,81 @@ fn is_end_token(token: &str) -> bool {
             | "<end_action>"
             | "<｜end▁of▁sentence｜>"
             | "<｜User｜>"
+            | "<|tool_response>"
+            | "<start_function_response>"
+            | "<turn|>"
             | "[e~["
             | "]~b]"
     )
+}
+
+/// Why a turn is over before its text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The model said that it is done.
+    End(&'static str),
+    /// The model wrote a tool's answer itself.
+    Observation(&'static str),
+}
+
+/// Tokens behind which nothing of the model's own can stand. `<s>` and `</s>` are HTML too, see [`stop_at`].
+const STOPS: [&str; 17] = [
+    "<|im_end|>",
+    "<|im_start|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|start_header_id|>",
+    "<|end_of_text|>",
+    "<|end_of_turn|>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<end_of_turn>",
+    "<start_of_turn>",
+    "<|user|>",
+    "<|observation|>",
+    "<｜end▁of▁sentence｜>",
+    "<｜User｜>",
+    "<|turn>",
+    "</s>",
+];
+
+/// Markers of an answer that only the environment gives.
+const OBSERVATIONS: [&str; 13] = [
+    "<tool_response>",
+    "<tool_responses>",
+    "<|tool_response|>",
+    "<|tool_response>",
+    "<tool_result>",
+    "<tool_results>",
+    "<tool_output>",
+    "<function_results>",
+    "<function_response>",
+    "[TOOL_RESULTS]",
+    "<｜tool▁outputs▁begin｜>",
+    "<｜tool▁output▁begin｜>",
+    "<start_function_response>",
+];
+
+/// Bytes before `</s>` in which its `<s>` is looked for.
+const LONGEST_STRIKE: usize = 1024;
+
+/// The token at `at` that ends the model's turn, where there is one.
+pub(super) fn stop_at(text: &str, at: usize) -> Option<Stop> {
+    let rest = &text.as_bytes()[at..];
+    if !matches!(rest.get(1), Some(b'|' | b't' | b'e' | b's' | b'f' | b'T' | b'/' | 0xEF)) {
+        return None;
+    }
+    let find =
+        |tokens: &'static [&'static str]| tokens.iter().find(|token| rest.starts_with(token.as_bytes())).copied();
+    match find(&STOPS) {
+        // Struck-through text ends like a turn of Llama 2.
+        Some("</s>") => {
+            let before = &text[text.floor_char_boundary(at.saturating_sub(LONGEST_STRIKE))..at];
+            (!before.contains("<s>")).then_some(Stop::End("</s>"))
+        }
+        Some(token) => Some(Stop::End(token)),
+        None => find(&OBSERVATIONS).map(Stop::Observation),
+    }
 }
 
 /// Longest end token, in bytes.

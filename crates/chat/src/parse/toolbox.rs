@@ -32,6 +32,7 @@ pub struct BadSchema {
 pub struct Toolbox {
     tools: Vec<Tool>,
     index: HashMap<String, usize>,
+    notes: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -43,6 +44,7 @@ pub(super) struct Tool {
     others: Types,
     /// The deepest arguments its schema checks in bounded time.
     max_nesting: usize,
+    schema: Option<Value>,
 }
 
 /// How arguments offend against the schema.
@@ -54,9 +56,15 @@ pub(super) struct Violation {
 
 impl Toolbox {
     pub fn new(tools: &ToolSet) -> Result<Self, BadSchema> {
-        let tools = tools.iter().map(Tool::new).collect::<Result<Vec<_>, _>>()?;
+        let mut notes = Vec::new();
+        let tools = tools.iter().map(|tool| Tool::new(tool, &mut notes)).collect::<Result<Vec<_>, _>>()?;
         let index = tools.iter().enumerate().map(|(index, tool)| (tool.name.clone(), index)).collect();
-        Ok(Self { tools, index })
+        Ok(Self { tools, index, notes })
+    }
+
+    /// What was read in a schema otherwise than it is written: `"type": "float"` as `"number"`.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Tool> {
@@ -73,7 +81,7 @@ impl Toolbox {
 }
 
 impl Tool {
-    fn new(spec: &ToolSpec) -> Result<Self, BadSchema> {
+    fn new(spec: &ToolSpec, notes: &mut Vec<String>) -> Result<Self, BadSchema> {
         let Some(schema) = &spec.parameters else {
             let name = spec.name.clone();
             return Ok(Self {
@@ -82,6 +90,7 @@ impl Tool {
                 parameters: Vec::new(),
                 others: Types::ANY,
                 max_nesting: usize::MAX,
+                schema: None,
             });
         };
         let bad = |reason: String, path: String, fix: &str| BadSchema {
@@ -94,7 +103,10 @@ impl Tool {
             bad(reason, String::new(), "Flatten the definitions that refer to each other several times")
         })?;
         let mut schema = schema.clone();
-        allow_null_where_nullable(&mut schema);
+        normalise(&mut schema, &mut |written, read| {
+            let name = &spec.name;
+            notes.push(format!("tool {name:?}: \"type\": {written:?} is no JSON Schema type and is read as {read:?}"));
+        });
         let validator = jsonschema::options()
             .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT))
             .build(&schema)
@@ -118,7 +130,13 @@ impl Tool {
             Value::Object(_) => Types::of(rest, &schema),
             _ => Types::STRING,
         });
-        Ok(Self { name: spec.name.clone(), validator: Some(validator), parameters, others, max_nesting })
+        let name = spec.name.clone();
+        Ok(Self { name, validator: Some(validator), parameters, others, max_nesting, schema: Some(schema) })
+    }
+
+    /// The schema of the arguments, for formats that write nested values without their type.
+    pub fn schema(&self) -> Option<&Value> {
+        self.schema.as_ref()
     }
 
     /// The types a parameter may have, for formats that write values without their type.
@@ -128,6 +146,10 @@ impl Tool {
 
     pub fn has_parameter(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|(name, _)| name == parameter)
+    }
+
+    pub fn has_no_parameters(&self) -> bool {
+        self.parameters.is_empty()
     }
 
     /// Whether a call without arguments is a valid call.
@@ -186,19 +208,61 @@ fn describe(error: &ValidationError<'_>) -> String {
     if path.is_empty() { message } else { format!("argument {}: {message}", path.trim_start_matches('/')) }
 }
 
-/// OpenAPI's `nullable: true` is no JSON Schema keyword, yet tool authors mean it: it adds `null` to the types.
-fn allow_null_where_nullable(schema: &mut Value) {
+/// Types that languages and other schema dialects have, by JSON Schema's name for them; empty: any.
+fn json_type(name: &str) -> Option<&'static str> {
+    const TYPES: [(&str, &[&str]); 8] = [
+        ("string", &["string", "str", "text"]),
+        ("number", &["number", "float", "double", "decimal"]),
+        ("integer", &["integer", "int", "long"]),
+        ("boolean", &["boolean", "bool"]),
+        ("object", &["object", "dict", "map"]),
+        ("array", &["array", "list", "tuple"]),
+        ("null", &["null", "none", "nonetype"]),
+        ("", &["any"]),
+    ];
+    let name = name.to_ascii_lowercase();
+    TYPES.iter().find(|(_, spellings)| spellings.contains(&name.as_str())).map(|(known, _)| *known)
+}
+
+/// Makes a schema what its author meant: OpenAPI's `nullable: true` adds `null` to the types, types of other dialects get
+/// their JSON Schema name. Values that are data, not schema, stay as they are.
+fn normalise(schema: &mut Value, note: &mut dyn FnMut(&str, &str)) {
     match schema {
         Value::Object(map) => {
+            match map.get_mut("type") {
+                Some(Value::String(name)) => match json_type(name) {
+                    Some("") => {
+                        note(name, "any type");
+                        map.shift_remove("type");
+                    }
+                    Some(known) if known != name => {
+                        note(name, known);
+                        *name = known.to_owned();
+                    }
+                    _ => {}
+                },
+                Some(Value::Array(names)) => {
+                    for name in names {
+                        if let Value::String(name) = name
+                            && let Some(known) = json_type(name).filter(|known| !known.is_empty() && known != name)
+                        {
+                            note(name, known);
+                            *name = known.to_owned();
+                        }
+                    }
+                }
+                _ => {}
+            }
             if map.get("nullable") == Some(&Value::Bool(true))
                 && let Some(Value::String(single)) = map.get("type")
             {
                 let types = Value::from(vec![single.clone(), "null".to_owned()]);
                 map.insert("type".to_owned(), types);
             }
-            map.values_mut().for_each(allow_null_where_nullable);
+            let data = |key: &str| matches!(key, "default" | "const" | "enum" | "examples" | "example");
+            map.iter_mut().filter(|(key, _)| !data(key)).for_each(|(_, part)| normalise(part, note));
         }
-        Value::Array(items) => items.iter_mut().for_each(allow_null_where_nullable),
+        Value::Array(items) => items.iter_mut().for_each(|item| normalise(item, note)),
         _ => {}
     }
 }
@@ -244,6 +308,21 @@ mod tests {
         assert_eq!(kind(json!({"a": "x", "b": "x", "c": 1})), Some(ParseFailureKind::UnexpectedArgument));
         assert_eq!(kind(json!({"a": "x", "b": "x"})), Some(ParseFailureKind::WrongType));
         assert_eq!(kind(json!({"a": 1.0, "b": "x"})), None);
+    }
+
+    #[test]
+    fn types_of_other_dialects_are_read_with_a_note() {
+        let tools = tool(json!({"type": "dict", "properties": {
+            "a": {"type": "float"}, "b": {"type": ["str", "null"]}, "c": {"type": "any"}, "type": {"type": "STRING"},
+            "d": {"type": "string", "default": {"type": "float"}},
+        }}))
+        .unwrap();
+        let valid = |arguments| tools.get("f").unwrap().is_valid(&arguments);
+        assert!(valid(json!({"a": 1.5, "b": "x", "c": [], "type": "x"})));
+        assert!(!valid(json!({"a": "x"})) && !valid(json!({"b": 1})) && !valid(json!({"type": 1})));
+        assert_eq!(tools.get("f").unwrap().types("a"), Types::NUMBER);
+        assert_eq!(tools.notes().len(), 5, "{:?}", tools.notes());
+        assert!(tools.notes()[1].contains("\"float\"") && tools.notes()[1].contains("\"number\""));
     }
 
     #[test]

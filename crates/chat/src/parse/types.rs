@@ -3,6 +3,8 @@
 //! XML formats write `<parameter=limit>3</parameter>`; whether that is `3` or `"3"` only the schema knows. A value that
 //! does not fit the schema's type stays a string, so that validation names the fault.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::{
@@ -104,8 +106,9 @@ impl Types {
 
     /// Reads `text` as a value of one of these types.
     ///
-    /// A string type wins over every other but null: `75001` stays text where text is allowed. JSON or a Python literal
-    /// is read for arrays and objects; text that starts like one and is neither is an error.
+    /// A string type wins over every scalar but null: `75001` stays text where text is allowed; a whole list or object is
+    /// read where the schema allows one beside the text. JSON or a Python literal is read for arrays and objects; text
+    /// that starts like one and is neither is an error.
     pub fn read(self, text: &str, wide: &mut Wide) -> Result<Value, JsonError> {
         let trimmed = text.trim();
         if self.is_any() {
@@ -116,24 +119,29 @@ impl Types {
         if self.has(Self::NULL) && matches!(trimmed, "null" | "None") {
             return Ok(Value::Null);
         }
-        if self.has(Self::STRING) {
-            return Ok(Value::from(text));
-        }
-        if self.has(Self::BOOLEAN) {
-            match trimmed {
-                "true" | "True" => return Ok(Value::Bool(true)),
-                "false" | "False" => return Ok(Value::Bool(false)),
-                _ => {}
-            }
-        }
         let container = (self.has(Self::OBJECT) && trimmed.starts_with('{'))
             || (self.has(Self::ARRAY) && trimmed.starts_with(['[', '(']));
+        if self.has(Self::STRING) {
+            let whole = if container { json::read_all(trimmed).ok() } else { None };
+            let Some((value, mut digits)) = whole else { return Ok(Value::from(text)) };
+            wide.append(&mut digits);
+            return Ok(value);
+        }
+        if self.has(Self::BOOLEAN) {
+            // XML has no literals; models write them as their language does.
+            for (word, value) in [("true", true), ("false", false)] {
+                if trimmed.eq_ignore_ascii_case(word) {
+                    return Ok(Value::Bool(value));
+                }
+            }
+        }
         let number = (self.has(Self::INTEGER) || self.has(Self::NUMBER))
-            && trimmed.starts_with(|ch: char| ch == '-' || ch.is_ascii_digit());
+            && trimmed.starts_with(|ch: char| matches!(ch, '-' | '+') || ch.is_ascii_digit());
         if !container && !number {
             return Ok(Value::from(text));
         }
-        match json::read_all(trimmed) {
+        let written = if number { without_leading_zeros(trimmed) } else { Cow::Borrowed(trimmed) };
+        match json::read_all(&written) {
             Ok((value, mut digits)) => {
                 wide.append(&mut digits);
                 Ok(value)
@@ -164,6 +172,21 @@ impl Types {
     }
 }
 
+/// A number as JSON writes it: `007` is 7, `+5` is 5. Anything else as it is.
+fn without_leading_zeros(text: &str) -> Cow<'_, str> {
+    let (sign, digits) = match text.as_bytes().first() {
+        Some(b'-') => ("-", &text[1..]),
+        Some(b'+') => ("", &text[1..]),
+        _ => ("", text),
+    };
+    let whole = digits.bytes().take_while(u8::is_ascii_digit).count();
+    let zeros = digits.bytes().take_while(|byte| *byte == b'0').count().min(whole.saturating_sub(1));
+    if zeros == 0 && !text.starts_with('+') {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned([sign, &digits[zeros..]].concat())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -189,7 +212,14 @@ mod tests {
         reads(json!({"type": "integer"}), "five", json!("five"));
         reads(json!({"type": "number"}), "-1.5", json!(-1.5));
         reads(json!({"type": "boolean"}), "True", json!(true));
+        reads(json!({"type": "boolean"}), "FALSE", json!(false));
         reads(json!({"type": "boolean"}), "1", json!("1"));
+        reads(json!({"type": "integer"}), "007", json!(7));
+        reads(json!({"type": "integer"}), "0x10", json!("0x10"));
+        reads(json!({"type": "number"}), "-00.5", json!(-0.5));
+        reads(json!({"type": ["array", "string"]}), "[\"a\"]", json!(["a"]));
+        reads(json!({"type": ["array", "string"]}), "[a", json!("[a"));
+        reads(json!({"type": ["string", "object"]}), "{\"a\": 1}", json!({"a": 1}));
         reads(json!({"type": "object"}), "{'a': None}", json!({"a": null}));
         reads(json!({"type": "array"}), "[1, \"x\"]", json!([1, "x"]));
         reads(json!({"type": "array"}), "a, b", json!("a, b"));

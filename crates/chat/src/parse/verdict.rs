@@ -11,6 +11,7 @@ use super::{
     draft::{Draft, Fault, Reading},
     repair::{Repair, Repairs},
     reply::{MAX_CALLS, Reply},
+    tokens::Stop,
     toolbox::Toolbox,
 };
 
@@ -43,6 +44,21 @@ pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<F
     let mut fault = None;
     let mut repairs = Repairs::default();
     let mut repairable = true;
+    if let Some((at, stop)) = reply.beyond {
+        let beyond = Fault::markup(
+            at,
+            match stop {
+                Stop::End(token) => format!("text after the end token {token}"),
+                Stop::Observation(marker) => format!("{marker}: a tool's answer is the environment's to give"),
+            },
+        );
+        if let Some(last) = drafts.last_mut() {
+            last.mended(beyond, Repair::TextAfterEnd);
+        } else {
+            repairable = false;
+            fault = Some(beyond);
+        }
+    }
     for draft in drafts {
         let judged = judge_one(draft, reply.tools);
         fault = fault.or(judged.fault);
@@ -57,6 +73,13 @@ pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<F
     {
         repairable = false;
         fault = Some(Fault::new(ParseFailureKind::Truncated, at, "reasoning is opened and never closed"));
+    }
+    if fault.is_none()
+        && parsed.calls.is_empty()
+        && let Some((at, marker)) = reply.call_like()
+    {
+        repairable = false;
+        fault = Some(Fault::markup(at, format!("{} is no markup of a call that is read here", shortened(marker))));
     }
     if let Some(fault) = fault {
         parsed.error = Some(failure(&fault, reply.tools, format));
@@ -110,6 +133,9 @@ fn failure(fault: &Fault, tools: &Toolbox, format: Option<Format>) -> ParseFailu
             "Write strict JSON: double quotes, no trailing commas, every bracket closed, \\n for a line break."
                 .to_owned()
         }
+        ParseFailureKind::MalformedMarkup if format.is_none() => {
+            "Write a call in the model's own format, or answer in plain text.".to_owned()
+        }
         ParseFailureKind::MalformedMarkup => String::new(),
         ParseFailureKind::MissingName => "Give the tool's name.".to_owned(),
         ParseFailureKind::ArgumentsNotObject => "Give the arguments as an object of names and values.".to_owned(),
@@ -137,7 +163,7 @@ fn failure(fault: &Fault, tools: &Toolbox, format: Option<Format>) -> ParseFailu
 
 /// A format's guidance, made once: replies in a loop fail in the same few ways.
 fn guidance(format: Format) -> &'static str {
-    static TEXTS: LazyLock<[String; Format::ALL.len()]> = LazyLock::new(|| Format::ALL.map(Format::guidance));
+    static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| Format::ALL.map(Format::guidance).into());
     &TEXTS[format as usize]
 }
 

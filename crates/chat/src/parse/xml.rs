@@ -1,8 +1,9 @@
 //! Calls written as tags around raw values: what the XML-like formats share.
 //!
-//! A format reads its own tags with [`Cursor`] and hands over names and raw values; types come from the schema.
+//! A dialect ([`super::tagged`]) reads its tags with [`Cursor`] and hands over names and raw values; types come from the
+//! schema.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use hone_trace::ParseFailureKind;
 use serde_json::{Map, Value};
@@ -12,6 +13,8 @@ use super::{
     json::Wide,
     repair::{self, End, Repair},
     reply::{Lookup, Reply},
+    toolbox::Tool,
+    types::Types,
     work::spend,
 };
 
@@ -33,16 +36,19 @@ pub(super) enum Broken {
 
 /// One parameter: its name, its raw value and where that starts.
 pub(super) struct Parameter<'a> {
-    pub name: &'a str,
+    pub name: Cow<'a, str>,
     pub value: &'a str,
     pub at: usize,
+    /// The type its tag gives it, for a parameter the schema does not name.
+    pub declared: Option<Types>,
 }
 
 /// A call as its tags give it.
+#[derive(Default)]
 pub(super) struct Tagged<'a> {
-    pub name: &'a str,
+    pub name: Cow<'a, str>,
     pub parameters: Vec<Parameter<'a>>,
-    /// A value whose closing tag is missing, and where it should be.
+    /// A value or call whose closing tag is missing, and where it should be.
     pub unclosed: Option<usize>,
 }
 
@@ -96,6 +102,19 @@ impl<'a> Cursor<'a> {
             None => Err(Broken::Bad { at: self.pos, message: format!("a tag lacks its {end}") }),
         }
     }
+
+    /// Takes text up to the end of the line or the next tag, neither consumed.
+    pub fn until_tag(&mut self) -> Result<&'a str, Broken> {
+        self.blank();
+        let rest = self.rest();
+        let window = &rest.as_bytes()[..rest.len().min(LONGEST_NAME)];
+        let length = memchr::memchr2(b'\n', b'<', window).unwrap_or(window.len());
+        let Some(text) = rest.get(..length) else {
+            return Err(Broken::Bad { at: self.pos, message: "expected the name of a tool".to_owned() });
+        };
+        self.pos += length;
+        Ok(text)
+    }
 }
 
 /// Exactly one line break per side belongs to the markup, not to the value.
@@ -104,41 +123,13 @@ pub(super) fn strip_newlines(value: &str) -> &str {
     value.strip_suffix('\n').unwrap_or(value)
 }
 
-/// A raw value from `start`: where it ends, and whether its closing tag is there.
-///
-/// The value is everything up to its closing tag. It ends sooner where, on a new line, another parameter of the same
-/// tool opens, or where the call closes and a further call or nothing follows: then its own closer was forgotten.
-pub(super) fn value_end(
-    text: &str,
-    start: usize,
-    close: &mut Lookup,
-    call_end: &mut Lookup,
-    ends_call: impl Fn(&str) -> bool,
-    reopens: impl Fn(&str) -> Option<usize>,
-) -> Result<(usize, bool), Broken> {
-    let closed = close.find(text, start);
-    let bound = closed.unwrap_or(text.len());
-    let call_end = call_end.find(text, start).filter(|end| *end < bound);
-    if let Some(at) = reopens(&text[start..call_end.unwrap_or(bound)]) {
-        return Ok((start + at, false));
-    }
-    match (closed, call_end) {
-        (closed, Some(end)) if closed.is_none() || ends_call(&text[end..]) => Ok((end, false)),
-        (Some(end), _) => Ok((end, true)),
-        (None, _) => Err(Broken::Cut { clean: false }),
-    }
-}
-
-/// Where in `value` a line starts with `open`, a name that `known` accepts, and `end`.
-pub(super) fn reopened(value: &str, open: &str, end: &str, known: impl Fn(&str) -> bool) -> Option<usize> {
+/// Where in `value` a tag stands: `open`, a name that `known` accepts, and `end`.
+pub(super) fn reopened(value: &str, open: &str, end: &str, known: &dyn Fn(&str) -> bool) -> Option<usize> {
     spend(value.len());
     memchr::memmem::find_iter(value.as_bytes(), open).find(|at| {
         let rest = &value[at + open.len()..];
         let window = &rest.as_bytes()[..rest.len().min(LONGEST_NAME)];
-        let name = memchr::memmem::find(window, end.as_bytes()).map(|length| &rest[..length]);
-        let line_start = value[..*at].trim_end_matches([' ', '\t']).is_empty()
-            || value[..*at].trim_end_matches([' ', '\t']).ends_with('\n');
-        line_start && name.is_some_and(&known)
+        memchr::memmem::find(window, end.as_bytes()).is_some_and(|length| known(rest[..length].trim()))
     })
 }
 
@@ -158,7 +149,10 @@ pub(super) fn typed(reply: &Reply<'_>, span: Range<usize>, tagged: &Tagged<'_>) 
     for parameter in parameters {
         let value = match tool {
             None => Ok(Value::from(parameter.value)),
-            Some(tool) => tool.types(parameter.name).read(parameter.value, &mut wide),
+            Some(tool) => {
+                let declared = parameter.declared.filter(|_| !tool.has_parameter(&parameter.name));
+                declared.unwrap_or_else(|| tool.types(&parameter.name)).read(parameter.value, &mut wide)
+            }
         };
         let value = value.unwrap_or_else(|error| {
             let at = parameter.at + error.at;
@@ -172,23 +166,50 @@ pub(super) fn typed(reply: &Reply<'_>, span: Range<usize>, tagged: &Tagged<'_>) 
             wide.append(&mut fixed.wide);
             fixed.value
         });
-        if arguments.insert(parameter.name.to_owned(), value).is_some() {
+        if arguments.insert(parameter.name.clone().into_owned(), value).is_some() {
             faults.push(Fault::markup(parameter.at, format!("parameter {:?} is given twice", parameter.name)));
             readable = false;
         }
     }
-    let mut draft = Draft::read(span, Reading { id: None, name: (*name).to_owned(), arguments, wide });
+    let at = span.start;
+    let wrapped = tool.and_then(|tool| wrapped(tool, &arguments));
+    let reading = Reading { id: None, name: name.clone().into_owned(), arguments, wide };
+    let mut draft = Draft::read(span, reading);
+    if let Some(arguments) = wrapped
+        && let Some(reading) = &mut draft.reading
+    {
+        reading.arguments = arguments;
+        draft.mended(Fault::markup(at, "all arguments stand in one parameter"), Repair::WrappedArguments);
+    }
     draft.repairs = repairs;
     for fault in faults {
         draft.blame(fault);
     }
     if let Some(at) = *unclosed {
-        draft.mended(Fault::markup(at, "the closing tag of a value is missing"), Repair::MissingCloser);
+        draft.mended(Fault::markup(at, "a closing tag is missing"), Repair::MissingCloser);
     }
     if !readable {
         draft.reading = None;
     }
     draft
+}
+
+/// The arguments, where they are one object in a parameter that the tool does not have.
+fn wrapped(tool: &Tool, arguments: &Map<String, Value>) -> Option<Map<String, Value>> {
+    const WRAPPERS: [&str; 5] = ["arguments", "parameters", "input", "args", "properties"];
+    let (name, value) = arguments.iter().next().filter(|_| arguments.len() == 1)?;
+    if !WRAPPERS.contains(&name.as_str()) || tool.has_parameter(name) || tool.has_no_parameters() {
+        return None;
+    }
+    let inner = match value {
+        Value::Object(inner) => inner.clone(),
+        Value::String(text) => match Types::OBJECT.read(text, &mut Wide::new()) {
+            Ok(Value::Object(inner)) => inner,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    inner.keys().all(|key| tool.has_parameter(key)).then_some(inner)
 }
 
 /// The draft of a call whose tags broke off or went wrong, and the reply moved behind it. `None` when it turns out to

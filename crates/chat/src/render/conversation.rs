@@ -10,15 +10,25 @@ use std::sync::Arc;
 use hone_trace::Message;
 use serde_json::{Value as Json, json};
 
-use super::{RenderError, Renderer, Scene, input};
+use super::{RenderError, Renderer, Scene, foreign, input};
 use crate::budget::PromptCost;
 use crate::messages::to_template;
 use crate::template::TemplateError;
 use crate::tools::result_as_user;
 
-/// A reply and an observation that no conversation contains; letters only, so that no template escapes them.
+/// A reply and an observation to try a template with; letters only, so that no template escapes them.
 const STAND_IN: &str = "HoneStandInReply";
 const PROBE: &str = "HoneProbeText";
+
+/// A stand-in for the reply that none of these messages contains: `stand_in`, or a longer one.
+fn unused(stand_in: &str, messages: &[Json]) -> String {
+    let mut name = stand_in.to_owned();
+    let texts: Vec<String> = messages.iter().map(Json::to_string).collect();
+    while texts.iter().any(|text| text.contains(&name)) {
+        name.push('x');
+    }
+    name
+}
 
 /// What one turn adds after the sampled ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +75,9 @@ pub struct Conversation {
     ends: Vec<(u32, String)>,
     results_as_user: bool,
     rewrites: Vec<Rewrite>,
+    /// The text that stands in for a reply, which the first messages do not contain.
+    stand_in: String,
+    defused: usize,
 }
 
 /// What the template writes after a reply: the token that ends it, and the text from there on.
@@ -88,9 +101,20 @@ impl Conversation {
         });
         let ends = ends.collect();
         let prompt_len = ids.len();
+        let stand_in = unused(STAND_IN, &base);
         let (scene, base) = (Arc::new(scene), Arc::from(base));
-        let mut conversation =
-            Self { renderer, scene, base, ids, prompt_len, ends, results_as_user: false, rewrites: Vec::new() };
+        let mut conversation = Self {
+            renderer,
+            scene,
+            base,
+            ids,
+            prompt_len,
+            ends,
+            results_as_user: false,
+            rewrites: Vec::new(),
+            stand_in,
+            defused: 0,
+        };
         conversation.find_end_of_turn()?;
         conversation.probe("user")?;
         if with_tools {
@@ -122,17 +146,26 @@ impl Conversation {
         &self.rewrites
     }
 
+    /// Special tokens that messages of users and tools spelt out, and that were made text.
+    pub fn defused(&self) -> usize {
+        self.defused
+    }
+
+    pub(super) fn count_defused(&mut self, defused: usize) {
+        self.defused += defused;
+    }
+
     /// Where the tokens of the first prompt go.
     pub fn cost(&self) -> Result<PromptCost, RenderError> {
         let tokenizer = self.renderer.tokenizer();
         let without_tools = Scene { tools: None, ..Scene::clone(&self.scene) };
         let bare = match self.renderer.render(&without_tools, &self.base, true) {
-            Ok(text) => tokenizer.count(&text)?,
+            Ok(text) => self.renderer.encode(&text)?.len(),
             // A template that insists on tools cannot be asked what it costs without them.
             Err(_) => self.prompt_len,
         };
         let text = |message: &Json| match message.get("content") {
-            Some(Json::String(text)) => text.clone(),
+            Some(Json::String(text)) => foreign::restore(tokenizer, text),
             Some(Json::Null) | None => String::new(),
             Some(other) => other.to_string(),
         };
@@ -146,13 +179,16 @@ impl Conversation {
     /// Appends a sampled reply and the observation that answers it. The reply's ids are taken as they are; the suffix
     /// ends with the opening of the next reply.
     pub fn extend(&mut self, sampled: &[u32], observation: &[Message]) -> Result<Suffix, RenderError> {
-        let observation: Vec<Json> = observation.iter().map(to_template).map(|message| self.shown(message)).collect();
+        let mut observation: Vec<Json> = observation.iter().map(to_template).collect();
+        let defused = self.renderer.defuse(&mut observation);
+        let observation: Vec<Json> = observation.into_iter().map(|message| self.shown(message)).collect();
         let next = self.continuation(&observation)?;
         let ids = self.encode_after(&next)?;
         let forced = if sampled.last() == Some(&next.end) { Vec::new() } else { vec![next.end] };
         self.ids.extend_from_slice(sampled);
         self.ids.extend_from_slice(&forced);
         self.ids.extend_from_slice(&ids);
+        self.defused += defused;
         Ok(Suffix { forced, observation: ids })
     }
 
@@ -164,7 +200,7 @@ impl Conversation {
     /// The ids of what follows the end of a turn. It is encoded behind that token and the token taken off again, so that
     /// white space the token swallows and spaces a tokenizer puts at the start of a text come out as in a whole prompt.
     fn encode_after(&self, next: &Continuation) -> Result<Vec<u32>, RenderError> {
-        let mut ids = self.renderer.tokenizer().encode(&format!("{}{}", next.end_text, next.rest))?;
+        let mut ids = self.renderer.encode(&format!("{}{}", next.end_text, next.rest))?;
         match ids.iter().position(|&id| id == next.end) {
             // A tokenizer may open every text with a token of its own (a lone space mark) before the end token.
             Some(at) if at <= 1 => Ok(ids.split_off(at + 1)),
@@ -175,13 +211,14 @@ impl Conversation {
     /// Renders stand-in replies until one shows where its turn ends.
     fn continuation(&self, observation: &[Json]) -> Result<Continuation, RenderError> {
         let mut failure = None;
-        for stand_in in stand_ins(observation) {
+        let name = unused(&self.stand_in, observation);
+        for stand_in in stand_ins(&name, observation) {
             let mut messages = self.base.to_vec();
             messages.push(stand_in);
             messages.extend_from_slice(observation);
             match self.renderer.render(&self.scene, &messages, true) {
                 Ok(text) => {
-                    if let Some(found) = self.after_stand_in(&text) {
+                    if let Some(found) = self.after_stand_in(&name, &text) {
                         return Ok(found);
                     }
                 }
@@ -194,8 +231,8 @@ impl Conversation {
         }
     }
 
-    fn after_stand_in(&self, text: &str) -> Option<Continuation> {
-        let after = &text[text.rfind(STAND_IN)? + STAND_IN.len()..];
+    fn after_stand_in(&self, name: &str, text: &str) -> Option<Continuation> {
+        let after = &text[text.rfind(name)? + name.len()..];
         let ends = self.ends.iter().filter_map(|(id, end)| Some((after.find(end.as_str())?, *id, end)));
         let (at, end, end_text) = ends.min_by_key(|(at, _, _)| *at)?;
         Some(Continuation { end, end_text: end_text.clone(), rest: after[at + end_text.len()..].to_owned() })
@@ -204,13 +241,13 @@ impl Conversation {
     /// The template dropped or moved the reply once an observation followed it.
     fn reply_lost(&self, observation: &[Json]) -> RenderError {
         let mut reply = self.base.to_vec();
-        reply.push(json!({ "role": "assistant", "content": STAND_IN }));
+        reply.push(json!({ "role": "assistant", "content": self.stand_in }));
         let mut answered = reply.clone();
         answered.extend_from_slice(observation);
         let template = self.renderer.template(self.scene.tools.is_some());
         let line =
             template.line_of_difference(&input(&self.scene, &reply, false), &input(&self.scene, &answered, true));
-        let kept = self.renderer.render(&self.scene, &answered, true).is_ok_and(|text| text.contains(STAND_IN));
+        let kept = self.renderer.render(&self.scene, &answered, true).is_ok_and(|text| text.contains(&self.stand_in));
         let why =
             if kept { "does not end a reply with a special token" } else { "drops the reply before a new message" };
         RenderError::NotAppendOnly { line, why: why.to_owned() }
@@ -219,13 +256,13 @@ impl Conversation {
     /// The token the template ends a reply with joins the stop ids: generation configs of base models often lack it.
     fn find_end_of_turn(&mut self) -> Result<(), RenderError> {
         let mut messages = self.base.to_vec();
-        messages.push(json!({ "role": "assistant", "content": STAND_IN }));
+        messages.push(json!({ "role": "assistant", "content": self.stand_in }));
         messages.push(json!({ "role": "user", "content": PROBE }));
         let text = self.renderer.render(&self.scene, &messages, true)?;
-        let Some(at) = text.rfind(STAND_IN) else {
+        let Some(at) = text.rfind(&self.stand_in) else {
             return Err(self.reply_lost(&messages[messages.len() - 1..]));
         };
-        let after = &text[at + STAND_IN.len()..];
+        let after = &text[at + self.stand_in.len()..];
         let turn = &after[..after.find(PROBE).unwrap_or(after.len())];
         if self.ends.iter().any(|(_, end)| turn.contains(end.as_str())) {
             return Ok(());
@@ -271,7 +308,7 @@ impl Conversation {
     /// Compares the prompt with what becomes of it once a reply with reasoning and a new user message follow.
     fn find_rewrites(&mut self) {
         const THOUGHT: &str = "HoneStandInThought";
-        let reply = json!({ "role": "assistant", "content": STAND_IN, "reasoning_content": THOUGHT });
+        let reply = json!({ "role": "assistant", "content": self.stand_in, "reasoning_content": THOUGHT });
         let mut replied = self.base.to_vec();
         replied.push(reply);
         let mut answered = replied.clone();
@@ -288,7 +325,7 @@ impl Conversation {
             if reply.contains(THOUGHT) && !after.contains(THOUGHT) {
                 found.push(Rewrite::Reasoning { line: line((&replied, false), (&answered, true)) });
             }
-            let before = after.find(STAND_IN).map_or(0, |at| after[..at].rfind(THOUGHT).unwrap_or(at));
+            let before = after.find(&self.stand_in).map_or(0, |at| after[..at].rfind(THOUGHT).unwrap_or(at));
             if !after[..before].starts_with(open.trim_end_matches(|c: char| c.is_whitespace())) {
                 found.push(Rewrite::Prompt { line: line((&self.base, true), (&answered, true)) });
             }
@@ -299,8 +336,8 @@ impl Conversation {
 
 /// Replies to stand in for the sampled one, the likeliest first. Before tool results that is a reply with calls, because
 /// templates take the tools' names and ids from it; arguments are an object, or text for templates that glue strings.
-fn stand_ins(observation: &[Json]) -> Vec<Json> {
-    let plain = json!({ "role": "assistant", "content": STAND_IN });
+fn stand_ins(name: &str, observation: &[Json]) -> Vec<Json> {
+    let plain = json!({ "role": "assistant", "content": name });
     let results: Vec<&Json> =
         observation.iter().filter(|message| message.get("role") == Some(&json!("tool"))).collect();
     if results.is_empty() {
@@ -315,6 +352,6 @@ fn stand_ins(observation: &[Json]) -> Vec<Json> {
         });
         json!({ "role": "assistant", "content": "", "tool_calls": calls.collect::<Vec<_>>() })
     };
-    let arguments = json!({ "standin": STAND_IN });
+    let arguments = json!({ "standin": name });
     vec![with_calls(arguments.clone()), with_calls(arguments.to_string().into()), plain]
 }

@@ -5,6 +5,7 @@
 //! suffix the template writes for it after a stand-in reply ([`Conversation::extend`]).
 
 mod conversation;
+mod foreign;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value as Json, json};
 
 pub use conversation::{Conversation, Rewrite, Suffix};
+pub use foreign::SpecialTokens;
 
 use crate::messages::{Arguments, with_arguments};
 use crate::model_dir::{ModelDir, ModelDirError};
@@ -30,6 +32,8 @@ pub struct RenderSettings {
     pub tools_in_system: bool,
     /// "Today" where the task names no date. Without either, the host's date.
     pub date: Option<Clock>,
+    /// Special tokens spelt out in the messages of users and tools.
+    pub special_tokens: SpecialTokens,
 }
 
 /// What an episode opens with.
@@ -149,11 +153,32 @@ impl Renderer {
     /// later turn can be appended, and that observations are shown. Refuses otherwise, before anything is sampled.
     pub fn open(&self, prompt: &Prompt<'_>) -> Result<Conversation, RenderError> {
         let scene = self.scene(prompt)?;
-        let base = self.base(prompt, &scene);
+        let mut base = self.base(prompt, &scene);
+        let defused = self.defuse(&mut base);
         let text = self.render(&scene, &base, true)?;
-        let ids = self.inner.tokenizer.encode(&text)?;
+        let ids = self.encode(&text)?;
         self.check_tools(prompt, &scene, &ids)?;
-        Conversation::open(self.clone(), scene, base, ids, !prompt.tools.is_empty())
+        let mut conversation = Conversation::open(self.clone(), scene, base, ids, !prompt.tools.is_empty())?;
+        conversation.count_defused(defused);
+        Ok(conversation)
+    }
+
+    /// Makes special tokens in foreign messages text, where the settings say so; gives how many there were.
+    fn defuse(&self, messages: &mut [Json]) -> usize {
+        match self.inner.settings.special_tokens {
+            SpecialTokens::Keep => 0,
+            SpecialTokens::Defuse => {
+                messages.iter_mut().map(|message| foreign::defuse(&self.inner.tokenizer, message)).sum()
+            }
+        }
+    }
+
+    /// The ids of a rendered text.
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        match self.inner.settings.special_tokens {
+            SpecialTokens::Keep => self.inner.tokenizer.encode(text),
+            SpecialTokens::Defuse => foreign::encode(&self.inner.tokenizer, text),
+        }
     }
 
     fn scene(&self, prompt: &Prompt<'_>) -> Result<Scene, RenderError> {

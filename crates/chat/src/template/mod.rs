@@ -21,7 +21,14 @@ pub use clock::{BadDate, Clock};
 
 /// Instructions one render may execute. A thousand-message conversation takes a few hundred thousand; a template that
 /// needs more than this loops for its own sake.
-const FUEL: u64 = 20_000_000;
+const FUEL: u64 = 4_000_000;
+
+/// Longest prompt a template may write, in bytes: far beyond any context window.
+const MAX_OUTPUT: usize = 64 << 20;
+
+/// Stack of a render that may nest values in one another. Dropping such a value recurses once per level, and its fuel
+/// lets a template build half a million of them; pages that are not touched cost nothing.
+const NESTING_STACK: usize = 1 << 30;
 
 /// Templates are files of a few kilobytes; a larger one is not a chat template.
 const MAX_SOURCE: usize = 4 << 20;
@@ -31,6 +38,8 @@ const MAX_SOURCE: usize = 4 << 20;
 pub struct ChatTemplate {
     source: Arc<str>,
     env: Arc<Environment<'static>>,
+    /// A namespace outlives the turns of a loop: a value can be wrapped in itself over and over.
+    nests: bool,
 }
 
 /// What a template is given: the arguments of `apply_chat_template`.
@@ -62,6 +71,8 @@ pub enum TemplateError {
     Unknown { line: Option<usize>, name: String },
     #[error("the chat template ran over {FUEL} steps{}; it loops without end. Give another template", at_line(*line))]
     Endless { line: Option<usize> },
+    #[error("the chat template writes more than {MAX_OUTPUT} bytes. Shorten the messages, or give another template")]
+    TooLong,
     #[error("the chat template fails{}: {message}", at_line(*line))]
     Failed { line: Option<usize>, message: String },
 }
@@ -79,6 +90,9 @@ impl TemplateError {
         while let Some(source) = cause {
             if let Some(raised) = source.downcast_ref::<glue::Raised>() {
                 return Self::Refused { line, message: raised.0.clone() };
+            }
+            if source.downcast_ref::<std::io::Error>().is_some() {
+                return Self::TooLong;
             }
             cause = source.source();
         }
@@ -101,7 +115,7 @@ impl ChatTemplate {
             return Err(TemplateError::Syntax { line: None, message });
         }
         let env = compile(rewrite::rewrite(source)).map_err(|error| TemplateError::new(&error))?;
-        Ok(Self { source: source.into(), env: Arc::new(env) })
+        Ok(Self { source: source.into(), env: Arc::new(env), nests: source.contains("namespace") })
     }
 
     pub fn source(&self) -> &str {
@@ -110,7 +124,16 @@ impl ChatTemplate {
 
     /// The prompt text.
     pub fn render(&self, input: &TemplateInput<'_>) -> Result<String, TemplateError> {
-        render(&self.env, input).map_err(|error| TemplateError::new(&error))
+        if !self.nests {
+            return render(&self.env, input).map_err(|error| TemplateError::new(&error));
+        }
+        let failed = |message: String| TemplateError::Failed { line: None, message };
+        std::thread::scope(|scope| {
+            let builder = std::thread::Builder::new().stack_size(NESTING_STACK);
+            let work = || render(&self.env, input).map_err(|error| TemplateError::new(&error));
+            let thread = builder.spawn_scoped(scope, work).map_err(|error| failed(error.to_string()))?;
+            thread.join().unwrap_or_else(|_| Err(failed("the renderer panicked".to_owned())))
+        })
     }
 
     /// The line of the template at which the renders of two conversations part ways, where one can be told.
@@ -148,7 +171,26 @@ fn render(env: &Environment<'_>, input: &TemplateInput<'_>) -> Result<String, mi
     context.push(("tools", input.tools.map(list).transpose()?.unwrap_or_else(|| Value::from(()))));
     context.push(("documents", input.documents.map(value::from_json).transpose()?.unwrap_or_else(|| Value::from(()))));
     context.push(("add_generation_prompt", Value::from(input.add_generation_prompt)));
-    env.get_template(NAME)?.render(Value::from_pairs(context))
+    let mut out = Bounded(Vec::new());
+    env.get_template(NAME)?.render_captured_to(Value::from_pairs(context), &mut out)?;
+    String::from_utf8(out.0).map_err(|_| minijinja::Error::new(ErrorKind::WriteFailure, "the prompt is not UTF-8"))
+}
+
+/// Output up to [`MAX_OUTPUT`].
+struct Bounded(Vec<u8>);
+
+impl std::io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_OUTPUT {
+            return Err(std::io::Error::other("the prompt is too long"));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Reasoning goes by three names; transformers gives templates the first under its own name and as `thinking`.

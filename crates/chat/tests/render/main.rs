@@ -3,6 +3,7 @@
 
 mod append;
 mod budget;
+mod foreign;
 mod model_dir;
 mod support;
 mod template;

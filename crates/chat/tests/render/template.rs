@@ -240,3 +240,33 @@ fn values_nested_without_end_are_refused() {
     let error = try_render("{{ messages | tojson }}", json!({"messages": [fields]})).unwrap_err();
     assert!(error.to_string().contains("nested deeper"), "{error}");
 }
+
+/// Templates come from model directories nobody vouched for: what runs away ends with an error, never with the process.
+#[test]
+fn a_template_that_runs_away_is_stopped() {
+    for source in [
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{% macro m(x) %}{% for i in [1] %}{{ m(x) }}{% endfor %}{% endmacro %}{{ m(1) }}",
+        "{% macro a() %}{{ caller() }}{% endmacro %}{% macro b() %}{% call a() %}{{ b() }}{% endcall %}{% endmacro %}{{ b() }}",
+        "{% include 'chat_template' %}",
+        "{% for x in [1] recursive %}{{ loop([x]) }}{% endfor %}",
+        "{% set n = namespace() %}{% set n.n = n %}{{ n }}",
+        "{% set n = namespace() %}{% set n.n = n %}{{ n == n }}{{ n | tojson }}",
+        "{% set n = namespace() %}{% set n.n = n %}{{ [n] | length }}{{ n.n.n.n | string }}",
+        "{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = [n.x] %}{% endfor %}{{ n.x }}",
+        "{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = [n.x] %}{% endfor %}{{ n.x | tojson }}",
+        "{% set n = namespace(x=[]) %}{% for i in range(99999) %}{% set n.x = [n.x] %}{% endfor %}",
+        "{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = [n.x] %}{% endfor %}{{ n.x == n.x }}",
+        "{% set n = namespace(x=[]) %}{% for i in range(999) %}{% for j in range(9999) %}{% set n.x = [n.x] %}{% endfor %}{% endfor %}",
+        "{% set n = namespace(x=[]) %}{% for i in range(999) %}{% for j in range(9999) %}{% set n.x = {'a': n.x} %}{% endfor %}{% endfor %}",
+    ] {
+        let outcome = try_render(source, json!({}));
+        assert!(outcome.is_err() || outcome.is_ok_and(|text| text.len() < 1 << 20), "{source}");
+    }
+}
+
+#[test]
+fn a_prompt_without_end_is_refused() {
+    let source = "{% for i in range(9999) %}{{ x }}{% endfor %}";
+    assert_eq!(try_render(source, json!({"x": "x".repeat(1 << 16)})), Err(TemplateError::TooLong));
+}

@@ -2,13 +2,25 @@
 
 use hone_trace::ToolCall;
 
-use super::{Reply, call_json, embedded};
+use super::{FormatEntry, Reply, Values, call_json, embedded, unmarked};
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
+pub(super) const FORMAT: FormatEntry = FormatEntry {
+    name: "bare_json",
+    models: "any, untagged",
+    summary: "The call object, or a list of them, as plain text.",
+    markers: &[],
+    claims: unmarked,
+    parse,
+    render: |calls, _| Ok(render(calls)),
+    guidance,
+    values: Values::Literal,
+};
+
+fn parse(reply: &mut Reply<'_>) {
     embedded::walk(reply);
 }
 
-pub(super) fn render(calls: &[ToolCall]) -> String {
+fn render(calls: &[ToolCall]) -> String {
     match calls {
         [one] => call_json(one, "arguments"),
         several => {
@@ -18,7 +30,7 @@ pub(super) fn render(calls: &[ToolCall]) -> String {
     }
 }
 
-pub(super) fn guidance() -> String {
+fn guidance() -> String {
     "To call a tool, answer with a JSON object with \"name\" and \"arguments\" and nothing else. \
      Several calls: a JSON list of such objects."
         .to_owned()

@@ -2,7 +2,7 @@
 
 use hone_trace::{ParseFailureKind, ToolCall};
 
-use super::{Reply, fenced_json, pythonic};
+use super::{FormatEntry, Reply, Values, fenced_json, pythonic, unmarked};
 use crate::parse::{
     draft::{Draft, Fault},
     python::Python,
@@ -14,7 +14,19 @@ const FENCE: &str = fenced_json::FENCE;
 /// Languages whose fence may hold a call.
 const LANGUAGES: [&str; 7] = ["", "python", "py", "tool_code", "tool_call", "tool", "text"];
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
+pub(super) const FORMAT: FormatEntry = FormatEntry {
+    name: "code_call",
+    models: "Gemma 2 and 3, code agents",
+    summary: "Function calls with keyword arguments in a code block.",
+    markers: &[],
+    claims: unmarked,
+    parse,
+    render: |calls, _| Ok(render(calls)),
+    guidance,
+    values: Values::Literal,
+};
+
+fn parse(reply: &mut Reply<'_>) {
     while let Some((_, at)) = reply.seek(&[FENCE]) {
         let (language, start) = fenced_json::head(reply.text, at);
         if !(LANGUAGES.contains(&language) && block(reply, at, start)) {
@@ -79,12 +91,12 @@ fn block(reply: &mut Reply<'_>, open: usize, start: usize) -> bool {
     true
 }
 
-pub(super) fn render(calls: &[ToolCall]) -> String {
+fn render(calls: &[ToolCall]) -> String {
     let calls: Vec<_> = calls.iter().map(pythonic::render_call).collect();
     format!("{FENCE}python\n{}\n{FENCE}", calls.join("\n"))
 }
 
-pub(super) fn guidance() -> String {
+fn guidance() -> String {
     format!(
         "To call tools, write a {FENCE}python code block with one call per line, keyword arguments and literal values \
          only: NAME(KEY=VALUE, …)."

@@ -2,14 +2,14 @@
 
 use hone_trace::{ParseFailureKind, ToolCall};
 
-use super::{Holds, Reply, Tag, arguments_json, payload};
+use super::{Claim, FormatEntry, Holds, Reply, Section, Tag, Values, arguments_json, no_head, payload, sectioned};
 use crate::parse::{draft::Fault, repair::Repair};
 
-pub(in crate::parse) const SECTION: &str = "<｜tool▁calls▁begin｜>";
+const SECTION: &str = "<｜tool▁calls▁begin｜>";
 const SECTION_END: &str = "<｜tool▁calls▁end｜>";
-pub(in crate::parse) const CALL: &str = "<｜tool▁call▁begin｜>";
+const CALL: &str = "<｜tool▁call▁begin｜>";
 const CALL_END: &str = "<｜tool▁call▁end｜>";
-pub(in crate::parse) const SEP: &str = "<｜tool▁sep｜>";
+const SEP: &str = "<｜tool▁sep｜>";
 const KIND: &str = "function";
 const FENCE: &str = "```";
 
@@ -19,11 +19,43 @@ struct Tags {
     fence: Tag,
 }
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
-    let section = super::Section { open: &[SECTION], close: &[SECTION_END], call: CALL };
+pub(super) const V3: FormatEntry = FormatEntry {
+    name: "deepseek_v3",
+    models: "DeepSeek V3 and R1",
+    summary: "A section of calls: `function`, a separator, the name, JSON arguments in a code fence.",
+    markers: &[SECTION, CALL],
+    claims: |text, at| Claim::sure_if(is_v3(text, at)),
+    parse,
+    render: |calls, _| Ok(render_v3(calls)),
+    guidance: guidance_v3,
+    values: Values::Literal,
+};
+
+pub(super) const V31: FormatEntry = FormatEntry {
+    name: "deepseek_v31",
+    models: "DeepSeek V3.1",
+    summary: "A section of calls: the name, a separator, JSON arguments.",
+    markers: &[SECTION, CALL],
+    claims: |_, _| Claim::Default,
+    parse,
+    render: |calls, _| Ok(render_v31(calls)),
+    guidance: guidance_v31,
+    values: Values::Literal,
+};
+
+fn parse(reply: &mut Reply<'_>) {
+    let section = Section { open: &[SECTION], close: &[SECTION_END], call: CALL, call_end: CALL_END };
     let mut tags =
         Tags { call: Tag::new(CALL_END, &[CALL, SECTION_END]), fence: Tag::new(FENCE, &[CALL_END, CALL, SECTION_END]) };
-    super::sectioned(reply, &section, |reply, at| call(reply, &mut tags, at));
+    sectioned(reply, &section, |reply, at| call(reply, &mut tags, at));
+}
+
+/// V3 says that it calls a function before it says which.
+fn is_v3(text: &str, at: usize) -> bool {
+    let rest = &text[at..];
+    let window = &rest.as_bytes()[..rest.len().min(512)];
+    let head = memchr::memmem::find(window, SEP.as_bytes()).map_or("", |end| &rest[..end]);
+    head.trim_end().ends_with(KIND)
 }
 
 fn call(reply: &mut Reply<'_>, tags: &mut Tags, open: usize) {
@@ -31,7 +63,7 @@ fn call(reply: &mut Reply<'_>, tags: &mut Tags, open: usize) {
     let start = open + CALL.len();
     let window = &text.as_bytes()[start..text.len().min(start + 512)];
     let Some(length) = memchr::memmem::find(window, SEP.as_bytes()) else {
-        return super::no_head(reply, open, start, SEP, CALL_END);
+        return no_head(reply, open, start, SEP, CALL_END);
     };
     let head = text[start..start + length].trim();
     let after = start + length + SEP.len();
@@ -40,8 +72,10 @@ fn call(reply: &mut Reply<'_>, tags: &mut Tags, open: usize) {
     if body.starts_with(['{', '[', '"']) || head != KIND {
         return payload::read(reply, open, after, Holds::Arguments { name: head, id: None }, &mut tags.call);
     }
-    let line = body.as_bytes().iter().take(512).position(|byte| *byte == b'\n').unwrap_or(body.len().min(512));
-    let Some(name) = body.get(..line) else { return super::no_head(reply, open, after, "\n", CALL_END) };
+    // The name ends with its line; without the fence its arguments may follow at once.
+    let line = body.as_bytes().iter().take(512).position(|byte| matches!(byte, b'\n' | b'{' | b'`'));
+    let line = line.unwrap_or(body.len().min(512));
+    let Some(name) = body.get(..line) else { return no_head(reply, open, after, "\n", CALL_END) };
     let json = &body[line..];
     let start = text.len() - json.len();
     fenced(reply, tags, open, start, name.trim());
@@ -73,11 +107,11 @@ fn fenced(reply: &mut Reply<'_>, tags: &mut Tags, open: usize, start: usize, nam
     draft.span.end = reply.pos;
 }
 
-pub(super) fn render_v3(calls: &[ToolCall]) -> String {
+fn render_v3(calls: &[ToolCall]) -> String {
     render(calls, |call| format!("{KIND}{SEP}{}\n{FENCE}json\n{}\n{FENCE}", call.name, arguments_json(call)))
 }
 
-pub(super) fn render_v31(calls: &[ToolCall]) -> String {
+fn render_v31(calls: &[ToolCall]) -> String {
     render(calls, |call| format!("{}{SEP}{}", call.name, arguments_json(call)))
 }
 
@@ -86,14 +120,14 @@ fn render(calls: &[ToolCall], body: impl Fn(&ToolCall) -> String) -> String {
     format!("{SECTION}{}{SECTION_END}", calls.concat())
 }
 
-pub(super) fn guidance_v3() -> String {
+fn guidance_v3() -> String {
     format!(
         "Write all calls between one {SECTION} and {SECTION_END}. Each call is {CALL}{KIND}{SEP}NAME, then on new lines \
          its arguments as a JSON object in a {FENCE}json fence, then {CALL_END}."
     )
 }
 
-pub(super) fn guidance_v31() -> String {
+fn guidance_v31() -> String {
     format!(
         "Write all calls between one {SECTION} and {SECTION_END}. Each call is {CALL}NAME{SEP} followed by its arguments \
          as a JSON object and {CALL_END}."

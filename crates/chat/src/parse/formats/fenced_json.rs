@@ -2,7 +2,7 @@
 
 use hone_trace::ToolCall;
 
-use super::{Holds, Reply, Tag, call_json, embedded, payload};
+use super::{FormatEntry, Holds, Reply, Tag, Values, call_json, embedded, payload, unmarked};
 
 pub(in crate::parse) const FENCE: &str = "```";
 
@@ -22,7 +22,19 @@ const LANGUAGES: [&str; 12] = [
     "text",
 ];
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
+pub(super) const FORMAT: FormatEntry = FormatEntry {
+    name: "fenced_json",
+    models: "any, without a call format of its own",
+    summary: "A JSON call object in a code block of its own per call.",
+    markers: &[],
+    claims: unmarked,
+    parse,
+    render: |calls, _| Ok(render(calls)),
+    guidance,
+    values: Values::Literal,
+};
+
+fn parse(reply: &mut Reply<'_>) {
     let mut tag = Tag::new(FENCE, &[]);
     let mut evidence = embedded::Evidence::new();
     while let Some((_, at)) = reply.seek(&[FENCE]) {
@@ -50,12 +62,12 @@ pub(super) fn skip_block(reply: &mut Reply<'_>, start: usize) {
     reply.keep(close.map_or(reply.text.len(), |close| start + close + FENCE.len()));
 }
 
-pub(super) fn render(calls: &[ToolCall]) -> String {
+fn render(calls: &[ToolCall]) -> String {
     let calls: Vec<_> =
         calls.iter().map(|call| format!("{FENCE}json\n{}\n{FENCE}", call_json(call, "arguments"))).collect();
     calls.join("\n")
 }
 
-pub(super) fn guidance() -> String {
+fn guidance() -> String {
     format!("For each call write a JSON object with \"name\" and \"arguments\" in a {FENCE}json code block of its own.")
 }

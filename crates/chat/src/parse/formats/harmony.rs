@@ -5,7 +5,7 @@
 
 use hone_trace::{ParseFailureKind, ToolCall};
 
-use super::{Holds, Reply, arguments_json, payload};
+use super::{Claim, FormatEntry, Holds, Reply, Values, arguments_json, payload};
 use crate::parse::{
     draft::{Draft, Fault},
     json::Json,
@@ -14,10 +14,10 @@ use crate::parse::{
     work::spend,
 };
 
-pub(in crate::parse) const START: &str = "<|start|>";
-pub(in crate::parse) const CHANNEL: &str = "<|channel|>";
+const START: &str = "<|start|>";
+const CHANNEL: &str = "<|channel|>";
 const CONSTRAIN: &str = "<|constrain|>";
-pub(in crate::parse) const MESSAGE: &str = "<|message|>";
+const MESSAGE: &str = "<|message|>";
 const END: &str = "<|end|>";
 const CALL: &str = "<|call|>";
 const RETURN: &str = "<|return|>";
@@ -29,6 +29,8 @@ const ENDS: [&str; 5] = [CALL, END, RETURN, START, CHANNEL];
 struct Lookups {
     message: Lookup,
     ends: [Lookup; 5],
+    /// What ends reasoning: nothing else does, so that no call can stand inside it.
+    thoughts: [Lookup; 2],
 }
 
 impl Lookups {
@@ -36,6 +38,11 @@ impl Lookups {
     fn end(&mut self, text: &str, from: usize) -> Option<(usize, &'static str)> {
         let found = self.ends.iter_mut().zip(ENDS).filter_map(|(lookup, end)| Some((lookup.find(text, from)?, end)));
         found.min_by_key(|(at, _)| *at)
+    }
+
+    /// Where the reasoning that starts at `from` ends.
+    fn end_of_thought(&mut self, text: &str, from: usize) -> Option<usize> {
+        self.thoughts.iter_mut().filter_map(|lookup| lookup.find(text, from)).min()
     }
 }
 
@@ -48,8 +55,24 @@ struct Header<'a> {
     junk: bool,
 }
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
-    let mut lookups = Lookups { message: Lookup::new(MESSAGE), ends: ENDS.map(Lookup::new) };
+pub(super) const FORMAT: FormatEntry = FormatEntry {
+    name: "harmony",
+    models: "gpt-oss",
+    summary: "Messages with a header: a message to `functions.NAME` is a call, the analysis channel is reasoning.",
+    markers: &[CHANNEL, MESSAGE],
+    claims: |_, _| Claim::Default,
+    parse,
+    render: |calls, _| Ok(render(calls)),
+    guidance,
+    values: Values::Literal,
+};
+
+fn parse(reply: &mut Reply<'_>) {
+    let thoughts = [END, RETURN].map(Lookup::new);
+    let mut lookups = Lookups { message: Lookup::new(MESSAGE), ends: ENDS.map(Lookup::new), thoughts };
+    if let Some(at) = header_at_start(reply) {
+        message(reply, at, &mut lookups);
+    }
     while let Some((which, at)) = reply.seek(&[START, CHANNEL, MESSAGE, END, CALL, RETURN]) {
         if which > 2 {
             reply.pos = at + [END, CALL, RETURN][which - 3].len();
@@ -60,6 +83,16 @@ pub(super) fn parse(reply: &mut Reply<'_>) {
             return;
         }
     }
+}
+
+/// A header that starts with the text, its `<|start|>` and perhaps its role being the prompt's: `to=functions.f<|channel|>`.
+fn header_at_start(reply: &Reply<'_>) -> Option<usize> {
+    let rest = reply.rest();
+    let head = &rest[..rest.find("<|")?];
+    let mut words = head.split_whitespace();
+    let named = head.contains("to=") && words.all(|word| word == "assistant" || word.starts_with("to="));
+    let follows = [CHANNEL, MESSAGE, CONSTRAIN].iter().any(|marker| rest[head.len()..].starts_with(marker));
+    (named && follows).then_some(reply.pos)
 }
 
 fn message(reply: &mut Reply<'_>, at: usize, lookups: &mut Lookups) {
@@ -88,17 +121,16 @@ fn message(reply: &mut Reply<'_>, at: usize, lookups: &mut Lookups) {
             call(reply, at, start, recipient, header.junk, lookups);
         }
         _ => {
-            let end = lookups.end(text, start);
-            let body_end = end.map_or(text.len(), |(at, _)| at);
-            reply.pos = start;
             if header.channel == "analysis" {
-                reply.add_reasoning(start..body_end);
-                reply.pos = body_end;
+                let end = lookups.end_of_thought(text, start);
+                reply.pos = end.unwrap_or(text.len());
+                reply.add_reasoning(start..reply.pos);
                 if end.is_none() {
                     reply.unclosed = Some(at);
                 }
             } else {
-                reply.keep(body_end);
+                reply.pos = start;
+                reply.keep(lookups.end(text, start).map_or(text.len(), |(at, _)| at));
             }
         }
     }
@@ -168,7 +200,7 @@ fn broken(reply: &mut Reply<'_>, open: usize, start: usize, name: &str, fault: F
     reply.pos = body_end;
 }
 
-pub(super) fn render(calls: &[ToolCall]) -> String {
+fn render(calls: &[ToolCall]) -> String {
     let calls: Vec<_> = calls
         .iter()
         .map(|call| {
@@ -179,7 +211,7 @@ pub(super) fn render(calls: &[ToolCall]) -> String {
     calls.join(&format!("{START}assistant"))
 }
 
-pub(super) fn guidance() -> String {
+fn guidance() -> String {
     format!(
         "To call a tool send a message {CHANNEL}commentary to={PREFIX}NAME {CONSTRAIN}json{MESSAGE} with its arguments as \
          a JSON object, ended by {CALL}."

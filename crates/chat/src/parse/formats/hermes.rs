@@ -2,13 +2,25 @@
 
 use hone_trace::ToolCall;
 
-use super::{Holds, Reply, Tag, call_json, payload};
+use super::{Claim, FormatEntry, Holds, Reply, Tag, Values, call_json, payload};
 use crate::parse::{draft::Draft, json::Json};
 
 pub(in crate::parse) const OPEN: &str = "<tool_call>";
 pub(in crate::parse) const CLOSE: &str = "</tool_call>";
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
+pub(super) const FORMAT: FormatEntry = FormatEntry {
+    name: "hermes",
+    models: "Hermes, Qwen 2.5, Qwen3, Granite 4, Reka",
+    summary: "A JSON object with `name` and `arguments` in a tag of its own per call.",
+    markers: &[OPEN, CLOSE],
+    claims: |_, _| Claim::Default,
+    parse,
+    render: |calls, _| Ok(render(calls)),
+    guidance,
+    values: Values::Literal,
+};
+
+fn parse(reply: &mut Reply<'_>) {
     let mut tag = tag();
     while let Some((which, at)) = reply.seek(&[OPEN, CLOSE]) {
         if which == 0 {
@@ -19,12 +31,12 @@ pub(super) fn parse(reply: &mut Reply<'_>) {
     }
 }
 
-pub(super) fn tag() -> Tag {
+pub(in crate::parse) fn tag() -> Tag {
     Tag::new(CLOSE, &[OPEN])
 }
 
 /// The text from `start` as one call object and nothing else.
-pub(super) fn whole_call(text: &str, start: usize) -> Option<Draft> {
+pub(in crate::parse) fn whole_call(text: &str, start: usize) -> Option<Draft> {
     let mut json = Json::new(text, start);
     json.whitespace();
     let fields = json.fields().ok()?;
@@ -33,12 +45,12 @@ pub(super) fn whole_call(text: &str, start: usize) -> Option<Draft> {
     (json.pos == text.len()).then(|| Draft::from_fields(start..end, fields))
 }
 
-pub(super) fn render(calls: &[ToolCall]) -> String {
+fn render(calls: &[ToolCall]) -> String {
     let calls = calls.iter().map(|call| format!("{OPEN}\n{}\n{CLOSE}", call_json(call, "arguments")));
     calls.collect::<Vec<_>>().join("\n")
 }
 
-pub(super) fn guidance() -> String {
+fn guidance() -> String {
     format!(
         "For each call write a JSON object with \"name\" and \"arguments\" between {OPEN} and {CLOSE} tags. \
          Several calls: one pair of tags each."

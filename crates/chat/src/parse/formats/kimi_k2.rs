@@ -2,21 +2,38 @@
 
 use hone_trace::ToolCall;
 
-use super::{Holds, Reply, Tag, arguments_json, payload};
+use super::{FormatEntry, Holds, Reply, Section, Tag, Values, alone, arguments_json, no_head, payload, sectioned};
 
-pub(in crate::parse) const SECTION: &str = "<|tool_calls_section_begin|>";
+const SECTION: &str = "<|tool_calls_section_begin|>";
 const SECTION_END: &str = "<|tool_calls_section_end|>";
 const SECTION_ALT: &str = "<|tool_call_section_begin|>";
 const SECTION_ALT_END: &str = "<|tool_call_section_end|>";
-pub(in crate::parse) const CALL: &str = "<|tool_call_begin|>";
+const CALL: &str = "<|tool_call_begin|>";
 const ARGUMENTS: &str = "<|tool_call_argument_begin|>";
 const CALL_END: &str = "<|tool_call_end|>";
 const PREFIX: &str = "functions.";
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
-    let section = super::Section { open: &[SECTION, SECTION_ALT], close: &[SECTION_END, SECTION_ALT_END], call: CALL };
+pub(super) const FORMAT: FormatEntry = FormatEntry {
+    name: "kimi_k2",
+    models: "Kimi K2",
+    summary: "A section of calls, each an id `functions.NAME:INDEX` and JSON arguments.",
+    markers: &[SECTION, SECTION_ALT, CALL],
+    claims: alone,
+    parse,
+    render: |calls, _| Ok(render(calls)),
+    guidance,
+    values: Values::Literal,
+};
+
+fn parse(reply: &mut Reply<'_>) {
+    let section = Section {
+        open: &[SECTION, SECTION_ALT],
+        close: &[SECTION_END, SECTION_ALT_END],
+        call: CALL,
+        call_end: CALL_END,
+    };
     let mut tag = Tag::new(CALL_END, &[CALL, SECTION_END]);
-    super::sectioned(reply, &section, |reply, at| call(reply, &mut tag, at));
+    sectioned(reply, &section, |reply, at| call(reply, &mut tag, at));
 }
 
 fn call(reply: &mut Reply<'_>, tag: &mut Tag, open: usize) {
@@ -24,7 +41,7 @@ fn call(reply: &mut Reply<'_>, tag: &mut Tag, open: usize) {
     let start = open + CALL.len();
     let window = &text.as_bytes()[start..text.len().min(start + 512)];
     let Some(length) = memchr::memmem::find(window, ARGUMENTS.as_bytes()) else {
-        return super::no_head(reply, open, start, ARGUMENTS, CALL_END);
+        return no_head(reply, open, start, ARGUMENTS, CALL_END);
     };
     let id = text[start..start + length].trim();
     let name = name_of(id, |name| reply.tools.get(name).is_some());
@@ -43,7 +60,7 @@ fn name_of(id: &str, known: impl Fn(&str) -> bool) -> &str {
     if known(name) { name } else { name.strip_prefix(PREFIX).unwrap_or(name) }
 }
 
-pub(super) fn render(calls: &[ToolCall]) -> String {
+fn render(calls: &[ToolCall]) -> String {
     let calls: Vec<_> = calls
         .iter()
         .enumerate()
@@ -54,7 +71,7 @@ pub(super) fn render(calls: &[ToolCall]) -> String {
     format!("{SECTION}{}{SECTION_END}", calls.concat())
 }
 
-pub(super) fn guidance() -> String {
+fn guidance() -> String {
     format!(
         "Write all calls between one {SECTION} and {SECTION_END}. Each call is {CALL}{PREFIX}NAME:INDEX{ARGUMENTS} \
          followed by its arguments as a JSON object and {CALL_END}; INDEX counts from 0."

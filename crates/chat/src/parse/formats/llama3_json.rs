@@ -3,17 +3,32 @@
 
 use hone_trace::{ParseFailureKind, ToolCall};
 
-use super::{Holds, Reply, Tag, call_json, embedded, payload, pythonic, qwen3_coder::FUNCTION};
+use super::{
+    Claim, FormatEntry, Holds, Reply, Tag, Values, call_json, embedded, no_head, payload, pythonic,
+    qwen3_coder::FUNCTION,
+};
 use crate::parse::{
     draft::{Draft, Fault},
     python::Python,
 };
 
-pub(in crate::parse) const PYTHON_TAG: &str = "<|python_tag|>";
+const PYTHON_TAG: &str = "<|python_tag|>";
 const FUNCTION_END: &str = "</function>";
 const CALL: &str = ".call";
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
+pub(super) const FORMAT: FormatEntry = FormatEntry {
+    name: "llama3_json",
+    models: "Llama 3.1 to 3.3, Functionary 3.1",
+    summary: "JSON objects with `name` and `parameters`, after `<|python_tag|>` or bare, `;` between them.",
+    markers: &[PYTHON_TAG, FUNCTION],
+    claims,
+    parse,
+    render: |calls, _| Ok(render(calls)),
+    guidance,
+    values: Values::Literal,
+};
+
+fn parse(reply: &mut Reply<'_>) {
     let mut evidence = embedded::Evidence::new();
     let mut tag = Tag::new(FUNCTION_END, &[FUNCTION]);
     while let Some((which, at)) = reply.seek(&[PYTHON_TAG, FUNCTION, "{", "["]) {
@@ -25,11 +40,22 @@ pub(super) fn parse(reply: &mut Reply<'_>) {
     }
 }
 
+/// `<function=NAME>` is Qwen3-Coder's unless JSON follows.
+fn claims(text: &str, at: usize) -> Claim {
+    let rest = &text[at..];
+    if rest.starts_with(PYTHON_TAG) {
+        return Claim::Sure;
+    }
+    let window = &rest.as_bytes()[..rest.len().min(256)];
+    let body = memchr::memchr(b'>', window).map_or("", |end| rest[end + 1..].trim_start());
+    Claim::sure_if(body.starts_with('{'))
+}
+
 fn function(reply: &mut Reply<'_>, at: usize, tag: &mut Tag) {
     let start = at + FUNCTION.len();
     let window = &reply.text.as_bytes()[start..reply.text.len().min(start + 256)];
     let Some(length) = memchr::memchr(b'>', window) else {
-        return super::no_head(reply, at, start, ">", FUNCTION_END);
+        return no_head(reply, at, start, ">", FUNCTION_END);
     };
     let name = reply.text[start..start + length].trim();
     payload::read(reply, at, start + length + 1, Holds::Arguments { name, id: None }, tag);
@@ -80,12 +106,12 @@ fn expression(reply: &mut Reply<'_>, open: usize, start: usize) {
     }
 }
 
-pub(super) fn render(calls: &[ToolCall]) -> String {
+fn render(calls: &[ToolCall]) -> String {
     let calls: Vec<_> = calls.iter().map(|call| call_json(call, "parameters")).collect();
     format!("{PYTHON_TAG}{}", calls.join("; "))
 }
 
-pub(super) fn guidance() -> String {
+fn guidance() -> String {
     format!(
         "To call a tool write {PYTHON_TAG} and a JSON object with \"name\" and \"parameters\". \
          Several calls: separate the objects with \"; \"."

@@ -2,15 +2,38 @@
 
 use hone_trace::ToolCall;
 
-use super::{Reply, embedded};
+use super::{FormatEntry, Reply, Values, alone, embedded};
 use crate::parse::draft::{Draft, Fault};
 
-pub(in crate::parse) const OPEN: &str = "[TOOL_CALLS]";
+const OPEN: &str = "[TOOL_CALLS]";
+const CLOSE: &str = "[/TOOL_CALLS]";
 const CALL_ID: &str = "[CALL_ID]";
 const ARGS: &str = "[ARGS]";
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
-    while let Some((_, at)) = reply.seek(&[OPEN]) {
+pub(super) const FORMAT: FormatEntry = FormatEntry {
+    name: "mistral",
+    models: "Mistral, Mixtral, Magistral, Devstral",
+    summary: "A marker, then a JSON list of calls (to v7) or a name and JSON arguments (from v11).",
+    markers: &[OPEN],
+    claims: alone,
+    parse,
+    render: |calls, _| Ok(render(calls)),
+    guidance,
+    values: Values::Literal,
+};
+
+fn parse(reply: &mut Reply<'_>) {
+    while let Some((which, at)) = reply.seek(&[OPEN, CLOSE]) {
+        if which == 1 {
+            // Behind a call it closes the marker, as some fine-tunes write it.
+            let behind = reply.drafts.last().is_some_and(|last| reply.text[last.span.end..at].trim().is_empty());
+            if behind {
+                reply.pos = at + CLOSE.len();
+            } else {
+                reply.stray_closer(at, CLOSE, |_, _| None);
+            }
+            continue;
+        }
         let start = at + OPEN.len();
         let rest = reply.text[start..].trim_start();
         if rest.starts_with("[ARGS]") || !rest.starts_with(['[', '{']) {
@@ -55,12 +78,12 @@ fn named(reply: &mut Reply<'_>, open: usize, start: usize) {
     reply.pos = end;
 }
 
-pub(super) fn render(calls: &[ToolCall]) -> String {
+fn render(calls: &[ToolCall]) -> String {
     let calls: Vec<_> =
         calls.iter().map(|call| format!("{OPEN}{}{ARGS}{}", call.name, super::arguments_json(call))).collect();
     calls.concat()
 }
 
-pub(super) fn guidance() -> String {
+fn guidance() -> String {
     format!("For each call write {OPEN}, the tool's name, {ARGS} and its arguments as a JSON object, without spaces.")
 }

@@ -3,13 +3,25 @@
 use hone_trace::ToolCall;
 use serde_json::{Value, json};
 
-use super::{Reply, arguments_json, embedded};
+use super::{FormatEntry, Reply, Values, arguments_json, embedded, unmarked};
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
+pub(super) const FORMAT: FormatEntry = FormatEntry {
+    name: "openai_json",
+    models: "any, through OpenAI-shaped JSON",
+    summary: "An assistant message of the OpenAI API, with `tool_calls`.",
+    markers: &[],
+    claims: unmarked,
+    parse,
+    render: |calls, _| Ok(render(calls)),
+    guidance,
+    values: Values::Literal,
+};
+
+fn parse(reply: &mut Reply<'_>) {
     embedded::walk(reply);
 }
 
-pub(super) fn render(calls: &[ToolCall]) -> String {
+fn render(calls: &[ToolCall]) -> String {
     let calls: Vec<Value> = calls
         .iter()
         .enumerate()
@@ -21,7 +33,7 @@ pub(super) fn render(calls: &[ToolCall]) -> String {
     json!({ "tool_calls": calls }).to_string()
 }
 
-pub(super) fn guidance() -> String {
+fn guidance() -> String {
     "To call tools, answer with one JSON object and nothing else: {\"tool_calls\": [{\"id\": \"call_0\", \"type\": \
      \"function\", \"function\": {\"name\": NAME, \"arguments\": the arguments as a JSON string}}, …]}."
         .to_owned()

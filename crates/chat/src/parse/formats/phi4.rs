@@ -2,13 +2,26 @@
 
 use hone_trace::ToolCall;
 
-use super::{Holds, Reply, Tag, call_json, payload};
+use super::{Claim, FormatEntry, Holds, Reply, Tag, Values, call_json, payload};
 
-pub(in crate::parse) const OPEN: &str = "<|tool_call|>";
+const OPEN: &str = "<|tool_call|>";
 const CLOSE: &str = "<|/tool_call|>";
-pub(in crate::parse) const FUNCTOOLS: &str = "functools[";
+const FUNCTOOLS: &str = "functools[";
+const LIST: &str = "[{";
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
+pub(super) const FORMAT: FormatEntry = FormatEntry {
+    name: "phi4",
+    models: "Phi-4, Granite 3",
+    summary: "A JSON list of calls in a tag, or behind `functools`.",
+    markers: &[OPEN, LIST],
+    claims,
+    parse,
+    render: |calls, _| Ok(render(calls)),
+    guidance,
+    values: Values::Literal,
+};
+
+fn parse(reply: &mut Reply<'_>) {
     let mut tag = Tag::new(CLOSE, &[OPEN]);
     while let Some((which, at)) = reply.seek(&[OPEN, FUNCTOOLS]) {
         if which == 0 {
@@ -19,11 +32,15 @@ pub(super) fn parse(reply: &mut Reply<'_>) {
     }
 }
 
-pub(super) fn render(calls: &[ToolCall]) -> String {
+fn claims(text: &str, at: usize) -> Claim {
+    if text[at..].starts_with(OPEN) { Claim::Default } else { Claim::sure_if(text[..=at].ends_with(FUNCTOOLS)) }
+}
+
+fn render(calls: &[ToolCall]) -> String {
     let calls = calls.iter().map(|call| call_json(call, "arguments"));
     format!("{OPEN}[{}]{CLOSE}", calls.collect::<Vec<_>>().join(", "))
 }
 
-pub(super) fn guidance() -> String {
+fn guidance() -> String {
     format!("Write all calls as one JSON list of objects with \"name\" and \"arguments\" between {OPEN} and {CLOSE}.")
 }

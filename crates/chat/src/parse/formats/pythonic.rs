@@ -2,7 +2,7 @@
 
 use hone_trace::{ParseFailureKind, ToolCall};
 
-use super::Reply;
+use super::{FormatEntry, Reply, Values, alone};
 use crate::parse::{
     draft::{Draft, Fault},
     python::{self, PyCall, PyError, Python},
@@ -10,10 +10,22 @@ use crate::parse::{
     reply::run_end,
 };
 
-pub(in crate::parse) const START: &str = "<|python_start|>";
+const START: &str = "<|python_start|>";
 const END: &str = "<|python_end|>";
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
+pub(super) const FORMAT: FormatEntry = FormatEntry {
+    name: "pythonic",
+    models: "Llama 3.2 and 4, Toolace",
+    summary: "A Python list of calls with keyword arguments.",
+    markers: &[START],
+    claims: alone,
+    parse,
+    render: |calls, _| Ok(render(calls)),
+    guidance,
+    values: Values::Literal,
+};
+
+fn parse(reply: &mut Reply<'_>) {
     reply.skip_reasoning();
     while let Some((which, at)) = reply.seek(&[START, END, "["]) {
         match which {
@@ -181,11 +193,11 @@ pub(super) fn render_call(call: &ToolCall) -> String {
     out
 }
 
-pub(super) fn render(calls: &[ToolCall]) -> String {
+fn render(calls: &[ToolCall]) -> String {
     format!("[{}]", calls.iter().map(render_call).collect::<Vec<_>>().join(", "))
 }
 
-pub(super) fn guidance() -> String {
+fn guidance() -> String {
     "To call tools, answer with a Python list of calls with keyword arguments and literal values, and nothing else: \
      [NAME(KEY=VALUE, …), …]."
         .to_owned()

@@ -7,7 +7,9 @@
 use hone_trace::{ParseFailureKind, ToolCall};
 use serde_json::Value;
 
-use super::{Holds, Reply, Tag, arguments_json, embedded, fenced_json, payload, pythonic};
+use super::{
+    FormatEntry, Holds, Reply, Tag, Values, arguments_json, embedded, fenced_json, payload, pythonic, unmarked,
+};
 use crate::parse::{
     draft::{Draft, Fault, Reading},
     json::Json,
@@ -23,7 +25,19 @@ pub(in crate::parse) const THOUGHT: &str = "Thought:";
 const OBSERVATION: &str = "Observation:";
 const LABELS: [&str; 4] = ["\nAction:", "\nFinal Answer:", "\nThought:", "\nObservation:"];
 
-pub(super) fn parse(reply: &mut Reply<'_>) {
+pub(super) const FORMAT: FormatEntry = FormatEntry {
+    name: "react",
+    models: "any, by prompt",
+    summary: "Lines `Thought:`, `Action:`, `Action Input:`, `Final Answer:`.",
+    markers: &[],
+    claims: unmarked,
+    parse,
+    render: |calls, _| Ok(render(calls)),
+    guidance,
+    values: Values::Literal,
+};
+
+fn parse(reply: &mut Reply<'_>) {
     reply.skip_reasoning();
     let mut next = first_label(reply);
     while let Some((label, at)) = next.take().or_else(|| next_label(reply)) {
@@ -189,13 +203,13 @@ fn read_input(reply: &mut Reply<'_>, at: usize, name: &str, start: usize) {
     }
 }
 
-pub(super) fn render(calls: &[ToolCall]) -> String {
+fn render(calls: &[ToolCall]) -> String {
     let calls: Vec<_> =
         calls.iter().map(|call| format!("{ACTION} {}\n{INPUT} {}", call.name, arguments_json(call))).collect();
     calls.join("\n")
 }
 
-pub(super) fn guidance() -> String {
+fn guidance() -> String {
     format!(
         "To call a tool write a line \"{ACTION} NAME\" and a line \"{INPUT} \" with its arguments as a JSON object, then \
          stop. When no tool is needed write \"{FINAL} \" and the answer. Thoughts go into lines \"{THOUGHT} …\" before."
