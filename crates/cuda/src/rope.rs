@@ -134,6 +134,7 @@ pub fn backward<T: Float>(
 
 /// One new token per sequence, for a paged cache: rotated queries to `q`, rotated keys and plain values to the slots of
 /// `k_pages` and `v_pages`. Whoever wrote `slot` answers for places within the cache; one below zero is not written.
+#[expect(clippy::too_many_arguments, reason = "inputs and results of one kernel launch")]
 pub(crate) fn decode(
     gpu: &Gpu,
     heads: Heads,

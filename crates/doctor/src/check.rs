@@ -38,6 +38,7 @@ impl Looked {
 
 /// A fault that was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[must_use]
 pub struct Finding {
     pub severity: Severity,
     /// The fault in this run, in a sentence with its numbers.

@@ -4,6 +4,7 @@
 //! schema alone; a tag that was forgotten is found by what follows it, and is a fault that one repair mends.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use hone_trace::ToolCall;
 use serde_json::Value;
@@ -149,7 +150,12 @@ impl Dialect {
                     reply.pos = cursor.pos;
                     Some(xml::typed(reply, open..cursor.pos, &call))
                 }
-                Err(why) => self.broken(reply, open, cursor.pos, &call, why, complete.is_ok(), section, lookups),
+                Err(why) => {
+                    let span = open..cursor.pos;
+                    let whole = complete.is_ok() && matches!(why, Broken::Bad { .. });
+                    let reopened = whole.then(|| self.reopened(reply, &span, &call)).flatten();
+                    reopened.or_else(|| self.broken(reply, span, &call, why, section, lookups))
+                }
             };
             reply.drafts.extend(draft);
             if !more {
@@ -183,29 +189,27 @@ impl Dialect {
         while self.fillers.iter().any(|filler| cursor.eat(filler)) {}
     }
 
+    /// A whole call with the section's tag again where its closer belongs.
+    fn reopened(&self, reply: &mut Reply<'_>, span: &Range<usize>, call: &Tagged<'_>) -> Option<Draft> {
+        let rest = &reply.text[span.end..];
+        let (tag, close) = self.sections.iter().find(|(open, _)| rest.starts_with(open))?;
+        reply.pos = if rest.trim_end() == *tag { reply.text.len() } else { span.end };
+        let mut draft = xml::typed(reply, span.clone(), call);
+        let message = format!("{tag} where {close} should close the call");
+        draft.mended(Fault::markup(span.end, message), Repair::ReopenedTag);
+        Some(draft)
+    }
+
+    /// A call that cannot be read to its end.
     fn broken(
         &self,
         reply: &mut Reply<'_>,
-        open: usize,
-        at: usize,
+        Range { start: open, end: at }: Range<usize>,
         call: &Tagged<'_>,
         why: Broken,
-        complete: bool,
         section: Option<usize>,
         lookups: &mut Lookups,
     ) -> Option<Draft> {
-        // The section's tag again where its closer belongs: the call before it is whole.
-        let rest = &reply.text[at..];
-        if complete
-            && matches!(why, Broken::Bad { .. })
-            && let Some((tag, close)) = self.sections.iter().find(|(open, _)| rest.starts_with(open))
-        {
-            reply.pos = if rest.trim_end() == *tag { reply.text.len() } else { at };
-            let mut draft = xml::typed(reply, open..at, call);
-            let message = format!("{tag} where {close} should close the call");
-            draft.mended(Fault::markup(at, message), Repair::ReopenedTag);
-            return Some(draft);
-        }
         let index = section.unwrap_or(0);
         match (self.sections.get(index), lookups.sections.get_mut(index)) {
             (Some((_, close)), Some(lookup)) => xml::broken(reply, open, at, call, why, close, lookup),
