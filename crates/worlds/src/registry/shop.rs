@@ -39,7 +39,7 @@ documented! {
         pub held_out: usize,
         /// Seed of the tasks. Apart from the run's, so that runs of different seeds are measured on the same tasks.
         pub seed: u64,
-        /// Pairs of goals that training tasks combine, at most 4. Held-out tasks combine all five.
+        /// Pairs of goals that training tasks combine, at most 6. Held-out tasks combine all seven.
         pub pairs: usize,
         /// Whom `hone sft` imitates. The novice, two times in three, stops at the first error, forgets the second wish and
         /// does not look the status up.
