@@ -11,7 +11,8 @@ use crate::run::Run;
 pub(super) const CHECK: Check = Check {
     name: "identical_rollouts",
     what: "No exploration: the episodes of a group are the same, token for token, so that none is better than another.",
-    measure: "Groups of the probed steps whose episodes all sampled the same ids. Warning from 30 %, error from 80 %.",
+    measure: "Groups of the probed steps, those solved by every episode aside, whose episodes all sampled the same ids. \
+              Warning from 30 %, error from 80 %.",
     fix: "Sample at temperature 1 without top_k; look for a fixed seed where the temperature is right.",
     explains: &["no_signal", "nothing_trained", "entropy_collapse"],
     look,
@@ -32,6 +33,9 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     if groups.is_empty() {
         return Looked::skipped("groups of at least two recorded episodes");
     }
+    // What is solved every time needs no exploration.
+    let solved = |group: &Vec<(u64, Trace)>| group.iter().all(|(_, trace)| run.solved(trace) == Some(true));
+    let groups: Vec<_> = groups.into_iter().filter(|group| !solved(group)).collect();
     let sampled =
         |trace: &Trace| -> Vec<u32> { trace.sampled().flat_map(|(_, node)| node.tokens().iter().copied()).collect() };
     let alike = |group: &&Vec<(u64, Trace)>| {
@@ -39,7 +43,7 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
         group.iter().all(|(_, trace)| sampled(trace) == first)
     };
     let same: Vec<&Vec<(u64, Trace)>> = groups.iter().filter(alike).collect();
-    let rate = same.len() as f64 / groups.len() as f64;
+    let rate = same.len() as f64 / groups.len().max(1) as f64;
     let Some(example) = same.first().filter(|_| rate >= 0.3) else { return Ok(Looked::Healthy) };
     let severity = if rate < 0.8 { Severity::Warning } else { Severity::Error };
     let sampling = &example[0].1.sampling;
@@ -58,7 +62,7 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
             "Start from a policy that is less sure, or raise sampling.temperature.",
         )
     };
-    Finding::new(severity, format!("{} groups have one episode over and over", share(same.len(), groups.len())))
+    Finding::new(severity, format!("{} groups with a failure have one episode over and over", share(same.len(), groups.len())))
         .line(why)
         .traces(example.iter().map(|(number, _)| *number))
         .fix(fix)
