@@ -62,9 +62,12 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
             "Start from a policy that is less sure, or raise sampling.temperature.",
         )
     };
-    Finding::new(severity, format!("{} groups with a failure have one episode over and over", share(same.len(), groups.len())))
-        .line(why)
-        .traces(example.iter().map(|(number, _)| *number))
-        .fix(fix)
-        .into()
+    Finding::new(
+        severity,
+        format!("{} groups with a failure have one episode over and over", share(same.len(), groups.len())),
+    )
+    .line(why)
+    .traces(example.iter().map(|(number, _)| *number))
+    .fix(fix)
+    .into()
 }

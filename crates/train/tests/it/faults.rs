@@ -130,22 +130,21 @@ async fn a_dead_environment_is_left_out_or_stops_the_run() {
     assert_eq!(traces(&dead).len(), 4 + 2 * 12, "an evaluation, and every episode that broke");
 }
 
-/// Rewards so large that gradients overflow: no step is taken with them, and the weights stay what they were.
+/// A loss so large that gradients overflow: no step is taken with them, and the weights stay what they were.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gradient_that_is_not_finite_is_never_applied() {
-    struct Huge;
-    impl Measure for Huge {
+    struct Remainder;
+    impl Measure for Remainder {
         fn measure(&self, case: &Case) -> Verdict {
             let first = case.tokens.as_deref().and_then(<[u32]>::first).copied().unwrap_or(0);
-            Verdict::Scored { value: 3e37 * f64::from(first % 3), why: String::new() }
+            Verdict::Scored { value: f64::from(first % 3), why: String::new() }
         }
     }
     let directory = tempfile::tempdir().unwrap();
     let run = directory.path().join("run");
-    let settings =
-        ["credit=dr_grpo", "loss=reinforce", "loss.reduction=sequence_sum", "train.steps=3", "train.patience=2"];
-    let recipe = recipe(&settings);
-    let setup = paid_for(&recipe, Huge);
+    let huge = "loss={ name = \"reinforce\", reduction = \"sequence_sum\", entropy_bonus = 1e39 }";
+    let recipe = recipe(&["credit=dr_grpo", huge, "train.steps=3", "train.patience=2"]);
+    let setup = paid_for(&recipe, Remainder);
     let before = setup.engine.version().weights;
     let error = train(&setup, &recipe, &run, &mut Silent).await.unwrap_err();
     assert!(error.to_string().contains("not finite"), "{error}");
