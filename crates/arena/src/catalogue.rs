@@ -18,7 +18,7 @@ pub use page::{Place, keys_table, section};
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<T: 'static> {
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description, in one line.
     pub about: &'static str,
     /// When to take it, in one line.
     pub advice: &'static str,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::documented;
 
 documented! {
-    /// How to reach a model.
+    /// Address and settings of a model behind a chat API.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ChatSpec {
@@ -28,7 +28,7 @@ documented! {
         /// Seconds for one reply, retries included.
         #[serde(default = "deadline")]
         pub deadline_s: f64,
-        /// How often an unreachable server is asked again.
+        /// Retries of an unreachable server.
         #[serde(default = "retries")]
         pub retries: u32,
         /// Tokens of one reply.
@@ -57,7 +57,7 @@ fn max_tokens() -> u32 {
 #[error("{what}")]
 pub struct ChatFault {
     pub what: String,
-    /// Whether the same question may be answered another time.
+    /// True when the same question may be answered another time.
     pub transient: bool,
 }
 

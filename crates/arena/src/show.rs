@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 
 use hone_trace::{Node, Origin, Outcome, Trace, TurnRecord, Verdict};
 
-/// How to show a trace. `decode` turns ids into text, special tokens included.
+/// Settings for showing a trace. `decode` turns ids into text, special tokens included.
 pub struct Show<'a> {
     pub decode: &'a dyn Fn(&[u32]) -> String,
     pub colour: bool,

@@ -1,4 +1,4 @@
-//! What somebody does who knows a task's solution: its reference calls, and what is said between them.
+//! Solutions as behaviour: a task's reference calls, and the replies between them.
 //!
 //! A task says when to speak under `says`: `[{"before": 2, "text": "…"}]` is said before the third call; `before` the
 //! number of calls, after the last. A task without it is closed by its outputs, or by "Done.". Oracles and imitation
@@ -40,7 +40,7 @@ pub enum Demonstrator {
     Novice,
 }
 
-/// What an agent says that has nothing to tell.
+/// The reply of an agent that has nothing to tell.
 pub const DONE: &str = "Done.";
 
 /// The moves of a perfect episode; `None` where the task has no reference, or its `says` cannot be read.

@@ -13,7 +13,7 @@ use hone_arena::rewards::{Case, Component};
 use hone_trace::{Message, Reward, Verdict};
 use serde_json::{Value, json};
 
-/// What the server does with one request.
+/// The server's treatment of one request.
 #[derive(Clone)]
 enum Reply {
     Http(u16, String),

@@ -17,12 +17,12 @@ pub struct PromptCost {
     pub tools: usize,
     /// The task: every message but the system's.
     pub task: usize,
-    /// What the template adds around them: role headers, default texts, the generation prompt.
+    /// Tokens the template adds around them: role headers, default texts, the generation prompt.
     pub scaffold: usize,
     pub total: usize,
 }
 
-/// How much of the window each turn may take.
+/// Share of the window each turn may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct TurnCost {
     /// The longest reply that is sampled.

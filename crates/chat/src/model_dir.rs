@@ -15,7 +15,7 @@ use crate::tokenizer::{Tokenizer, TokenizerError};
 const NAMED_TOKENS: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
-/// What a model directory says about text.
+/// Text settings of a model directory.
 #[derive(Debug, Clone)]
 pub struct ModelDir {
     path: PathBuf,

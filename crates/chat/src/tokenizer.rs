@@ -129,7 +129,7 @@ impl Tokenizer {
         Ok(encoding.get_ids().iter().zip(spans).map(|(&id, &(from, to))| Token { id, span: from..to }).collect())
     }
 
-    /// How many tokens the text takes.
+    /// Number of tokens of a text.
     pub fn count(&self, text: &str) -> Result<usize, TokenizerError> {
         Ok(self.encode(text)?.len())
     }
@@ -157,7 +157,7 @@ impl Tokenizer {
         self.inner.get_vocab_size(true)
     }
 
-    /// Whether the id is an added token: one that text is split at before anything is merged.
+    /// True for an added token: one that text is split at before anything is merged.
     pub fn is_added(&self, id: u32) -> bool {
         self.added.contains_key(&id)
     }
@@ -206,7 +206,7 @@ impl StreamDecoder {
         text.get(known.len()..).unwrap_or_default().to_owned()
     }
 
-    /// What is held back, with U+FFFD for the incomplete character.
+    /// The text held back, with U+FFFD for the incomplete character.
     pub fn finish(&mut self) -> String {
         let known = self.tokenizer.decode(&self.ids[self.prefix..self.read]).unwrap_or_default();
         let text = self.tokenizer.decode(&self.ids[self.prefix..]).unwrap_or_default();

@@ -90,7 +90,7 @@ pub fn missing_names(prompt: &str, tools: &[ToolSpec]) -> Vec<Missing> {
     missing
 }
 
-/// Whether a name stands in the prompt by itself, as written or as JSON escapes it; `id` inside `did` does not count.
+/// True when a name stands in the prompt by itself, as written or as JSON escapes it; `id` inside `did` does not count.
 fn occurs(prompt: &str, name: &str) -> bool {
     let escaped = Json::String(name.to_owned()).to_string();
     let escaped = escaped.trim_matches('"');

@@ -23,7 +23,7 @@ fn calls_json(calls: &[ParsedCall]) -> Value {
     calls.iter().map(|call| json!({"name": call.call.name, "arguments": call.call.arguments})).collect()
 }
 
-/// What the reply is, as the case file writes it.
+/// Verdict on the reply, as the case file writes it.
 fn verdict(parsed: &Parsed, expect: &Value) -> Value {
     let mut seen = match &parsed.error {
         None => json!({"calls": calls_json(&parsed.calls)}),

@@ -136,7 +136,7 @@ fn calls() -> impl Strategy<Value = Vec<ToolCall>> {
     proptest::collection::vec(call, 1..4)
 }
 
-/// Whether a value's raw text could be taken for markup, which is the one thing an XML format cannot write.
+/// True when a value's raw text could be taken for markup, which is the one thing an XML format cannot write.
 fn has_markup(calls: &[ToolCall]) -> bool {
     calls.iter().any(|call| {
         let text = Value::Object(call.arguments.clone()).to_string();

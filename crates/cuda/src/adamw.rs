@@ -24,7 +24,7 @@ pub struct State<'a, T> {
     pub master: ViewMut<'a, f32>,
     pub m: ViewMut<'a, f32>,
     pub v: ViewMut<'a, f32>,
-    /// What the matmuls read.
+    /// The copy that the matmuls read.
     pub copy: ViewMut<'a, T>,
 }
 

@@ -225,7 +225,8 @@ pub fn forward<T: Float>(
     unsafe { gpu.launch(launch, &args) }
 }
 
-/// What the backward needs of the forward, and the gradient it starts from; all [tokens, q_heads * head_dim] but `lse`.
+/// Inputs of the backward from the forward, and the gradient it starts from; all [tokens, q_heads * head_dim] but
+/// `lse`.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved<'a, T> {
     pub o: View<'a, T>,

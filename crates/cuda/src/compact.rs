@@ -13,7 +13,7 @@ use crate::gpu::{Gpu, Launch};
 /// Parameters that share the largest moment: the kernel's own constant.
 const BLOCK: usize = 256;
 
-/// What is kept beside the bf16 weights: 4 bytes per parameter.
+/// Optimizer state beside the bf16 weights: 4 bytes per parameter.
 #[derive(Debug)]
 pub struct Compact {
     low: Buffer<i16>,

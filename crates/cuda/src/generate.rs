@@ -243,7 +243,7 @@ impl Generator {
         Ok(())
     }
 
-    /// What the first `count` sequences have drawn so far. Waits for the device.
+    /// Tokens the first `count` sequences have drawn so far. Waits for the device.
     pub fn read(&self, count: usize) -> Result<Vec<Sampled>> {
         self.rows.read(count)
     }

@@ -34,7 +34,7 @@ pub struct Gradient<'a, T> {
     pub dhidden: ViewMut<'a, T>,
     /// [vocab, dim].
     pub dembedding: ViewMut<'a, f32>,
-    /// How `dembedding` is stored: overwritten or added to.
+    /// Store mode of `dembedding`: overwritten or added to.
     pub store: Store,
 }
 

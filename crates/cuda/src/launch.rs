@@ -1,4 +1,4 @@
-//! What a kernel is launched with: grid, arguments in the width it declares, and tensor maps for fetches of tiles.
+//! Launch arguments of a kernel: grid, arguments in the width it declares, and tensor maps for fetches of tiles.
 
 #![expect(unsafe_code, reason = "tensor maps are made by the driver's C interface")]
 

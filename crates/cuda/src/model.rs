@@ -55,8 +55,8 @@ pub struct Scores {
     pub entropy: Buffer<f32>,
 }
 
-/// What a training step keeps of the forward for the backward; the rest is computed again. Always kept: the two residual
-/// sums, qkv, and the attention's output.
+/// Activation checkpointing: the activations a training step keeps for the backward; the rest is recomputed. Always
+/// kept: the two residual sums, qkv, and the attention's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     /// Rotated queries and keys; again costs a pass over memory.
@@ -78,7 +78,7 @@ impl Keep {
     const NOTHING: Self = Self { rotated: false, normed: false, gate_up: 0 };
 }
 
-/// What the backward of one layer needs of its forward.
+/// Activations the backward of one layer needs.
 #[derive(Debug)]
 pub(crate) struct Kept<T> {
     /// Residual sum before attention, and its norm.
@@ -101,7 +101,7 @@ pub(crate) struct KeptAttention<T> {
     pub lse: Buffer<f32>,
 }
 
-/// What enters a layer: the embedded tokens, or the output of the layer before, yet to be added to the residual sum.
+/// Input of a layer: the embedded tokens, or the output of the layer before, yet to be added to the residual sum.
 #[derive(Debug)]
 pub(crate) enum Input<T> {
     Embedding(Buffer<T>),

@@ -8,7 +8,7 @@ use crate::shape::{Layout, Shape};
 /// Bytes beside the buffers that are counted: context, kernels, cuBLASLt's workspace, fragmentation.
 const RESERVE: u64 = 1 << 30;
 
-/// What is to be trained, and on what.
+/// The training job to plan for, and its device.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
     pub shape: Shape,

@@ -143,7 +143,7 @@ impl Rows {
         Ok(self.done.read()?.iter().all(|&d| d != 0))
     }
 
-    /// What the first `count` sequences have drawn.
+    /// Tokens the first `count` sequences have drawn.
     pub fn read(&self, count: usize) -> Result<Vec<Sampled>> {
         let (counts, tokens, logprobs) = (self.count.read()?, self.tokens.read()?, self.logprobs.read()?);
         (0..count)

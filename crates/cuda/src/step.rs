@@ -23,7 +23,7 @@ pub use crate::shape::{LayerLayout, Layout, Shape};
 use crate::watch::Watch;
 use crate::{norm, swiglu};
 
-/// What the optimizer keeps beside the weights.
+/// Optimizer state beside the weights.
 #[derive(Debug)]
 enum Optimizer {
     /// Master weights and moments in f32: 12 bytes per parameter.
@@ -168,7 +168,7 @@ impl<T: Float> Trainer<T> {
         Ok(())
     }
 
-    /// How a matrix's gradient is stored.
+    /// Store mode of a matrix's gradient.
     fn store(&self) -> Store {
         if self.fresh { Store::Set } else { Store::Add }
     }

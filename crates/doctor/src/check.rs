@@ -21,7 +21,7 @@ pub struct Check {
     pub look: fn(&Run) -> Result<Looked, RunDirError>,
 }
 
-/// What a check came to.
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Looked {
     Healthy,

@@ -102,7 +102,7 @@ impl Run {
         self.report.before.as_ref().map(|found| &found.result)
     }
 
-    /// Whether an episode is a success; `None` where nobody scored it or something outside the policy broke.
+    /// Success of an episode; `None` where nobody scored it or something outside the policy broke.
     pub fn solved(&self, trace: &Trace) -> Option<bool> {
         if matches!(trace.outcome, Outcome::Fault { .. }) {
             return None;

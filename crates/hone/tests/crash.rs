@@ -118,7 +118,7 @@ fn a_run_that_is_asked_to_stop_ends_in_order() {
     }
 }
 
-/// Whether a first step is recorded whole.
+/// True when a first step is recorded whole.
 fn has_a_step(run: &Path) -> bool {
     std::fs::read_to_string(run.join("metrics.jsonl")).is_ok_and(|text| text.contains('\n'))
 }

@@ -1,4 +1,4 @@
-//! What a learner is given: token sequences laid out as a forest, shared prefixes once.
+//! Batches for a learner: token sequences laid out as a forest, shared prefixes once.
 
 use std::ops::Range;
 
@@ -94,7 +94,7 @@ impl Batch {
     }
 }
 
-/// What a loss saw, summed over targets so that the batches of one optimizer step add up.
+/// Sums of a loss over its targets, so that the batches of one optimizer step add up.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LossStats {
     pub loss: f64,

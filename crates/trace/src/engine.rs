@@ -152,7 +152,7 @@ pub struct FreshSpec<'a> {
     pub dir: &'a Path,
 }
 
-/// What a run will ask of an engine at once, at most.
+/// Largest load a run will put on an engine at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
     /// Tokens of one learner batch.

@@ -39,7 +39,7 @@ impl Group {
     }
 }
 
-/// What credit assignment says of one trace.
+/// Advantage of one trace, or the reason why it has none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Advantage {

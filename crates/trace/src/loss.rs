@@ -9,19 +9,19 @@ pub trait Loss: Send + Sync {
     /// Writes d loss / d logprob of every target into `out`.
     fn grad(&self, tokens: &TokenBatch<'_>, out: &mut [f64]) -> LossStats;
 
-    /// Whether the learner must compute the reference policy's logprobs.
+    /// True when the learner must compute the reference policy's logprobs.
     fn needs_reference(&self) -> bool {
         false
     }
 
-    /// How much of the entropy is taken off the loss: coefficient x weight of the target x its entropy. `grad` counts it
+    /// Entropy bonus: the loss loses coefficient x weight of the target x its entropy. `grad` counts it
     /// in the loss it reports; its gradient is the learner's to add, since it does not pass through the logprobs.
     fn entropy_coefficient(&self) -> f64 {
         0.0
     }
 }
 
-/// What a loss may look at, one value per target. In f64: a batch has thousands of targets, not millions, and the
+/// Inputs of a loss, one value per target. In f64: a batch has thousands of targets, not millions, and the
 /// golden vectors hold to 1e-9.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenBatch<'a> {
@@ -44,7 +44,7 @@ pub struct TokenBatch<'a> {
     pub sequences: &'a [Range<usize>],
 }
 
-/// What a loss looks at, owned: a batch beside what a learner computed of it.
+/// Inputs of a loss, owned: a batch beside the learner's results for it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TokenColumns {
     logp: Vec<f64>,

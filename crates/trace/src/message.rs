@@ -74,7 +74,7 @@ impl Message {
     }
 }
 
-/// What a message says: plain text, or parts when images are among them.
+/// Content of a message: plain text, or parts when images are among them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {

@@ -29,7 +29,7 @@ pub enum Origin {
     Prompt { tools: Digest },
     /// Tool results and user turns.
     Observation,
-    /// What the policy chose.
+    /// Tokens the policy chose.
     Sampled(Sampled),
     /// Appended by us, for example the end of turn after a stop string. Never trained.
     Forced,

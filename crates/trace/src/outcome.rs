@@ -1,10 +1,10 @@
-//! How an episode ended, and who broke it when it broke.
+//! Outcomes of an episode, and the boundary of a fault.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How an episode ended. Only the first three are the policy's doing and can be scored; a fault leaves its group.
+/// Outcome of an episode. Only the first three are the policy's doing and can be scored; a fault leaves its group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
@@ -19,7 +19,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the episode tells something about the policy.
+    /// True when the episode says something about the policy.
     pub fn is_scorable(&self) -> bool {
         !matches!(self, Self::Fault { .. })
     }
@@ -43,14 +43,14 @@ pub enum Limit {
     CrashingCall,
 }
 
-/// What broke, and at whose boundary.
+/// Fault: what broke, and at whose boundary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{boundary}: {what}")]
 pub struct Fault {
     pub boundary: Boundary,
     /// One line for people: what was asked, what came back.
     pub what: String,
-    /// Whether the same request may succeed when asked again (a timeout, a refused connection).
+    /// True when the same request may succeed if repeated (a timeout, a refused connection).
     #[serde(default)]
     pub transient: bool,
 }
@@ -101,7 +101,7 @@ pub struct ParseFailure {
     pub message: String,
     /// Byte offset in the reply.
     pub at: usize,
-    /// What to write instead.
+    /// The text to write instead.
     pub hint: String,
 }
 

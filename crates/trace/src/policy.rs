@@ -13,7 +13,7 @@ use crate::loss::Loss;
 use crate::node::{PolicyVersion, Sampled};
 use crate::outcome::{Boundary, Fault};
 
-/// How replies are sampled. Temperature is part of the policy being trained: the learner divides by it too.
+/// Sampling parameters. Temperature is part of the policy being trained: the learner divides by it too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SamplingParams {
@@ -37,7 +37,7 @@ impl Default for SamplingParams {
 }
 
 impl SamplingParams {
-    /// Whether the sampling distribution differs from the trained policy's, a gate's mask aside.
+    /// True when the sampling distribution differs from the trained policy's, a gate's mask aside.
     pub fn truncates(&self) -> bool {
         self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0
     }
@@ -127,7 +127,7 @@ pub trait TokenGate: Send + std::fmt::Debug {
     fn mask(&mut self, _mask: &mut TokenMask<'_>) {}
 }
 
-/// Whether sampling goes on after a token.
+/// Decision after a token: go on sampling or stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     Continue,
@@ -166,7 +166,7 @@ impl<'a> TokenMask<'a> {
         }
     }
 
-    /// Whether anything was forbidden: if not, the sampling distribution is the policy's own.
+    /// True when a token was forbidden; if none was, the sampling distribution is the policy's own.
     pub fn touched(&self) -> bool {
         self.touched
     }
@@ -210,7 +210,7 @@ pub enum Whose {
     Reference,
 }
 
-/// What a learner can do beyond learning. A run that needs what is missing is refused before it begins.
+/// Abilities of a learner beyond learning. A run that needs a missing one is refused before it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "abilities come apart: none follows from another")]
 pub struct Abilities {
@@ -239,12 +239,12 @@ pub struct OptimizerStep {
     pub learning_rate: f64,
     /// Global-norm clip of the accumulated gradient; `None` clips nothing.
     pub max_grad_norm: Option<f64>,
-    /// Whether samplers under way go over to the result. `false` where more steps on the same rollout batch follow: they
+    /// True when running samplers switch to the result. `false` where more steps on the same rollout batch follow: they
     /// keep the version they have, and what they have computed with it.
     pub publish: bool,
 }
 
-/// What one forward and backward saw, per target and in sum.
+/// Statistics of one forward and backward pass, per target and in sum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LearnStats {
     /// The learner's own logprob of every target, at the batch's temperature.
@@ -254,7 +254,7 @@ pub struct LearnStats {
     pub loss: LossStats,
 }
 
-/// What an optimizer step did.
+/// Result of an optimizer step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepReport {
     /// The version now served. Unchanged when the step was skipped.

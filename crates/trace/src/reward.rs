@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What one component says of one trace.
+/// Reward of one trace by one component.
 ///
 /// Written `{"component": "format", "value": 0.5, "why": "…"}` or `{"component": "judge", "unscored": "…"}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

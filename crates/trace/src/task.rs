@@ -16,7 +16,7 @@ pub struct Task {
     pub key: String,
     /// The environment it is played in: `retail`, `airline`, `triage-reader`, …
     pub env: String,
-    /// What the agent is asked, or, behind a simulated user, what that user wants.
+    /// The request to the agent, or, behind a simulated user, what that user wants.
     pub prompt: String,
     /// `CURRENT_DATE`, `LOGGED_IN_USER`, … as they go into the system prompt.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
@@ -28,10 +28,10 @@ pub struct Task {
     /// A solution: calls that earn full reward when replayed. Absent is not "nothing to do".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Vec<ToolCall>>,
-    /// What the agent must tell the user, where the reward asks for it.
+    /// Facts the agent must tell the user, where the reward asks for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<String>,
-    /// How success is decided, in the environment's own words.
+    /// Success criterion, in the environment's own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verifier: Option<Value>,
     /// Where it comes from: a data set and version, a generator and seed.
@@ -66,7 +66,7 @@ impl Task {
     }
 }
 
-/// How the agent acts.
+/// Modality of the agent's actions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Modality {

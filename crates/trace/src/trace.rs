@@ -27,11 +27,11 @@ pub struct Trace {
     tools: Arc<ToolSet>,
     pub sampling: SamplingParams,
     nodes: Vec<Node>,
-    /// What was read from each sampled node and what it cost, in order.
+    /// Reading and cost of each sampled node, in order.
     pub turns: Vec<TurnRecord>,
     pub outcome: Outcome,
     pub rewards: Vec<Reward>,
-    /// What the environment left for the scorers, so that a changed reward can be computed again.
+    /// Facts the environment left for the scorers, so that a changed reward can be computed again.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub facts: Map<String, Value>,
 }

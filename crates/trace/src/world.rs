@@ -36,7 +36,7 @@ impl std::fmt::Debug for Episode {
 pub trait Env: Send {
     async fn step(&mut self, action: Action) -> Result<Turn, Fault>;
 
-    /// What the scorers may look at when the episode is over.
+    /// The end state for the scorers, when the episode is over.
     fn end(&mut self) -> EndState {
         EndState::default()
     }
@@ -48,7 +48,7 @@ pub trait Env: Send {
     }
 }
 
-/// What the agent did, as `chat` read it. A malformed reply is never forwarded as a reply to the user.
+/// The agent's action, as `chat` read it. A malformed reply is never forwarded as a reply to the user.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     Calls(Vec<ToolCall>),
@@ -61,11 +61,11 @@ pub enum Action {
 pub struct Turn {
     pub messages: Vec<Message>,
     pub done: bool,
-    /// How many of the action's calls were answered with an error.
+    /// Number of the action's calls that were answered with an error.
     pub failed: u32,
 }
 
-/// What an episode left behind, in the environment's own words: final state, verdict parts, transcripts.
+/// End state of an episode, in the environment's own words: final state, verdict parts, transcripts.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EndState {
     pub facts: serde_json::Map<String, Value>,

@@ -34,9 +34,9 @@ pub struct AsyncRecipe {
 pub struct Gathered {
     /// Those to learn from, then those left out.
     pub groups: Vec<Group>,
-    /// How many of them are to learn from.
+    /// Number of groups to learn from.
     pub kept: usize,
-    /// How often was sampled.
+    /// Number of sampling rounds.
     pub rounds: u32,
     /// Places that stayed empty.
     pub unfilled: usize,

@@ -1,4 +1,4 @@
-//! What a run will take, before it takes it: memory, tokens and time.
+//! Budget of a run, before it begins: memory, tokens and time.
 
 use std::time::Instant;
 
@@ -64,7 +64,7 @@ impl Budget {
         if needed > limit { Err(LearnFault::Memory { needed, limit, fix }) } else { Ok(()) }
     }
 
-    /// What to change, where the machine has less than the run may need.
+    /// Advice where the machine has less than the run may need.
     pub fn shortage(&self) -> Option<String> {
         let MemoryBudget { parts, total_bytes } = self.memory?;
         let available = parts.available_bytes?;
@@ -86,7 +86,7 @@ pub fn gigabytes(bytes: u64) -> String {
     if bytes < 1 << 30 { format!("{:.0} MB", bytes as f64 / 1e6) } else { format!("{:.1} GB", bytes as f64 / 1e9) }
 }
 
-/// How long a run will take, by a small measurement.
+/// Time estimate of a run, by a small measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
     /// Seconds the measurement took.

@@ -36,7 +36,7 @@ impl Default for CheckpointRecipe {
     }
 }
 
-/// What a checkpoint remembers besides weights and optimizer.
+/// State of a checkpoint besides weights and optimizer.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct State {
     /// Steps done.
@@ -61,7 +61,7 @@ pub struct State {
     pub kl_factor: Option<f64>,
     pub best: Option<Best>,
     pub seconds: f64,
-    /// How far the run was recorded.
+    /// Recorded length of the run.
     pub position: Position,
 }
 
@@ -112,12 +112,12 @@ impl Keeper {
         self.cost.as_secs_f64()
     }
 
-    /// Whether the newest checkpoint is that of a step.
+    /// True when the newest checkpoint is that of a step.
     pub fn has(&self, step: u64) -> bool {
         self.newest == Some(step)
     }
 
-    /// Whether this step ends with a checkpoint. When one is written changes nothing of what is trained.
+    /// True when this step ends with a checkpoint. When one is written changes nothing of what is trained.
     pub fn is_due(&self, state: &State, steps: u64) -> bool {
         let step = state.step;
         match self.recipe.every {

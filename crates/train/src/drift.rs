@@ -81,7 +81,7 @@ impl Bound {
         let _ = std::fs::remove_dir_all(&self.before);
     }
 
-    /// Whether a step that reached this KL went further than the other run at its step. A step the other run did not
+    /// True when a step that reached this KL went further than the other run at its step. A step the other run did not
     /// take allows nothing more than its last.
     pub fn exceeds(&self, step: u64, kl: f64) -> bool {
         let limit = self.limits.range(..=step).next_back().map_or(0.0, |(_, limit)| *limit);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use hone_arena::perturb::Perturbation;
 use hone_trace::rundir::Superseded;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -20,7 +21,7 @@ pub type Traces = [u64; 2];
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// How much of the held-out tasks is trained on.
+    /// Overlap of the held-out tasks with the training tasks.
     Overlap {
         result: Overlap,
     },
@@ -47,9 +48,9 @@ pub enum Event {
         step: u64,
         traces: Traces,
     },
-    /// What one optimizer step did, and what its own sequences earned.
+    /// An optimizer step, with the rewards of its own sequences.
     OptimizerStep(OptimizerEvent),
-    /// What broke in a step.
+    /// Faults of a step.
     Faults {
         step: u64,
         episodes: usize,
@@ -113,6 +114,19 @@ pub enum ControlPart {
     Probe,
     /// The probe whose entropy came nearest to the end's.
     Sharpened,
+    /// The end, greedily, with the tools in reverse order.
+    OrderReversed,
+    /// The end, greedily, with the tools' names exchanged.
+    NamesExchanged,
+}
+
+impl From<Perturbation> for ControlPart {
+    fn from(how: Perturbation) -> Self {
+        match how {
+            Perturbation::OrderReversed => Self::OrderReversed,
+            Perturbation::NamesExchanged => Self::NamesExchanged,
+        }
+    }
 }
 
 /// An optimizer step, with its metrics by name.
@@ -130,7 +144,7 @@ pub struct OptimizerEvent {
     pub skipped: Option<String>,
 }
 
-/// How many episodes, and what the first of them said.
+/// Number of episodes, and the words of the first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     pub episodes: usize,

@@ -1,4 +1,4 @@
-//! What broke in a step: counted by who broke it, recorded, and waited out for a while.
+//! Faults of a step: counted by who broke it, recorded, and waited out for a while.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use hone_trace::{Group, Outcome};
 use crate::events::{Counted, Event};
 use crate::update::Learned;
 
-/// What one step's episodes say about their surroundings.
+/// Faults among one step's episodes.
 #[derive(Debug, Default)]
 pub struct Faults {
     episodes: usize,

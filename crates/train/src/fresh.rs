@@ -48,7 +48,7 @@ impl FreshRecipe {
     }
 }
 
-/// What stands around the names and values of schemas, calls and answers as the template writes them.
+/// Texts around the names and values of schemas, calls and answers as the template writes them.
 const JSON_TOKENS: [&str; 13] = [
     "{\"type\": \"function\", \"function\": {\"name\": \"",
     "\", \"description\": \"",

@@ -1,4 +1,4 @@
-//! What is imitated: the oracle's episodes, or traces of an earlier run that went well.
+//! Material of imitation: the oracle's episodes, or traces of an earlier run that went well.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::setup::Setup;
 /// Episodes worth imitating.
 #[derive(Debug)]
 pub struct Material<'a> {
-    /// What is drawn from: the world's tasks, or one entry per recorded trace.
+    /// Tasks to draw from: the world's, or one entry per recorded trace.
     pub tasks: Cow<'a, [Task]>,
     recorded: Vec<Trace>,
 }

@@ -18,7 +18,7 @@ pub const KL: &str = "kl";
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KlReward {
-    /// What an episode pays for a KL of 1, summed over its tokens. Where it adapts: at the start.
+    /// KL penalty: the price of a KL of 1, summed over an episode's tokens. Where it adapts: at the start.
     pub coefficient: f64,
     #[serde(default)]
     pub estimator: Estimator,
@@ -34,7 +34,7 @@ fn horizon() -> f64 {
     10_000.0
 }
 
-/// How far off the KL may be taken to be: bounds the coefficient's speed.
+/// Largest relative error of the KL that is acted on: bounds the coefficient's speed.
 const MOST: f64 = 0.2;
 
 impl KlReward {
@@ -57,7 +57,7 @@ impl KlReward {
     }
 }
 
-/// What the episodes of a step paid for.
+/// KL penalty paid by the episodes of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Paid {
     pub mean_kl: f64,

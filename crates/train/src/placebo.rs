@@ -8,7 +8,7 @@
 use hone_trace::{Advantage, Seed, Span};
 use serde::{Deserialize, Serialize};
 
-/// What the advantages are replaced by.
+/// Substitutes for the advantages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placebo {

@@ -82,7 +82,7 @@ struct Trainer<'a> {
     ages: Ages,
     keeper: Keeper,
     state: State,
-    /// How far from the start each step may go, where another run says.
+    /// Bound on each step's KL to the start, where another run sets one.
     bound: Option<Bound>,
 }
 
@@ -204,7 +204,7 @@ impl Trainer<'_> {
         Ok(paid.metrics(self.state.kl_coefficient.unwrap_or(settings.coefficient)))
     }
 
-    /// What every trace is worth. Those of groups that were left out are worth nothing to learn from.
+    /// Advantages of every trace. Groups that were left out teach nothing.
     fn credit(&self, sampled: &Gathered, step: u64) -> Vec<Vec<Advantage>> {
         let (kept, left_out) = sampled.groups.split_at(sampled.kept);
         let mut advantages = self.credit.at(step).credit(kept);

@@ -55,12 +55,12 @@ pub enum SetupError {
     NoEndOfTurn(PathBuf),
 }
 
-/// What training works with.
+/// Everything training works with.
 pub struct Setup {
     /// Serves and trains the policy.
     pub engine: Arc<dyn Engine>,
     pub renderer: Renderer,
-    /// How the model writes a call.
+    /// The model's own tool-call format.
     pub format: Format,
     pub end_of_turn: u32,
     pub model_dir: PathBuf,

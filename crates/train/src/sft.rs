@@ -22,7 +22,7 @@ use crate::run::TrainError;
 use crate::schedule::Schedule;
 use crate::setup::Setup;
 
-/// What one step of imitation saw.
+/// Statistics of one step of imitation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SftStep {
     pub step: u64,
@@ -142,8 +142,8 @@ impl<'a> Imitation<'a> {
         })
     }
 
-    /// Whether there is a step to do: not all are done, and the held-out tasks do not say that it is enough. Asked again
-    /// after a resume it says the same.
+    /// True when there is a step to do: not all are done, and the held-out tasks do not say that it is enough. Asked
+    /// again after a resume it says the same.
     async fn goes_on(&self) -> Result<bool, TrainError> {
         let (sft, step) = (&self.recipe.sft, self.state.step);
         if step >= sft.steps {
@@ -175,7 +175,7 @@ impl<'a> Imitation<'a> {
         Ok(SftStep { step, loss: stats.loss, grad_norm: report.grad_norm, tokens })
     }
 
-    /// What a step imitates: whole episodes, and copying where it is still mixed in.
+    /// Sequences of a step: whole episodes, and copying where it is still mixed in.
     async fn sequences(&mut self, step: u64) -> Result<Vec<Credited>, TrainError> {
         let sft = &self.recipe.sft;
         let mut rng = Seed::root(self.recipe.seed).with("sft").at(step).rng();

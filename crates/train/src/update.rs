@@ -26,7 +26,7 @@ impl Learned {
         ledger::learning(&self.optimized, self.learning_rate)
     }
 
-    /// What became of the credited tokens.
+    /// Fate of the credited tokens.
     pub fn visits(&self) -> Visits {
         ledger::visits(&self.optimized)
     }

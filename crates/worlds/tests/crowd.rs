@@ -32,7 +32,7 @@ fn renderer() -> (Renderer, hone_chat::parse::Format) {
     (renderer, format)
 }
 
-/// What a recipe might weigh beside the tau reward.
+/// Components a recipe might weigh beside the tau reward.
 fn rubric() -> RubricSpec {
     let kinds =
         ["tau", "partial_credit", "confirmed", "found_first", "invented_ids", "repeated_calls", "parse_penalty"];
@@ -102,7 +102,7 @@ async fn every_episode_is_won_timed_and_can_be_scored_again() {
     }
 }
 
-/// What a user does after its first words.
+/// A user's misbehaviour after its first words.
 #[derive(Clone, Copy)]
 enum Breaks {
     Hangs,

@@ -1,5 +1,5 @@
-//! What policies without any understanding earn at most: the table in docs/environments.md. They act through the seam that
-//! evaluation uses; triage has more floors of its own in `tests/triage/floors.rs`.
+//! Floors: the most that policies without any understanding earn; the table in docs/environments.md. They act through
+//! the seam that evaluation uses; triage has more floors of its own in `tests/triage/floors.rs`.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;

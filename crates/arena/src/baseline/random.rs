@@ -19,7 +19,7 @@ impl Default for RandomCaller {
     }
 }
 
-/// How deep schemas are followed.
+/// Depth to which schemas are followed.
 const DEPTH: usize = 4;
 
 impl Baseline for RandomCaller {
@@ -49,7 +49,7 @@ struct Seen {
     numbers: Vec<i64>,
 }
 
-/// What was quoted, what looks like an id, and every leaf of answers that are JSON. Not the system prompt: its examples
+/// Quoted texts, texts that look like ids, and every leaf of answers that are JSON. Not the system prompt: its examples
 /// are nobody's values.
 fn seen(said: &[Message]) -> Seen {
     let mut seen = Seen::default();

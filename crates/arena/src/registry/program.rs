@@ -24,7 +24,7 @@ documented! {
         /// Where it runs; absent: where Hone runs.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub directory: Option<PathBuf>,
-        /// How many processes share the episodes.
+        /// Number of processes that share the episodes.
         pub workers: usize,
         /// Seconds for one answer.
         pub deadline_s: f64,

@@ -1,4 +1,4 @@
-//! What is trained in: the environments of a recipe behind one arena, with their tasks.
+//! A recipe's world: its environments behind one arena, with their tasks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -30,7 +30,7 @@ documented! {
     #[derive(Debug, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct AnswerSpec {
-        /// How the server is asked for JSON; `prompt` is for servers that know no `response_format`.
+        /// Way of asking the server for JSON; `prompt` is for servers without `response_format`.
         #[serde(default)]
         answer: AnswerFormat,
     }

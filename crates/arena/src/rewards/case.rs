@@ -15,7 +15,7 @@ use super::state_diff::Change;
 #[serde(default)]
 pub struct Case {
     pub id: Value,
-    /// What the policy wrote: the whole reply, or the last one of an episode.
+    /// The policy's text: the whole reply, or the last one of an episode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion: Option<String>,
     /// Ids the policy sampled, all turns.
@@ -24,7 +24,7 @@ pub struct Case {
     /// The conversation, system prompt first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<Message>>,
-    /// What was read from each reply.
+    /// Reading of each reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<Vec<TurnRecord>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub struct Case {
     /// Texts a perfect answer would give. Several: the best match counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<Texts>,
-    /// What was asked (for triage: the ticket).
+    /// The question (for triage: the ticket).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
     /// Ids a perfect answer cites. Empty: there is no answer to cite, escalating is right.
@@ -44,11 +44,11 @@ pub struct Case {
     /// Articles the agent was shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Context>,
-    /// Whether the answer is right, by a test that does not look at the stated confidence.
+    /// True when the answer is right, by a test that does not look at the stated confidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correct: Option<bool>,
 
-    /// Whether the final state is the reference's.
+    /// True when the final state is the reference's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub db_match: Option<bool>,
     /// For each output the task asks for, whether the agent said it.
@@ -57,7 +57,7 @@ pub struct Case {
     /// Outputs the task asks for; used with `messages` where `outputs_said` is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<String>>,
-    /// What must be true of the conversation, in words for a judge. Empty: the task states nothing.
+    /// Statements that must be true of the conversation, in words for a judge. Empty: the task states nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assertions: Option<Vec<String>>,
     /// Changes made and changes wanted, where the environment keeps them.
@@ -101,7 +101,7 @@ impl From<Texts> for Vec<String> {
     }
 }
 
-/// What the agent was shown: ids with their texts (`{"KB-1": "…"}`), or ids alone (`["KB-1"]`).
+/// Documents the agent was shown: ids with their texts (`{"KB-1": "…"}`), or ids alone (`["KB-1"]`).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Context {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::catalogue::{Documented, split};
 use crate::chat_client::{ChatClient, ChatSpec};
 
-/// How the server is asked for JSON.
+/// Way of asking the server for JSON.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerFormat {

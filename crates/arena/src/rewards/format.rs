@@ -31,7 +31,7 @@ pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     make: plain::<Format>,
 };
 
-/// What each step adds, in tenths.
+/// Value of each step, in tenths.
 const TENTHS: [u32; 7] = [1, 1, 2, 2, 2, 1, 1];
 
 #[derive(Debug, Default, Deserialize)]
@@ -118,7 +118,7 @@ pub fn episode(turns: &[TurnRecord], messages: &[Message]) -> Verdict {
     scored(mean, format!("{worst}: the worst of {} replies with a call", tried.len()))
 }
 
-/// How far a recorded reply got; `None` for a plain reply.
+/// Steps a recorded reply got right; `None` for a plain reply.
 fn steps_of(turn: &TurnRecord, talks: bool) -> Option<(usize, &'static str)> {
     use ParseFailureKind as Kind;
     let Some(failure) = &turn.failure else {

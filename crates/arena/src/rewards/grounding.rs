@@ -33,7 +33,7 @@ documented! {
     #[derive(Debug, Clone, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Grounding {
-        /// How much recall weighs against precision.
+        /// Weight of recall against precision.
         pub beta: f64,
     }
 }

@@ -32,9 +32,9 @@ documented! {
     #[derive(Debug, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct JudgeSpec {
-        /// What a good answer is, in words for the model.
+        /// Criteria of a good answer, in words for the model.
         criteria: String,
-        /// How the server is asked for JSON; `prompt` is for servers that know no `response_format`.
+        /// Way of asking the server for JSON; `prompt` is for servers without `response_format`.
         #[serde(default)]
         answer: AnswerFormat,
     }

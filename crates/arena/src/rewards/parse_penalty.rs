@@ -54,7 +54,7 @@ pub fn penalty<'a>(failures: impl Iterator<Item = &'a str>, replies: usize) -> V
     scored(-(failed as f64 / replies.max(1) as f64), format!("malformed: {} of {replies} replies", kinds.join(", ")))
 }
 
-/// What is wrong with the call spans of a recorded completion.
+/// Defect of the call spans of a recorded completion.
 fn fault(text: &str) -> Option<&'static str> {
     spans(text).iter().find_map(|span| match lenient::read(span.body) {
         _ if !span.closed => Some("truncated"),

@@ -65,7 +65,7 @@ fn is_consonant(word: &[u8], i: usize) -> bool {
     after_consonant ^ (run % 2 == 1)
 }
 
-/// How often a vowel is followed by a consonant: Porter's m in [C](VC)^m[V].
+/// Number of vowel-consonant sequences: Porter's m in [C](VC)^m[V].
 fn measure(stem: &[u8]) -> usize {
     let mut after_vowel = false;
     consonants(stem)

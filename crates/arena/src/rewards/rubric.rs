@@ -21,7 +21,7 @@ pub struct Term {
     pub weight: f64,
     /// The least value that lets the rubric pay.
     pub gate: Option<f64>,
-    /// Whether the total makes no sense without it.
+    /// True when the total makes no sense without it.
     pub required: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct Rubric {
     products: Vec<Product>,
 }
 
-/// What a rubric says of one case.
+/// Scorecard of one case.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scorecard {
     /// Every component, then every product, in the rubric's order.

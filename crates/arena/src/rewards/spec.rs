@@ -52,7 +52,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// What is wrong with a rubric as written.
+/// Errors in a rubric as written.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SpecError {
     #[error("component {0} has no `kind`; the kinds are {kinds}", kinds = kinds())]

@@ -30,7 +30,7 @@ pub(super) const ENTRY: ComponentEntry = ComponentEntry {
 pub struct Change {
     /// JSON pointer of the leaf: `/orders/#W123/status`.
     pub path: String,
-    /// What it is now. Absent: it was removed (`null` is a value).
+    /// The value now. Absent: it was removed (`null` is a value).
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub to: Option<Value>,
 }

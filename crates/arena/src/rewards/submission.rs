@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::lenient::{self, Reading};
 use super::{Case, not_applicable, scored};
 
-/// What a content component pays of its value when the reply had to be mended to be read.
+/// Factor on a content component when the reply had to be mended to be read.
 pub const LENIENT_FACTOR: f64 = 0.8;
 
 /// The tool whose arguments are the submission.
@@ -25,7 +25,7 @@ pub struct Submission {
     pub escalate: bool,
 }
 
-/// How the submission was read.
+/// Reading of the submission.
 #[derive(Debug, Clone, PartialEq)]
 enum Read {
     Strict(Submission),
@@ -154,7 +154,7 @@ pub(super) fn spans(text: &str) -> Vec<Span<'_>> {
     found
 }
 
-/// Whether a reply has text outside its call spans and its reasoning.
+/// True when a reply has text outside its call spans and its reasoning.
 pub(super) fn has_text_outside(text: &str) -> bool {
     let mut rest = without_reasoning(text);
     while let Some(at) = rest.find(OPEN) {

@@ -15,7 +15,7 @@ use super::reading::{Reading, read};
 use super::settings::{CallMode, OnMalformed};
 use super::{Opening, Rollouts, Slot, late, text_bytes};
 
-/// What came of an attempt: a trace as far as it got, what the environment left, and the fault that broke it.
+/// Result of an attempt: a trace as far as it got, the environment's end state, and the fault that broke it.
 pub(super) struct Played {
     pub(super) trace: Trace,
     pub(super) end: EndState,
@@ -30,7 +30,7 @@ impl Played {
     }
 }
 
-/// How a turn leaves the episode.
+/// Effect of a turn on the episode.
 enum Step {
     Goes,
     Ends(Outcome),
@@ -48,7 +48,7 @@ pub(super) struct Play<'a> {
     sampling: SamplingParams,
     /// The conversation as text, for scorers.
     messages: Vec<Message>,
-    /// What the environment was told, in order: a fresh one is asked the same to find who is to blame for a fault.
+    /// Actions so far, in order: they are replayed on a fresh environment to find who is to blame for a fault.
     actions: Vec<Action>,
     started: Instant,
     observed: usize,
@@ -281,8 +281,9 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    /// Whether the fault comes back when a fresh environment is told the same. Then the policy can break the tool, and
-    /// leaving the group must not be its reward. A transient fault proves nothing: whoever is down stays down a while.
+    /// Reproduces a fault: true when it comes back after the same actions on a fresh environment. Then the policy can
+    /// break the tool, and leaving the group must not be its reward. A transient fault proves nothing: whoever is down
+    /// stays down a while.
     async fn comes_back(&mut self, fault: &Fault) -> bool {
         if fault.boundary != Boundary::Environment || fault.transient || self.actions.is_empty() {
             return false;
@@ -305,7 +306,7 @@ impl<'a> Play<'a> {
     }
 }
 
-/// What scorers see of messages that are longer than any window: their beginnings.
+/// Cuts messages that are longer than any window down to their beginnings, for the scorers.
 fn shorten(messages: &mut Vec<Message>) {
     const MESSAGES: usize = 64;
     const BYTES: usize = 1 << 10;

@@ -8,7 +8,7 @@ use hone_trace::{Action, Content, Message, ParseFailure, ParseFailureKind, ToolC
 
 use super::settings::{CallMode, OnRepair, RolloutSettings};
 
-/// What a reply says and what is done about it.
+/// Reading of a reply, and the consequence.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) action: Action,
@@ -18,7 +18,7 @@ pub(super) struct Reading {
     pub(super) arguments: Vec<BTreeMap<String, (usize, usize)>>,
     pub(super) failure: Option<ParseFailure>,
     pub(super) repairs: Vec<String>,
-    /// How many of the sampled ids stay in the record.
+    /// Number of sampled ids that stay in the record.
     pub(super) keep: usize,
     /// The reply as text, for scorers and viewers.
     pub(super) message: Message,

@@ -1,4 +1,4 @@
-//! How episodes are played: limits, deadlines, and what is done with calls and malformed replies.
+//! Rollout settings: limits, deadlines, and the treatment of calls and malformed replies.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct RolloutSettings {
     pub user_deadline_s: f64,
     /// Seconds one reply may take to sample.
     pub sampler_deadline_s: f64,
-    /// How often an episode is tried before a fault excludes it from its group.
+    /// Attempts at an episode before a fault excludes it from its group.
     pub attempts: u32,
     /// Seconds before the second attempt; doubled for each further one.
     pub backoff_s: f64,
@@ -63,7 +63,7 @@ impl Default for RolloutSettings {
 }
 
 impl RolloutSettings {
-    /// How long an environment may take over an action.
+    /// Deadline of the environment for an action.
     pub(super) fn step_deadline(&self, action: &Action) -> Duration {
         match action {
             Action::Calls(_) | Action::Malformed(_) => seconds(self.env_deadline_s),
@@ -95,7 +95,7 @@ fn seconds(value: f64) -> Duration {
     Duration::try_from_secs_f64(value).unwrap_or(Duration::ZERO)
 }
 
-/// What runs when a reply makes several calls.
+/// Treatment of a reply that makes several calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallMode {
@@ -108,7 +108,7 @@ pub enum CallMode {
     Parallel,
 }
 
-/// What becomes of a reply that cannot be read.
+/// Treatment of a reply that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnMalformed {
@@ -119,7 +119,7 @@ pub enum OnMalformed {
     End,
 }
 
-/// What becomes of a reply with exactly one repaired reading. Counted as a parse failure either way.
+/// Treatment of a reply with exactly one repaired reading. Counted as a parse failure either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnRepair {

@@ -50,7 +50,7 @@ struct StdioEnv {
     process: Arc<Process>,
     id: String,
     facts: Map<String, Value>,
-    /// What the process said on stderr while this episode was waiting for it.
+    /// The process's stderr while this episode was waiting for it.
     stderr: String,
 }
 

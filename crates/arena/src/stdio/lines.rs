@@ -4,7 +4,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt};
 
 /// Longest line that is kept whole.
 pub(super) const MAX_LINE: usize = 16 << 20;
-/// What is kept of a longer one.
+/// Bytes kept of a longer line.
 const OPENING: usize = 200;
 
 /// One line, without its end.
@@ -79,7 +79,7 @@ impl Tail {
         self.total
     }
 
-    /// What was said after a mark, as far as it is kept.
+    /// Lines after a mark, as far as they are kept.
     pub(super) fn since(&self, mark: u64) -> String {
         let fresh = usize::try_from(self.total - mark).unwrap_or(usize::MAX).min(self.kept.len());
         String::from_utf8_lossy(&self.kept[self.kept.len() - fresh..]).trim().to_owned()

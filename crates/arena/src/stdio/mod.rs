@@ -37,7 +37,7 @@ documented! {
         /// Where it runs; absent: where Hone runs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub directory: Option<std::path::PathBuf>,
-        /// How many processes share the episodes.
+        /// Number of processes that share the episodes.
         #[serde(default = "one")]
         pub workers: usize,
         /// Seconds for one answer.
@@ -74,7 +74,7 @@ pub(crate) const SCORER_ENTRY: ComponentEntry = ComponentEntry {
     make: plain::<StdioScorer>,
 };
 
-/// What is wrong with a command.
+/// Errors in a command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CommandError {
     #[error("the command is empty; name a program: command = [\"python3\", \"my_env.py\"]")]
@@ -118,7 +118,7 @@ impl CommandSpec {
         Ok(())
     }
 
-    /// How messages name the program.
+    /// The program's name in messages.
     fn name(&self) -> String {
         self.command.join(" ")
     }

@@ -22,9 +22,9 @@ use crate::children::{self, Leash};
 
 /// Requests that may wait for a slow reader before senders wait too.
 const QUEUE: usize = 64;
-/// What is kept of a line that is no answer.
+/// Bytes kept of a line that is no answer.
 const STRAY: usize = 200;
-/// How long the last words of a dead process are waited for: its stderr may be held open by what it started.
+/// Grace for the last words of a dead process: its stderr may be held open by its own children.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A running process, or what is left of it.
@@ -146,12 +146,12 @@ impl Process {
         locked(&self.shared.stderr).total()
     }
 
-    /// What it wrote to stderr after a mark, as far as that is kept.
+    /// Its stderr after a mark, as far as that is kept.
     pub(super) fn said_since(&self, mark: u64) -> String {
         locked(&self.shared.stderr).since(mark)
     }
 
-    /// What it wrote to stdout that was no answer, last.
+    /// Its last line on stdout that was no answer.
     pub(super) fn stray(&self) -> Option<String> {
         locked(&self.shared.stray).clone()
     }

@@ -1,4 +1,4 @@
-//! What the lines say.
+//! Messages of the wire, one per line.
 
 use hone_trace::{Action, Message, Task, ToolSpec};
 use serde::Deserialize;
@@ -45,7 +45,7 @@ pub(super) struct Stepped {
     pub(super) messages: Vec<Message>,
     #[serde(default)]
     pub(super) done: bool,
-    /// How many of the calls were answered with an error.
+    /// Number of the calls that were answered with an error.
     #[serde(default)]
     pub(super) failed: u32,
     #[serde(default)]

@@ -26,11 +26,11 @@ struct State {
 /// Longest pause before a program that never answers is started again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What went wrong with a request, in words for a fault.
+/// Failure of a request, in words for a fault.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Failed {
     pub(super) what: String,
-    /// Whether a fresh process may do better.
+    /// True when a fresh process may do better.
     pub(super) transient: bool,
 }
 

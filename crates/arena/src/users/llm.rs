@@ -1,6 +1,6 @@
 //! A user played by a language model, in tau-bench's four strategies.
 //!
-//! What upstream does differently, and what that cost there:
+//! Differences from upstream, and what they cost there:
 //! - `react` sent the thought to the agent, because it looked for `Thought:` before `User Response:`. Here only what
 //!   follows `User Response:` is said, and a reply without it is sampled again.
 //! - `verify` took any text with "true" in it for a yes, and after three rejections said a message it did not remember.
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::{Prompts, User, UserTurn, broken};
 use crate::chat_client::{ChatClient, ChatFault};
 
-/// How a message is made.
+/// Strategy by which a user's message is made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
@@ -41,7 +41,7 @@ pub struct LlmUser {
     strategy: Strategy,
     prompts: Prompts,
     system: String,
-    /// What was said, agent and user in turn. `raw` is what the model wrote where that is more than it said.
+    /// The conversation so far, agent and user in turn. `raw` is the model's text where that is more than it said.
     history: Vec<Said>,
     seed: Seed,
     asked: u64,
@@ -99,7 +99,7 @@ impl LlmUser {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// What to say, and what the model wrote for it where that is more.
+    /// The next message, and the model's text for it where that is more.
     async fn message(&mut self) -> Result<(String, Option<String>), Fault> {
         match self.strategy {
             Strategy::Llm => Ok((self.sample().await?, None)),
@@ -155,7 +155,7 @@ impl User for LlmUser {
     }
 }
 
-/// What follows the last occurrence of a marker, where there is something.
+/// The text after the last occurrence of a marker, where there is some.
 fn after_marker(text: &str, marker: &str) -> Option<String> {
     let (_, said) = text.rsplit_once(marker)?;
     let said = said.trim();

@@ -19,7 +19,7 @@ pub use llm::{LlmUser, Strategy};
 pub use prompts::Prompts;
 pub use scripted::{Script, ScriptedUser, Topic};
 
-/// What a simulated user takes as the agent's first words.
+/// The agent's greeting, as simulated users assume it.
 pub const GREETING: &str = "Hi! How can I help you today?";
 
 /// Somebody the agent talks to.
@@ -32,7 +32,7 @@ pub trait User: Send {
 /// Makes the user of an episode, from its task and its seed.
 pub type NewUser = dyn Fn(&Task, u64) -> Result<Box<dyn User>, Fault> + Send + Sync;
 
-/// What a user said.
+/// A turn of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserTurn {
     /// Without the token that ends the conversation. Empty where that was all.

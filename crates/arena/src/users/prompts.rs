@@ -1,4 +1,4 @@
-//! What an LLM is told when it plays a user.
+//! Prompts for an LLM that plays a user.
 //!
 //! The keys are those of tau-bench's prompt file, so that its texts can be loaded instead: `{instruction_display}` stands
 //! for the task's instruction, `{transcript}` and `{response}` for the conversation and the message under review.

@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{GREETING, User, UserEnd, UserTurn};
 
-/// What a scripted user wants and knows. A task carries it as `user`.
+/// A scripted user's goals and knowledge. A task carries it as `user`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// What it asks for, one after the other, in its own words.
+    /// Requests, one after the other, in the user's own words.
     pub goals: Vec<String>,
-    /// What it can tell when asked.
+    /// Topics it can tell about when asked.
     #[serde(default)]
     pub knows: Vec<Topic>,
     /// It says no to a confirmation that mentions one of these.
@@ -122,7 +122,7 @@ impl User for ScriptedUser {
     }
 }
 
-/// How an agent asks for a yes.
+/// Phrases with which an agent asks for a yes.
 const CONFIRMATIONS: &[&str] = &[
     "(yes/no)",
     "yes or no",
@@ -138,9 +138,9 @@ const CONFIRMATIONS: &[&str] = &[
     "is that correct",
     "would you like to proceed",
 ];
-/// How an agent asks for something.
+/// Phrases with which an agent asks for something.
 const REQUESTS: &[&str] = &["?", "please", "provide", "tell me", "i need", "share"];
-/// How an agent reports that something is settled, one way or the other.
+/// Phrases with which an agent reports that something is settled, one way or the other.
 const RESULTS: &[&str] = &[
     "anything else",
     "what else",
@@ -163,7 +163,7 @@ fn has_any(heard: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| heard.contains(phrase))
 }
 
-/// Whether a word or phrase stands in a text as a whole.
+/// True when a word or phrase stands in a text as a whole.
 fn has_word(heard: &str, word: &str) -> bool {
     let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     heard

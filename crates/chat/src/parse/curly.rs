@@ -1,7 +1,7 @@
 //! Gemma's calls: `call:NAME{key:value, …}`, keys bare, strings between quote tokens.
 //!
-//! What the Gemma formats share. A value is a string between the quote tokens, a JSON or Python string, a list, an object,
-//! or bare text, which the schema types.
+//! Common parts of the Gemma formats. A value is a string between the quote tokens, a JSON or Python string, a list, an
+//! object, or bare text, which the schema types.
 
 use std::{borrow::Cow, ops::Range};
 

@@ -45,7 +45,7 @@ fn around(text: &str, start: usize, at: usize, tools: &Toolbox) -> Option<Format
     untagged(trimmed, tools).filter(|format| holds(text, at, *format, tools))
 }
 
-/// Whether the text starts like one of the untagged formats.
+/// True when the text starts like one of the untagged formats.
 fn starts_untagged(trimmed: &str, tools: &Toolbox) -> bool {
     match trimmed.as_bytes().first() {
         Some(b'{' | b'[' | b'`') => true,

@@ -44,7 +44,7 @@ impl Fault {
     }
 }
 
-/// What a call says.
+/// Reading of a call.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub id: Option<String>,
@@ -281,7 +281,7 @@ pub(super) fn fields_of(map: Map<String, Value>, mut wide: Wide) -> Vec<Field<'s
     map.into_iter().map(field).collect()
 }
 
-/// How sure an untagged object is a call.
+/// Certainty that an untagged object is a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Likeness {
     /// Nothing like a call.
@@ -292,7 +292,7 @@ pub(super) enum Likeness {
     Call,
 }
 
-/// Whether an object that no tag calls a call has the shape of one, and the name it gives.
+/// Likeness of an object that no tag calls a call to one, and the name it gives.
 pub(super) fn likeness<'f>(fields: &'f [Field<'_>]) -> (Likeness, Option<&'f str>) {
     let get = |keys: &[&str]| keys.iter().find_map(|key| fields.iter().find(|field| field.key == *key));
     if let Some(Value::Object(inner)) = get(&WRAPPER_KEYS).map(|field| &field.value) {
@@ -319,7 +319,7 @@ pub(super) fn likeness<'f>(fields: &'f [Field<'_>]) -> (Likeness, Option<&'f str
     (like, Some(name))
 }
 
-/// Whether `key` may be the first key of a call object.
+/// True when `key` may be the first key of a call object.
 pub(super) fn is_call_key(key: &str) -> bool {
     NAME_KEYS.contains(&key) || ARGUMENT_KEYS.contains(&key) || WRAPPER_KEYS.contains(&key) || is_frame_key(key)
 }

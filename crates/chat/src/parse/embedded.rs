@@ -137,7 +137,7 @@ pub(super) fn untagged(reply: &mut Reply<'_>, at: usize, evidence: &mut Evidence
     }
 }
 
-/// Whether the JSON at `at` (strict or broken) is a call, without taking it.
+/// True when the JSON at `at` (strict or broken) is a call; nothing is taken.
 pub(super) fn is_call(reply: &Reply<'_>, at: usize, evidence: &mut Evidence) -> bool {
     let mut json = Json::new(reply.text, at);
     match read_items(&mut json) {
@@ -146,7 +146,7 @@ pub(super) fn is_call(reply: &Reply<'_>, at: usize, evidence: &mut Evidence) -> 
     }
 }
 
-/// Whether brackets at the start of `rest` can open an object or a list of objects, whole or broken.
+/// True when brackets at the start of `rest` can open an object or a list of objects, whole or broken.
 fn starts_like_json(rest: &[u8]) -> bool {
     let object = if rest[0] == b'[' { rest[1..].trim_ascii_start() } else { rest };
     let Some(inside) = object.strip_prefix(b"{") else { return false };
@@ -204,7 +204,7 @@ fn take_items(reply: &mut Reply<'_>, span: Range<usize>, mut items: Items<'_>) -
     true
 }
 
-/// Whether an object is a call. In text whose format is only guessed, a tool nobody offers makes it an answer, unless
+/// True when an object is a call. In text whose format is only guessed, a tool nobody offers makes it an answer, unless
 /// it is all there is.
 fn counts(reply: &Reply<'_>, fields: &[Field<'_>], alone: bool) -> bool {
     if fields.iter().any(|field| field.key == TOOL_CALLS) {
@@ -253,7 +253,7 @@ fn message_of<'a>(fields: &mut Vec<Field<'a>>) -> Option<Message<'a>> {
     Some(Message { content, calls: calls.map(|field| vec![field]) })
 }
 
-/// Whether broken JSON at `at` was going to be a call: it starts with a call's key, and it names a tool or goes on to
+/// True when broken JSON at `at` was going to be a call: it starts with a call's key, and it names a tool or goes on to
 /// arguments.
 fn looks_like_call(reply: &Reply<'_>, at: usize, evidence: &mut Evidence) -> bool {
     let text = reply.text;

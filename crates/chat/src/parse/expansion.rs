@@ -14,7 +14,7 @@ const MAX_EXPANSION: u64 = 1_000_000;
 /// Schemas nested in one another, references followed.
 const MAX_NESTING: usize = 256;
 
-/// What a (sub)schema stands for: its subschemas, and how many of them lead back into one that is being expanded.
+/// Size of an expanded (sub)schema: its subschemas, and how many of them lead back into one that is being expanded.
 #[derive(Debug, Clone, Copy, Default)]
 struct Weight {
     nodes: u64,

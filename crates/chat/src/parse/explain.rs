@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Format, ParseFailure, Toolbox, parse};
 
-/// What one format makes of a reply.
+/// One format's reading of a reply.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Attempt {
     pub format: Format,

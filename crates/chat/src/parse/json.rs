@@ -423,7 +423,7 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Whether the value stands for digits that may have been lost.
+/// True when the value stands for digits that may have been lost.
 fn is_wide(number: &Number) -> bool {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     !number.is_i64() && !number.is_u64() && number.as_f64().is_some_and(|float| float.abs() >= LIMIT)

@@ -73,13 +73,13 @@ impl ParsedCall {
         out
     }
 
-    /// Whether `call.arguments` holds every number exactly. When not, only [`Self::arguments_json`] does.
+    /// True when `call.arguments` holds every number exactly. When not, only [`Self::arguments_json`] does.
     pub fn is_exact(&self) -> bool {
         self.wide.is_empty()
     }
 }
 
-/// What a reply says.
+/// Reading of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
     /// The calls, in order. Empty when there is an error: one broken call makes the whole reply one.

@@ -20,7 +20,7 @@ use super::{
     reply::{Lookup, Reply},
 };
 
-/// What the JSON is.
+/// Content of the JSON.
 #[derive(Clone, Copy)]
 pub(super) enum Holds<'a> {
     /// A call object, or a list of them.

@@ -27,7 +27,7 @@ pub(super) struct Python<'a> {
     /// Read a missing closer at the end of the text as if it were there. It was not when `closed` is set afterwards.
     close_at_end: bool,
     pub closed: bool,
-    /// Whether a line break may stand in a string as it is, and whether one did.
+    /// Line breaks inside strings: allowed where there is a value, which tells if one occurred.
     pub raw_lines: Option<bool>,
     pub wide: Wide,
     /// Where the keywords of the calls read so far and their values stand.
@@ -240,7 +240,7 @@ impl<'a> Python<'a> {
         Ok(Value::Array(items))
     }
 
-    /// Whether `byte` is next after blanks; nothing is consumed. The end of the text leaves it open.
+    /// True when `byte` is next after blanks; nothing is consumed. The end of the text leaves it open.
     fn eat_ahead(&self, byte: u8) -> bool {
         self.rest().trim_start().as_bytes().first().is_none_or(|next| *next == byte)
     }

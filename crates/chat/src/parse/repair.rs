@@ -106,7 +106,7 @@ impl Repairs {
     }
 }
 
-/// What is known about the end of the text that is read.
+/// Knowledge about the end of the text that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// A closing tag or an end token follows: the model said that it was done.

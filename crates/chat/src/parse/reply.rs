@@ -75,12 +75,12 @@ pub(super) struct Reply<'a> {
     pub tools: &'a Toolbox,
     pub drafts: Vec<Draft>,
     prose: Vec<Range<usize>>,
-    /// Whether there is prose so far, blanks aside.
+    /// True when there is prose so far, blanks aside.
     pub has_prose: bool,
     reasoning: Vec<Range<usize>>,
     /// Where reasoning opens that is never closed.
     pub unclosed: Option<usize>,
-    /// What the reply says outside its calls, where that is not simply the text around them.
+    /// The reply's text outside its calls, where that is not simply the text around them.
     pub content: Option<String>,
     /// Text that is neither call nor reply: an observation the model made up.
     pub ignored: Option<Range<usize>>,
@@ -244,7 +244,8 @@ impl<'a> Reply<'a> {
         self.pos
     }
 
-    /// Whether broken text in `range` turns out to be reasoning, which ends in it. Then `pos` stands behind the closer.
+    /// True when broken text in `range` turns out to be reasoning, which ends in it. Then `pos` stands behind the
+    /// closer.
     pub fn ends_reasoning(&mut self, range: Range<usize>) -> bool {
         if self.reasoned || self.next_closer(range.start) >= range.end {
             return false;
@@ -272,7 +273,7 @@ impl<'a> Reply<'a> {
         closer
     }
 
-    /// Whether all that a format read was reasoning, by a closer behind it that the format has not looked for.
+    /// True when all that a format read was reasoning, by a closer behind it that the format has not looked for.
     pub fn was_reasoning(&mut self) -> bool {
         let read = self.drafts.iter().map(|draft| draft.span.end).max().unwrap_or(0);
         let end = self.beyond.map_or(self.text.len(), |(at, _)| at);
@@ -290,7 +291,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Whether a scan from `start` to `end` that failed may be tried again one opener further on. Bounds the sum of
+    /// True when a scan from `start` to `end` that failed may be tried again one opener further on. Bounds the sum of
     /// such scans to a multiple of the reply's length.
     pub fn may_rescan(&mut self, start: usize, end: usize) -> bool {
         self.rescanned += end - start;

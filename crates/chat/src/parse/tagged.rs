@@ -172,7 +172,7 @@ impl Dialect {
         }
     }
 
-    /// Whether a further call of the section opens behind one that is read.
+    /// True when a further call of the section opens behind one that is read.
     fn after_call(&self, cursor: &mut Cursor<'_>, section: Option<usize>) -> Result<bool, Broken> {
         self.skip_fillers(cursor);
         if self.sections.iter().any(|(_, close)| cursor.eat(close)) {
@@ -258,7 +258,7 @@ impl Dialect {
         }
     }
 
-    /// What can only follow a call: its own closer was forgotten.
+    /// True when `rest` can only follow a call: its own closer was forgotten.
     fn call_is_over(&self, rest: &str) -> bool {
         rest.starts_with(self.call.open)
             || self.sections.iter().any(|(open, close)| rest.starts_with(open) || rest.starts_with(close))
@@ -389,7 +389,7 @@ impl Dialect {
         Ok(out)
     }
 
-    /// How to write a call, in words for a prompt.
+    /// Instructions for writing a call, in words for a prompt.
     pub fn guidance(&self) -> String {
         let head = |head: &Head, name: &str| {
             let quote = if head.quoted { "\"" } else { "" };

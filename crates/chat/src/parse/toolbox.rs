@@ -47,7 +47,7 @@ pub(super) struct Tool {
     schema: Option<Value>,
 }
 
-/// How arguments offend against the schema.
+/// Violation of a schema by arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Violation {
     pub kind: ParseFailureKind,
@@ -62,7 +62,7 @@ impl Toolbox {
         Ok(Self { tools, index, notes })
     }
 
-    /// What was read in a schema otherwise than it is written: `"type": "float"` as `"number"`.
+    /// Readings of a schema that differ from its text: `"type": "float"` as `"number"`.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -152,7 +152,7 @@ impl Tool {
         self.parameters.is_empty()
     }
 
-    /// Whether a call without arguments is a valid call.
+    /// True when a call without arguments is a valid call.
     pub fn needs_nothing(&self) -> bool {
         self.validator.as_ref().is_none_or(|validator| validator.is_valid(&Value::Object(Map::new())))
     }
@@ -161,7 +161,7 @@ impl Tool {
         self.in_bounds(arguments) && self.validator.as_ref().is_none_or(|validator| validator.is_valid(arguments))
     }
 
-    /// What is wrong with the arguments: of all their faults the one whose kind comes first.
+    /// The arguments' defect: of all of them the one whose kind comes first.
     pub fn violation(&self, arguments: &Value) -> Option<Violation> {
         if !self.in_bounds(arguments) {
             let message = format!("nested deeper than the {} levels its recursive schema allows", self.max_nesting);

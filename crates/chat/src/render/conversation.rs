@@ -30,7 +30,7 @@ fn unused(stand_in: &str, messages: &[Json]) -> String {
     name
 }
 
-/// What one turn adds after the sampled ids.
+/// Ids that one turn adds after the sampled ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suffix {
     /// The end of the turn, where the policy did not write it itself (`Origin::Forced`).
@@ -80,7 +80,7 @@ pub struct Conversation {
     defused: usize,
 }
 
-/// What the template writes after a reply: the token that ends it, and the text from there on.
+/// The template's text after a reply: the token that ends it, and the text from there on.
 struct Continuation {
     end: u32,
     end_text: String,
@@ -141,7 +141,7 @@ impl Conversation {
         ids
     }
 
-    /// What the template would do to earlier turns, and is kept from doing.
+    /// Changes the template would make to earlier turns, and is kept from making.
     pub fn rewrites(&self) -> &[Rewrite] {
         &self.rewrites
     }

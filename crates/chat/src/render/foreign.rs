@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
-/// What becomes of special tokens spelt out in the messages of users and tools.
+/// Treatment of special tokens spelt out in the messages of users and tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SpecialTokens {
     /// They are text: a message cannot end its own turn.

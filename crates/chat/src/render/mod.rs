@@ -36,7 +36,7 @@ pub struct RenderSettings {
     pub special_tokens: SpecialTokens,
 }
 
-/// What an episode opens with.
+/// Opening of an episode.
 #[derive(Debug, Clone, Copy)]
 pub struct Prompt<'a> {
     pub system: Option<&'a str>,

@@ -1,5 +1,5 @@
-//! What makes minijinja answer as jinja2 does under `apply_chat_template`: filters, tests, functions and methods whose
-//! behaviour differs, replaced by ones with Python's semantics.
+//! jinja2 compatibility: makes minijinja answer as jinja2 does under `apply_chat_template`. Filters, tests, functions
+//! and methods whose behaviour differs, replaced by ones with Python's semantics.
 
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value};

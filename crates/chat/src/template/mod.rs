@@ -42,7 +42,7 @@ pub struct ChatTemplate {
     nests: bool,
 }
 
-/// What a template is given: the arguments of `apply_chat_template`.
+/// Inputs of a template: the arguments of `apply_chat_template`.
 #[derive(Debug, Clone)]
 pub struct TemplateInput<'a> {
     pub messages: &'a [Json],

@@ -294,7 +294,7 @@ fn write_json_string(out: &mut String, text: &str, ensure_ascii: bool) {
     out.push('"');
 }
 
-/// What Python's `str.strip` and `str.split` take for white space: Unicode's, and the four ASCII separators.
+/// White space as Python's `str.strip` and `str.split` see it: Unicode's, and the four ASCII separators.
 pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }

@@ -48,7 +48,8 @@ fn source(name: &str) -> String {
 struct Turn {
     reply: String,
     calls: usize,
-    /// How many tokens of the reply's canonical encoding are cut into single bytes, as a policy may well sample them.
+    /// Number of tokens of the reply's canonical encoding that are cut into single bytes, as a policy may well sample
+    /// them.
     end: End,
     observation: Vec<String>,
 }

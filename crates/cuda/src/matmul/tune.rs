@@ -51,7 +51,7 @@ fn launches(key: &Key) -> usize {
 }
 
 impl Choices {
-    /// What is kept for a device; an unreadable line is as if it were not there.
+    /// Choices stored for a device; an unreadable line is as if it were not there.
     pub fn load(device: &str) -> Self {
         let file = cache_folder().map(|folder| {
             let plain: String = device.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();

@@ -26,6 +26,7 @@ mod shared_gate;
 mod sharpening;
 mod staleness;
 mod too_few_tasks;
+mod tools_not_read;
 mod truncated;
 mod unscored;
 
@@ -58,6 +59,7 @@ pub static CHECKS: &[Check] = &[
     do_nothing::CHECK,
     scripted_shortcut::CHECK,
     no_recovery::CHECK,
+    tools_not_read::CHECK,
     sharpening::CHECK,
     placebo_collapse::CHECK,
     too_few_tasks::CHECK,

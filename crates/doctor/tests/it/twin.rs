@@ -18,9 +18,15 @@ pub const TASKS: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stage {
     Training(u64),
-    Greedy { after: bool },
-    Sampled { after: bool },
+    Greedy {
+        after: bool,
+    },
+    Sampled {
+        after: bool,
+    },
     Sharpened,
+    /// Greedily at the end, with the tools changed.
+    Perturbed(&'static str),
 }
 
 /// An episode before it is recorded.
@@ -83,6 +89,9 @@ impl Twin {
         self.evaluate(&mut run, STEPS, true);
         let event = json!({"event": "control", "step": STEPS, "kind": "sharpened"});
         self.play(&mut run, Stage::Sharpened, event);
+        for kind in ["order_reversed", "names_exchanged"] {
+            self.play(&mut run, Stage::Perturbed(kind), json!({"event": "control", "step": STEPS, "kind": kind}));
+        }
     }
 
     fn evaluate(&self, run: &mut RunDir, step: u64, after: bool) {
@@ -123,11 +132,11 @@ impl Episode {
         let solved = match stage {
             Stage::Training(step) => (task as u64 + u64::from(replica) + step).is_multiple_of(2),
             Stage::Greedy { after: false } | Stage::Sampled { after: false } => task % 10 < 3,
-            Stage::Greedy { after: true } | Stage::Sampled { after: true } => task % 10 < 9,
+            Stage::Greedy { after: true } | Stage::Sampled { after: true } | Stage::Perturbed(_) => task % 10 < 9,
             Stage::Sharpened => task % 20 < 7,
         };
         let temperature = match stage {
-            Stage::Greedy { .. } => 0.0,
+            Stage::Greedy { .. } | Stage::Perturbed(_) => 0.0,
             Stage::Sharpened => 0.5,
             _ => 1.0,
         };

@@ -404,6 +404,32 @@ fn errors_that_end_an_episode() {
 }
 
 /// Right and unsure before, right and sure after: greedily nothing moves.
+/// By name and by place, each alone: the other probe stays healthy.
+#[test]
+fn tools_that_are_not_read() {
+    let by_place = Twin {
+        episode: |stage, episode| {
+            if stage == Stage::Perturbed("order_reversed") {
+                episode.solve(episode.task % 10 < 2);
+            }
+        },
+        ..Twin::default()
+    };
+    let by_name = Twin {
+        episode: |stage, episode| {
+            if stage == Stage::Perturbed("names_exchanged") {
+                episode.solve(episode.task % 10 < 2);
+            }
+        },
+        ..Twin::default()
+    };
+    for (twin, words) in [(by_place, "tools in reverse order"), (by_name, "tools' names exchanged")] {
+        let diagnosis = finds(&twin, "tools_not_read", Severity::Warning);
+        let lines = &diagnosis.found("tools_not_read").unwrap().finding.evidence.lines;
+        assert!(lines.len() == 1 && lines[0].starts_with(words), "{lines:?}");
+    }
+}
+
 #[test]
 fn sharpening_only() {
     let twin = Twin {
@@ -413,7 +439,7 @@ fn sharpening_only() {
                 let solved = after || episode.task % 2 == 0;
                 episode.solve(solved);
             }
-            Stage::Training(_) => {}
+            Stage::Training(_) | Stage::Perturbed(_) => {}
         },
         ..Twin::default()
     };

@@ -118,7 +118,7 @@ fn an_adapter_merges_into_what_it_computes<B: Backend>(model: &Model<B>) {
     Same::Within(1e-4).check(&merged, &adapted, "merged");
 }
 
-/// What is sampled over pages scores the same in a pass over the whole sequence.
+/// Paged decoding scores the same as a pass over the whole sequence.
 fn pages_hold_what_the_learner_computes<B: Backend>(model: &Model<B>, same: Same) {
     let policy = Policy::new(Snapshot::new(model.clone(), None, "laws"));
     let generator = Generator::new(policy, GeneratorSettings { prefill_tokens: 20, ..Default::default() }).unwrap();

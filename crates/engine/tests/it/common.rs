@@ -1,4 +1,4 @@
-//! What the engine's tests share.
+//! Helpers of the engine's tests.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -61,7 +61,7 @@ struct Step {
     weights: String,
 }
 
-/// What is trained and how.
+/// A model with its batch and settings.
 #[derive(Debug, Clone, Copy)]
 struct Case<'a> {
     config: &'a Config,

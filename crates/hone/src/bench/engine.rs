@@ -101,7 +101,7 @@ impl Pair {
     }
 }
 
-/// What the process that only trains prints.
+/// Figures printed by the process that only trains.
 #[derive(Debug, Serialize, Deserialize)]
 struct Trained {
     seconds: f64,

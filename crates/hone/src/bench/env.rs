@@ -56,7 +56,7 @@ struct Subject {
     source: String,
 }
 
-/// What was measured of one domain.
+/// Figures of one domain.
 struct Figures {
     episodes_per_s: f64,
     kib_per_open_episode: Option<f64>,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
+use hone_arena::perturb::Perturbation;
 use hone_arena::registry::World;
 use hone_train::evaluate::overlap::Overlap;
 use hone_train::evaluate::{Difference, Evaluation, Verdict};
@@ -44,7 +45,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What a quickstart must reach on tasks it never trained on.
+/// Bars for a quickstart, on tasks it never trained on.
 const GREEDY_START: f64 = 0.5;
 const GREEDY_END: f64 = 0.85;
 /// At the temperature of training, without decoding filters.
@@ -54,6 +55,8 @@ const PARSE_FAILURES: f64 = 0.01;
 const BASELINE: f64 = 0.35;
 /// Share of the held-out prompts that training tasks have too.
 const OVERLAP: f64 = 0.01;
+/// Greedy success that may be lost when the tools are listed in reverse order or go by each other's names.
+const LOST_BY_PROBE: f64 = 0.1;
 const TASKS: usize = 256;
 /// Printed, not held: machines differ.
 const SECONDS: f64 = 300.0;
@@ -170,6 +173,14 @@ fn missed(held_out: &HeldOut, overlap: &Overlap) -> Vec<String> {
         holds(overlap.prompts, &|share| share < OVERLAP),
         format!("{} of the held-out prompts are training tasks' too; under {OVERLAP} may be", said(overlap.prompts)),
     );
+    for how in Perturbation::ALL {
+        let lost = held_out.probes.iter().find(|probe| probe.tools == how).and_then(|probe| probe.difference);
+        let lost = lost.map(|difference| -difference.mean);
+        hold(
+            holds(lost, &at_most(LOST_BY_PROBE)),
+            format!("with {} the success lost, {}, is not at most {LOST_BY_PROBE}", how.words(), said(lost)),
+        );
+    }
     for (name, result) in [("greedy", &end), ("sampled", &sampled)] {
         let tasks = result.tasks;
         hold(tasks >= TASKS, format!("{tasks} held-out tasks ({name}) are fewer than {TASKS}"));
@@ -191,6 +202,10 @@ fn print(out: &mut impl Write, seeds: &[Trained], directory: &Path) -> Result<()
         line(out, "      sampled", &held_out.sampled, sampled)?;
         for control in &held_out.controls {
             writeln!(out, "      {}: {}", control.kind.words(), cell(Some(&control.result)))?;
+        }
+        for probe in &held_out.probes {
+            let (words, lost) = (probe.tools.words(), difference(probe.difference));
+            writeln!(out, "      the end, {words}: {}, {lost}", cell(Some(&probe.result)))?;
         }
         if let Some(gain) = &held_out.gain {
             writeln!(out, "      gain over the best of them ({}): {}", gain.over, difference(Some(gain.difference)))?;
@@ -215,7 +230,7 @@ fn print(out: &mut impl Write, seeds: &[Trained], directory: &Path) -> Result<()
         out,
         "\nbars: greedy start at most {GREEDY_START}, greedy end {GREEDY_END}, sampled end {SAMPLED_END}, parse failures under \
          {PARSE_FAILURES}, \"can do more\" shown, best scripted policy at most {BASELINE} or the start, prompts in both under \
-         {OVERLAP}, {TASKS} tasks; {SECONDS:.0} s are aimed at and not held"
+         {OVERLAP}, at most {LOST_BY_PROBE} lost by reversing the tools or exchanging their names, {TASKS} tasks; {SECONDS:.0} s are aimed at and not held"
     )?;
     Ok(())
 }
@@ -261,7 +276,7 @@ fn free_directory() -> PathBuf {
 mod tests {
     use hone_train::evaluate::baselines::Floor;
     use hone_train::evaluate::{Evidence, judge};
-    use hone_train::report::Evaluated;
+    use hone_train::report::{Evaluated, Probe};
 
     use super::*;
 
@@ -297,8 +312,14 @@ mod tests {
             sampled: kind(256, [0.25, 0.85]),
             judgement: judge(evidence),
             baselines: vec![floor("does nothing", 0.0), floor("cancels", 0.3)],
+            probes: Perturbation::ALL.map(|tools| probe(tools, -0.01)).to_vec(),
             ..HeldOut::default()
         }
+    }
+
+    fn probe(tools: Perturbation, mean: f64) -> Probe {
+        let difference = Some(Difference { mean, ci: [mean, mean], tasks: 256 });
+        Probe { tools, result: Evaluation::default(), difference }
     }
 
     /// Each bar alone.
@@ -307,7 +328,7 @@ mod tests {
         let apart = Overlap { held_out: 256, prompts: Some(0.0), calls: Some(0.2) };
         let good = held_out();
         assert_eq!(missed(&good, &apart), Vec::<String>::new());
-        let cases: [(&str, HeldOut, Overlap); 9] = [
+        let cases: [(&str, HeldOut, Overlap); 11] = [
             ("the start, greedily", HeldOut { greedy: kind(256, [0.6, 0.9]), ..good.clone() }, apart),
             ("the end, greedily", HeldOut { greedy: kind(256, [0.3, 0.8]), ..good.clone() }, apart),
             ("the end, sampled", HeldOut { sampled: kind(256, [0.3, 0.7]), ..good.clone() }, apart),
@@ -317,6 +338,8 @@ mod tests {
             ("scripted policy (wins)", with_floor(&good, 0.4), apart),
             ("of the held-out prompts", good.clone(), Overlap { prompts: Some(0.42), ..apart }),
             ("the end, greedily not measured", without_end(&good), apart),
+            ("with tools in reverse order the success lost, 0.300", with_probe(&good, -0.3), apart),
+            ("the success lost, not measured", HeldOut { probes: Vec::new(), ..good.clone() }, apart),
         ];
         for (words, held_out, overlap) in cases {
             let missed = missed(&held_out, &overlap);
@@ -335,6 +358,11 @@ mod tests {
             faults: 0,
         });
         held_out
+    }
+
+    fn with_probe(good: &HeldOut, mean: f64) -> HeldOut {
+        let probes = vec![probe(Perturbation::OrderReversed, mean), good.probes[1].clone()];
+        HeldOut { probes, ..good.clone() }
     }
 
     fn without_end(good: &HeldOut) -> HeldOut {

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     ours_only: bool,
 }
 
-/// How many times faster than the peer, and how much of its memory at most.
+/// Bars: times faster than the peer, and share of its memory at most.
 const FASTER: f64 = 6.0;
 const MEMORY: f64 = 0.2;
 /// Steps of ours in a round, after one that warms up. A step of the peer takes as long as many of ours.

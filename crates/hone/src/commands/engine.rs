@@ -28,7 +28,7 @@ enum Action {
     Greedy(Greedy),
 }
 
-/// What is loaded, and where it runs.
+/// A model to load, and the place to run it.
 #[derive(Debug, clap::Args)]
 struct Loading {
     /// Model directory: config.json and safetensors

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// A variable for the template, e.g. enable_thinking=false; the value is JSON, or else a string
     #[arg(long = "set", value_name = "KEY=VALUE")]
     variables: Vec<String>,
-    /// What the template takes for today, YYYY-MM-DD [default: the host's date in UTC]
+    /// Date that the template takes for today, YYYY-MM-DD [default: the host's date in UTC]
     #[arg(long, value_name = "DATE")]
     date: Option<String>,
     /// Show what the prompt takes of a context window of N tokens, and how many turns are left
@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if args.jsonl { render_lines(&args, &job) } else { render_one(&args, &job) }
 }
 
-/// What holds for every conversation of a call.
+/// Settings that hold for every conversation of a call.
 struct Job {
     model: Option<ModelDir>,
     variables: Map<String, Value>,
@@ -141,7 +141,7 @@ impl Job {
         })?)
     }
 
-    /// What the prompt of `total` tokens takes of the window. `Ok(Err(_))`: it does not fit.
+    /// Window budget of a prompt of `total` tokens. `Ok(Err(_))`: it does not fit.
     fn plan(
         &self,
         template: &ChatTemplate,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use hone_train::report::RunReport;
 
-/// What a run came to: held-out success, windows, advantages, calibration.
+/// Report of a run: held-out success, windows, advantages, calibration.
 ///
 /// Recomputed from the run directory alone, live or finished: success is recounted from the recorded evaluation traces.
 /// Prints Markdown, the same text that `hone train` leaves in report.md.

@@ -69,7 +69,7 @@ pub(crate) fn run(Args { reward, input, json }: Args) -> Result<ExitCode> {
     Ok(ExitCode::from(if summary.bad > 0 { 2 } else { 0 }))
 }
 
-/// What `--reward` means: a file when there is one of that name, else a component with options.
+/// Reads `--reward`: a file when there is one of that name, else a component with options.
 fn rubric(spec: &str) -> Result<Rubric> {
     let path = Path::new(spec);
     let is_file = path.extension().is_some_and(|end| end == "toml" || end == "json");

@@ -173,7 +173,7 @@ fn free_directory(name: &str) -> PathBuf {
     (1..=u32::MAX).map(numbered).find(|path| !path.exists()).unwrap_or_else(|| numbered(0))
 }
 
-/// What the run's directory says, as one object.
+/// The run's directory as one object.
 fn as_json(report: &RunReport, directory: &Path) -> Value {
     let tokens = |place: &str| report.tokens.get(place).copied().unwrap_or(0.0).round() as u64;
     let component = |row: &Row| (row.name.clone(), json!({"first": row.first, "last": row.last}));
@@ -194,6 +194,7 @@ fn as_json(report: &RunReport, directory: &Path) -> Value {
         "verdict": held_out.judgement.as_ref().map(|judgement| judgement.verdict),
         "judgement": held_out.judgement,
         "controls": held_out.controls,
+        "probes": held_out.probes,
         "gain": held_out.gain,
         "baselines": held_out.baselines,
         "overlap": held_out.overlap,

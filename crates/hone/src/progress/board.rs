@@ -1,5 +1,5 @@
-//! What the block says: a title, a bar, a few facts, and numbers with their curves. A pure function of what was noted and the
-//! width.
+//! Contents of the block: a title, a bar, a few facts, and numbers with their curves. A pure function of what was noted
+//! and the width.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const RECENT: usize = 10;
 #[derive(Debug)]
 pub(crate) struct Board {
     title: String,
-    /// What is counted: "step".
+    /// The unit of counting: "step".
     unit: &'static str,
     done: u64,
     total: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Board {
     series: Vec<Series>,
     /// One line under the numbers.
     pub(crate) foot: String,
-    /// What the user has to know now.
+    /// A notice for the user.
     pub(crate) notice: Option<String>,
 }
 

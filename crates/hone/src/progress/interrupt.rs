@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Handle;
 
-/// Whether somebody has asked to stop.
+/// A flag, set when somebody has asked to stop.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
@@ -69,7 +69,7 @@ impl Signals {
     }
 }
 
-/// Whether this process was started with a signal ignored, as far as the system says.
+/// True when this process was started with a signal ignored, as far as the system says.
 fn is_ignored(number: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! What the user sees while something long runs: a small block of lines that is redrawn on a terminal, plain lines anywhere
+//! Progress of long work: a small block of lines that is redrawn on a terminal, plain lines anywhere
 //! else. It knows nothing of training but numbers with names.
 //!
 //! No terminal mode outlives a single write: no raw mode, no hidden cursor, no alternate screen. Whatever kills the process
@@ -23,7 +23,7 @@ pub(crate) use interrupt::Interrupt;
 use screen::Screen;
 pub(crate) use style::Style;
 
-/// How often the clock and the terminal's size are looked at between events.
+/// Interval at which the clock and the terminal's size are looked at between events.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A block of lines on stderr. Dropped, it leaves its last state behind.

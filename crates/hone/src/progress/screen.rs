@@ -29,7 +29,7 @@ pub(super) fn size() -> Size {
     }
 }
 
-/// What was drawn last: the columns each line takes.
+/// The last drawing: the columns each line takes.
 #[derive(Debug, Default)]
 pub(super) struct Screen {
     drawn: Vec<usize>,

@@ -23,7 +23,7 @@ impl SftProgress {
         Self { progress, total, tokens: 0, clock: std::time::Instant::now() }
     }
 
-    /// What it turns to: "imitating", "evaluating".
+    /// The present activity: "imitating", "evaluating".
     pub(crate) fn doing(&self, what: &'static str) {
         self.progress.update(|board| board.doing = what);
     }

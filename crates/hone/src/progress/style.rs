@@ -2,7 +2,7 @@
 
 use anstream::{AutoStream, ColorChoice};
 
-/// Whether escapes for colour are written.
+/// Style of terminal output: escapes for colour, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
     pub(crate) colour: bool,

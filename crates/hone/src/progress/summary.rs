@@ -80,6 +80,9 @@ fn held_out(out: &mut String, report: &RunReport, style: Style) {
     for control in &held_out.controls {
         let _ = writeln!(out, "  {}", evaluated(control.kind.words(), &control.result));
     }
+    for probe in &held_out.probes {
+        let _ = writeln!(out, "  {}", evaluated(probe.tools.words(), &probe.result));
+    }
     if let Some(best) = held_out.best_baseline() {
         let label = format!("best scripted policy: {}", best.name);
         let _ = writeln!(out, "  {label:<38} {:>8}", cell(best.success));
@@ -111,7 +114,7 @@ fn cell(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"))
 }
 
-/// What was shown of the policy.
+/// The verdict on the policy.
 fn verdict_line(report: &RunReport) -> String {
     match (&report.held_out.judgement, report.steps < report.planned) {
         (Some(judgement), _) => format!("verdict: {}", judgement.verdict.sentence()),
@@ -134,7 +137,7 @@ pub(crate) fn gain_line(report: &RunReport) -> String {
     }
 }
 
-/// What the user may want next, of what this binary can do.
+/// Commands the user may want next, of those this binary has.
 fn next_commands(report: &RunReport, directory: &Path) -> Vec<String> {
     let run = directory.display();
     let unfinished = report.steps < report.planned;
@@ -147,7 +150,7 @@ fn next_commands(report: &RunReport, directory: &Path) -> Vec<String> {
     wanted.into_iter().filter_map(|(exists, command)| exists.then_some(command)).collect()
 }
 
-/// Whether there is such a command, with such a flag.
+/// True when there is such a command, with such a flag.
 pub(crate) fn has(command: &str, flag: Option<&str>) -> bool {
     let cli = crate::Cli::command();
     let Some(command) = cli.find_subcommand(command) else { return false };

@@ -27,7 +27,7 @@ pub(crate) fn config(dir: &Path) -> Value {
     config
 }
 
-/// What a learner left in a checkpoint, byte for byte, headers apart: their keys have no order.
+/// A learner's state in a checkpoint, byte for byte, headers apart: their keys have no order.
 pub(crate) fn state(checkpoint: &Path) -> Vec<Vec<u8>> {
     let tensors = |name: &str| {
         let bytes = std::fs::read(checkpoint.join(name)).unwrap();

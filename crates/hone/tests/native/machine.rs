@@ -1,4 +1,4 @@
-//! What only the native engine has: threads, adapters, a limit on memory.
+//! Features that only the native engine has: threads, adapters, a limit on memory.
 
 use std::sync::Arc;
 

@@ -36,7 +36,7 @@ use crate::trace::Trace;
 use lines::LineLog;
 use traces::TraceLog;
 
-/// What cannot be done with a run directory, and what to do instead.
+/// Errors of a run directory, each with the way out.
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
     #[error("{what} {}: {source}{}", path.display(), hint(source))]
@@ -63,7 +63,7 @@ pub struct RunDir {
     traces: TraceLog,
 }
 
-/// What a resumed run found at its ends.
+/// Repairs made when a run was resumed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Recovered {
     /// Bytes of incomplete records that were cut, per file.
@@ -194,7 +194,7 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RunDirError> {
 
 const FREE_SPACE: &str = ". Everything recorded so far is whole: free some space and go on with `--resume`";
 
-/// What to do about an error of the file system, where that is known.
+/// Advice for an error of the file system, where there is some.
 fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FREE_SPACE,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AppendFile, RunDir, RunDirError, children, io_error};
 
-/// How far a run was recorded, between two appends.
+/// Recorded length of a run, between two appends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Position {
     /// Bytes of metrics.jsonl.
@@ -22,7 +22,7 @@ pub struct Position {
     pub traces: u64,
 }
 
-/// What was set aside.
+/// Records set aside by a rewind.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Superseded {
     pub metrics_bytes: u64,

@@ -1,6 +1,6 @@
 //! Credit by argument: a component that judges one argument of a call is paid to the tokens of that argument alone.
 //!
-//! How sure an agent says it is changes its calibration and nothing else. Paid to the whole episode, a wrong answer that
+//! Confidence: stating it changes the calibration and nothing else. Paid to the whole episode, a wrong answer that
 //! was stated modestly is taught as a good answer; paid to the confidence alone, the answer is judged by being right.
 //! The rest of the tokens are credited as without it.
 //!
@@ -54,7 +54,7 @@ pub fn by_argument(
 /// Another estimator's advantages, and for the tokens of some arguments those of a component of their own.
 struct ByArgument {
     inner: Box<dyn Credit>,
-    /// What the other tokens are credited by.
+    /// Weights by which the other tokens are credited.
     weights: Weights,
     /// The argument's name, and the component its tokens are credited by.
     arguments: Vec<(String, String)>,
@@ -112,7 +112,7 @@ impl Credit for ByArgument {
     }
 }
 
-/// What a line through (reward, score) leaves of each score.
+/// Residuals of the scores after a line through (reward, score).
 fn unexplained(scores: &[(f64, f64)]) -> Vec<f64> {
     let rewards: Vec<f64> = scores.iter().map(|(reward, _)| *reward).collect();
     let values: Vec<f64> = scores.iter().map(|(_, value)| *value).collect();
@@ -123,7 +123,7 @@ fn unexplained(scores: &[(f64, f64)]) -> Vec<f64> {
     scores.iter().map(|(reward, value)| value - value_mean - slope * (reward - reward_mean)).collect()
 }
 
-/// What each (outcome, Brier score) is over the score of the outcomes' mean, stated as a confidence.
+/// Brier skill of each (outcome, Brier score): over the score of the outcomes' mean, stated as a confidence.
 fn skill(scores: &[(f64, f64)]) -> Vec<f64> {
     let base = mean(&scores.iter().map(|(outcome, _)| *outcome).collect::<Vec<_>>());
     scores.iter().map(|(outcome, score)| score - (1.0 - (base - outcome).powi(2))).collect()

@@ -13,7 +13,7 @@ pub struct Grpo {
     pub epsilon: f64,
 }
 
-/// What the centred rewards are divided by.
+/// Divisor of the centred rewards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// The group's own deviation: easy and hard tasks push equally hard.

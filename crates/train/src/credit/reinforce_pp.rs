@@ -19,7 +19,7 @@ fn sampled_tokens(trace: &Trace) -> f64 {
 }
 
 impl ReinforcePlusPlus {
-    /// What is whitened of every trace of one group, or why there is nothing.
+    /// Values to whiten for every trace of one group, or the reason why there are none.
     fn values(&self, group: &Group) -> Vec<Result<f64, NoSignal>> {
         let totals = self.weights.totals(group);
         let scored: Vec<f64> = totals.iter().copied().flatten().collect();

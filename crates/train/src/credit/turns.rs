@@ -4,7 +4,7 @@ use hone_trace::{Group, Trace};
 
 use super::Weights;
 
-/// What a turn earns by itself, besides the episode's reward on the last turn.
+/// Rewards of a turn by itself, besides the episode's reward on the last turn.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct TurnRewards {
     /// For a reply that could not be read.

@@ -13,7 +13,7 @@ use super::interval::wilson;
 use crate::recipe::Recipe;
 use crate::setup::Setup;
 
-/// What a baseline's episodes came to, by task: the value of the success component, `null` where nobody scored it.
+/// Results of a baseline's episodes, by task: the value of the success component, `null` where nobody scored it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Played {
     pub name: String,

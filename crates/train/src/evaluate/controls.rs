@@ -5,10 +5,14 @@
 //!   being surer is worth without learning anything.
 //!
 //! A third control, the placebo, is a training run of its own ([`crate::placebo`]).
+//!
+//! Beside them, two probes of the trained policy: its tools in reverse order, and under each other's names. A policy that
+//! reads its tools does as well.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use hone_arena::perturb::Perturbation;
 use hone_trace::rundir::{RunDir, RunReader};
 use hone_trace::{Sampler, Seed, Trace};
 use serde::{Deserialize, Serialize};
@@ -43,14 +47,14 @@ impl ControlKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Control {
     pub kind: ControlKind,
-    /// What was done instead of training: the placebo's kind.
+    /// The placebo's kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placebo: Option<crate::placebo::Placebo>,
     #[serde(flatten)]
     pub result: Evaluation,
 }
 
-/// How the search for the sharpened start ended.
+/// Outcome of the search for the sharpened start.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sharpening {
     Found,
@@ -90,6 +94,12 @@ impl Controls<'_> {
         let sharpening = self.sharpen(sampled, &before.sampled, &after.sampled).await?;
         if let Sharpening::Skipped(why) = &sharpening {
             self.run.event(&Event::Control(ControlEvent::skipped(self.step, why)))?;
+        }
+        for how in Perturbation::ALL {
+            let greedy = Decoding::greedy(&self.recipe.eval);
+            let end = self.setup.engine.sampler();
+            let traces = play(self.setup, self.recipe, end, Decoding { tools: Some(how), ..greedy }).await;
+            self.record(how.into(), &traces)?;
         }
         Ok(sharpening)
     }

@@ -1,4 +1,4 @@
-//! What recorded evaluation traces say. Only episodes whose success component was scored count: absent is not zero.
+//! Evaluation counted from recorded traces. Only episodes whose success component was scored count: absent is not zero.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub struct Evaluation {
     #[serde(default)]
     pub unscored: usize,
     pub temperature: f32,
-    /// Whether top-k, top-p or min-p was on.
+    /// True when top-k, top-p or min-p was on.
     #[serde(default)]
     pub filters: bool,
     /// Mean of each reward component over the episodes in which it was scored.

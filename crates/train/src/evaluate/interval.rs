@@ -43,7 +43,7 @@ pub(super) fn clustered<'a>(tasks: impl Iterator<Item = &'a [f64]>) -> Option<(f
     Some((p, score(p, effective)))
 }
 
-/// How much better a policy does than another on the tasks that both were scored on.
+/// Mean difference of two policies on the tasks that both were scored on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
     pub mean: f64,
@@ -53,7 +53,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether the interval lies above 0.
+    /// True when the interval lies above 0.
     pub fn is_gain(&self) -> bool {
         self.ci[0] > 0.0
     }

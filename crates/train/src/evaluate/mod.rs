@@ -16,6 +16,7 @@ mod verdict;
 
 use std::sync::Arc;
 
+use hone_arena::perturb::{Perturbation, Perturbed};
 use hone_arena::rollout::Slot;
 use hone_trace::{Sampler, Seed, Trace};
 use serde::{Deserialize, Serialize};
@@ -37,22 +38,24 @@ pub struct Decoding {
     pub temperature: f32,
     /// Episodes of each task.
     pub samples: u32,
-    /// Whether the recipe's top-k, top-p and min-p are on.
+    /// True when the recipe's top-k, top-p and min-p are on.
     pub filters: bool,
     pub seed: u64,
+    /// A change to the tools, as a probe: does the policy read them?
+    pub tools: Option<Perturbation>,
 }
 
 impl Decoding {
     /// The likeliest token, always.
     pub fn greedy(eval: &EvalRecipe) -> Self {
-        Self { temperature: 0.0, samples: 1, filters: false, seed: eval.seed }
+        Self { temperature: 0.0, samples: 1, filters: false, seed: eval.seed, tools: None }
     }
 
     /// At the temperature of training, or at the one that `eval.temperature` names.
     pub fn sampled(recipe: &Recipe) -> Self {
         let EvalRecipe { temperature, samples, filters, seed, .. } = recipe.eval;
         let temperature = temperature.filter(|value| *value > 0.0).unwrap_or(recipe.sampling.temperature);
-        Self { temperature, samples, filters, seed }
+        Self { temperature, samples, filters, seed, tools: None }
     }
 }
 
@@ -104,6 +107,9 @@ pub async fn play(setup: &Setup, recipe: &Recipe, sampler: Arc<dyn Sampler>, dec
     if !decoding.filters {
         let sampling = &mut rollouts.sampling;
         (sampling.top_k, sampling.top_p, sampling.min_p) = (0, 1.0, 0.0);
+    }
+    if let Some(how) = decoding.tools {
+        rollouts.arena = Arc::new(Perturbed::new(rollouts.arena, how));
     }
     let seed = Seed::root(decoding.seed).with("eval");
     let slots = setup.held_out[..recipe.eval.tasks].iter().flat_map(|task| {

@@ -66,7 +66,7 @@ impl Search {
     }
 }
 
-/// How much further to go, as a share of 1 / temperature, while every probe was too unsure: along the last two of them, a
+/// Step of the search, as a share of 1 / temperature, while every probe was too unsure: along the last two of them, a
 /// little too far rather than too short, since what is bracketed is found.
 fn colder(unsure: &[(f64, f64)], left: f64) -> f64 {
     let slope = match unsure {

@@ -45,7 +45,7 @@ impl Verdict {
         }
     }
 
-    /// Whether it was shown that the policy can do more.
+    /// True when it was shown that the policy can do more.
     pub fn is_more(self) -> bool {
         matches!(self, Self::More | Self::Both)
     }

@@ -20,7 +20,7 @@ pub(super) fn arguments(groups: &[Group], advantages: &[Vec<Advantage>], scheme:
     metrics
 }
 
-/// How hard each component that pays an argument pushes in a group: squared advantages, by the tokens' share of the trace.
+/// Push of each component that pays an argument: squared advantages, by the tokens' share of the trace.
 pub(super) fn pushes<'a>(group: &Group, advantages: &[Advantage], scheme: &'a Scheme) -> Vec<(&'a str, f64)> {
     let push = |argument: &str| {
         let traces = group.traces().iter().zip(advantages);

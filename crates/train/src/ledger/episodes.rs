@@ -1,4 +1,4 @@
-//! How the episodes went: lengths, turns, calls, parse failures, per environment and over all.
+//! Statistics of the episodes: lengths, turns, calls, parse failures, per environment and over all.
 
 use std::collections::BTreeMap;
 

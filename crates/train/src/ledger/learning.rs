@@ -1,4 +1,4 @@
-//! What optimizer steps did: loss, ratios, entropy, gradient, and how far sampler and learner are apart.
+//! Statistics of the optimizer steps: loss, ratios, entropy, gradient, and the gap between sampler and learner.
 
 use hone_trace::{Batch, Group, LearnStats, LossStats, StepReport};
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use super::{Metrics, Spread, rewards};
 use crate::events::OptimizerEvent;
 use crate::pack::Sequence;
 
-/// What one optimizer step's batches said.
+/// Statistics of one optimizer step's batches.
 #[derive(Debug, Clone, Default)]
 pub struct Pass {
     /// Group and place in it of every sequence.
@@ -61,7 +61,7 @@ pub struct Optimized {
 }
 
 impl Optimized {
-    /// What it made of the credited tokens it was shown.
+    /// Fate of the credited tokens it was shown.
     fn visits(&self) -> Visits {
         let credited = self.pass.credited;
         if self.report.skipped.is_some() {

@@ -27,14 +27,14 @@ use names::Name;
 use spread::Spread;
 pub use tokens::{Account, Visits};
 
-/// What the rewards mean: which components the total is made of, and which of them is success.
+/// Reward scheme: the components the total is made of, and the one that is success.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scheme {
     /// Components and their weights in the total.
     pub weights: Vec<(String, f64)>,
     /// The component whose value of 1 is success.
     pub success: String,
-    /// Whether credit normalises each component by itself (GDPO) instead of comparing totals.
+    /// True when credit normalises each component by itself (GDPO) instead of comparing totals.
     pub normalised: bool,
     /// Arguments whose tokens a component pays by itself, and the component.
     pub arguments: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! What the episodes earned: components, signal, and who made the advantages.
+//! Rewards of the episodes: components, signal, and the sources of the advantages.
 
 use std::collections::BTreeMap;
 
@@ -171,7 +171,7 @@ fn signal_of(
     metrics
 }
 
-/// What a trace was paid: the total, and what it paid for its KL.
+/// A trace's pay: the total, less what it paid for its KL.
 fn paid(trace: &Trace) -> Option<f64> {
     Some(trace.reward(TOTAL)? + trace.reward(KL).unwrap_or(0.0))
 }
@@ -205,7 +205,7 @@ fn centred(group: &Group, value: impl Fn(&Trace) -> Option<f64>) -> Vec<f64> {
     values.into_iter().map(|value| value.map_or(0.0, |value| value - mean)).collect()
 }
 
-/// How hard the total pushes in a group: its squared advantages. Beside the spans of arguments it counts for the share of
+/// Push of the total in a group: its squared advantages. Beside the spans of arguments it counts for the share of
 /// the tokens that is left to it.
 fn total_push(group: &Group, advantages: &[Advantage]) -> f64 {
     let of_trace = |(trace, advantage): (&Trace, &Advantage)| {
@@ -216,7 +216,7 @@ fn total_push(group: &Group, advantages: &[Advantage]) -> f64 {
     group.traces().iter().zip(advantages).map(of_trace).sum()
 }
 
-/// Whether the total tells a group's traces apart.
+/// True when the total tells a group's traces apart.
 fn told_apart(advantages: &[Advantage]) -> bool {
     advantages.iter().flat_map(of_total).any(|value| value != 0.0)
 }

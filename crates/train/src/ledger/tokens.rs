@@ -52,7 +52,7 @@ fn is_zero(advantage: f64) -> bool {
     advantage as f32 == 0.0
 }
 
-/// What optimizer steps made of the credited tokens they were shown, each as often as it was shown.
+/// Fate of the credited tokens in the optimizer steps that were shown them, each as often as it was shown.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Visits {
     pub trained: f64,

@@ -17,7 +17,7 @@ pub struct Correction {
     pub max: f64,
 }
 
-/// What the ratio is taken over.
+/// Range of the ratio: one token, or the whole sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
     Token,
@@ -27,7 +27,7 @@ pub enum Spread {
     Geometric,
 }
 
-/// What happens beyond the bounds.
+/// Treatment of ratios beyond the bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     Truncate,

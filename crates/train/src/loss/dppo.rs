@@ -11,7 +11,7 @@ pub struct Dppo {
     pub high: f64,
 }
 
-/// How far the sampled token's probability has moved, from μ to π.
+/// Divergence: the change of the sampled token's probability, from μ to π.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Divergence {
     /// |π − μ|.

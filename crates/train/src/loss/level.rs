@@ -1,4 +1,4 @@
-//! What the ratio is taken over: a token, or the whole sequence.
+//! Level of the ratio: a token, or the whole sequence.
 
 use serde::{Deserialize, Serialize};
 

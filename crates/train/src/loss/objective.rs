@@ -72,13 +72,13 @@ impl Objective {
         Self { anchor, ..self }
     }
 
-    /// Whether one token's gradient depends on statistics of the whole optimizer step. Such an objective needs either
+    /// True when one token's gradient depends on statistics of the whole optimizer step. Such an objective needs either
     /// the step in one batch or a survey from an earlier pass over it.
     pub fn needs_survey(&self) -> bool {
         self.surrogate.selector().is_some() || self.top_entropy.is_some()
     }
 
-    /// Whether it looks at the entropies of targets, or needs their gradient.
+    /// True when it looks at the entropies of targets, or needs their gradient.
     pub fn needs_entropies(&self) -> bool {
         self.top_entropy.is_some() || self.entropy_bonus != 0.0
     }
@@ -152,7 +152,7 @@ impl Objective {
         }
     }
 
-    /// Whether the policy has left the sequence so far behind that its bad tokens are masked.
+    /// True when the policy has moved so far from the sequence that its bad tokens are masked.
     fn is_stale(&self, batch: &TokenBatch<'_>, range: &Range<usize>) -> bool {
         self.off_policy_mask.is_some_and(|threshold| {
             let gap: f64 = range.clone().map(|at| batch.sampler[at] - batch.logp[at]).sum();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{Entry, catalogue};
 
-/// How the terms of an optimizer step become one number.
+/// Reduction of the terms of an optimizer step to one number.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reduction {

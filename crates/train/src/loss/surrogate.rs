@@ -2,24 +2,24 @@
 
 use std::fmt::Debug;
 
-/// What a surrogate may look at.
+/// Inputs of a surrogate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Token {
     /// The learner's logprob now.
     pub logp: f64,
-    /// What it is compared with: the learner's logprob when the batch was first seen, or the sampler's.
+    /// The anchor of the ratio: the learner's logprob when the batch was first seen, or the sampler's.
     pub anchor: f64,
     /// Log of the ratio, at the objective's level, and the ratio.
     pub log_ratio: f64,
     pub ratio: f64,
     pub advantage: f64,
-    /// How far the policy has moved on the whole sequence: the sum of its log ratios, corrections included.
+    /// Drift of the policy on the whole sequence: the sum of its log ratios, corrections included.
     pub drift: f64,
     /// (advantage − its mean) × (logprob − its mean) over the optimizer step, for surrogates with a selector.
     pub covariance: f64,
     /// A number in [0, 1) that belongs to this token, for surrogates that select at random.
     pub draw: f64,
-    /// Whether the surrogate's selector singled this token out.
+    /// True when the surrogate's selector singled this token out.
     pub selected: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Term {
     pub slope: f64,
     /// d value / d logp with the ratio held fixed.
     pub direct: f64,
-    /// Whether a clip set the gradient to zero.
+    /// True when a clip set the gradient to zero.
     pub clipped: bool,
 }
 
@@ -77,7 +77,7 @@ pub trait Surrogate: Send + Sync + Debug {
         None
     }
 
-    /// Whether the off-policy correction already is in the term (through [`Token::drift`]).
+    /// True when the off-policy correction already is in the term (through [`Token::drift`]).
     fn absorbs_correction(&self) -> bool {
         false
     }

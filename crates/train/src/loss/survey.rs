@@ -1,4 +1,4 @@
-//! What some objectives must know of a whole optimizer step before they can judge one token of it.
+//! Survey of a whole optimizer step, for objectives that need it before they can judge one token.
 
 /// Statistics of all targets of an optimizer step. [`super::Objective::survey`] makes one from the step's parts; an
 /// objective that was given none surveys what it sees, which is right when the step is one batch.

@@ -44,7 +44,7 @@ pub struct Credited {
     pub advantages: Vec<f32>,
 }
 
-/// How tokens are laid out for a learner.
+/// Layout of tokens for a learner.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Packing {
     /// The temperature the tokens were sampled at.
@@ -52,7 +52,7 @@ pub struct Packing {
     /// Most tokens a batch computes, shared ones once. A sequence is never split: one that is longer by itself gets a
     /// batch of its own.
     pub budget: usize,
-    /// Whether sequences share their common prefixes: where the learner can compute them once.
+    /// True when sequences share their common prefixes: where the learner can compute them once.
     pub share: bool,
 }
 

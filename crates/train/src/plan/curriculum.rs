@@ -53,7 +53,7 @@ impl Curriculum {
         Ok(())
     }
 
-    /// Whether something is known to be too easy or too hard.
+    /// True when something is known to be too easy or too hard.
     pub fn is_outside(&self, measured: Option<&Measured>) -> bool {
         let rate = measured.filter(|measured| measured.episodes >= ENOUGH).map(Measured::rate);
         rate.is_some_and(|rate| rate < self.band[0] || rate > self.band[1])
@@ -70,7 +70,7 @@ impl By {
         }
     }
 
-    /// How much of the past counts when a group is added: a task is seen rarely, an environment all the time.
+    /// Memory: the weight of the past when a group is added. A task is seen rarely, an environment all the time.
     fn memory(self) -> f64 {
         match self {
             Self::Task => 0.5,

@@ -145,7 +145,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What an environment weighs before shares are bounded: its tasks, fewer where it teaches little.
+    /// Weight of an environment before shares are bounded: its tasks, fewer where it teaches little.
     fn weight(&self, env: &str, tasks: usize) -> f64 {
         let measured = self.state.measured.get(env);
         match &self.recipe.curriculum {

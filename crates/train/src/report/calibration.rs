@@ -72,7 +72,7 @@ impl Calibration {
         self.skill.and_then(|skill| skill.interval).is_some_and(|[low, _]| low > 0.0)
     }
 
-    /// What the confidences are worth, in words.
+    /// The worth of the confidences, in words.
     pub fn verdict(&self) -> String {
         let Some(Skill { value, interval, earned, best_constant, constant_earns, .. }) = self.skill else {
             return "all answers came out alike, so there is nothing to be sure or unsure of".into();

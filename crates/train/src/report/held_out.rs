@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
+use hone_arena::perturb::Perturbation;
 use hone_trace::rundir::RunReader;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,7 @@ use super::{Evaluated, Record, ReportError};
 use crate::evaluate::baselines::{self, Floor, Played};
 use crate::evaluate::overlap::Overlap;
 use crate::evaluate::{
-    ByTask, Control, ControlKind, Counted, Difference, Evidence, Judgement, Kind, count, judge, paired,
+    ByTask, Control, ControlKind, Counted, Difference, Evaluation, Evidence, Judgement, Kind, count, judge, paired,
 };
 use crate::events::{ControlEvent, ControlPart, Event};
 use crate::recipe::Recipe;
@@ -19,7 +20,7 @@ use crate::recipe::Recipe;
 /// Where the control that is a training run lies.
 pub const PLACEBO: &str = "placebo";
 
-/// What is known of the held-out tasks.
+/// Evaluations on the held-out tasks.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct HeldOut {
     /// Which evaluation comes first in words.
@@ -27,7 +28,10 @@ pub struct HeldOut {
     pub greedy: BeforeAfter,
     pub sampled: BeforeAfter,
     pub controls: Vec<Control>,
-    /// Whether the policy can do more, with the differences it rests on. Absent before training is over.
+    /// The trained policy with its tools changed: does it read them?
+    #[serde(default)]
+    pub probes: Vec<Probe>,
+    /// Verdict on the policy, with the differences it rests on. Absent before training is over.
     pub judgement: Option<Judgement>,
     /// Why a part of it is missing, in words.
     pub notes: Vec<String>,
@@ -35,7 +39,7 @@ pub struct HeldOut {
     pub gain: Option<Gain>,
     /// Policies without a model.
     pub baselines: Vec<Floor>,
-    /// How much of the held-out tasks is in the training tasks.
+    /// Overlap of the held-out tasks with the training tasks.
     pub overlap: Option<Overlap>,
 }
 
@@ -44,6 +48,16 @@ pub struct HeldOut {
 pub struct BeforeAfter {
     pub before: Option<Evaluated>,
     pub after: Option<Evaluated>,
+}
+
+/// The trained policy, greedily, with its tools changed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    pub tools: Perturbation,
+    #[serde(flatten)]
+    pub result: Evaluation,
+    /// Less the same policy with its tools as they are, task by task.
+    pub difference: Option<Difference>,
 }
 
 /// A gain, and what it is over.
@@ -79,6 +93,13 @@ impl HeldOut {
             Ok(found) => controls.extend(found),
             Err(note) => notes.push(note),
         }
+        let mut probes = Vec::new();
+        for (how, range) in &events.probes {
+            let Counted { evaluation, by_task } = recount(range)?;
+            let as_they_are = greedy[1].as_ref().map(|(_, after)| &after.by_task);
+            let difference = as_they_are.and_then(|before| paired(before, &by_task));
+            probes.push(Probe { tools: *how, result: evaluation, difference });
+        }
         let judgement = Self::judged(&greedy, &sampled, &controls, events, &mut notes);
         let gain = Self::gain_over(&sampled, &controls);
         Ok(Self {
@@ -86,6 +107,7 @@ impl HeldOut {
             greedy: BeforeAfter::of(greedy),
             sampled: BeforeAfter::of(sampled),
             controls: controls.into_iter().map(|(control, _)| control).collect(),
+            probes,
             judgement,
             notes,
             gain,
@@ -164,11 +186,12 @@ fn placebo(directory: &Path) -> Result<Result<Option<(Control, ByTask)>, String>
     Ok(Ok(Some((control, by_task))))
 }
 
-/// What events say of held-out tasks: which traces are whose. Results are counted again.
+/// Events about held-out tasks: which traces are whose. Results are counted again.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     evaluations: BTreeMap<(Kind, u64), Range<u64>>,
     controls: BTreeMap<ControlKind, Range<u64>>,
+    probes: BTreeMap<Perturbation, Range<u64>>,
     /// Why the start was not sharpened.
     skipped: Option<String>,
     baselines: Vec<Played>,
@@ -196,13 +219,16 @@ impl Events {
             self.skipped = control.skipped;
             return;
         };
-        let kind = match control.kind {
-            ControlPart::Again => ControlKind::Again,
-            ControlPart::Sharpened => ControlKind::Sharpened,
-            // Probes of the search are no controls.
-            ControlPart::Probe => return,
+        let mut add = |kind| self.controls.insert(kind, from..to);
+        let mut probe = |how| self.probes.insert(how, from..to);
+        match control.kind {
+            ControlPart::Again => add(ControlKind::Again),
+            ControlPart::Sharpened => add(ControlKind::Sharpened),
+            ControlPart::OrderReversed => probe(Perturbation::OrderReversed),
+            ControlPart::NamesExchanged => probe(Perturbation::NamesExchanged),
+            // A temperature that the search passed over.
+            ControlPart::Probe => None,
         };
-        self.controls.insert(kind, from..to);
     }
 
     /// Steps and traces of the evaluations of a kind, in order.

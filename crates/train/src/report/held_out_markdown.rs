@@ -26,6 +26,9 @@ impl HeldOut {
             let kind = control.placebo.map(|placebo| format!(" ({})", placebo.name())).unwrap_or_default();
             *page += &row(&format!("{}{kind}", control.kind.words()), &control.result);
         }
+        for probe in &self.probes {
+            *page += &row(&format!("after, {}", probe.tools.words()), &probe.result);
+        }
         if self.headline().after.is_none() {
             *page += "\nThere is no evaluation after a step: what training came to was not measured.\n";
         }
@@ -49,6 +52,11 @@ impl HeldOut {
                 let Some(Difference { mean, ci: [low, high], tasks }) = difference else { continue };
                 let _ = writeln!(page, "| {name} | {mean:+.3} | {low:+.3} to {high:+.3} | {tasks} |");
             }
+        }
+        for probe in &self.probes {
+            let Some(Difference { mean, ci: [low, high], .. }) = probe.difference else { continue };
+            let what = capital(probe.tools.words());
+            let _ = write!(page, "\n{what}: greedy success {mean:+.3}, {low:+.3} to {high:+.3}.\n");
         }
         if let Some(gain) = &self.gain {
             let Difference { mean, ci: [low, high], .. } = gain.difference;
@@ -135,7 +143,7 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// What was measured before and after.
+/// Values measured both before and after.
 fn both<'a>(
     before: &'a BTreeMap<String, f64>,
     after: &'a BTreeMap<String, f64>,

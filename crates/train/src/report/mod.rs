@@ -18,7 +18,7 @@ use hone_trace::rundir::{RunDirError, RunReader, TraceReader};
 use serde::{Deserialize, Serialize};
 
 pub use calibration::{Calibration, Change, Forecasts, Skill};
-pub use held_out::{BeforeAfter, Gain, HeldOut, PLACEBO};
+pub use held_out::{BeforeAfter, Gain, HeldOut, PLACEBO, Probe};
 pub use windows::{Row, Windows};
 
 use crate::checkpoint;
@@ -39,7 +39,7 @@ pub enum ReportError {
     Write { path: String, source: std::io::Error },
 }
 
-/// What a run came to.
+/// Report of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunReport {
     pub name: String,
@@ -78,7 +78,7 @@ pub struct Evaluated {
     pub result: Evaluation,
 }
 
-/// What is watched beside the rewards.
+/// Metrics reported beside the rewards.
 const WATCHED: [Metric; 8] = [
     names::REWARD_SUCCESS_RATE,
     names::REWARD_SIGNAL_RATIO,
@@ -140,7 +140,7 @@ impl RunReport {
     }
 }
 
-/// What a run directory holds, read once.
+/// Contents of a run directory, read once.
 struct Record {
     /// Every recorded step, in order. A step recorded twice (before a crash and after it) counts as recorded last.
     steps: Vec<Ledger>,

@@ -1,4 +1,4 @@
-//! How far a step goes from the start: measured, and bound to another run's where the recipe says so.
+//! Distance of a step from the start: measured, and bound to another run's where the recipe says so.
 
 use hone_trace::Group;
 
@@ -6,7 +6,7 @@ use super::{TrainError, Trainer};
 use crate::drift::{Bound, kl_to_start};
 use crate::ledger::{Metrics, names};
 
-/// How far a step went.
+/// Distance of a step from the start.
 #[derive(Debug, Default)]
 pub(super) struct Drift {
     /// It went too far, and the policy is what it was before.
@@ -23,7 +23,7 @@ impl Trainer<'_> {
         Ok(self.learner.version().step)
     }
 
-    /// How far the step went from the start, where somebody wants to know; takes it back where that is too far.
+    /// Measures the step's distance from the start, where it is needed; takes the step back where it is too far.
     pub(super) async fn drift(&mut self, step: u64, before: u64, groups: &[Group]) -> Result<Drift, TrainError> {
         let (train, mut drift) = (&self.recipe.train, Drift::default());
         if !train.kl_to_start && self.bound.is_none() {

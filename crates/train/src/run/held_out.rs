@@ -25,7 +25,7 @@ impl Trainer<'_> {
         Ok(result)
     }
 
-    /// What needs no policy: how much of the held-out tasks is trained on, and what scripted policies make of them.
+    /// Measures that need no policy: overlap of the held-out tasks with training, and the scripted baselines.
     pub(super) async fn floors(&mut self, watch: &mut dyn Watch) -> Result<(), TrainError> {
         let (setup, recipe) = (self.setup, self.recipe);
         watch.doing(0, "playing the baselines");

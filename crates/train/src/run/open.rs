@@ -94,7 +94,7 @@ fn able(abilities: Abilities, spec: &LearnerSpec, objective: &Objective) -> Resu
     Ok(())
 }
 
-/// What credit is given for: the rubric's total with its gates and products, or every component by itself where the
+/// Weights of credit: the rubric's total with its gates and products, or every component by itself where the
 /// estimator normalises them one by one; and the KL, where it is paid.
 fn weights(setup: &Setup, recipe: &Recipe) -> Result<Weights, TrainError> {
     let estimator = recipe.credit.estimator().map_err(credit::BadCredit::from)?;

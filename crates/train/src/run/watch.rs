@@ -1,15 +1,15 @@
-//! What a run tells those who watch it.
+//! Observers of a run.
 
 use hone_trace::Group;
 
 use crate::evaluate::Measured;
 use crate::ledger::Ledger;
 
-/// What a run is told about as it goes.
+/// An observer of a run, told of events as they happen.
 pub trait Watch {
     /// Once, before anything else, when a run goes on: the steps that are done.
     fn resumed(&mut self, _steps: &[Ledger]) {}
-    /// What the run turns to: "sampling", "learning", "evaluating".
+    /// The present activity: "sampling", "learning", "evaluating".
     fn doing(&mut self, _step: u64, _what: &'static str) {}
     /// The step's episodes, before the step learns from them.
     fn sampled(&mut self, _step: u64, _groups: &[Group]) {}

@@ -9,7 +9,7 @@ use hone_train::setup::Setup;
 
 use crate::tiny::{Even, Silent, opened, recipe, setup, timeless};
 
-/// What it cannot say is absent, what it can is the same to the bit: sharing prefixes changes no number.
+/// Values it cannot give are absent, the others are the same to the bit: sharing prefixes changes no number.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_needs_no_entropies_and_no_shared_prefixes() {
     let directory = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ pub(crate) fn config(_dir: &Path) -> Value {
     json!({"vocab_size": 1024})
 }
 
-/// What a learner left in a checkpoint, byte for byte.
+/// A learner's state in a checkpoint, byte for byte.
 pub(crate) fn state(checkpoint: &Path) -> Vec<Vec<u8>> {
     ["bigrams.f32", "moment1.f32", "moment2.f32"].map(|name| std::fs::read(checkpoint.join(name)).unwrap()).into()
 }

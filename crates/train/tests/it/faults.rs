@@ -1,4 +1,4 @@
-//! What breaks during training: the run goes on without the broken part or stops and says why. Nothing recorded is lost.
+//! Faults during training: the run goes on without the broken part or stops and says why. Nothing recorded is lost.
 
 use std::path::Path;
 use std::sync::Arc;

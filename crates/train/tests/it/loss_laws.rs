@@ -84,7 +84,8 @@ fn difference(value: impl Fn(f64) -> f64) -> Option<f64> {
     ((right - left).abs() < 1e-4 * (1.0 + right.abs())).then(|| (up - down) / (2.0 * step))
 }
 
-/// What an objective holds fixed in its gradient has no finite difference: weights of CISPO and VESPO, GSPO-token.
+/// Objectives that hold something fixed in their gradient have no finite difference: weights of CISPO and VESPO,
+/// GSPO-token.
 fn holds_something_fixed(name: &str) -> bool {
     ["cispo", "vespo", "gspo_token"].iter().any(|held| name.starts_with(held))
 }
@@ -226,7 +227,7 @@ proptest! {
         }
     }
 
-    /// What a mask takes out adds neither value nor gradient, and everything else stays as it was.
+    /// Masked tokens add neither value nor gradient, and everything else stays as it was.
     #[test]
     fn masks_are_respected(raw in raw(), threshold in -0.3..0.3f64, share in 0.1..0.9f64) {
         let plain = named("dapo");

@@ -49,7 +49,7 @@ fn spelled(batch: &Batch, node: usize, offset: usize) -> Vec<u32> {
     chain.into_iter().rev().flatten().collect()
 }
 
-/// What a target is, wherever it lies: the ids up to it and what is known of it.
+/// Meaning of a target, wherever it lies: the ids up to it and what is known of it.
 type Meaning = (Vec<u32>, u32, u32, u32);
 
 fn meanings(batches: &[Batch]) -> Vec<Vec<Meaning>> {

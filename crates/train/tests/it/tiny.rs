@@ -173,7 +173,7 @@ impl Watch for Copies {
     }
 }
 
-/// What a kill at this moment would leave.
+/// A copy of a run, as a kill at this moment would leave it.
 pub(crate) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

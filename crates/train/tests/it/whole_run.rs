@@ -82,7 +82,7 @@ async fn a_run_trains_records_and_repeats_to_the_bit() {
     assert_eq!(metrics, run(second.path()).await, "the same seed gives the same numbers");
 }
 
-/// What a policy that runs no call, and earns everywhere or nowhere, leaves absent.
+/// Metrics that a policy which runs no call, and earns everywhere or nowhere, leaves absent.
 const MAY_BE_ABSENT: [&str; 12] = [
     "environment/tool_error_rate",
     "environment/{env}/tool_error_rate",

@@ -8,7 +8,7 @@ use super::py::json::{self, Keys};
 use super::py::num::round2_float;
 use super::py::{Value, text};
 
-/// How a state is written before it is hashed or compared.
+/// Written form of a state before it is hashed or compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// tau-bench v1: nested tuples by `repr`, dictionaries as sorted pairs.
@@ -71,7 +71,7 @@ impl Form {
         }
     }
 
-    /// Whether two values have the same canonical text.
+    /// True when two values have the same canonical text.
     pub fn same(self, left: &Value, right: &Value) -> bool {
         let (mut a, mut b) = (String::new(), String::new());
         self.write(&mut a, left);

@@ -19,7 +19,7 @@ pub enum LoadError {
     Model(String),
 }
 
-/// Whether a directory is laid out as tau2-bench's: all tables in one file.
+/// True when a directory is laid out as tau2-bench's: all tables in one file.
 pub(super) fn is_tau2(directory: &Path) -> bool {
     single_file(directory).is_some()
 }

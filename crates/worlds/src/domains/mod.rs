@@ -165,11 +165,11 @@ impl Domain {
     }
 }
 
-/// What a call came to.
+/// Reply to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     pub text: String,
-    /// Whether the text is an error.
+    /// True when the text is an error.
     pub failed: bool,
 }
 

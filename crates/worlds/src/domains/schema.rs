@@ -13,7 +13,7 @@ use super::py::{Dict, Value};
 const MAX_TEXT: usize = 10_000;
 const MAX_ITEMS: usize = 50;
 
-/// What a parameter takes.
+/// Type of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub enum Type {
     Text,

@@ -67,7 +67,7 @@ pub fn scripted_users() -> Arc<NewUser> {
     })
 }
 
-/// What the agent is told of its job, where no data set says it.
+/// The agent's instructions, where no data set gives them.
 pub fn policy(kind: Kind) -> &'static str {
     match kind {
         Kind::Retail => include_str!("retail/policy.md"),
@@ -95,7 +95,7 @@ struct ServiceEnv {
     desk: Desk,
     user: Box<dyn User>,
     task: Task,
-    /// What the agent said to the user.
+    /// The agent's replies to the user.
     replies: Vec<String>,
     /// Since when the user was asked, and what its answer took; a step that was given up has no answer.
     asked: Option<(Instant, Option<f64>)>,

@@ -12,7 +12,7 @@ pub enum Rules {
     Strict,
 }
 
-/// How a call fails.
+/// Failure of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// The agent reads "Error: " and this text.

@@ -11,10 +11,10 @@ use super::world::World;
 use super::{Desk, Profile, TRANSFER};
 use hone_arena::rewards::state_diff::{Change, diff};
 
-/// How an episode ended, against its task.
+/// Verdict on an episode, against its task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// Whether the final state is the reference's.
+    /// True when the final state is the reference's.
     pub state: bool,
     /// For each output the task wants, whether the agent said it.
     pub outputs: IndexMap<String, bool>,
@@ -50,7 +50,7 @@ pub fn judge(desk: &Desk, task: &Task, replies: &[impl AsRef<str>]) -> Verdict {
     Verdict { state, outputs, undecided }
 }
 
-/// What decides: by default the database and what was said.
+/// Reward basis: by default the database and the agent's statements.
 fn basis(task: &Task) -> Vec<String> {
     let named = task.verifier.as_ref().and_then(|verifier| verifier.get("basis")?.as_array().cloned());
     match named {
@@ -74,7 +74,7 @@ pub fn reference_end(desk: &Desk, reference: &[ToolCall]) -> Desk {
     fresh
 }
 
-/// Whether some reply contains the output: case ignored, commas taken out of the reply but not of the output.
+/// True when some reply contains the output: case ignored, commas taken out of the reply but not of the output.
 pub fn is_said(output: &str, replies: &[impl AsRef<str>]) -> bool {
     let wanted = output.to_lowercase();
     replies.iter().any(|reply| reply.as_ref().to_lowercase().replace(',', "").contains(&wanted))

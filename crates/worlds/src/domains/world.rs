@@ -155,12 +155,12 @@ impl World {
         self.base.tables.iter().find(|known| known.name == table)?.records.get(key)
     }
 
-    /// Whether the state differs from the base.
+    /// True when the state differs from the base.
     pub fn is_changed(&self) -> bool {
         !self.same_state(&Self::open(self.base.clone()))
     }
 
-    /// Whether both episodes, opened on one base, ended in the same state, judged as the hash would.
+    /// True when both episodes, opened on one base, ended in the same state, judged as the hash would.
     pub fn same_state(&self, other: &Self) -> bool {
         debug_assert!(Arc::ptr_eq(&self.base, &other.base), "worlds of one base");
         (0..self.written.len()).map(TableId).all(|table| {

@@ -19,12 +19,12 @@ pub use shop::ShopSpec;
 pub use spec::{EnvSpec, EnvSpecs};
 pub use triage::{HeldOut, TriageSpec};
 
-/// How an environment is made.
+/// Maker of an environment.
 #[derive(Debug, Clone, Copy)]
 pub struct Make {
     /// Reads its options, with the name they stand under.
     read: fn(&str, Map<String, Value>) -> Result<EnvSpec, RegistryError>,
-    /// Whether the agent talks to a user.
+    /// True when the agent talks to a user.
     pub user: bool,
 }
 

@@ -43,7 +43,7 @@ documented! {
         pub tasks: usize,
         /// Tasks of each split that is never trained on.
         pub held_out: usize,
-        /// What held-out tickets are about. `test`: products and failure modes that training never sees; `dev`: held-out
+        /// Source of held-out tickets. `test`: products and failure modes that training never sees; `dev`: held-out
         /// symptoms of those it sees; `fresh`: what it sees, in knowledge bases it never sees.
         pub held_out_from: HeldOut,
         /// Another seed is another knowledge base with other answers.
@@ -72,11 +72,11 @@ documented! {
     }
 }
 
-/// What held-out tickets are about.
+/// Source of held-out tickets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeldOut {
-    /// What training sees, in knowledge bases it never sees.
+    /// The products and failure modes of training, in knowledge bases it never sees.
     Fresh,
     /// Held-out symptoms of products that training sees.
     Dev,

@@ -5,7 +5,7 @@
 //! them, wherever they stand. It has the shape of the retail domain at a tenth of its length: a policy of a million
 //! parameters can learn it in minutes on a CPU.
 //!
-//! What there is to learn: to read the schemas (tools go by other code names, descriptions and in another order in every
+//! The skills to learn: to read the schemas (tools go by other code names, descriptions and in another order in every
 //! task), to carry on after an error as it says, to look before acting where the means depend on what is found, and to
 //! fulfil every wish of a customer who has two.
 //!

@@ -37,7 +37,7 @@ fn first_article(tools: &ToolSet, said: &[Message]) -> Action {
     }
 }
 
-/// What the first user message says.
+/// The first user message.
 fn heard(said: &[Message]) -> String {
     let first = said.iter().find(|message| matches!(message, Message::User { .. }));
     first.and_then(Message::content).map(Content::text).unwrap_or_default()
@@ -56,7 +56,7 @@ fn fix(text: &str) -> String {
     after.lines().next().unwrap_or(after).trim_matches('"').to_owned()
 }
 
-/// What a ticket without an answer wants.
+/// The reply to a ticket without an answer.
 fn escalation(ticket: &str) -> String {
     let area = ticket.split("Area:").nth(1).or_else(|| ticket.split('[').nth(1)).unwrap_or(ticket);
     let area = area.trim_start().split([',', '\n', ']']).next().unwrap_or_default();

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 /// Saturation of repeated terms.
 const K1: f64 = 1.2;
-/// How much long texts are discounted.
+/// Discount of long texts.
 const B: f64 = 0.75;
 /// Distinct terms of a query that are looked at; the rest is ignored.
 const MAX_TERMS: usize = 64;

@@ -1,4 +1,4 @@
-//! What a triage task wants, and whether a submission is it.
+//! The answer a triage task wants, and the judgement of a submission.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -12,7 +12,7 @@ pub struct Gold {
     /// Documents a perfect answer cites. Empty: nothing has the answer.
     pub gold_ids: Vec<String>,
     pub should_escalate: bool,
-    /// What a perfect answer says.
+    /// A perfect answer.
     pub reference: String,
     /// Words that any right answer contains.
     pub key_facts: Vec<String>,
@@ -44,7 +44,7 @@ impl Submitted {
 const LONGEST: usize = 3;
 
 impl Gold {
-    /// Whether the submission is right, and why (not). The stated confidence is not looked at: calibration needs a
+    /// Judges the submission, with the reason. The stated confidence is not looked at: calibration needs a
     /// test of correctness that the confidence cannot move.
     ///
     /// Right is: escalated exactly when it should be, exactly the gold ids cited, every key fact named, no number that

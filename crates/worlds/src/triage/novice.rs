@@ -23,7 +23,7 @@ pub(super) struct Work {
     pub submitted: Submitted,
 }
 
-/// What the novice does with a ticket: `careful` where it takes care. `shown` are the ids in a reader's prompt, none at
+/// The novice's work on a ticket: `careful` where it takes care. `shown` are the ids in a reader's prompt, none at
 /// a searcher's.
 pub(super) fn work(careful: Work, world: &World, scene: &Scene, shown: &[String], rng: &mut Rng) -> Work {
     // Vague, or about an incident.
@@ -46,7 +46,7 @@ pub(super) fn work(careful: Work, world: &World, scene: &Scene, shown: &[String]
     Work { calls, submitted: Submitted { confidence, ..submitted } }
 }
 
-/// What would be right if this document alone were; `None` where it answers nothing by itself.
+/// The right answer if this document alone decided; `None` where it answers nothing by itself.
 fn answer_of(world: &World, id: &str) -> Option<Gold> {
     known_gold(world, world.problem_of(id)?).filter(|gold| gold.gold_ids == [id])
 }

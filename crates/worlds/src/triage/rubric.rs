@@ -1,4 +1,4 @@
-//! What a triage episode earns.
+//! Rubric of a triage episode.
 //!
 //! Correctness weighs more than calibration, or being predictably wrong would pay. The perfect answer earns 1. What
 //! policies without understanding earn on average is held under these floors by a test (`tests/triage/floors.rs`), in

@@ -19,7 +19,7 @@ use super::tools::{self, HITS, SUBMIT};
 use super::world::{Problem, SITES, Scope, Shelf, Size, World, WorldSpec};
 use hone_arena::solution::{DEMONSTRATION, Demonstrator};
 
-/// How the agent gets at the documents.
+/// The agent's access to the documents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -123,7 +123,7 @@ impl Split {
     }
 }
 
-/// Whether dev has this symptom: every sixth, on a diagonal, so that no product and no failure mode is dev's alone.
+/// True for the symptoms of dev: every sixth, on a diagonal, so that no product and no failure mode is dev's alone.
 fn reserved(problem: Problem) -> bool {
     (problem.domain + problem.product + problem.failure) % 6 == 5
 }
@@ -342,13 +342,14 @@ struct Draft {
     scene: Scene,
     ticket: String,
     gold: Gold,
-    /// What finds the documents, before the submission.
+    /// Calls that find the documents, before the submission.
     calls: Vec<ToolCall>,
     documents: Vec<String>,
 }
 
 impl Draft {
-    /// What no other task may have: the ticket. Vague ones are too alike for that; they differ in what is shown with them.
+    /// The part no other task may share: the ticket. Vague ones are too alike for that; they differ in what is shown
+    /// with them.
     fn identity(&self) -> String {
         match self.kind {
             Kind::Vague => format!("{} {}", self.ticket, self.documents.join(" ")),
@@ -357,7 +358,7 @@ impl Draft {
     }
 }
 
-/// What answers a ticket.
+/// The answer to a ticket, by kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Article,
@@ -381,7 +382,7 @@ impl Kind {
     }
 }
 
-/// What a split may ask about.
+/// The problems a split may ask about.
 struct Pool<'a> {
     world: &'a World,
     split: Split,

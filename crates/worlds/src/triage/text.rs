@@ -1,4 +1,4 @@
-//! How documents, tickets and resolutions read, in three sizes.
+//! Texts of documents, tickets and resolutions, in three sizes.
 //!
 //! Texts name the product, the symptom and what tells the cause; nothing here decides what exists or what is right.
 
@@ -107,7 +107,7 @@ pub(super) fn past_ticket(
     Document { id: format!("TCK-{}", 20_000 + number), title: format!("{product}: {}", failure.name), body }
 }
 
-/// What makes the tickets of one problem differ.
+/// Details that make the tickets of one problem differ.
 #[derive(Debug)]
 pub(super) struct Scene {
     pub(super) problem: Problem,
@@ -160,7 +160,7 @@ fn fix(problem: Problem, particulars: &Particulars) -> String {
     problem.cause().fix.replace("{value}", &value).replace("{service}", &particulars.service)
 }
 
-/// What a perfect answer says for a known problem with this article.
+/// A perfect answer to a known problem with this article.
 pub(super) fn resolution(
     size: Size,
     id: &str,
@@ -182,7 +182,7 @@ pub(super) fn resolution(
     }
 }
 
-/// What a perfect answer says where no document has the answer.
+/// A perfect answer where no document has the answer.
 pub(super) fn escalation(size: Size, area: &str, particulars: &Particulars) -> String {
     let said = format!("No document covers this. Escalate to the {area} team.");
     match size {

@@ -28,7 +28,7 @@ pub fn searcher_tools() -> Result<ToolSet, DuplicateTool> {
     ])
 }
 
-/// What a search or look-up tool works on: the shelf and the name of its argument.
+/// The shelf of a search or look-up tool, and the name of its argument.
 pub(super) fn search_shelf(tool: &str) -> Option<Shelf> {
     Some(match tool {
         "search_kb" => Shelf::Articles,

@@ -1,6 +1,6 @@
 //! The knowledge base of a world: articles, past tickets and incidents with ids, all from one seed.
 //!
-//! What a document says is rendered by [`super::text`]; this file decides what exists. A share of the problems has no
+//! The text of a document is rendered by [`super::text`]; this file decides what exists. A share of the problems has no
 //! article: tickets about those have no answer.
 
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ pub struct WorldSpec {
     pub products: usize,
 }
 
-/// How much text a document and a ticket have.
+/// Length of documents and tickets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Size {
@@ -90,18 +90,18 @@ impl Problem {
     }
 }
 
-/// What a world has drawn for a problem.
+/// A world's draw for a problem.
 #[derive(Debug, Clone)]
 pub(super) struct Particulars {
     pub(super) service: String,
     pub(super) code: String,
     /// The value of the fix.
     pub(super) value: u32,
-    /// How long to watch afterwards.
+    /// Minutes to watch afterwards.
     pub(super) minutes: u32,
-    /// Whether the fix needs the product's change procedure.
+    /// True when the fix needs the product's change procedure.
     pub(super) procedure: bool,
-    /// Whether an article has it.
+    /// True when an article has it.
     pub(super) known: bool,
 }
 
@@ -254,13 +254,13 @@ impl World {
         &self.incidents.documents[index]
     }
 
-    /// What was drawn for a problem of this world.
+    /// This world's draw for a problem.
     pub(super) fn particulars(&self, problem: Problem) -> &Particulars {
         // `problem` comes from `self.problems`, and every one of those was drawn.
         &self.particulars[&problem]
     }
 
-    /// Whether an open incident explains this symptom at this site.
+    /// True when an open incident explains this symptom at this site.
     pub(super) fn has_open_incident(&self, symptom: Problem, site: &str) -> bool {
         self.known_incidents.iter().any(|known| known.open && known.symptom == symptom && known.site == site)
     }

@@ -1,4 +1,4 @@
-//! What the strict and tau2 profiles do differently.
+//! Differences of the strict and tau2 profiles.
 
 use std::sync::Arc;
 
@@ -278,7 +278,7 @@ fn tau2_tasks(criteria: &Value, initial_state: &Value) -> Result<Vec<hone_trace:
     tasks::load(Kind::Retail, directory.path(), "test").map_err(|error| error.to_string())
 }
 
-/// What tau2 has to be told is part of the reward only where the reward's basis says so.
+/// tau2's communicated facts are part of the reward only where the reward's basis says so.
 #[test]
 fn what_is_communicated_counts_where_the_reward_says_so() {
     let desk = generated(Kind::Retail, Profile::Tau2).open();

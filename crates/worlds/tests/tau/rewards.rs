@@ -16,7 +16,7 @@ struct Recorded {
     reward: f64,
     desk: Desk,
     replies: Vec<String>,
-    /// Whether the episode came to an end and was scored at all.
+    /// True when the episode came to an end and was scored at all.
     ended: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What policies without any understanding earn at most. The table is in `triage::rubric`'s documentation.
+//! Floors: the most that policies without any understanding earn. The table is in `triage::rubric`'s documentation.
 
 use hone_trace::{Task, ToolCall};
 use hone_worlds::triage::{Mode, Size, TaskSpec, TriageArena, rubric};

@@ -76,7 +76,7 @@ fn is_id_key(key: &str) -> bool {
     ["id", "ids"].iter().any(|end| key.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('_')))
 }
 
-/// Whether `text` mentions `id` as a whole word: `W12` is not in `W123`.
+/// True when `text` mentions `id` as a whole word: `W12` is not in `W123`.
 fn mentions(text: &str, id: &str) -> bool {
     let word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(id).any(|(at, _)| {

@@ -35,7 +35,7 @@ fn parse(reply: &mut Reply<'_>) {
     }
 }
 
-/// Whether the block at `at` starts like a call to a tool, for telling the format.
+/// True when the block at `at` starts like a call to a tool, for telling the format.
 pub(in crate::parse) fn starts_with_tool(text: &str, at: usize, known: impl Fn(&str) -> bool) -> bool {
     let (language, start) = fenced_json::head(text, at);
     let mut python = Python::new(text, start);

@@ -29,7 +29,7 @@ const ENDS: [&str; 5] = [CALL, END, RETURN, START, CHANNEL];
 struct Lookups {
     message: Lookup,
     ends: [Lookup; 5],
-    /// What ends reasoning: nothing else does, so that no call can stand inside it.
+    /// Ends of reasoning: nothing else ends it, so that no call can stand inside it.
     thoughts: [Lookup; 2],
 }
 
@@ -46,7 +46,7 @@ impl Lookups {
     }
 }
 
-/// What a header says.
+/// Reading of a header.
 struct Header<'a> {
     role: &'a str,
     channel: &'a str,

@@ -15,7 +15,7 @@ use crate::parse::{
     types::Types,
 };
 
-/// What every tag starts with.
+/// The mark every tag starts with.
 const MARK: &str = "]<]minimax[>[";
 const OPEN: &str = "]<]minimax[>[<tool_call>";
 const CLOSE: &str = "]<]minimax[>[</tool_call>";

@@ -74,7 +74,7 @@ pub struct FormatEntry {
     pub summary: &'static str,
     /// Texts that only a call has, by which a reply's format is told. Empty where its shape tells it.
     pub markers: &'static [&'static str],
-    /// Whether the marker found at this place of the text is this format's, where several share it.
+    /// Claim to the marker found at this place of the text, where several formats share it.
     pub(super) claims: fn(&str, usize) -> Claim,
     pub(super) parse: fn(&mut Reply<'_>),
     pub(super) render: fn(&[ToolCall], &Toolbox) -> Result<String, Unwritable>,
@@ -82,7 +82,7 @@ pub struct FormatEntry {
     pub(super) values: Values,
 }
 
-/// How a format writes the values of arguments, by which their places are found in a reply.
+/// Notation of argument values, by which their places are found in a reply.
 #[derive(Clone, Copy)]
 pub(super) enum Values {
     /// In JSON's or Python's syntax.
@@ -101,7 +101,7 @@ impl fmt::Debug for FormatEntry {
     }
 }
 
-/// How sure a format is that a marker is its own.
+/// Certainty of a format that a marker is its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     No,
@@ -224,7 +224,7 @@ impl Format {
         self.entry().name
     }
 
-    /// Whether arguments are written raw between tags, so that a value cannot hold its own closing tag.
+    /// True when arguments are written raw between tags, so that a value cannot hold its own closing tag.
     pub fn writes_raw_values(self) -> bool {
         matches!(self.entry().values, Values::Tagged(_) | Values::Elements)
     }
@@ -244,7 +244,7 @@ impl Format {
         Err(cannot(Unwritable { what: format!("the call to {what}"), why }))
     }
 
-    /// How to write a call in this format, in words for a prompt, from the markers the parser looks for.
+    /// Instructions for writing a call in this format, in words for a prompt, from the markers the parser looks for.
     pub fn guidance(self) -> String {
         (self.entry().guidance)()
     }

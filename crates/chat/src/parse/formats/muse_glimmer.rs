@@ -5,7 +5,7 @@ use crate::parse::tagged::{self, Head};
 
 const START: &str = "<|start|>";
 const MESSAGE: &str = "<|message|>";
-/// What ends a message.
+/// Tokens that end a message.
 const ENDS: [&str; 3] = ["<|eom|>", "<|eot|>", START];
 
 static DIALECT: Dialect = Dialect {

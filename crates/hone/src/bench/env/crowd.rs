@@ -27,7 +27,7 @@ const BAR_GIB: f64 = 2.0;
 const GROUP: usize = 16;
 const VOCAB: usize = 4096;
 
-/// What a crowd came to.
+/// Figures of a crowd.
 pub(super) struct Crowd {
     episodes: usize,
     solved: usize,

@@ -33,7 +33,7 @@ pub(super) struct Peer {
     lines: Receiver<String>,
 }
 
-/// How long the Python side may take for a few episodes of about a second each.
+/// Deadline of the Python side for a few episodes of about a second each.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 impl Peer {

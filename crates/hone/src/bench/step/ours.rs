@@ -16,7 +16,7 @@ use hone_train::loss::{LossRecipe, Objective};
 use hone_train::pack::{self, Packing};
 use serde_json::{Value, json};
 
-/// What a step samples.
+/// Workload of a step.
 pub(in crate::bench) const WORK: Workload = Workload { prompts: 8, samples: 8, prompt_tokens: 256, new_tokens: 100 };
 const LOSS: &str = "dapo";
 const CREDIT: &str = "grpo";
@@ -24,7 +24,7 @@ const CREDIT: &str = "grpo";
 const BATCH_TOKENS: usize = 4352;
 const RATE: OptimizerStep = OptimizerStep { learning_rate: 1e-4, max_grad_norm: Some(1.0), publish: true };
 
-/// What a step is made of, for the record.
+/// Configuration of a step, for the record.
 pub(super) fn configuration() -> Result<Value> {
     let model = bench::config()?;
     Ok(json!({

@@ -10,7 +10,7 @@ use hone_engine::{Adapter, Cpu, Model};
 
 use super::{Precision, make_empty};
 
-/// What belongs to a model beside its weights and config.json, where it is there.
+/// Files of a model beside its weights and config.json, where they exist.
 const COMPANIONS: [&str; 9] = [
     "tokenizer.json",
     "tokenizer_config.json",

@@ -49,7 +49,7 @@ struct Report {
     template: Option<TemplateReport>,
     stop_ids: Vec<u32>,
     adapters: Vec<AdapterReport>,
-    /// Whether every tensor was read and has the shape that config.json asks for.
+    /// True when every tensor was read and has the shape that config.json asks for.
     weights_checked: bool,
     warnings: Vec<String>,
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{Precision, make_empty};
 
-/// What a tokenizer is trained on where no text is given.
+/// Text for training a tokenizer where none is given.
 const OWN_TEXT: [&str; 4] = [
     include_str!("../../../../../docs/algorithms.md"),
     include_str!("../../../../../docs/environments.md"),

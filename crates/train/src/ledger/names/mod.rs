@@ -120,7 +120,7 @@ pub fn find(name: &str) -> Option<&'static Metric> {
     all().find(|metric| metric.name == name).or_else(|| all().find(|metric| matches(metric.name, name)))
 }
 
-/// Whether `name` is one of the family: part by part, with `{n}` a number and the others anything.
+/// True when `name` is one of the family: part by part, with `{n}` a number and the others anything.
 fn matches(family: &str, name: &str) -> bool {
     let (family, name): (Vec<_>, Vec<_>) = (family.split('/').collect(), name.split('/').collect());
     family.len() == name.len() && family.iter().zip(&name).all(|(pattern, part)| part_matches(pattern, part))

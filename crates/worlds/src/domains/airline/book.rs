@@ -41,7 +41,7 @@ fn new_reservation_id(world: &World, rules: Rules) -> Result<&'static str, Failu
     }
 }
 
-/// What upstream leaves to the policy text: a booking has flights, one to five passengers, a connected route, and
+/// Rules that upstream leaves to the policy text: a booking has flights, one to five passengers, a connected route, and
 /// names each payment method once.
 fn check_booking(arguments: &Dict) -> Result<(), Failure> {
     if ops::len(arg(arguments, "flights"))? == 0 {

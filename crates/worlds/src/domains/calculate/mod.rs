@@ -19,12 +19,12 @@ const ALPHABET: &str = "0123456789+-*/(). ";
 /// The strict rules read no more than this.
 const STRICT_LENGTH: usize = 1000;
 
-/// How large a power may become.
+/// Limit on the size of a power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PowerLimit {
     /// Bits of an integer power.
     bits: u64,
-    /// What a larger one answers.
+    /// The answer to a larger one.
     answer: &'static str,
 }
 

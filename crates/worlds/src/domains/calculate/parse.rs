@@ -18,7 +18,7 @@ pub(super) enum Tree {
     Call(Box<Tree>, Option<(Star, Box<Tree>)>),
 }
 
-/// How the only argument of a call is unpacked.
+/// Unpacking of a call's only argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Star {
     No,

@@ -1,4 +1,4 @@
-//! What airline customers want, and which calls would do it.
+//! Goals of airline customers, and the calls that fulfil them.
 //!
 //! As in retail, a goal is in the user's terms and its calls are searched among all reservations, flights and payment
 //! methods that fit them. Only what the policy allows is asked for.
@@ -355,7 +355,7 @@ fn price_with_seat(flight: &Value, date: &str, cabin: &str) -> Option<i64> {
     (of("available_seats")? > 0).then(|| of("prices"))?
 }
 
-/// What a reservation's flights cost each passenger.
+/// A question: the price of a reservation's flights for each passenger.
 fn question(customer: &Customer<'_>, rng: &mut Rng) -> Option<(String, String)> {
     let trip = *rng.pick(&customer.reservations)?;
     let paid: i64 = items(trip, "payment_history").iter().map(|payment| whole(payment, "amount")).sum();

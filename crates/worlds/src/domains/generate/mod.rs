@@ -31,7 +31,7 @@ use hone_arena::users::{Script, Topic};
 /// Drafts in a row that may fail before the world is called too small.
 const PATIENCE: usize = 200;
 
-/// What to make.
+/// Settings of the generator.
 #[derive(Debug, Clone, Copy)]
 pub struct Recipe {
     pub kind: Kind,
@@ -161,7 +161,7 @@ struct Draft {
     user_id: String,
     /// Who the user is, in the third person of an instruction: "You are …".
     identity: String,
-    /// How an agent asks for what finds the user.
+    /// The agent's question for the facts that find the user.
     asks: &'static str,
     /// Calls that find the user.
     finds: Vec<ToolCall>,
@@ -206,7 +206,7 @@ fn finish(domain: &Arc<Domain>, draft: Draft, key: String, difficulty: u8, seed:
     holds(domain, &task).then_some(task)
 }
 
-/// What an actor who plays the user is told. The wishes are in the user's own voice.
+/// Instruction for an actor who plays the user. The wishes are in the user's own voice.
 fn instruction(identity: &str, wishes: &[String]) -> String {
     let wishes: Vec<_> = wishes.iter().map(|wish| format!("- {wish}")).collect();
     format!(
@@ -237,7 +237,7 @@ fn succeeds(desk: &mut Desk, call: &ToolCall) -> bool {
     desk.call(call).is_ok_and(|reply| !reply.failed)
 }
 
-/// Whether the writes succeed and end the same in both orders.
+/// True when the writes succeed and end the same in both orders.
 fn commute(domain: &Arc<Domain>, writes: &[ToolCall]) -> bool {
     let (mut forwards, mut backwards) = (domain.open(), domain.open());
     writes.iter().all(|call| succeeds(&mut forwards, call))
@@ -255,7 +255,7 @@ fn holds(domain: &Arc<Domain>, task: &Task) -> bool {
         && !changes(desk.world()).is_empty()
 }
 
-/// What a silent agent says.
+/// Replies of a silent agent.
 const NOTHING: &[&str] = &[];
 
 /// One of the items, which are never none.

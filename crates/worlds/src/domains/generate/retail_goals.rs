@@ -1,4 +1,4 @@
-//! What retail customers want, and which calls would do it.
+//! Goals of retail customers, and the calls that fulfil them.
 //!
 //! A goal is stated in the user's terms (a status and a product, options, a card's last digits). The calls that satisfy
 //! it are searched among all orders, items, variants and payment methods of the user; whoever checks the draft sees
@@ -321,7 +321,7 @@ fn difference<'a>(from: &Dict, to: &'a Dict) -> Vec<(&'a str, &'a str)> {
     changed.map(|(option, value)| (&**option, value.as_str().unwrap_or_default())).collect()
 }
 
-/// What an order of theirs cost, or how many variants of a product are in stock.
+/// A question: the price of an order, or how many variants of a product are in stock.
 fn question(customer: &Customer<'_>, rng: &mut Rng) -> (String, String) {
     let order = *pick(rng, &customer.orders);
     if chance(rng, 50) {

@@ -27,7 +27,7 @@ fn same(left: &Value, right: &Value) -> bool {
     matches!((left, right), (Value::Float(a), Value::Float(b)) if a.is_nan() && b.is_nan()) || equal(left, right)
 }
 
-/// Whether `value == text`.
+/// True when `value == text`.
 pub fn is(value: &Value, text: &str) -> bool {
     value.as_str() == Some(text)
 }
@@ -107,7 +107,7 @@ pub fn no_attribute(value: &Value, name: &str) -> Raised {
     Raised(format!("'{}' object has no attribute '{name}'", value.type_name()))
 }
 
-/// What `for x in value` visits.
+/// The items that `for x in value` visits.
 pub fn iterate(value: &Value) -> Result<Vec<Value>, Raised> {
     match value {
         Value::List(items) => Ok(items.to_vec()),

@@ -30,13 +30,13 @@ pub(super) fn status(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
     Ok(text::str(ops::field(day, "status")?))
 }
 
-/// What a search asks of a flight.
+/// Criteria of a flight search.
 struct Wanted<'a> {
     origin: &'a Value,
     destination: &'a Value,
     date: &'a Value,
     leaves_after: Option<&'a Value>,
-    /// What the offers say of their date.
+    /// The date shown in the offers.
     shown_date: Value,
 }
 

@@ -8,7 +8,7 @@ use super::numbers::{number, whole};
 /// The release whose texts these are; they name it in a link.
 const PYDANTIC: &str = "2.12";
 
-/// What a field holds.
+/// Type of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Holds {
     Text,
@@ -30,7 +30,7 @@ pub(super) struct Model {
     pub(super) fields: &'static [(&'static str, Holds)],
 }
 
-/// What is wrong where, as pydantic lists it.
+/// A defect and its place, as pydantic lists it.
 struct Fault {
     at: String,
     what: String,

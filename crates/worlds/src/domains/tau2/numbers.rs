@@ -8,7 +8,7 @@ use super::super::py::num::Number;
 /// Digits of the longest integer that is read, as in Python.
 const MAX_DIGITS: usize = 4300;
 
-/// What is wrong with a number: pydantic's message and its kind.
+/// A number's defect: pydantic's message and its kind.
 type Wrong = (&'static str, &'static str);
 
 const TOO_LARGE: Wrong = ("Unable to parse input string as an integer, exceeded maximum size", "int_parsing_size");
@@ -68,7 +68,7 @@ fn without_underscores(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// What pydantic makes of these strings, written down from it.
+    /// Pydantic's readings of these strings, written down from it.
     #[test]
     fn strings_are_read_as_pydantic_reads_them() {
         let big = "123456789012345678901234567890";

@@ -92,7 +92,7 @@ pub(super) fn is_gift_card(method: &Value) -> bool {
     ops::field(method, "source").is_ok_and(|source| ops::is(source, "gift_card"))
 }
 
-/// Whether a gift card holds less than `amount`; other methods always suffice.
+/// True when a gift card holds less than `amount`; other methods always suffice.
 pub(super) fn falls_short(method: &Value, amount: &Value) -> Result<bool, Failure> {
     Ok(is_gift_card(method) && num::less(ops::field(method, "balance")?, amount)?)
 }

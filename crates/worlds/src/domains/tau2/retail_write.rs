@@ -79,7 +79,7 @@ fn item_position(items: &[Value], id: &Value) -> Result<usize, Failure> {
     found.map_or_else(|| refuse(format!("Item {} not found", text::str(id))), Ok)
 }
 
-/// What the new items cost more, and the variant that was looked at last.
+/// Price difference of the new items, and the variant that was looked at last.
 fn difference(
     world: &World,
     order: &Value,

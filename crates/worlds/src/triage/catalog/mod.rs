@@ -1,4 +1,4 @@
-//! What can go wrong with what: the products, failure modes, causes and fixes triage worlds are made of.
+//! Catalogue of failures: the products, failure modes, causes and fixes triage worlds are made of.
 //!
 //! A case is one product × one failure mode of its domain × one cause of that failure. The fix is the cause's, with a
 //! value that every world draws anew: it has to be read from the knowledge base and cannot be learnt by heart. The last
@@ -58,7 +58,7 @@ pub(super) const SEEN_PRODUCTS: usize = 8;
 /// Failure modes of a domain that training may see; the rest is held out.
 pub(super) const SEEN_FAILURES: usize = 5;
 
-/// What tiny tickets call their codes: short, and told apart by their first letters.
+/// Codes of tiny tickets: short, and told apart by their first letters.
 pub(super) const CODE_WORDS: [&str; 64] = [
     "oak", "elm", "ash", "fir", "yew", "fig", "ivy", "fox", "owl", "bee", "ant", "cat", "dog", "hen", "pig", "cow",
     "ram", "bat", "elk", "eel", "jay", "gnu", "sun", "sky", "ice", "fog", "mud", "sea", "bay", "gem", "tin", "zinc",
