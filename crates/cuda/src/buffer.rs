@@ -80,7 +80,7 @@ impl<T> Clone for View<'_, T> {
 }
 impl<T> Copy for View<'_, T> {}
 
-/// Write access to a run of elements; nothing else can name them meanwhile.
+/// Write access to a run of elements; nothing else can name them during that time.
 #[derive(Debug)]
 pub struct ViewMut<'a, T> {
     pub(crate) pointer: u64,

@@ -283,7 +283,7 @@ impl LearnFault {
     }
 
     /// Worth another try: the other side was busy or away. A learner tries again by itself where that is safe; what it
-    /// reports ends the run, which goes on from its newest checkpoint.
+    /// reports ends the run, which continues from its newest checkpoint.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Failed { transient: true, .. })
     }

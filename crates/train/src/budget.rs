@@ -123,7 +123,7 @@ pub async fn estimate(setup: &Setup, recipe: &Recipe) -> Result<Estimate, TrainE
     })
 }
 
-/// Seconds of sampling, seconds of learning and tokens sampled of so many groups.
+/// Seconds of sampling, seconds of learning and tokens sampled for `groups` groups.
 async fn measure(
     setup: &Setup,
     recipe: &Recipe,

@@ -49,7 +49,7 @@ impl KlReward {
         Ok(())
     }
 
-    /// The next coefficient, after a step of so many episodes with this mean KL per token.
+    /// The next coefficient, after a step of `episodes` episodes with this mean KL per token.
     pub fn adapted(&self, coefficient: f64, kl: f64, episodes: usize) -> f64 {
         let Some(target) = self.target else { return coefficient };
         let error = (kl / target - 1.0).clamp(-MOST, MOST);

@@ -39,7 +39,7 @@ documented! {
         pub task_file: Option<PathBuf>,
         /// The prompt of numbered tasks.
         pub prompt: String,
-        /// Training tasks; of a file, at most so many.
+        /// Number of training tasks; of a file, at most this many.
         pub tasks: usize,
         /// Tasks that are evaluated on and never trained on.
         pub held_out: usize,

@@ -29,7 +29,7 @@ impl<T: Clone> Cache<T> {
         self.0.lock().ok()?.values.get(key).cloned()
     }
 
-    /// Keeps a value that was made from a text of so many bytes; not where it alone would be too much.
+    /// Keeps a value that was made from a text of `bytes` bytes, unless it alone exceeds the limit.
     pub(super) fn insert(&self, key: Digest, value: T, bytes: usize) {
         let Ok(mut kept) = self.0.lock() else { return };
         if bytes > Self::BYTES {

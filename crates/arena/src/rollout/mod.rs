@@ -173,7 +173,7 @@ impl Rollouts {
     }
 
     /// Opens one episode of a task, as play would, and looks at what it offers: a training run asks before its first step.
-    /// An environment without tools has nothing for an agent to do, and schemas that are none hold no call to anything.
+    /// An environment without tools has nothing for an agent to do, and an invalid schema constrains no call.
     pub async fn check(&self, task: &Task) -> Result<(), Fault> {
         let refused = |what: String| Err(Fault::new(Boundary::Environment, format!("{}: {what}", task.env)));
         let mut attempt = 0;

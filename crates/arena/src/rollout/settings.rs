@@ -90,7 +90,7 @@ impl RolloutSettings {
     }
 }
 
-/// A setting that is no duration (negative, not a number) is none.
+/// An invalid duration (negative, not a number) means none.
 fn seconds(value: f64) -> Duration {
     Duration::try_from_secs_f64(value).unwrap_or(Duration::ZERO)
 }

@@ -60,7 +60,7 @@ fn holds(text: &str, at: usize, format: Format, tools: &Toolbox) -> bool {
     parse(text, tools, Some(format)).calls.iter().any(|call| call.span.contains(&at))
 }
 
-/// Where the text goes on after reasoning that was opened in the prompt.
+/// Where the text continues after reasoning that was opened in the prompt.
 fn lone_closer(text: &str) -> usize {
     reasoning::unopened(text).map_or(0, |(at, pair)| at + pair.close.len())
 }

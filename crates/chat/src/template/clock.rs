@@ -14,7 +14,7 @@ pub struct Clock {
     second: u32,
 }
 
-/// A date that is none.
+/// An invalid date.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a date; write it as YYYY-MM-DD or YYYY-MM-DDTHH:MM:SS")]
 pub struct BadDate(pub String);

@@ -1,4 +1,4 @@
-//! `hone report`: what a run came to, recomputed from its directory.
+//! `hone report`: the results of a run, recomputed from its directory.
 
 use std::io::Write as _;
 use std::path::PathBuf;

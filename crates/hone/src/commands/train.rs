@@ -114,7 +114,7 @@ fn controlled(mut recipe: Recipe, placebo: Placebo, directory: &Path) -> Result<
     Ok(recipe)
 }
 
-/// Trains or goes on training, and shows what came of it. A run that is refused before it begins leaves no directory.
+/// Trains or resumes training, and shows the result. A run that is refused before it begins leaves no directory.
 async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
     let ours = !directory.exists();
     let result = Box::pin(begun(recipe, directory, resumes, samples)).await;

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Killed at any byte, it reads back to the last complete record, and [`RunDir::resume`] says how many bytes it
-//! dropped. A resumed run goes on from a checkpoint: [`RunDir::rewind`] sets aside what was recorded after it, so that
+//! dropped. A resumed run continues from a checkpoint: [`RunDir::rewind`] sets aside what was recorded after it, so that
 //! every step counts once. Readers never take a lock and never see a torn record. docs/run-directory.md tells users of other tools
 //! how to read it.
 

@@ -200,7 +200,7 @@ impl TraceLog {
     }
 }
 
-/// Reads traces by number. What is counted when it is opened stays readable while the run goes on.
+/// Reads traces by number. What is counted when it is opened stays readable while the run continues.
 #[derive(Debug, Clone)]
 pub struct TraceReader {
     directory: PathBuf,

@@ -16,7 +16,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// For a run of so many steps, see [`by_argument`].
+    /// For a run of `steps` steps, see [`by_argument`].
     pub fn new(
         recipe: &CreditRecipe,
         steps: u64,

@@ -67,7 +67,7 @@ impl Account {
         self.sampled
     }
 
-    /// The account after learning. Where a batch is gone through several times, a token's place is shared out over its
+    /// The account after learning. Where a batch is trained on several times, a token's place is shared out over its
     /// visits; credited tokens no optimizer step was shown were skipped.
     pub fn settled(&self, visits: Visits) -> Metrics {
         let Self { sampled, faulted, unscored, truncated, zero_advantage, credited } = *self;

@@ -1,6 +1,6 @@
 //! The sampling plan: which task every group plays.
 //!
-//! Tasks are gone through in passes, each environment in an order of its own for every pass. Shares bound how much of
+//! Tasks are visited in passes; every pass has its own order in each environment. Shares bound how much of
 //! the sampling an environment gets; a curriculum prefers tasks the policy neither always nor never solves. A draw
 //! depends on the seed and on [`PlanState`] alone, so a resumed run draws what it would have drawn.
 

@@ -1,4 +1,4 @@
-//! The end-of-run report: what a run came to, recomputed from its directory and from nothing else.
+//! The end-of-run report: a run's results, recomputed from its directory and from nothing else.
 //!
 //! Success is recounted from the recorded evaluation traces, confidences and outcomes are read from the recorded rewards,
 //! everything else from metrics.jsonl. Asked again later, it says the same.

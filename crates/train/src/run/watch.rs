@@ -7,7 +7,7 @@ use crate::ledger::Ledger;
 
 /// An observer of a run, told of events as they happen.
 pub trait Watch {
-    /// Once, before anything else, when a run goes on: the steps that are done.
+    /// Once, before anything else, when a run is resumed: the steps that are done.
     fn resumed(&mut self, _steps: &[Ledger]) {}
     /// The present activity: "sampling", "learning", "evaluating".
     fn doing(&mut self, _step: u64, _what: &'static str) {}

@@ -52,7 +52,7 @@ documented! {
         /// Absent mixes them. For generated worlds.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub difficulty: Option<u8>,
-        /// Training tasks; of a data directory, the first so many.
+        /// Number of training tasks; of a data directory, the first ones.
         pub tasks: usize,
         /// Tasks that are never trained on, of customers that training never meets.
         pub held_out: usize,

@@ -23,7 +23,7 @@ const CONSONANTS: [&str; 14] = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r"
 const VOWELS: [&str; 5] = ["a", "e", "i", "o", "u"];
 const ENDINGS: [&str; 4] = ["", "n", "r", "s"];
 
-/// Of so many words one is held out.
+/// One word in this many is held out.
 const HELD_OUT_ONE_IN: u32 = 5;
 
 /// Draws words that have not been drawn before.
