@@ -1,16 +1,17 @@
-//! `hone replay`: recorded tool calls through a domain, one JSON line per step.
+//! `hone replay`: recorded tool calls through a domain, one JSON line per step; recorded results, graded again.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter};
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
+use hone_worlds::domains::grade::Graded;
 use hone_worlds::domains::{self, Domain};
 
-/// Run recorded tool calls through a domain, one JSON line per step: observation and state hash
+/// Run recorded tool calls through a domain, one JSON line per step, or grade recorded results again
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = FORMATS)]
 pub(crate) struct Args {
@@ -22,6 +23,9 @@ pub(crate) struct Args {
     /// The domain's own directory: users.json, orders.json, products.json for retail; tau2's holds db.json
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
+    /// Grade a result file of tau-bench or tau2-bench again, one JSON line per episode. Ends with 1 where a reward differs
+    #[arg(long, value_name = "RESULTS.json", conflicts_with = "actions")]
+    grade: Option<PathBuf>,
     /// JSON lines of calls; `-` reads standard input
     #[arg(value_name = "ACTIONS.jsonl", default_value = "-")]
     actions: PathBuf,
@@ -35,6 +39,10 @@ Out, one per call:
   {\"observation\": str, \"state_sha256\": hex, \"state_changed\": bool}   changed: against fresh data
   \"observation\" is null, with the reason in \"lost\", where upstream's environment itself breaks on the call, and where
   a line cannot be read: it fails alone
+
+With --grade, out, one per episode of the file:
+  {\"task\": str, \"trial\": int, \"recorded\": number, \"reward\": number, \"state\": bool, \"outputs\": {…}, \"why\": str}
+  \"reward\" is null, with the reason in \"why\", where an episode cannot be judged
 
 compat: tau-bench v1 to the byte. strict: arguments checked, known faults mended. tau2: tau2-bench.";
 
@@ -63,6 +71,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Some(Profile::Tau2) => domains::Profile::Tau2,
     };
     let domain = Arc::new(Domain::load(kind, profile, &args.data)?);
+    if let Some(results) = &args.grade {
+        return grade(&domain, results);
+    }
     let input: Box<dyn BufRead> = if args.actions.as_os_str() == "-" {
         Box::new(io::stdin().lock())
     } else {
@@ -74,4 +85,27 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         anstream::eprintln!("{unread} lines could not be read; their answers say why");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn grade(domain: &Arc<Domain>, path: &Path) -> Result<ExitCode> {
+    let shown = path.display();
+    let text = fs::read_to_string(path).with_context(|| format!("opening {shown}"))?;
+    let results = serde_json::from_str(&text).with_context(|| format!("{shown} is not JSON"))?;
+    let graded = domains::grade::grade(domain, &results).with_context(|| format!("{shown} is not a result file"))?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    for episode in &graded {
+        writeln!(out, "{}", serde_json::to_string(episode)?)?;
+    }
+    out.flush()?;
+    let count = |holds: fn(&Graded) -> bool| graded.iter().filter(|episode| holds(episode)).count();
+    let differ = count(|episode| episode.agrees() == Some(false));
+    anstream::eprintln!(
+        "{} episodes: {} earn what the file says, {differ} something else, {} have no reward in the file, {} could not be \
+         judged",
+        graded.len(),
+        count(|episode| episode.agrees() == Some(true)),
+        count(|episode| episode.reward.is_some() && episode.recorded.is_none()),
+        count(|episode| episode.reward.is_none())
+    );
+    Ok(if differ == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

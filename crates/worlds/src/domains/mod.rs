@@ -9,6 +9,7 @@ pub mod calculate;
 pub mod canon;
 mod dates;
 pub mod generate;
+pub mod grade;
 mod load;
 pub mod py;
 pub mod replay;

@@ -65,7 +65,7 @@ fn split_ids(directory: &Path, split: &str) -> Result<Vec<String>, TasksError> {
 }
 
 /// `{user_id, actions: [{name, kwargs}], instruction, outputs}`.
-fn tau1(kind: Kind, split: &str, at: usize, value: &Value) -> Result<Task, String> {
+pub(super) fn tau1(kind: Kind, split: &str, at: usize, value: &Value) -> Result<Task, String> {
     let env = kind.name();
     let text = |name: &str| value.get(name).and_then(Value::as_str).ok_or_else(|| format!("no {name:?}"));
     let mut task = Task::new(format!("{env}/{split}/{at}"), env, text("instruction")?);
@@ -78,7 +78,7 @@ fn tau1(kind: Kind, split: &str, at: usize, value: &Value) -> Result<Task, Strin
 }
 
 /// `{id, user_scenario, initial_state, evaluation_criteria: {actions, communicate_info, nl_assertions, reward_basis}}`.
-fn tau2(kind: Kind, value: &Value) -> Result<Task, String> {
+pub(super) fn tau2(kind: Kind, value: &Value) -> Result<Task, String> {
     let env = kind.name();
     let id = match value.get("id") {
         Some(Value::String(id)) => id.clone(),
@@ -103,7 +103,7 @@ fn tau2(kind: Kind, value: &Value) -> Result<Task, String> {
 }
 
 /// Refuses a task of which a part would be passed over: a state that is not set up, a reward that nobody computes.
-fn playable(task: &Task) -> Result<(), String> {
+pub(super) fn playable(task: &Task) -> Result<(), String> {
     const DECIDED: [&str; 3] = ["DB", "COMMUNICATE", "NL_ASSERTION"];
     let basis = task.verifier.as_ref().and_then(|verifier| verifier.get("basis")?.as_array()).into_iter().flatten();
     for part in basis {

@@ -4,6 +4,7 @@
 
 mod generate;
 mod golden;
+mod grade;
 mod profiles;
 mod rewards;
 
