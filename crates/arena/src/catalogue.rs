@@ -4,14 +4,13 @@
 //! reads them ([`documented!`](crate::documented)): name and meaning from the fields and their doc comments, type and
 //! default from serde. The pages are tested, so they cannot say anything else than the code does.
 
-mod kind;
 mod page;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use kind::kind;
+pub use hone_trace::keys::{Documented, Key, kind};
 pub use page::{Place, keys_table, section};
 
 /// Something a recipe can name.
@@ -26,20 +25,6 @@ pub struct Entry<T: 'static> {
     pub paper: Option<&'static str>,
     pub options: Options,
     pub make: T,
-}
-
-/// A key of an options table.
-#[derive(Debug, Clone, Copy)]
-pub struct Key {
-    pub name: &'static str,
-    pub meaning: &'static str,
-    /// The kind of value it takes, in a user's words.
-    pub kind: fn() -> String,
-}
-
-/// Options that know their keys. [`documented!`](crate::documented) implements it.
-pub trait Documented {
-    const KEYS: &'static [Key];
 }
 
 /// The options of an entry: their keys, the least that must be written, and the defaults of the rest.
@@ -135,40 +120,4 @@ pub fn find<'a, T>(
             known: names.join(", "),
         }
     })
-}
-
-/// A struct whose fields are the keys of a table: their doc comments become the reference page's words.
-#[macro_export]
-macro_rules! documented {
-    (
-        $(#[$meta:meta])*
-        $vis:vis struct $name:ident {
-            $($(#[$($attribute:tt)*])* $shown:vis $field:ident: $type:ty),* $(,)?
-        }
-    ) => {
-        $(#[$meta])*
-        $vis struct $name {
-            $($(#[$($attribute)*])* $shown $field: $type),*
-        }
-
-        impl $crate::catalogue::Documented for $name {
-            const KEYS: &'static [$crate::catalogue::Key] = &[$($crate::catalogue::Key {
-                name: stringify!($field),
-                meaning: concat!($($crate::doc_line!($($attribute)*)),*),
-                kind: $crate::catalogue::kind::<$type>,
-            }),*];
-        }
-    };
-}
-
-/// The text of a doc comment's line; nothing for other attributes.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! doc_line {
-    (doc = $line:literal) => {
-        $line
-    };
-    ($($other:tt)*) => {
-        ""
-    };
 }

@@ -27,16 +27,16 @@ documented! {
         pub key_env: Option<String>,
         /// Seconds for one reply, retries included.
         #[serde(default = "deadline")]
-        pub deadline_s: f64,
+        pub deadline_s: f64 where over(0.0, 86_400.0),
         /// Retries of an unreachable server.
         #[serde(default = "retries")]
-        pub retries: u32,
+        pub retries: u32 where whole(0, 1_000),
         /// Tokens of one reply.
         #[serde(default = "max_tokens")]
-        pub max_tokens: u32,
-        /// Absent: the server's default.
+        pub max_tokens: u32 where whole(1, 10_000_000),
+        /// Sampling temperature; absent: the server's default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub temperature: Option<f64>,
+        pub temperature: Option<f64> where real(0.0, 100.0),
     }
 }
 

@@ -14,3 +14,5 @@ pub mod show;
 pub mod solution;
 pub mod stdio;
 pub mod users;
+
+pub use hone_trace::documented;

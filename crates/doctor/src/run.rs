@@ -38,7 +38,7 @@ impl Run {
         let steps: BTreeMap<u64, Ledger> =
             lines.iter().filter_map(Ledger::from_map).map(|ledger| (ledger.step, ledger)).collect();
         Ok(Self {
-            recipe: Recipe::parse(&run.recipe()?, &[])?,
+            recipe: Recipe::recorded(&run.recipe()?)?.0,
             report: RunReport::read(directory)?,
             steps: steps.into_values().collect(),
             events: run.events()?.records.iter().filter_map(Event::read).collect(),

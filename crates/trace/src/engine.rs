@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::documented;
 use crate::node::PolicyVersion;
 use crate::policy::{Learner, Sampler};
 
@@ -86,29 +87,37 @@ impl EngineSpec {
     }
 }
 
-/// Low-rank adaptation, `[policy.lora]`: adapters on the policy's matrices. Checkpoints then hold a PEFT adapter, and a KL
-/// compares with the model without it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LoraSpec {
-    pub rank: usize,
-    /// The adapter's output is scaled by alpha / rank. Absent: 2 x rank.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alpha: Option<f64>,
-    /// The adapted matrices, as PEFT names them. Absent: all the engine can adapt.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub target_modules: Vec<String>,
+documented! {
+    /// Low-rank adaptation, `[policy.lora]`: adapters on the policy's matrices. Checkpoints then hold a PEFT adapter, and a KL
+    /// compares with the model without it.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct LoraSpec {
+        /// Rank of the adapters: the width of the bottleneck.
+        pub rank: usize where whole(1, 65_536),
+        /// The adapter's output is scaled by alpha / rank. Absent: 2 x rank.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub alpha: Option<f64> where over(0.0, 1e6),
+        /// The adapted matrices, as PEFT names them. Absent: all the engine can adapt.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub target_modules: Vec<String>,
+    }
 }
 
-/// AdamW's constants, `[train.adamw]`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct AdamWSettings {
-    pub beta1: f64,
-    pub beta2: f64,
-    pub eps: f64,
-    /// Applied to matrices; norms and biases do not decay.
-    pub weight_decay: f64,
+documented! {
+    /// AdamW's constants, `[train.adamw]`.
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct AdamWSettings {
+        /// Decay of the gradient's running mean.
+        pub beta1: f64 where under(0.0, 1.0),
+        /// Decay of its running square.
+        pub beta2: f64 where under(0.0, 1.0),
+        /// Added to the root of the running square, against division by nothing.
+        pub eps: f64 where over(0.0, 1.0),
+        /// Decoupled weight decay of matrices; norms and biases do not decay.
+        pub weight_decay: f64 where real(0.0, 10.0),
+    }
 }
 
 impl Default for AdamWSettings {

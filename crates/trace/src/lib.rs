@@ -10,6 +10,7 @@ mod batch;
 mod digest;
 mod engine;
 mod group;
+pub mod keys;
 mod loss;
 mod message;
 mod names;
@@ -34,7 +35,7 @@ pub use engine::{
 pub use group::{Advantage, Group, NoSignal, Span};
 pub use loss::{Loss, TokenBatch, TokenColumns};
 pub use message::{Content, ImageUrl, Message, Part};
-pub use names::nearest;
+pub use names::{nearest, with_nearest};
 pub use node::{BadNode, Node, Origin, PolicyVersion, Sampled};
 pub use outcome::{Boundary, Fault, Limit, Outcome, ParseFailure, ParseFailureKind};
 pub use policy::{

@@ -5,6 +5,23 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     candidates.into_iter().min_by_key(|candidate| edits(name, candidate))
 }
 
+/// serde's error about an unknown field or variant, which lists the known ones, with the nearest of them as a line of its own.
+/// Other errors stay as they are.
+pub fn with_nearest(error: &str) -> String {
+    let text = error.trim_end();
+    let at = ["unknown field `", "unknown variant `"].iter().find_map(|start| text.find(start));
+    let names: Vec<&str> = text[at.unwrap_or(text.len())..].split('`').skip(1).step_by(2).collect();
+    match names.split_first() {
+        // The error may end with the place where it stands, `in `train``: no name of a field.
+        Some((unknown, known)) if !known.is_empty() => {
+            let listed = known.iter().copied().filter(|name| !text.ends_with(&format!("in `{name}`")));
+            let nearest = nearest(unknown, listed).or_else(|| known.first().copied()).unwrap_or_default();
+            format!("{text}\ndid you mean `{nearest}`?")
+        }
+        _ => text.to_owned(),
+    }
+}
+
 /// Levenshtein distance.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

@@ -9,25 +9,30 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{Batch, LossStats};
+use crate::documented;
 use crate::loss::Loss;
 use crate::node::{PolicyVersion, Sampled};
 use crate::outcome::{Boundary, Fault};
 
-/// Sampling parameters. Temperature is part of the policy being trained: the learner divides by it too.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SamplingParams {
-    /// 0 is greedy: fine for evaluation, an error in training (identical rollouts carry no signal).
-    pub temperature: f32,
-    /// Keep the k likeliest tokens; 0 keeps all.
-    pub top_k: u32,
-    /// Keep the smallest set of tokens with at least this mass; 1 keeps all.
-    pub top_p: f32,
-    /// Drop tokens less likely than this share of the likeliest; 0 drops none.
-    pub min_p: f32,
-    pub max_new_tokens: u32,
-    /// Sampling ends after one of these ids, which is kept in the reply.
-    pub stop_ids: Vec<u32>,
+documented! {
+    /// Sampling parameters. Temperature is part of the policy being trained: the learner divides by it too.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct SamplingParams {
+        /// Divides the logits. 0 is greedy: fine for evaluation, an error in training (identical rollouts carry no signal).
+        pub temperature: f32 where over(0.0, 100.0)
+            .because("at 0 every episode of a group would be the same, with no advantage and no gradient (eval.temperature may be 0)"),
+        /// Keep the k likeliest tokens; 0 keeps all.
+        pub top_k: u32 where whole(0, 10_000_000),
+        /// Keep the smallest set of tokens with at least this mass; 1 keeps all.
+        pub top_p: f32 where over(0.0, 1.0),
+        /// Drop tokens less likely than this share of the likeliest; 0 drops none.
+        pub min_p: f32 where real(0.0, 1.0),
+        /// Tokens of one reply.
+        pub max_new_tokens: u32 where whole(1, 10_000_000),
+        /// Sampling ends after one of these ids, which is kept in the reply.
+        pub stop_ids: Vec<u32> where whole(0, 4_294_967_295),
+    }
 }
 
 impl Default for SamplingParams {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use hone_arena::rollout::{Rollouts, Slot};
-use hone_trace::{Group, Task, Trace};
+use hone_trace::{Group, Task, Trace, documented};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -18,15 +18,17 @@ use tokio::task::JoinHandle;
 use crate::ledger::{Metrics, names};
 use crate::plan::{Draw, Plan, PlanRecipe, ZeroVariance};
 
-/// `[async]`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct AsyncRecipe {
-    /// Steps an episode's policy may be behind the one that is trained. 0: every step samples, then learns; the numbers
-    /// are then the same in every run.
-    pub staleness: u64,
-    /// Threads of the learner alone; the sampler has the others. 0: they take turns on all of them.
-    pub learner_threads: usize,
+documented! {
+    /// `[async]`
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct AsyncRecipe {
+        /// Steps an episode's policy may be behind the one that is trained. 0: every step samples, then learns; the numbers
+        /// are then the same in every run.
+        pub staleness: u64 where whole(0, 1_000),
+        /// Threads of the learner alone; the sampler has the others. 0: they take turns on all of them.
+        pub learner_threads: usize where whole(0, 4_096),
+    }
 }
 
 /// The groups of one step.

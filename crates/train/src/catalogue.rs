@@ -25,6 +25,42 @@ macro_rules! catalogue {
 }
 pub(crate) use catalogue;
 
+/// Serde for a table with a `name` that may be written as the name alone: `loss = "dapo"`. The type derives both traits with
+/// `#[serde(remote = "Self")]` and has a constructor `named`.
+macro_rules! name_or_table {
+    ($type:ty, $expected:literal) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                // The derived function, not this one.
+                <$type>::serialize(self, serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct NameOrTable;
+                impl<'de> serde::de::Visitor<'de> for NameOrTable {
+                    type Value = $type;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str($expected)
+                    }
+
+                    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<$type, E> {
+                        Ok(<$type>::named(name))
+                    }
+
+                    fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<$type, A::Error> {
+                        <$type>::deserialize(serde::de::value::MapAccessDeserializer::new(map))
+                    }
+                }
+                deserializer.deserialize_any(NameOrTable)
+            }
+        }
+    };
+}
+pub(crate) use name_or_table;
+
 /// A name nothing is known under.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {what} {name:?}; did you mean {nearest:?}? Known are: {known}")]

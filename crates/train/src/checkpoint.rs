@@ -8,8 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hone_trace::Learner;
 use hone_trace::rundir::{Position, RunDir, RunReader};
+use hone_trace::{Learner, documented};
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::{Evaluation, Measured};
@@ -17,17 +17,19 @@ use crate::events::Event;
 use crate::plan::{Draw, PlanState};
 use crate::run::TrainError;
 
-/// `[checkpoint]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct CheckpointRecipe {
-    /// Steps between checkpoints. 0: after every step while a checkpoint is small (256 MiB), and of larger ones as often
-    /// as keeps their writing under a twentieth of the time.
-    pub every: u64,
-    /// Checkpoints kept, besides the best and the beginning.
-    pub keep_last: usize,
-    /// What the best checkpoint has most of, by evaluation: `success` or a reward component. Empty: none is kept.
-    pub best: String,
+documented! {
+    /// `[checkpoint]`
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct CheckpointRecipe {
+        /// Steps between checkpoints. 0: after every step while a checkpoint is small (256 MiB), and of larger ones as often
+        /// as keeps their writing under a twentieth of the time.
+        pub every: u64 where whole(0, 1_000_000_000),
+        /// Checkpoints kept, besides the best and the beginning.
+        pub keep_last: usize where whole(1, 1_000_000),
+        /// What the best checkpoint has most of, by evaluation: `success` or a reward component. Empty: none is kept.
+        pub best: String,
+    }
 }
 
 impl Default for CheckpointRecipe {

@@ -8,26 +8,29 @@ use hone_arena::registry::World;
 use hone_arena::solution::{Move, demonstration};
 use hone_chat::template::{ChatTemplate, Clock, TemplateInput};
 use hone_chat::{CHATML, ModelDir, RenderError, to_template, train_tokenizer};
-use hone_trace::{Action, EngineKind, FreshSpec, Message, ToolSpec};
+use hone_trace::{Action, EngineKind, FreshSpec, Message, ToolSpec, documented};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::recipe::Recipe;
 use crate::setup::SetupError;
 
-/// `[policy.fresh]`: the size of a policy made from nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FreshRecipe {
-    /// Tokens of its tokenizer, which is trained on the world's own words. Fewer tokens split rare words into pieces, so
-    /// that words never seen are spelled in pieces that were.
-    pub vocabulary: usize,
-    pub layers: u32,
-    /// Width of the residual stream. Heads are 32 wide, two of them to a key; the MLP is three times as wide.
-    pub hidden: u32,
-    /// Whole tokens for the JSON around the names and values of schemas and calls: a call of one argument took 9 tokens
-    /// instead of 20.
-    pub json_tokens: bool,
+documented! {
+    /// `[policy.fresh]`: the size of a policy made from nothing.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct FreshRecipe {
+        /// Tokens of its tokenizer, which is trained on the world's own words. Fewer tokens split rare words into pieces, so
+        /// that words never seen are spelled in pieces that were.
+        pub vocabulary: usize where whole(1, 1_000_000),
+        /// Layers of the model.
+        pub layers: u32 where whole(1, 1_024),
+        /// Width of the residual stream, a multiple of 64. Heads are 32 wide, two of them to a key; the MLP is three times as wide.
+        pub hidden: u32 where whole(64, 65_536),
+        /// Whole tokens for the JSON around the names and values of schemas and calls: a call of one argument took 9 tokens
+        /// instead of 20.
+        pub json_tokens: bool,
+    }
 }
 
 impl Default for FreshRecipe {
@@ -38,11 +41,8 @@ impl Default for FreshRecipe {
 
 impl FreshRecipe {
     pub(crate) fn check(&self) -> Result<(), String> {
-        if self.hidden == 0 || !self.hidden.is_multiple_of(64) {
+        if !self.hidden.is_multiple_of(64) {
             return Err(format!("policy.fresh.hidden is {}; it must be a multiple of 64", self.hidden));
-        }
-        if self.layers == 0 {
-            return Err("policy.fresh.layers is 0; a model has at least one".into());
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! The payment is a reward component of its own, `kl`, beside those of the rubric: it is recorded, it is in the group's
 //! statistics, and the rubric's total stays what the world paid.
 
-use hone_trace::{Group, Learner, Reward, Trace, Whose};
+use hone_trace::{Group, Learner, Reward, Trace, Whose, documented};
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::{Metrics, names};
@@ -14,20 +14,23 @@ use crate::run::TrainError;
 /// The component's name.
 pub const KL: &str = "kl";
 
-/// `[kl_reward]`
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KlReward {
-    /// KL penalty: the price of a KL of 1, summed over an episode's tokens. Where it adapts: at the start.
-    pub coefficient: f64,
-    #[serde(default)]
-    pub estimator: Estimator,
-    /// The mean KL per token to aim at. The coefficient follows it: absent, it stays as it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<f64>,
-    /// Episodes over which an adapting coefficient moves by its own size.
-    #[serde(default = "horizon")]
-    pub horizon: f64,
+documented! {
+    /// `[kl_reward]`
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct KlReward {
+        /// KL penalty: the price of a KL of 1, summed over an episode's tokens. Where it adapts: at the start.
+        pub coefficient: f64 where real(0.0, 1e6),
+        /// The one-sample estimate of the KL: docs/algorithms.md.
+        #[serde(default)]
+        pub estimator: Estimator,
+        /// The mean KL per token to aim at. The coefficient follows it: absent, it stays as it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub target: Option<f64> where over(0.0, 1e6),
+        /// Episodes over which an adapting coefficient moves by its own size.
+        #[serde(default = "horizon")]
+        pub horizon: f64 where over(0.0, 1e12),
+    }
 }
 
 fn horizon() -> f64 {

@@ -3,13 +3,12 @@
 //! What was typed (a TOML file, then `--set key=value`) becomes what it means here. Unknown keys are errors that name the
 //! nearest known one.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use hone_arena::rewards::TOTAL;
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::rollout::RolloutSettings;
-use hone_trace::{AdamWSettings, LearnerSpec, LoraSpec, SamplingParams};
+use hone_trace::{AdamWSettings, LearnerSpec, LoraSpec, SamplingParams, documented, with_nearest};
 use hone_worlds::EnvSpecs;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -20,75 +19,94 @@ use crate::checkpoint::CheckpointRecipe;
 use crate::credit::CreditRecipe;
 use crate::evaluate::Kind;
 use crate::fresh::FreshRecipe;
+use crate::keys;
 use crate::loss::LossRecipe;
 use crate::penalty::KlReward;
 use crate::placebo::Placebo;
 use crate::plan::PlanRecipe;
 use crate::schedule::Decay;
 
-/// Everything a run needs to know. Every key has a default; the resolved recipe is written into the run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Recipe {
-    pub name: String,
-    /// The root of all randomness.
-    pub seed: u64,
-    /// The advantage estimator, by name: docs/algorithms.md.
-    pub credit: CreditRecipe,
-    /// The objective, by name or as a table: docs/algorithms.md.
-    pub loss: LossRecipe,
-    /// Train no episode that a length limit cut short.
-    pub overlong_filter: bool,
-    /// Advantages that know nothing of the rewards: a control of a run, see `hone train --placebo`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub placebo: Option<Placebo>,
-    pub policy: PolicyRecipe,
-    pub engine: EngineRecipe,
-    /// `[env]`, or several `[[env]]`: docs/environments.md.
-    pub env: EnvSpecs,
-    pub sampling: SamplingParams,
-    pub rollout: RolloutSettings,
-    pub rubric: RubricSpec,
-    /// KL to the reference policy, paid out of the reward.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kl_reward: Option<KlReward>,
-    pub plan: PlanRecipe,
-    pub train: TrainRecipe,
-    pub sft: SftRecipe,
-    pub eval: EvalRecipe,
-    pub checkpoint: CheckpointRecipe,
-    #[serde(rename = "async")]
-    pub overlap: AsyncRecipe,
+documented! {
+    /// Everything a run needs to know. Every key has a default; the resolved recipe is written into the run.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct Recipe {
+        /// Name of the run: its directory is runs/NAME-1, or the first number that is free.
+        pub name: String,
+        /// The root of all randomness.
+        pub seed: u64 where seed(),
+        /// The advantage estimator, by name: docs/algorithms.md.
+        pub credit: CreditRecipe where table::<CreditRecipe>(),
+        /// The objective, by name or as a table: docs/algorithms.md.
+        pub loss: LossRecipe where table::<LossRecipe>(),
+        /// Train no episode that a length limit cut short.
+        pub overlong_filter: bool,
+        /// Advantages that know nothing of the rewards: a control of a run, see `hone train --placebo`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub placebo: Option<Placebo>,
+        /// The policy that is trained.
+        pub policy: PolicyRecipe where table::<PolicyRecipe>(),
+        /// What serves and trains the policy.
+        pub engine: EngineRecipe where table::<EngineRecipe>(),
+        /// The environment: `[env]`, or several `[[env]]`; their keys: docs/environments-reference.md.
+        pub env: EnvSpecs where named(hone_worlds::registry::keys),
+        /// How replies are sampled.
+        pub sampling: SamplingParams where table::<SamplingParams>(),
+        /// How episodes are played: limits, deadlines, malformed replies.
+        pub rollout: RolloutSettings where table::<RolloutSettings>(),
+        /// The reward: components and products of them.
+        pub rubric: RubricSpec where table::<RubricSpec>(),
+        /// KL to the reference policy, paid out of the reward; absent: none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub kl_reward: Option<KlReward> where table::<KlReward>(),
+        /// Which tasks are played.
+        pub plan: PlanRecipe where table::<PlanRecipe>(),
+        /// Steps, batches and the optimizer.
+        pub train: TrainRecipe where table::<TrainRecipe>(),
+        /// The warm start, `hone sft`.
+        pub sft: SftRecipe where table::<SftRecipe>(),
+        /// Evaluation on held-out tasks.
+        pub eval: EvalRecipe where table::<EvalRecipe>(),
+        /// Which checkpoints are kept.
+        pub checkpoint: CheckpointRecipe where table::<CheckpointRecipe>(),
+        /// Sampling while the step before is learned from.
+        #[serde(rename = "async")]
+        pub overlap: AsyncRecipe where table::<AsyncRecipe>().key("async"),
+    }
 }
 
-/// `[policy]`
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PolicyRecipe {
-    /// A model directory in Hugging Face's layout.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<PathBuf>,
-    /// Trains an adapter on the model instead of the model.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lora: Option<LoraSpec>,
-    /// What a KL compares with: a model directory. Absent: the policy as it was at the start.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reference: Option<PathBuf>,
-    /// Threads of the engine; 0: all cores.
-    pub threads: usize,
-    /// The size of the policy that `hone sft` makes where no model is named.
-    pub fresh: FreshRecipe,
+documented! {
+    /// `[policy]`
+    #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct PolicyRecipe {
+        /// A model directory in Hugging Face's layout; absent: the tiny policy inside the binary.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub model: Option<PathBuf>,
+        /// Low-rank adapters: train those instead of the model; absent: the model.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub lora: Option<LoraSpec> where table::<LoraSpec>(),
+        /// What a KL compares with: a model directory. Absent: the policy as it was at the start.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub reference: Option<PathBuf>,
+        /// Threads of the engine; 0: all cores.
+        pub threads: usize where whole(0, 4_096),
+        /// The size of the policy that `hone sft` makes where no model is named.
+        pub fresh: FreshRecipe where table::<FreshRecipe>(),
+    }
 }
 
-/// `[engine]`: what serves and trains the policy.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct EngineRecipe {
-    /// "native": the model on this machine. Which others there are is the program's to say.
-    pub kind: String,
-    /// Other keys are the engine's own.
-    #[serde(flatten)]
-    pub options: serde_json::Map<String, serde_json::Value>,
+documented! {
+    /// `[engine]`: what serves and trains the policy.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct EngineRecipe {
+        /// "native": the model on this machine. Which others there are is the program's to say.
+        pub kind: String,
+        /// Other keys are the engine's own.
+        #[serde(flatten)]
+        pub options: serde_json::Map<String, serde_json::Value> where others(),
+    }
 }
 
 impl Default for EngineRecipe {
@@ -97,92 +115,108 @@ impl Default for EngineRecipe {
     }
 }
 
-/// `[train]`
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TrainRecipe {
-    pub steps: u64,
-    /// Tasks a step.
-    pub groups: usize,
-    /// Episodes a task.
-    pub group_size: u32,
-    /// Sequences of one optimizer step; 0: all of the step's.
-    pub mini_batch: usize,
-    /// How often a step's sequences are gone through.
-    pub epochs_per_batch: u32,
-    pub learning_rate: f64,
-    pub warmup: u64,
-    pub decay: Decay,
-    pub max_grad_norm: f64,
-    /// Tokens the learner computes at once.
-    pub batch_tokens: usize,
-    /// Recompute activations in the backward pass: less memory, a third more work, the same numbers.
-    pub recompute: bool,
-    /// Megabytes of activations; 0: what the machine has free when the run starts.
-    pub activation_mb: u64,
-    /// Steps in a row from which nothing could be learned (every episode broke, no episode was scored, every gradient was
-    /// not finite) after which the run stops.
-    pub patience: u32,
-    /// Record the KL to the policy as it began, after every step: `policy/kl_to_start`.
-    pub kl_to_start: bool,
-    /// A run directory with that metric: no step of this run may go further from the start than that run's did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kl_within: Option<PathBuf>,
-    pub adamw: AdamWSettings,
+documented! {
+    /// `[train]`
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct TrainRecipe {
+        /// Steps of the run: each samples, learns and records once.
+        pub steps: u64 where whole(0, 1_000_000_000),
+        /// Tasks a step.
+        pub groups: usize where whole(1, 65_536),
+        /// Episodes a task.
+        pub group_size: u32 where whole(2, 65_536).because("an episode is judged against its siblings"),
+        /// Sequences of one optimizer step; 0: all of the step's.
+        pub mini_batch: usize where whole(0, 100_000_000),
+        /// How often a step's sequences are gone through.
+        pub epochs_per_batch: u32 where whole(1, 1_000),
+        /// Learning rate after the warm-up.
+        pub learning_rate: f64 where real(0.0, 10.0),
+        /// Steps over which the learning rate grows to that.
+        pub warmup: u64 where whole(0, 1_000_000_000),
+        /// Course of the learning rate after the warm-up.
+        pub decay: Decay,
+        /// Norm to which larger gradients are scaled down.
+        pub max_grad_norm: f64 where over(0.0, 1e9),
+        /// Tokens the learner computes at once.
+        pub batch_tokens: usize where whole(1, 1_000_000_000),
+        /// Recompute activations in the backward pass: less memory, a third more work, the same numbers.
+        pub recompute: bool,
+        /// Megabytes of activations; 0: what the machine has free when the run starts.
+        pub activation_mb: u64 where whole(0, 16_777_216),
+        /// Steps in a row from which nothing could be learned (every episode broke, no episode was scored, every gradient was
+        /// not finite) after which the run stops.
+        pub patience: u32 where whole(1, 1_000_000),
+        /// Record the KL to the policy as it began, after every step: `policy/kl_to_start`.
+        pub kl_to_start: bool,
+        /// A run directory with that metric: no step of this run may go further from the start than that run's did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub kl_within: Option<PathBuf>,
+        /// Constants of the optimizer.
+        pub adamw: AdamWSettings where table::<AdamWSettings>(),
+    }
 }
 
-/// `[sft]`
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SftRecipe {
-    pub steps: u64,
-    /// Imitates traces of this run directory. Absent: the oracle.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub traces: Option<PathBuf>,
-    /// Of those, the ones whose `eval.success` component is at least this.
-    pub at_least: f64,
-    /// Episodes a step.
-    pub batch: usize,
-    pub learning_rate: f64,
-    pub warmup: u64,
-    pub decay: Decay,
-    /// Weight of the tokens the agent did not write, relative to its own.
-    pub context_weight: f64,
-    /// Share of repeated random sequences at the start, fading out: they teach copying.
-    pub copying: f64,
-    /// The share of the steps after which none are mixed in.
-    pub copying_until: f64,
-    /// The share of the steps that imitate the solutions of tasks whose demonstrations are imperfect: knowing how comes
-    /// before doing it badly.
-    pub solutions_until: f64,
-    /// Stop as soon as success on the held-out tasks is at least this: a warm start needs no mastery.
-    pub stop_at: Option<f64>,
-    /// Steps between two looks at the held-out tasks, where `stop_at` is set.
-    pub check_every: u64,
+documented! {
+    /// `[sft]`
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct SftRecipe {
+        /// Steps of imitation.
+        pub steps: u64 where whole(0, 1_000_000_000),
+        /// Imitates traces of this run directory. Absent: the oracle.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub traces: Option<PathBuf>,
+        /// Of those, the ones whose `eval.success` component is at least this.
+        pub at_least: f64 where real(-1e6, 1e6),
+        /// Episodes a step.
+        pub batch: usize where whole(1, 65_536),
+        /// Learning rate after the warm-up.
+        pub learning_rate: f64 where real(0.0, 10.0),
+        /// Steps over which the learning rate grows to that.
+        pub warmup: u64 where whole(0, 1_000_000_000),
+        /// Course of the learning rate after the warm-up.
+        pub decay: Decay,
+        /// Weight of the tokens the agent did not write, relative to its own.
+        pub context_weight: f64 where real(0.0, 100.0),
+        /// Share of repeated random sequences at the start, fading out: they teach copying.
+        pub copying: f64 where real(0.0, 1.0),
+        /// The share of the steps after which none are mixed in.
+        pub copying_until: f64 where real(0.0, 1.0),
+        /// The share of the steps that imitate the solutions of tasks whose demonstrations are imperfect: knowing how comes
+        /// before doing it badly.
+        pub solutions_until: f64 where real(0.0, 1.0),
+        /// Stop as soon as success on the held-out tasks is at least this: a warm start needs no mastery.
+        pub stop_at: Option<f64> where real(0.0, 1.0),
+        /// Steps between two looks at the held-out tasks, where `stop_at` is set.
+        pub check_every: u64 where whole(1, 1_000_000_000),
+    }
 }
 
-/// `[eval]`
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct EvalRecipe {
-    /// Steps between evaluations; 0: only before and after.
-    pub every: u64,
-    /// Held-out tasks of one evaluation, the first so many.
-    pub tasks: usize,
-    /// Of the sampled evaluation; absent: training's. 0 makes the greedy evaluation, which is always made too, the
-    /// headline.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f32>,
-    /// Episodes a task, sampled.
-    pub samples: u32,
-    /// Sample through the recipe's top_k, top_p and min_p. They flatter a policy whose tail is wrong.
-    pub filters: bool,
-    /// Seed of the episodes, apart from the run's and the tasks'.
-    pub seed: u64,
-    /// The component whose value of 1 is success. Empty: the first of the rubric with a weight.
-    pub success: String,
-    /// Play the controls when training is over: the start again, and the start sharpened to the end's entropy.
-    pub controls: bool,
+documented! {
+    /// `[eval]`
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct EvalRecipe {
+        /// Steps between evaluations; 0: only before and after.
+        pub every: u64 where whole(0, 1_000_000_000),
+        /// Held-out tasks of one evaluation, the first so many.
+        pub tasks: usize where whole(0, 1_000_000),
+        /// Temperature of the sampled evaluation; absent: training's. 0 makes the greedy evaluation, which is always made too, the
+        /// headline.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub temperature: Option<f32> where real(0.0, 100.0),
+        /// Episodes a task, sampled.
+        pub samples: u32 where whole(1, 10_000),
+        /// Sample through the recipe's top_k, top_p and min_p. They flatter a policy whose tail is wrong.
+        pub filters: bool,
+        /// Seed of the episodes, apart from the run's and the tasks'.
+        pub seed: u64 where seed(),
+        /// The component whose value of 1 is success. Empty: the first of the rubric with a weight.
+        pub success: String,
+        /// Play the controls when training is over: the start again, and the start sharpened to the end's entropy.
+        pub controls: bool,
+    }
 }
 
 impl Default for Recipe {
@@ -283,12 +317,6 @@ impl EvalRecipe {
                 self.tasks
             ));
         }
-        if self.samples == 0 {
-            return Err("eval.samples is 0; it must be at least 1".into());
-        }
-        if let Some(value) = self.temperature.filter(|value| !value.is_finite() || *value < 0.0) {
-            return Err(format!("eval.temperature must be a number of at least 0, found {value}"));
-        }
         Ok(())
     }
 }
@@ -313,6 +341,9 @@ impl TrainRecipe {
     }
 }
 
+/// Episodes of one step that anybody has memory for.
+const MOST_EPISODES: usize = 1 << 20;
+
 /// What is wrong with a recipe, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -328,9 +359,10 @@ impl Recipe {
     /// A recipe from TOML and `key=value` settings over it. Dots reach into tables; values are TOML, or text where they
     /// are not.
     pub fn parse(text: &str, settings: &[String]) -> Result<Self, RecipeError> {
+        let mut table: Table = toml::from_str(text).map_err(|error| RecipeError(with_nearest(&error.to_string())))?;
+        keys::check(&table)?;
         // The file by itself first: its errors can show the line.
-        toml::from_str::<Self>(text).map_err(|error| RecipeError(with_nearest(&error)))?;
-        let mut table: Table = toml::from_str(text).map_err(|error| RecipeError(with_nearest(&error)))?;
+        toml::from_str::<Self>(text).map_err(|error| RecipeError(with_nearest(&error.to_string())))?;
         for setting in settings {
             let (key, value) = setting
                 .split_once('=')
@@ -338,11 +370,25 @@ impl Recipe {
             set(&mut table, key.trim(), read_value(value.trim()))
                 .map_err(|what| RecipeError(format!("--set {setting}: {what}")))?;
         }
-        let mut recipe: Self =
-            Value::Table(table).try_into().map_err(|error: toml::de::Error| RecipeError(with_nearest(&error)))?;
+        keys::check(&table)?;
+        let mut recipe = Self::read(table)?;
         recipe.settle()?;
         recipe.check()?;
         Ok(recipe)
+    }
+
+    /// The recipe that a run recorded, to read the run by. Keys that only a newer version of Hone knows are passed over:
+    /// their paths come back with it. Ranges are not enforced: the run has been.
+    pub fn recorded(text: &str) -> Result<(Self, Vec<String>), RecipeError> {
+        let mut table: Table = toml::from_str(text).map_err(|error| RecipeError(with_nearest(&error.to_string())))?;
+        let passed_over = keys::pass_over_unknown(&mut table);
+        let mut recipe = Self::read(table)?;
+        recipe.settle()?;
+        Ok((recipe, passed_over))
+    }
+
+    fn read(table: Table) -> Result<Self, RecipeError> {
+        Value::Table(table).try_into().map_err(|error: toml::de::Error| RecipeError(with_nearest(&error.to_string())))
     }
 
     /// Fills in what follows from the rubric, and refuses what names no component of it.
@@ -363,42 +409,25 @@ impl Recipe {
 
     fn check(&self) -> Result<(), RecipeError> {
         let bad = |what: String| Err(RecipeError(what));
-        if self.sampling.temperature <= 0.0 {
-            return bad(
-                "sampling.temperature is 0: every episode of a group would be the same, with no advantage and no gradient. \
-                 Train at 1.0 (eval.temperature may be 0)"
-                    .into(),
-            );
-        }
-        if let Err(what) = self.sampling.check() {
-            return bad(format!("sampling: {what}"));
-        }
         self.loss.build().map_err(|error| RecipeError(error.to_string()))?;
-        if self.train.group_size < 2 {
-            return bad("train.group_size is under 2: an episode is judged against its siblings; give each task at least 2 episodes".into());
-        }
-        if self.train.groups == 0 || self.env.tasks() < self.train.groups {
+        let episodes = self.train.groups.saturating_mul(self.train.group_size as usize);
+        if episodes > MOST_EPISODES {
             return bad(format!(
-                "env.tasks ({}) must be at least train.groups ({}), and both over 0; raise env.tasks or lower train.groups",
+                "train.groups x train.group_size is {episodes} episodes a step, and at most {MOST_EPISODES} are played; lower \
+                 one of them"
+            ));
+        }
+        if self.env.tasks() < self.train.groups {
+            return bad(format!(
+                "env.tasks ({}) must be at least train.groups ({}); raise env.tasks or lower train.groups",
                 self.env.tasks(),
                 self.train.groups
             ));
-        }
-        let sft = &self.sft;
-        for (key, share) in
-            [("copying", sft.copying), ("copying_until", sft.copying_until), ("solutions_until", sft.solutions_until)]
-        {
-            if !(0.0..=1.0).contains(&share) {
-                return bad(format!("sft.{key} = {share} is out of range: it is a share, between 0 and 1"));
-            }
         }
         // A rubric that cannot be built says so itself when the run is set up.
         if let Ok(rubric) = self.rubric.build() {
             let components: Vec<_> = rubric.weights().collect();
             self.credit.check(&components).map_err(|error| RecipeError(error.to_string()))?;
-        }
-        if self.policy.lora.as_ref().is_some_and(|lora| lora.rank == 0) {
-            return bad("policy.lora.rank is 0: nothing would be trained".into());
         }
         self.policy.fresh.check().map_err(RecipeError)?;
         self.plan.check().map_err(RecipeError)?;
@@ -454,19 +483,6 @@ fn set(table: &mut Table, key: &str, value: Value) -> Result<(), String> {
                 set(inner, rest, value)
             }
         },
-    }
-}
-
-/// serde lists the known keys of the table; the nearest of them is what was meant.
-fn with_nearest(error: &impl fmt::Display) -> String {
-    let text = error.to_string();
-    let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
-    match names.split_first() {
-        Some((unknown, known)) if text.contains("unknown field") && !known.is_empty() => {
-            let nearest = nearest(unknown, known.iter().copied()).unwrap_or_default();
-            format!("{}\ndid you mean `{nearest}`?", text.trim_end())
-        }
-        _ => text.trim_end().to_owned(),
     }
 }
 

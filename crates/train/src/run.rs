@@ -63,7 +63,8 @@ pub async fn resume(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mu
     trainer.run(watch).await
 }
 
-/// The recipe a run recorded.
+/// The recipe a run recorded, to go on with it: a key that this version does not know is refused. To read a run, see
+/// [`Recipe::recorded`].
 pub fn recorded_recipe(directory: &Path) -> Result<Recipe, TrainError> {
     Ok(Recipe::parse(&RunReader::open(directory)?.recipe()?, &[])?)
 }

@@ -39,16 +39,23 @@ pub fn section<T>(page: &mut String, place: Place, entry: &Entry<T>) -> Result<(
     Ok(())
 }
 
-/// A table of keys: type, default, meaning. A key of the example has no default.
+/// A table of keys: type, default, range, meaning. A key of the example has no default.
 pub fn keys_table(keys: &[&Key], example: &Value, complete: &Value) -> String {
-    let mut table = String::from("| key | type | default | meaning |\n|---|---|---|---|\n");
+    let mut table = String::from("| key | type | default | range | meaning |\n|---|---|---|---|---|\n");
     for key in keys {
         let default = match (example.get(key.name), complete.get(key.name)) {
             (Some(_), _) => "required".to_owned(),
             (None, None | Some(Value::Null)) => "absent".to_owned(),
             (None, Some(value)) => format!("`{}`", toml(value)),
         };
-        let _ = writeln!(table, "| `{}` | {} | {default} | {} |", key.name, (key.kind)(), key.meaning.trim());
+        let _ = writeln!(
+            table,
+            "| `{}` | {} | {default} | {} | {} |",
+            key.name,
+            (key.kind)(),
+            key.rule,
+            key.meaning.trim()
+        );
     }
     table
 }

@@ -25,11 +25,11 @@ documented! {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub directory: Option<PathBuf>,
         /// Number of processes that share the episodes.
-        pub workers: usize,
+        pub workers: usize where whole(1, 1_024),
         /// Seconds for one answer.
-        pub deadline_s: f64,
+        pub deadline_s: f64 where over(0.0, 86_400.0),
         /// Seconds for the first answer of a fresh process.
-        pub start_deadline_s: f64,
+        pub start_deadline_s: f64 where over(0.0, 86_400.0),
         /// Names of variables that the program gets beside the usual ones (`PATH`, `HOME`, `LANG`, `TMPDIR`, `PYTHONPATH`,
         /// …). It sees no others, and no key of a judge or a model.
         pub variables: Vec<String>,
@@ -40,11 +40,11 @@ documented! {
         /// The prompt of numbered tasks.
         pub prompt: String,
         /// Number of training tasks; of a file, at most this many.
-        pub tasks: usize,
+        pub tasks: usize where whole(1, 1_000_000),
         /// Tasks that are evaluated on and never trained on.
-        pub held_out: usize,
+        pub held_out: usize where whole(0, 1_000_000),
         /// Seed of the tasks: it numbers them, or shuffles the file.
-        pub seed: u64,
+        pub seed: u64 where seed(),
     }
 }
 

@@ -38,7 +38,7 @@ documented! {
         pub command: Vec<String>,
         /// Seconds for a verdict.
         #[serde(default = "deadline")]
-        pub deadline_s: f64,
+        pub deadline_s: f64 where over(0.0, 86_400.0),
         /// Names of variables that the program gets beside the usual ones (`PATH`, `HOME`, …). It sees no others.
         #[serde(default)]
         pub variables: Vec<String>,

@@ -27,13 +27,13 @@ documented! {
     #[serde(deny_unknown_fields)]
     pub struct Cosine {
         /// Tokens at which the scaling ends.
-        pub max: usize,
+        pub max: usize where whole(1, 100_000_000),
         /// Value of a right answer at `max` tokens, and at none.
         #[serde(default = "right")]
-        pub right: (f64, f64),
+        pub right: (f64, f64) where real(-1e6, 1e6),
         /// The same of a wrong one.
         #[serde(default = "wrong")]
-        pub wrong: (f64, f64),
+        pub wrong: (f64, f64) where real(-1e6, 1e6),
     }
 }
 

@@ -32,7 +32,7 @@ documented! {
     #[serde(deny_unknown_fields)]
     pub struct TurnCost {
         /// Turns at which the value is -1.
-        pub max: usize,
+        pub max: usize where whole(1, 100_000_000),
     }
 }
 
@@ -51,7 +51,7 @@ documented! {
     #[serde(deny_unknown_fields)]
     pub struct LengthCost {
         /// Tokens at which the value is -1.
-        pub max: usize,
+        pub max: usize where whole(1, 100_000_000),
     }
 }
 

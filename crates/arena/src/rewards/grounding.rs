@@ -34,7 +34,7 @@ documented! {
     #[serde(default, deny_unknown_fields)]
     pub struct Grounding {
         /// Weight of recall against precision.
-        pub beta: f64,
+        pub beta: f64 where over(0.0, 1e3),
     }
 }
 

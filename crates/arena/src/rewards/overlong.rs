@@ -29,9 +29,9 @@ documented! {
     #[serde(deny_unknown_fields)]
     struct Form {
         /// Tokens at which the value is -1.
-        max: usize,
+        max: usize where whole(1, 100_000_000),
         /// Tokens before `max` over which it falls.
-        cache: usize,
+        cache: usize where whole(1, 100_000_000),
     }
 }
 

@@ -30,9 +30,9 @@ documented! {
     #[serde(default, deny_unknown_fields)]
     pub struct Parsimony {
         /// Full value from this share of the reference's length on.
-        pub enough: f64,
+        pub enough: f64 where real(0.0, 1.0),
         /// No value from this multiple of it on.
-        pub too_much: f64,
+        pub too_much: f64 where over(1.0, 1e6),
         /// The text to measure: the whole completion, or the `resolution` of the submission.
         pub on: Source,
     }

@@ -38,7 +38,7 @@ documented! {
     #[serde(default, deny_unknown_fields)]
     pub struct Repetition {
         /// The length of the n-grams, in tokens.
-        pub n: usize,
+        pub n: usize where whole(1, 1_000),
     }
 }
 

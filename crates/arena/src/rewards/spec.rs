@@ -21,31 +21,48 @@
 //! weight = 1.5
 //! ```
 
+use hone_trace::with_nearest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::catalogue::{COMPONENTS, find};
 use super::{Named, Product, Rubric, RubricError, Term};
-use crate::catalogue::{Documented as _, UnknownName};
+use crate::catalogue::{Documented as _, Key, UnknownName};
 use crate::documented;
 
-/// A rubric as written.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RubricSpec {
-    #[serde(default)]
-    pub component: Vec<Map<String, Value>>,
-    #[serde(default)]
-    pub product: Vec<ProductSpec>,
+documented! {
+    /// A rubric as written.
+    #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct RubricSpec {
+        /// Parts of the reward, one table each: docs/rewards.md.
+        #[serde(default)]
+        pub component: Vec<Map<String, Value>> where named(component_keys),
+        /// Products of components, one table each.
+        #[serde(default)]
+        pub product: Vec<ProductSpec> where table::<ProductSpec>(),
+    }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProductSpec {
-    pub name: String,
-    pub of: Vec<String>,
-    #[serde(default = "one")]
-    pub weight: f64,
+documented! {
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ProductSpec {
+        /// Its name in traces, metrics and reports.
+        pub name: String,
+        /// The names of the components that are multiplied.
+        pub of: Vec<String>,
+        /// Its weight in the total.
+        #[serde(default = "one")]
+        pub weight: f64 where real(-1e6, 1e6),
+    }
+}
+
+/// The keys of a component's table: the rubric's, and those of its kind. All that any kind has where it names none.
+fn component_keys<'a>(text: &dyn Fn(&str) -> Option<&'a str>) -> Vec<&'static [Key]> {
+    let kind = text("kind");
+    let own = COMPONENTS.iter().filter(|entry| kind.is_none_or(|kind| kind == entry.name));
+    own.flat_map(|entry| entry.options.keys).copied().chain([PlaceSpec::KEYS]).collect()
 }
 
 fn one() -> f64 {
@@ -96,9 +113,9 @@ documented! {
         /// The component's name in traces, metrics and reports; absent: its kind.
         name: Option<String>,
         /// Its weight in the total; 0: watched, a gate or a factor of a product only.
-        weight: f64,
+        weight: f64 where real(-1e6, 1e6),
         /// Below this value of the component the total is at most 0.
-        gate: Option<f64>,
+        gate: Option<f64> where real(-1e6, 1e6),
         /// An episode without a value of this component has no total.
         required: bool,
     }
@@ -111,7 +128,7 @@ impl Default for PlaceSpec {
 }
 
 fn term(index: usize, table: &Map<String, Value>) -> Result<Term, SpecError> {
-    let bad = |name: &str, what: String| SpecError::Options { name: name.into(), what };
+    let bad = |name: &str, what: String| SpecError::Options { name: name.into(), what: with_nearest(&what) };
     let place: PlaceSpec = serde_json::from_value(Value::Object(table.clone()))
         .map_err(|error| bad(&index.to_string(), error.to_string()))?;
     let kind = place.kind.ok_or(SpecError::NoKind(index))?;

@@ -6,38 +6,45 @@ use hone_chat::parse::Format;
 use hone_trace::Action;
 use serde::{Deserialize, Serialize};
 
-/// Settings of the rollout driver, as a recipe's `[rollout]` table.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RolloutSettings {
-    /// Context window in tokens: prompt, replies and observations together.
-    pub window: usize,
-    /// Agent turns of an episode.
-    pub max_turns: u32,
-    /// Tokens one tool result may take; longer ones are cut in the middle, and the cut is said in the text.
-    pub tool_output_tokens: usize,
-    /// Tokens all observations of an episode may take.
-    pub episode_output_tokens: usize,
-    /// Seconds an episode may take.
-    pub wall_s: f64,
-    /// Seconds the environment may take to answer one action.
-    pub env_deadline_s: f64,
-    /// Seconds it may take to answer a reply, or to open: a simulated user may be a model that thinks.
-    pub user_deadline_s: f64,
-    /// Seconds one reply may take to sample.
-    pub sampler_deadline_s: f64,
-    /// Attempts at an episode before a fault excludes it from its group.
-    pub attempts: u32,
-    /// Seconds before the second attempt; doubled for each further one.
-    pub backoff_s: f64,
-    /// Episodes in play at once.
-    pub concurrency: usize,
-    pub calls: CallMode,
-    pub malformed: OnMalformed,
-    pub repair: OnRepair,
-    /// The call format; absent: the one whose markers occur.
-    #[serde(skip_serializing_if = "Option::is_none", with = "format_name")]
-    pub format: Option<Format>,
+use crate::documented;
+
+documented! {
+    /// Settings of the rollout driver, as a recipe's `[rollout]` table.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct RolloutSettings {
+        /// Context window in tokens: prompt, replies and observations together.
+        pub window: usize where whole(1, 10_000_000),
+        /// Agent turns of an episode.
+        pub max_turns: u32 where whole(1, 10_000),
+        /// Tokens one tool result may take; longer ones are cut in the middle, and the cut is said in the text.
+        pub tool_output_tokens: usize where whole(1, 10_000_000),
+        /// Tokens all observations of an episode may take.
+        pub episode_output_tokens: usize where whole(1, 100_000_000),
+        /// Seconds an episode may take.
+        pub wall_s: f64 where over(0.0, 1e6),
+        /// Seconds the environment may take to answer one action.
+        pub env_deadline_s: f64 where over(0.0, 1e6),
+        /// Seconds it may take to answer a reply, or to open: a simulated user may be a model that thinks.
+        pub user_deadline_s: f64 where over(0.0, 1e6),
+        /// Seconds one reply may take to sample.
+        pub sampler_deadline_s: f64 where over(0.0, 1e6),
+        /// Attempts at an episode before a fault excludes it from its group.
+        pub attempts: u32 where whole(1, 100),
+        /// Seconds before the second attempt; doubled for each further one.
+        pub backoff_s: f64 where real(0.0, 3_600.0),
+        /// Episodes in play at once.
+        pub concurrency: usize where whole(1, 65_536),
+        /// What runs when a reply makes several calls: the first only, all in order, or all at once.
+        pub calls: CallMode,
+        /// What becomes of a reply that cannot be read: the agent is told and may try again, or the episode ends.
+        pub malformed: OnMalformed,
+        /// What becomes of a reply with exactly one repaired reading: it runs, or it is rejected. A parse failure either way.
+        pub repair: OnRepair,
+        /// The call format; absent: the one whose markers occur.
+        #[serde(skip_serializing_if = "Option::is_none", with = "format_name")]
+        pub format: Option<Format>,
+    }
 }
 
 impl Default for RolloutSettings {

@@ -39,13 +39,13 @@ documented! {
         pub directory: Option<std::path::PathBuf>,
         /// Number of processes that share the episodes.
         #[serde(default = "one")]
-        pub workers: usize,
+        pub workers: usize where whole(1, 1_024),
         /// Seconds for one answer.
         #[serde(default = "deadline")]
-        pub deadline_s: f64,
+        pub deadline_s: f64 where over(0.0, 86_400.0),
         /// Seconds for the first answer of a fresh process, its start included. Imports can be slow.
         #[serde(default = "start_deadline")]
-        pub start_deadline_s: f64,
+        pub start_deadline_s: f64 where over(0.0, 86_400.0),
         /// Names of variables that the program gets beside the usual ones (`PATH`, `HOME`, `LANG`, `TMPDIR`, `PYTHONPATH`,
         /// …). It sees no others, and no key of a judge or a model.
         #[serde(default)]

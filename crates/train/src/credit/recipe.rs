@@ -1,50 +1,51 @@
 //! Estimators by name: `credit = "grpo"`, or a table with the name and what turns earn by themselves.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use hone_trace::Credit;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use hone_trace::{Credit, documented};
+use serde::{Deserialize, Serialize};
 
 use super::negative::Negative;
 use super::{Gdpo, Grpo, MaxRl, ReinforcePlusPlus, Rloo, Scale, TurnReturns, TurnRewards, TurnRloo, Weights};
-use crate::catalogue::{Entry, UnknownName, catalogue, find};
+use crate::catalogue::{Entry, UnknownName, catalogue, find, name_or_table};
 
-/// What a recipe says of credit. In TOML either `credit = "grpo"` or
-/// `credit = { name = "turn_rloo", discount = 0.5, failed_call = -0.5 }`.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct CreditRecipe {
-    pub name: String,
-    /// What advantages under 0 count; 1 where it is not given. Less than 1 for a policy that is nearly right: its failures
-    /// are mostly right tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub negative: Option<f64>,
-    /// What a later turn's return counts in the one before it. For estimators per turn, as what follows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub discount: Option<f64>,
-    /// What a reply that cannot be read earns its turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parse_failure: Option<f64>,
-    /// What a call that the environment answers with an error earns its turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed_call: Option<f64>,
-    /// Arguments of calls whose tokens one reward component pays alone, of weight 0 in the rubric:
-    /// `{ confidence = "calibration" }`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub arguments: BTreeMap<String, String>,
-    /// What the advantages of those tokens count; 1 where it is not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub argument_weight: Option<f64>,
-    /// The share of the steps after which those tokens are paid, nothing before; 0 where it is not given. Later than that
-    /// they stay open until the rest has settled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub arguments_from: Option<f64>,
-    /// The component of 0 or 1 that says what a stated confidence was about: a Brier score that pays an argument is then
-    /// compared with what the batch's base rate would have earned. Not given: with episodes of the same reward.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub skill_over: Option<String>,
+documented! {
+    /// What a recipe says of credit. In TOML either `credit = "grpo"` or
+    /// `credit = { name = "turn_rloo", discount = 0.5, failed_call = -0.5 }`.
+    #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+    #[serde(remote = "Self", deny_unknown_fields)]
+    pub struct CreditRecipe {
+        /// The estimator: a name of docs/algorithms.md.
+        pub name: String,
+        /// Factor on advantages under 0; absent: 1. Less than 1 for a policy that is nearly right: its failures
+        /// are mostly right tokens.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub negative: Option<f64> where real(0.0, 1.0),
+        /// Discount of a later turn's return in the turn before it, for estimators per turn; absent: the estimator's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub discount: Option<f64> where real(0.0, 1.0),
+        /// Reward of a turn whose reply cannot be read, for estimators per turn; absent: 0.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub parse_failure: Option<f64> where real(-1e6, 1e6),
+        /// Reward of a turn whose call the environment answers with an error, for estimators per turn; absent: 0.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub failed_call: Option<f64> where real(-1e6, 1e6),
+        /// Arguments of calls whose tokens one reward component pays alone, of weight 0 in the rubric:
+        /// `{ confidence = "calibration" }`.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        pub arguments: BTreeMap<String, String>,
+        /// Factor on the advantages of those tokens; absent: 1.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub argument_weight: Option<f64> where real(0.0, 1.0),
+        /// The share of the steps after which those tokens are paid, nothing before; 0 where it is not given. Later than that
+        /// they stay open until the rest has settled.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub arguments_from: Option<f64> where real(0.0, 1.0),
+        /// The component of 0 or 1 that says what a stated confidence was about: a Brier score that pays an argument is then
+        /// compared with what the batch's base rate would have earned. Not given: with episodes of the same reward.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub skill_over: Option<String>,
+    }
 }
 
 /// Why there is no such estimator.
@@ -147,52 +148,7 @@ impl CreditRecipe {
     }
 }
 
-impl<'de> Deserialize<'de> for CreditRecipe {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Table {
-            name: String,
-            negative: Option<f64>,
-            discount: Option<f64>,
-            parse_failure: Option<f64>,
-            failed_call: Option<f64>,
-            #[serde(default)]
-            arguments: BTreeMap<String, String>,
-            argument_weight: Option<f64>,
-            arguments_from: Option<f64>,
-            skill_over: Option<String>,
-        }
-        struct NameOrTable;
-        impl<'de> Visitor<'de> for NameOrTable {
-            type Value = CreditRecipe;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of an estimator, or a table with `name`")
-            }
-
-            fn visit_str<E>(self, name: &str) -> Result<CreditRecipe, E> {
-                Ok(CreditRecipe::named(name))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CreditRecipe, A::Error> {
-                let table = Table::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(CreditRecipe {
-                    name: table.name,
-                    negative: table.negative,
-                    discount: table.discount,
-                    parse_failure: table.parse_failure,
-                    failed_call: table.failed_call,
-                    arguments: table.arguments,
-                    argument_weight: table.argument_weight,
-                    arguments_from: table.arguments_from,
-                    skill_over: table.skill_over,
-                })
-            }
-        }
-        deserializer.deserialize_any(NameOrTable)
-    }
-}
+name_or_table!(CreditRecipe, "the name of an estimator, or a table with `name`");
 
 /// An estimator in the catalogue: how it is built, and what the rest of a run has to know of it.
 #[derive(Debug, Clone, Copy)]

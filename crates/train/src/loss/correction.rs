@@ -3,6 +3,7 @@
 //! The gap has many fathers (other kernels, quantised weights, top-p, a sampler that is some versions behind); the
 //! correction weighs by it, cuts it off (TIS) or leaves out what is beyond (MIS).
 
+use hone_trace::documented;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{Entry, UnknownName, catalogue, find};
@@ -56,14 +57,19 @@ pub static CORRECTIONS: &[Entry<(Spread, Bound)>] = catalogue! {
     "geometric_mask" => (Spread::Geometric, Bound::Mask);
 };
 
-/// The written form: `{ mode = "token_truncate", max = 2.0 }`.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CorrectionForm {
-    mode: String,
-    #[serde(default)]
-    min: Option<f64>,
-    max: f64,
+documented! {
+    /// The written form: `{ mode = "token_truncate", max = 2.0 }`.
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub(super) struct CorrectionForm {
+        /// What the ratio is taken over and what happens beyond the bounds: docs/algorithms.md.
+        mode: String,
+        /// The least factor; absent: 0.
+        #[serde(default)]
+        min: Option<f64> where real(0.0, 1e6),
+        /// The largest factor.
+        max: f64 where over(0.0, 1e6),
+    }
 }
 
 impl TryFrom<CorrectionForm> for Correction {

@@ -1,21 +1,26 @@
 //! KL to the reference policy, in the loss.
 
+use hone_trace::documented;
 use serde::{Deserialize, Serialize};
 
 use super::level::LOG_RATIO_BOUND;
 use super::{Term, Token};
 use crate::catalogue::{Entry, catalogue};
 
-/// coefficient × estimate, added to every token's term.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Kl {
-    pub coefficient: f64,
-    #[serde(default)]
-    pub estimator: Estimator,
-    /// Multiplies the estimate by the ratio, so that it stays the current policy's KL on tokens an older one sampled.
-    #[serde(default = "yes")]
-    pub bias_correction: bool,
+documented! {
+    /// coefficient × estimate, added to every token's term.
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Kl {
+        /// Weight of the KL in the loss.
+        pub coefficient: f64 where real(0.0, 1e6),
+        /// The one-sample estimate of the KL: docs/algorithms.md.
+        #[serde(default)]
+        pub estimator: Estimator,
+        /// Multiplies the estimate by the ratio, so that it stays the current policy's KL on tokens an older one sampled.
+        #[serde(default = "yes")]
+        pub bias_correction: bool,
+    }
 }
 
 fn yes() -> bool {

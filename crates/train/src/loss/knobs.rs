@@ -2,7 +2,46 @@
 
 use std::collections::BTreeMap;
 
+use hone_trace::keys;
+use hone_trace::keys::Key;
+
 use crate::catalogue::{UnknownName, nearest};
+
+/// Every number that some loss reads. Which loss reads which, and with what default, is in docs/algorithms.md.
+pub static KNOBS: &[Key] = keys! {
+    /// Lower clip: ratios under 1 − clip_low are clipped.
+    clip_low: f64 where real(0.0, 1.0),
+    /// Upper clip: ratios over 1 + clip_high are clipped.
+    clip_high: f64 where real(0.0, 1e6),
+    /// Largest ratio that counts.
+    cap: f64 where over(0.0, 1e6),
+    /// Tokens that the sums of a sequence are divided by; the limit on new tokens of an episode.
+    max_tokens: f64 where over(0.0, 1e12),
+    /// Trust region of bad tokens, as a divergence.
+    delta_low: f64 where real(0.0, 1e6),
+    /// Trust region of good tokens, as a divergence.
+    delta_high: f64 where real(0.0, 1e6),
+    /// Share of the step's tokens that are selected.
+    share: f64 where over(0.0, 1.0),
+    /// Least covariance of a token that may be selected.
+    covariance_floor: f64 where real(-1e6, 1e6),
+    /// Largest covariance of a token that may be selected.
+    covariance_ceiling: f64 where real(-1e6, 1e6),
+    /// Weight of the penalty on selected tokens.
+    penalty: f64 where real(0.0, 1e6),
+    /// Temperature of the soft gate for good tokens.
+    tau_positive: f64 where over(0.0, 1e6),
+    /// Temperature of the soft gate for bad tokens.
+    tau_negative: f64 where over(0.0, 1e6),
+    /// Slope of the kernel for good sequences.
+    k_positive: f64 where real(0.0, 1e3),
+    /// Scale of the kernel for good sequences.
+    lambda_positive: f64 where real(0.0, 1e3),
+    /// Slope of the kernel for bad sequences.
+    k_negative: f64 where real(0.0, 1e3),
+    /// Scale of the kernel for bad sequences.
+    lambda_negative: f64 where real(0.0, 1e3),
+};
 
 /// Why a loss cannot be built from its recipe.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

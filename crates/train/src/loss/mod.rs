@@ -31,7 +31,7 @@ pub use dppo::{Divergence, Dppo};
 pub use importance::Importance;
 pub use kl::{ESTIMATORS, Estimator, Kl};
 pub use kl_cov::KlCov;
-pub use knobs::{BadLoss, Knobs};
+pub use knobs::{BadLoss, KNOBS, Knobs};
 pub use level::{Anchor, LEVELS, Level};
 pub use likelihood::Likelihood;
 pub use objective::{MASKS, Objective, Surveyed};

@@ -1,17 +1,18 @@
 //! Losses by name: `loss = "dapo"`, or a table with the name and whatever differs from it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use hone_trace::documented;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::correction::CorrectionForm;
+use super::knobs::KNOBS;
 use super::{
     Anchor, BadLoss, Cispo, Clip, ClipCov, Correction, Divergence, Dppo, Importance, Kl, KlCov, Knobs, LEVELS, Level,
     Likelihood, Objective, REDUCTIONS, Reduction, Sapo, Spread, Vespo,
 };
-use crate::catalogue::{Entry, catalogue, find};
+use crate::catalogue::{Entry, catalogue, find, name_or_table};
 
 /// Builds an objective from the numbers a recipe gives.
 pub(super) type Make = fn(&mut Knobs) -> Result<Objective, BadLoss>;
@@ -109,29 +110,42 @@ fn constant_length(knobs: &mut Knobs) -> Result<Reduction, BadLoss> {
     }
 }
 
-/// What a recipe says of its loss. In TOML either `loss = "dapo"` or
-/// `[loss]` with `name = "dapo"`, `clip_high = 0.3`, `kl = { coefficient = 0.001 }`, …
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct LossRecipe {
-    pub name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub level: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub anchor: Option<Anchor>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reduction: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kl: Option<Kl>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub correction: Option<Correction>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub off_policy_mask: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub top_entropy: Option<f64>,
-    pub entropy_bonus: f64,
-    /// Numbers the named loss reads.
-    #[serde(flatten)]
-    pub knobs: BTreeMap<String, f64>,
+documented! {
+    /// What a recipe says of its loss. In TOML either `loss = "dapo"` or
+    /// `[loss]` with `name = "dapo"`, `clip_high = 0.3`, `kl = { coefficient = 0.001 }`, …
+    #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+    #[serde(remote = "Self")]
+    pub struct LossRecipe {
+        /// The loss: a name of docs/algorithms.md.
+        pub name: String,
+        /// Level of the ratio: token, sequence or sequence_token; absent: the loss's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub level: Option<String>,
+        /// Policy the ratio compares with: the learner when the batch was first seen, or the sampler; absent: the loss's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub anchor: Option<Anchor>,
+        /// Weight of one token in the step: docs/algorithms.md; absent: the loss's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reduction: Option<String>,
+        /// KL to the reference policy, in the loss; absent: none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub kl: Option<Kl> where table::<Kl>(),
+        /// Off-policy correction; absent: none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub correction: Option<Correction> where table::<CorrectionForm>(),
+        /// Leaves out tokens of bad episodes whose sequence is further than this from the policy; absent: none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub off_policy_mask: Option<f64> where real(-1e6, 1e6),
+        /// Share of the step's tokens, those of the highest entropy, that are trained; absent: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub top_entropy: Option<f64> where over(0.0, 1.0),
+        /// Weight of the entropy in the objective: over 0 keeps the policy from settling early.
+        #[serde(default)]
+        pub entropy_bonus: f64 where real(-1e3, 1e3),
+        /// Numbers the named loss reads.
+        #[serde(flatten, deserialize_with = "numbers")]
+        pub knobs: BTreeMap<String, f64> where flat(KNOBS),
+    }
 }
 
 /// The options every loss has, as a recipe spells them.
@@ -192,22 +206,7 @@ fn correction_conflict(objective: &Objective) -> Option<&'static str> {
     }
 }
 
-/// The table form. A key that is no option of its own is a number for the named loss.
-#[derive(Deserialize)]
-struct LossForm {
-    name: String,
-    level: Option<String>,
-    anchor: Option<Anchor>,
-    reduction: Option<String>,
-    kl: Option<Kl>,
-    correction: Option<Correction>,
-    off_policy_mask: Option<f64>,
-    top_entropy: Option<f64>,
-    #[serde(default)]
-    entropy_bonus: f64,
-    #[serde(flatten)]
-    knobs: BTreeMap<String, Knob>,
-}
+name_or_table!(LossRecipe, "the name of a loss, or a table with its name and options");
 
 /// A value of the wrong kind is kept by name, so that the error can say which option it is.
 #[derive(Deserialize)]
@@ -217,43 +216,11 @@ enum Knob {
     Other(IgnoredAny),
 }
 
-impl<'de> Deserialize<'de> for LossRecipe {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NameOrTable)
-    }
-}
-
-struct NameOrTable;
-
-impl<'de> Visitor<'de> for NameOrTable {
-    type Value = LossRecipe;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a loss, or a table with its name and options")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<LossRecipe, E> {
-        Ok(LossRecipe::named(name))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LossRecipe, A::Error> {
-        let form = LossForm::deserialize(MapAccessDeserializer::new(map))?;
-        // `build` refuses what is not a number, by name.
-        let knobs = form.knobs.into_iter().map(|(name, knob)| match knob {
-            Knob::Number(value) => (name, value),
-            Knob::Other(_) => (name, f64::NAN),
-        });
-        Ok(LossRecipe {
-            name: form.name,
-            level: form.level,
-            anchor: form.anchor,
-            reduction: form.reduction,
-            kl: form.kl,
-            correction: form.correction,
-            off_policy_mask: form.off_policy_mask,
-            top_entropy: form.top_entropy,
-            entropy_bonus: form.entropy_bonus,
-            knobs: knobs.collect(),
-        })
-    }
+/// What is not a number is kept as such: `build` refuses it by name.
+fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
+    let knobs = BTreeMap::<String, Knob>::deserialize(deserializer)?.into_iter().map(|(name, knob)| match knob {
+        Knob::Number(value) => (name, value),
+        Knob::Other(_) => (name, f64::NAN),
+    });
+    Ok(knobs.collect())
 }

@@ -1,20 +1,22 @@
 //! The curriculum: tasks the policy sometimes solves teach most.
 
-use hone_trace::Task;
+use hone_trace::{Task, documented};
 use serde::{Deserialize, Serialize};
 
-/// `[plan.curriculum]`: prefer what is solved with a frequency inside the band. What was not measured yet is preferred
-/// too: it must be tried to be known.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Curriculum {
-    /// The measured success rates that teach.
-    pub band: [f64; 2],
-    /// What success is measured of.
-    pub by: By,
-    /// How likely something outside the band is sampled all the same. Over 0, so that what was too hard once is tried
-    /// again.
-    pub outside: f64,
+documented! {
+    /// `[plan.curriculum]`: prefer what is solved with a frequency inside the band. What was not measured yet is preferred
+    /// too: it must be tried to be known.
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct Curriculum {
+        /// The measured success rates that teach.
+        pub band: [f64; 2] where real(0.0, 1.0),
+        /// The unit that success is measured of: a task, a difficulty of an environment, or an environment.
+        pub by: By,
+        /// How likely something outside the band is sampled all the same. Over 0, so that what was too hard once is tried
+        /// again.
+        pub outside: f64 where over(0.0, 1.0),
+    }
 }
 
 impl Default for Curriculum {

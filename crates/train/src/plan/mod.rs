@@ -9,25 +9,28 @@ mod share;
 
 use std::collections::BTreeMap;
 
-use hone_trace::{Group, Seed, Task};
+use hone_trace::{Group, Seed, Task, documented};
 use serde::{Deserialize, Serialize};
 
 pub use curriculum::{By, Curriculum, Measured};
 pub use share::Share;
 
-/// `[plan]`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PlanRecipe {
-    /// What becomes of groups whose episodes all earned the same.
-    pub zero_variance: ZeroVariance,
-    /// With `replace`: how often a step may sample again for the places of groups without signal.
-    pub rounds: u32,
-    /// Bounds of an environment's share of the groups, by its name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub share: BTreeMap<String, Share>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub curriculum: Option<Curriculum>,
+documented! {
+    /// `[plan]`
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct PlanRecipe {
+        /// What becomes of groups whose episodes all earned the same.
+        pub zero_variance: ZeroVariance,
+        /// With `replace`: how often a step may sample again for the places of groups without signal.
+        pub rounds: u32 where whole(0, 1_000),
+        /// Bounds of an environment's share of the groups, by its name.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub share: BTreeMap<String, Share> where tables_by_name::<Share>(),
+        /// Prefer tasks the policy sometimes solves; absent: all alike.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub curriculum: Option<Curriculum> where table::<Curriculum>(),
+    }
 }
 
 impl Default for PlanRecipe {

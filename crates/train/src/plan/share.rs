@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use hone_trace::documented;
 use serde::{Deserialize, Serialize};
 
-/// Bounds of one environment's share of the groups.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Share {
-    pub min: f64,
-    pub max: f64,
+documented! {
+    /// Bounds of one environment's share of the groups.
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct Share {
+        /// The least share of the groups.
+        pub min: f64 where real(0.0, 1.0),
+        /// The largest share.
+        pub max: f64 where real(0.0, 1.0),
+    }
 }
 
 impl Default for Share {

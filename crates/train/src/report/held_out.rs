@@ -177,7 +177,7 @@ fn placebo(directory: &Path) -> Result<Result<Option<(Control, ByTask)>, String>
         return Ok(Ok(None));
     }
     let run = RunReader::open(&aside)?;
-    let recipe = Recipe::parse(&run.recipe()?, &[])?;
+    let (recipe, _) = Recipe::recorded(&run.recipe()?)?;
     let record = Record::read(&run, Kind::Sampled)?;
     let end = record.events.of(Kind::Sampled).next_back().filter(|(step, _)| *step == recipe.train.steps);
     let Some((_, range)) = end else { return Ok(Err("the placebo run is not finished".into())) };

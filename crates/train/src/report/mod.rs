@@ -94,7 +94,7 @@ impl RunReport {
     /// Reads a run, live or finished.
     pub fn read(directory: &Path) -> Result<Self, ReportError> {
         let run = RunReader::open(directory)?;
-        let recipe = Recipe::parse(&run.recipe()?, &[])?;
+        let (recipe, _) = Recipe::recorded(&run.recipe()?)?;
         let record = Record::read(&run, recipe.eval.headline())?;
         let windows = Windows::of(&record.steps);
         let components = record.component_names().into_iter().filter_map(|name| {

@@ -142,8 +142,10 @@ async fn a_gradient_that_is_not_finite_is_never_applied() {
     }
     let directory = tempfile::tempdir().unwrap();
     let run = directory.path().join("run");
-    let huge = "loss={ name = \"reinforce\", reduction = \"sequence_sum\", entropy_bonus = 1e39 }";
-    let recipe = recipe(&["credit=dr_grpo", huge, "train.steps=3", "train.patience=2"]);
+    let loss = "loss={ name = \"reinforce\", reduction = \"sequence_sum\" }";
+    let mut recipe = recipe(&["credit=dr_grpo", loss, "train.steps=3", "train.patience=2"]);
+    // No recipe may say so.
+    recipe.loss.entropy_bonus = 1e39;
     let setup = paid_for(&recipe, Remainder);
     let before = setup.engine.version().weights;
     let error = train(&setup, &recipe, &run, &mut Silent).await.unwrap_err();

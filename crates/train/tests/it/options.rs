@@ -162,8 +162,8 @@ fn a_recipe_that_cannot_be_credited_or_imitated_is_refused_when_it_is_read() {
         (["credit=grpo", "credit.arguments_from=0.5"], "credit.arguments is not"),
         (["credit=grpo", "credit.arguments.n=brier"], "the rubric has"),
         (["name=a", "credit=gpro"], "grpo"),
-        (["name=a", "sft.solutions_until=2"], "between 0 and 1"),
-        (["name=a", "sft.copying_until=-1"], "between 0 and 1"),
+        (["name=a", "sft.solutions_until=2"], "from 0 to 1"),
+        (["name=a", "sft.copying_until=-1"], "from 0 to 1"),
     ] {
         let error = Recipe::parse("", &settings.map(str::to_owned)).unwrap_err().to_string();
         assert!(error.contains(says), "{settings:?}: {error}");

@@ -9,7 +9,7 @@ mod shop;
 mod spec;
 mod triage;
 
-use hone_arena::catalogue::{self, Entry, Options};
+use hone_arena::catalogue::{self, Entry, Key, Options};
 use hone_arena::registry::{ProgramSpec, RegistryError};
 use serde_json::{Map, Value};
 
@@ -47,4 +47,13 @@ pub(crate) const PROGRAM: EnvEntry = EnvEntry {
 /// The entry of a name; otherwise an error with the nearest one.
 pub fn find(name: &str) -> Result<&'static EnvEntry, RegistryError> {
     Ok(catalogue::find("environment", BUILTINS.iter().copied(), name)?)
+}
+
+/// The keys of an `[env]` table: those of the environment it names. None where nothing is known under that name.
+pub fn keys<'a>(text: &dyn Fn(&str) -> Option<&'a str>) -> Vec<&'static [Key]> {
+    let entry = match (text("command"), text("name")) {
+        (Some(_), _) => Some(&PROGRAM),
+        (None, name) => find(name.unwrap_or(crate::shop::NAME)).ok(),
+    };
+    entry.map(|entry| entry.options.keys.to_vec()).unwrap_or_default()
 }

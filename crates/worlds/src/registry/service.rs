@@ -51,15 +51,15 @@ documented! {
         /// 1: one change, named by id; 2: described, or a choice among variants or flights; 3: two changes and a question.
         /// Absent mixes them. For generated worlds.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub difficulty: Option<u8>,
+        pub difficulty: Option<u8> where whole(1, 3),
         /// Number of training tasks; of a data directory, the first ones.
-        pub tasks: usize,
+        pub tasks: usize where whole(1, 1_000_000),
         /// Tasks that are never trained on, of customers that training never meets.
-        pub held_out: usize,
+        pub held_out: usize where whole(0, 1_000_000),
         /// Seed of the generated world and its tasks.
-        pub seed: u64,
+        pub seed: u64 where seed(),
         /// Customers in the generated world. Every fifth is held out, and no training task is about them.
-        pub customers: usize,
+        pub customers: usize where whole(1, 1_000_000),
         /// A tau-bench or tau2-bench directory of the domain instead of a generated world: trains on `train`,
         /// evaluates on `test`.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ documented! {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub profile: Option<Profile>,
         /// Who plays the user: `"scripted"`, or a model's table as under [user](#user).
-        pub user: UserSpec,
+        pub user: UserSpec where table_of(&[StrategySpec::KEYS, ChatSpec::KEYS]),
     }
 }
 

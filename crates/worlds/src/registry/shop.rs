@@ -32,15 +32,15 @@ documented! {
         pub name: String,
         /// 1: one wish that names what to do. 2: errors on the way, and wishes whose means depend on the order's status. 3:
         /// two wishes at once.
-        pub difficulty: u8,
+        pub difficulty: u8 where whole(1, 3),
         /// Training tasks.
-        pub tasks: usize,
+        pub tasks: usize where whole(1, 1_000_000),
         /// Tasks that are evaluated on and never trained on.
-        pub held_out: usize,
+        pub held_out: usize where whole(0, 1_000_000),
         /// Seed of the tasks. Apart from the run's, so that runs of different seeds are measured on the same tasks.
-        pub seed: u64,
+        pub seed: u64 where seed(),
         /// Pairs of goals that training tasks combine, at most 6. Held-out tasks combine all seven.
-        pub pairs: usize,
+        pub pairs: usize where whole(1, 6),
         /// Whom `hone sft` imitates. The novice, two times in three, stops at the first error, forgets the second wish and
         /// does not look the status up.
         pub demonstrator: Demonstrator,

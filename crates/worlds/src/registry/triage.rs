@@ -38,37 +38,37 @@ documented! {
         /// 1: the error code is in the ticket, easy distractors; 2: no code; 3: the user's words, near misses, two-step
         /// fixes. Absent mixes them.
         #[serde(alias = "level", skip_serializing_if = "Option::is_none")]
-        pub difficulty: Option<u8>,
+        pub difficulty: Option<u8> where whole(1, 3),
         /// Training tasks. Asking for more appends and moves none.
-        pub tasks: usize,
+        pub tasks: usize where whole(1, 1_000_000),
         /// Tasks of each split that is never trained on.
-        pub held_out: usize,
-        /// Source of held-out tickets. `test`: products and failure modes that training never sees; `dev`: held-out
+        pub held_out: usize where whole(0, 1_000_000),
+        /// What held-out tickets are about. `test`: products and failure modes that training never sees; `dev`: held-out
         /// symptoms of those it sees; `fresh`: what it sees, in knowledge bases it never sees.
         pub held_out_from: HeldOut,
         /// Another seed is another knowledge base with other answers.
-        pub seed: u64,
+        pub seed: u64 where seed(),
         /// `tiny`: one sentence that the answer repeats, for policies of a million parameters; `brief`: two or three
         /// sentences a document; `full`: as service desks write.
         pub size: Size,
         /// Documents in a reader's prompt; absent: twice the difficulty.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub documents: Option<usize>,
+        pub documents: Option<usize> where whole(1, 1_000),
         /// Seen products of each domain, 1 to 8.
-        pub products: usize,
+        pub products: usize where whole(1, 8),
         /// Knowledge bases with other codes, values and ids, which tasks take in turn: a small model cannot learn 64 by
         /// heart.
-        pub worlds: usize,
+        pub worlds: usize where whole(1, 65_536),
         /// Whom `hone sft` imitates. The novice takes care two times in five; else a reader answers from the first article
         /// and a searcher escalates without a search.
         pub demonstrator: Demonstrator,
         /// Tickets without an answer, of every hundred: escalating is right.
-        pub unknown_percent: usize,
+        pub unknown_percent: usize where whole(0, 100),
         /// Tickets, of every hundred, that fit two articles and name neither's code: half of the guesses are wrong, and only
         /// the confidence can say so.
-        pub vague_percent: usize,
+        pub vague_percent: usize where whole(0, 100),
         /// Tickets over difficulty 1, of every hundred, about an open incident.
-        pub incident_percent: usize,
+        pub incident_percent: usize where whole(0, 100),
     }
 }
 

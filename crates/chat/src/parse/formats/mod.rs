@@ -281,6 +281,13 @@ impl FromStr for Format {
     }
 }
 
+/// By its name, as recipes write it.
+impl<'de> serde::Deserialize<'de> for Format {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 /// A value as the raw text that the schema turns back into it.
 pub(super) fn raw_value(tools: &Toolbox, call: &ToolCall, name: &str, value: &Value) -> Result<String, Unwritable> {
     let text = tools.get(&call.name).and_then(|tool| tool.types(name).write(value));

@@ -1,0 +1,170 @@
+//! Rules: the range of a number, the keys of an inner table.
+
+use std::fmt;
+
+use super::{Documented, Key};
+
+/// What a value must satisfy beyond its type.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    pub shape: Shape,
+    /// The key as users write it, where the field has another name.
+    pub(super) name: Option<&'static str>,
+    /// The reason for a bound that is not obvious, as in "since …".
+    pub why: Option<&'static str>,
+}
+
+/// The forms of a rule.
+#[derive(Debug, Clone, Copy)]
+pub enum Shape {
+    /// Text, a truth value, a name, a path: its type says all.
+    Open,
+    /// A whole number, or a list of them.
+    Whole { min: i64, max: i64 },
+    /// A number, or a list of them. Never infinite or not a number.
+    Real(Bounds),
+    /// A table with these keys.
+    Table(&'static [&'static [Key]]),
+    /// Tables under names of the user's own.
+    Named(&'static [&'static [Key]]),
+    /// A table, or a list of tables, whose keys depend on what it says.
+    Chosen(Choose),
+    /// No key itself: these stand beside the others in the same table.
+    Flat(&'static [Key]),
+    /// No key itself: whatever else the table says is somebody else's to read.
+    Others,
+}
+
+/// Bounds of a number; `over` and `under` leave the bound itself out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    pub min: f64,
+    pub max: f64,
+    pub over: bool,
+    pub under: bool,
+}
+
+/// The keys of a table, given its texts by key. A value that is no text reads as the empty one.
+pub type Choose = for<'a> fn(&dyn Fn(&str) -> Option<&'a str>) -> Vec<&'static [Key]>;
+
+impl Rule {
+    pub const OPEN: Self = Self::of(Shape::Open);
+
+    const fn of(shape: Shape) -> Self {
+        Self { shape, name: None, why: None }
+    }
+
+    /// Gives the reason for a bound: "since …".
+    #[must_use]
+    pub const fn because(self, why: &'static str) -> Self {
+        Self { why: Some(why), ..self }
+    }
+
+    /// Gives the key as users write it.
+    #[must_use]
+    pub const fn key(self, name: &'static str) -> Self {
+        Self { name: Some(name), ..self }
+    }
+
+    /// Whether it is the range of a number.
+    pub const fn is_range(&self) -> bool {
+        matches!(self.shape, Shape::Whole { .. } | Shape::Real(_))
+    }
+
+    /// The range as a requirement: "a whole number from 1 to 8".
+    pub fn required(&self) -> String {
+        let why = self.why.map(|why| format!(", since {why}")).unwrap_or_default();
+        match self.shape {
+            Shape::Whole { max: i64::MAX, min } => format!("a whole number of at least {min}{why}"),
+            Shape::Whole { min, max } => format!("a whole number from {min} to {max}{why}"),
+            Shape::Real(bounds) => format!("a number {}{why}", bounds.in_words(" and ")),
+            _ => format!("any value{why}"),
+        }
+    }
+}
+
+/// The range as a column of a reference page; empty where there is none.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.shape {
+            Shape::Whole { max: i64::MAX, min } => write!(f, "at least {min}"),
+            Shape::Whole { min, max } => write!(f, "from {min} to {max}"),
+            Shape::Real(bounds) => f.write_str(bounds.in_words(", ").trim_start_matches("of ")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Bounds {
+    pub fn contain(&self, value: f64) -> bool {
+        let low = if self.over { value > self.min } else { value >= self.min };
+        let high = if self.under { value < self.max } else { value <= self.max };
+        // What is not a number satisfies neither.
+        low && high
+    }
+
+    fn in_words(&self, and: &str) -> String {
+        let Self { min, max, .. } = *self;
+        match (self.over, self.under) {
+            (false, false) => format!("from {min} to {max}"),
+            (true, false) => format!("over {min}{and}at most {max}"),
+            (false, true) => format!("of at least {min}{and}under {max}"),
+            (true, true) => format!("over {min}{and}under {max}"),
+        }
+    }
+}
+
+/// A whole number from `min` to `max`.
+pub const fn whole(min: i64, max: i64) -> Rule {
+    Rule::of(Shape::Whole { min, max })
+}
+
+/// A seed: any whole number that TOML can write and that is not negative.
+pub const fn seed() -> Rule {
+    whole(0, i64::MAX)
+}
+
+/// A finite number from `min` to `max`.
+pub const fn real(min: f64, max: f64) -> Rule {
+    Rule::of(Shape::Real(Bounds { min, max, over: false, under: false }))
+}
+
+/// A finite number over `min` and at most `max`.
+pub const fn over(min: f64, max: f64) -> Rule {
+    Rule::of(Shape::Real(Bounds { min, max, over: true, under: false }))
+}
+
+/// A finite number of at least `min` and under `max`.
+pub const fn under(min: f64, max: f64) -> Rule {
+    Rule::of(Shape::Real(Bounds { min, max, over: false, under: true }))
+}
+
+/// A table whose keys `T` documents.
+pub const fn table<T: Documented>() -> Rule {
+    Rule::of(Shape::Table(const { &[T::KEYS] }))
+}
+
+/// A table with all of these keys.
+pub const fn table_of(keys: &'static [&'static [Key]]) -> Rule {
+    Rule::of(Shape::Table(keys))
+}
+
+/// Tables under names of the user's own, each with the keys that `T` documents.
+pub const fn tables_by_name<T: Documented>() -> Rule {
+    Rule::of(Shape::Named(const { &[T::KEYS] }))
+}
+
+/// A table, or a list of tables, whose keys depend on what it says.
+pub const fn named(choose: Choose) -> Rule {
+    Rule::of(Shape::Chosen(choose))
+}
+
+/// Keys that stand in the same table as the struct's other fields.
+pub const fn flat(keys: &'static [Key]) -> Rule {
+    Rule::of(Shape::Flat(keys))
+}
+
+/// Whatever else the table says: somebody else reads it.
+pub const fn others() -> Rule {
+    Rule::of(Shape::Others)
+}
