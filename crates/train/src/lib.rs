@@ -19,6 +19,7 @@ pub mod loss;
 mod material;
 mod oracle;
 pub mod pack;
+mod paths;
 pub mod penalty;
 pub mod placebo;
 pub mod plan;
