@@ -6,6 +6,7 @@
 mod bench;
 mod commands;
 mod engines;
+mod place;
 mod policies;
 mod problem;
 mod progress;

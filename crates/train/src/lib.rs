@@ -14,6 +14,7 @@ pub mod evaluate;
 pub mod events;
 mod faults;
 pub mod fresh;
+pub mod guard;
 pub mod ledger;
 pub mod loss;
 mod material;

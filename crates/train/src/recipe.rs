@@ -20,6 +20,7 @@ use crate::checkpoint::CheckpointRecipe;
 use crate::credit::CreditRecipe;
 use crate::evaluate::Kind;
 use crate::fresh::FreshRecipe;
+use crate::guard::GuardRecipe;
 use crate::loss::LossRecipe;
 use crate::penalty::KlReward;
 use crate::placebo::Placebo;
@@ -57,6 +58,7 @@ pub struct Recipe {
     pub sft: SftRecipe,
     pub eval: EvalRecipe,
     pub checkpoint: CheckpointRecipe,
+    pub guard: GuardRecipe,
     #[serde(rename = "async")]
     pub overlap: AsyncRecipe,
 }
@@ -68,6 +70,9 @@ pub struct PolicyRecipe {
     /// A model directory in Hugging Face's layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<PathBuf>,
+    /// A PEFT adapter on the model, to go on from: it is trained, not the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<PathBuf>,
     /// Trains an adapter on the model instead of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraSpec>,
@@ -206,6 +211,7 @@ impl Default for Recipe {
             sft: SftRecipe::default(),
             eval: EvalRecipe::default(),
             checkpoint: CheckpointRecipe::default(),
+            guard: GuardRecipe::default(),
             overlap: AsyncRecipe::default(),
         }
     }
@@ -402,6 +408,7 @@ impl Recipe {
         }
         self.policy.fresh.check().map_err(RecipeError)?;
         self.plan.check().map_err(RecipeError)?;
+        self.guard.check(self.overlap.staleness).map_err(RecipeError)?;
         self.kl_reward.as_ref().map_or(Ok(()), KlReward::check).map_err(RecipeError)?;
         self.eval.check(self.env.held_out()).map_err(RecipeError)?;
         if (self.train.kl_to_start || self.train.kl_within.is_some()) && self.policy.reference.is_some() {

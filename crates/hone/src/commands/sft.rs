@@ -15,6 +15,7 @@ use hone_train::sft::sft_recorded;
 use serde_json::json;
 
 use crate::engines;
+use crate::place::Place;
 use crate::progress::sft::SftProgress;
 use crate::progress::train::{optional, with_interval};
 use crate::recipes::Source;
@@ -102,7 +103,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
 /// The recipe with a policy: its own, or one made on the spot in OUT.fresh.
 async fn with_policy(mut recipe: Recipe, out: &Path) -> Result<Recipe> {
-    if recipe.policy.model.is_none() {
+    if recipe.policy.model.is_none() && recipe.policy.adapter.is_none() {
         let path = beside(out, ".fresh");
         if !path.exists() {
             anstream::eprintln!("no policy.model: making a tiny one in {}", path.display());
@@ -110,6 +111,7 @@ async fn with_policy(mut recipe: Recipe, out: &Path) -> Result<Recipe> {
         }
         recipe.policy.model = Some(path);
     }
+    Place::settle(&mut recipe.policy)?;
     Ok(recipe)
 }
 

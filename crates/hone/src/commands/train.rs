@@ -10,11 +10,12 @@ use anyhow::{Context as _, Result, bail};
 use hone_train::placebo::Placebo;
 use hone_train::recipe::Recipe;
 use hone_train::report::{BeforeAfter, PLACEBO, Row, RunReport};
-use hone_train::run::{recorded_recipe, resume, train};
+use hone_train::run::{extended_recipe, recorded_recipe, resume, train};
 use hone_worlds::registry::EnvSpec;
 use serde_json::{Value, json};
 
 use crate::engines;
+use crate::place::Place;
 use crate::policies::Policy;
 use crate::progress::Style;
 use crate::progress::summary::{gain_line, summary};
@@ -39,7 +40,9 @@ pub(crate) struct Args {
     run: Option<PathBuf>,
     /// Go on with a run from its newest checkpoint, by the recipe it recorded. The numbers are those of a run that was
     /// never stopped.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["recipe", "set", "run"])]
+    ///
+    /// --set train.steps=300 trains a run further than it was planned, which is recorded as an event.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["recipe", "run"])]
     resume: Option<PathBuf>,
     /// Also run the recipe with advantages that know nothing of the rewards, with the same seeds and budget, as one more
     /// control. permute: handed out across tasks, no step further from the start than the run's own (the KL is matched
@@ -69,7 +72,7 @@ fn placebo_kind(text: &str) -> Result<Placebo, String> {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let mut recipe = match &args.resume {
-        Some(run) => recorded_recipe(run)?,
+        Some(run) => extended_recipe(run, &args.set)?,
         None => read_recipe(&args)?,
     };
     if args.resume.is_none() && args.placebo == Some(Placebo::Permute) {
@@ -154,6 +157,7 @@ fn read_recipe(args: &Args) -> Result<Recipe> {
         )
     };
     match &recipe.policy.model {
+        None if recipe.policy.adapter.is_some() => {}
         None => inside(&recipe).map(|_| ()).with_context(|| {
             format!("the recipe names no policy.model\nhint: {}", advice(&format!("{}-policy", recipe.name)))
         })?,
@@ -184,17 +188,14 @@ fn inside(recipe: &Recipe) -> Result<&'static Policy> {
 
 /// The recipe with a policy: its own, or the one inside this binary, laid beside the run.
 pub(super) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
-    if recipe.policy.model.is_none() {
+    if recipe.policy.model.is_none() && recipe.policy.adapter.is_none() {
         let path = directory.join("policy");
         let policy = inside(&recipe)?;
         anstream::eprintln!("no policy.model: starting from the tiny {} policy inside this binary", policy.env);
         policy.unpack(&path)?;
         recipe.policy.model = Some(path);
     }
-    // As the run records it: it may be resumed from another directory.
-    for path in [&mut recipe.policy.model, &mut recipe.policy.reference].into_iter().flatten() {
-        *path = std::path::absolute(&*path).with_context(|| format!("cannot find {}", path.display()))?;
-    }
+    Place::settle(&mut recipe.policy)?;
     Ok(recipe)
 }
 
