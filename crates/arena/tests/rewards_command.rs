@@ -8,8 +8,12 @@ use hone_trace::Verdict;
 use serde_json::json;
 
 async fn verify(script: &str, deadline_s: f64) -> Verdict {
-    let verifier =
-        Verifier { command: ["sh", "-c", script].map(str::to_owned).to_vec(), deadline_s, variables: Vec::new() };
+    let verifier = Verifier {
+        command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        directory: None,
+        deadline_s,
+        variables: Vec::new(),
+    };
     let completion = "long enough to fill a pipe ".repeat(20_000);
     verifier.verdict(&Case::read(json!({"id": 7, "completion": completion})).unwrap()).await
 }
@@ -41,9 +45,10 @@ async fn faults_are_unscored_with_their_reason() {
     assert_unscored(&verify(r#"echo '{"value": 1}{"value": 0}'"#, 30.0).await, "verifier_form: ");
     assert_unscored(&verify(r#"echo '{"value": "1"}'"#, 30.0).await, "verifier_form: ");
     assert_unscored(&verify(":", 30.0).await, "verifier_form: ");
-    let nobody = Verifier { command: vec!["/no/such/program".into()], deadline_s: 30.0, variables: Vec::new() };
+    let nobody =
+        Verifier { command: vec!["/no/such/program".into()], directory: None, deadline_s: 30.0, variables: Vec::new() };
     assert_unscored(&nobody.verdict(&Case::default()).await, "verifier_spawn: ");
-    let empty = Verifier { command: Vec::new(), deadline_s: 30.0, variables: Vec::new() };
+    let empty = Verifier { command: Vec::new(), directory: None, deadline_s: 30.0, variables: Vec::new() };
     assert_unscored(&empty.verdict(&Case::default()).await, "verifier_spawn: ");
 }
 

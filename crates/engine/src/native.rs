@@ -33,10 +33,15 @@ impl EngineKind for Native {
     async fn open(&self, spec: &EngineSpec) -> std::result::Result<Arc<dyn Engine>, EngineFault> {
         spec.refuse_options(self.name())?;
         let model = Model::load(&spec.model, Arc::new(Cpu::new(spec.threads)?))?;
-        let adapter = match &spec.lora {
-            Some(lora) => Some(Adapter::new(&model, adapter_config(lora)?, spec.seed)),
-            None => None,
+        let mut adapter = match (&spec.adapter, &spec.lora) {
+            (Some(dir), lora) => Some(trained_before(&model, dir, lora.as_ref())?),
+            (None, Some(lora)) => Some(Adapter::new(&model, adapter_config(lora)?, spec.seed)),
+            (None, None) => None,
         };
+        if let Some(adapter) = &mut adapter {
+            // Whoever loads the adapter elsewhere is told what it belongs to.
+            adapter.config.base = Some(spec.model.display().to_string());
+        }
         Ok(Arc::new(NativeEngine::new(Snapshot::new(model, adapter, &spec.run))?))
     }
 
@@ -45,6 +50,27 @@ impl EngineKind for Native {
         let model = Model::random(config, Arc::new(Cpu::new(spec.threads)?), spec.seed);
         Ok(model.save(spec.dir, Storage::F32)?)
     }
+}
+
+/// An adapter to go on from. A recipe may ask for one too, of the same shape.
+fn trained_before(model: &Model, dir: &Path, asked: Option<&LoraSpec>) -> std::result::Result<Adapter, EngineFault> {
+    let adapter = Adapter::load(model, dir)?;
+    if let Some(asked) = asked.map(adapter_config).transpose()? {
+        let found = &adapter.config;
+        if (found.rank, found.alpha, &found.modules) != (asked.rank, asked.alpha, &asked.modules) {
+            return Err(EngineFault::new(format!(
+                "policy.lora asks for rank {} and alpha {}, and the adapter in {} has rank {} and alpha {}, or adapts other \
+                 matrices; leave policy.lora out to go on with the adapter, or merge it first (hone model merge) to begin \
+                 another",
+                asked.rank,
+                asked.alpha,
+                dir.display(),
+                found.rank,
+                found.alpha
+            )));
+        }
+    }
+    Ok(adapter)
 }
 
 /// The shape of the adapter that a recipe asks for.

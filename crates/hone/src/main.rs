@@ -6,9 +6,11 @@
 mod bench;
 mod commands;
 mod engines;
+mod place;
 mod policies;
 mod problem;
 mod progress;
+mod recipes;
 
 use std::io;
 use std::process::ExitCode;
@@ -25,8 +27,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(commands::init::Args),
     Train(commands::train::Args),
     Sft(commands::sft::Args),
+    Recipe(commands::recipe::Args),
     Report(commands::report::Args),
     Doctor(commands::doctor::Args),
     Parse(commands::parse::Args),
@@ -53,8 +57,10 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
+        Command::Init(args) => commands::init::run(args),
         Command::Train(args) => commands::train::run(args),
         Command::Sft(args) => commands::sft::run(args),
+        Command::Recipe(args) => commands::recipe::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Parse(args) => commands::parse::run(args),

@@ -1,4 +1,5 @@
-//! The policies inside the binary: what `hone train` starts from when a recipe names no model.
+//! The policies inside the binary: what `hone train` starts from when a recipe for their environment names no
+//! model.
 //!
 //! Each was made by `hone sft` from generated episodes alone: the shop's as recipes/tiny-policy.toml says. The ticket desk's
 //! base and searcher were made with the recipes of commit c6e89eb (`hone sft recipes/triage-reader.toml --out base`, then
@@ -37,9 +38,14 @@ macro_rules! policy {
 static POLICIES: [Policy; 3] = [policy!("shop"), policy!("triage-reader"), policy!("triage-searcher")];
 
 impl Policy {
-    /// The one made for this environment, else the shop's.
-    pub(crate) fn of(env: &str) -> &'static Self {
-        POLICIES.iter().find(|policy| policy.env == env).unwrap_or(&POLICIES[0])
+    /// The one made for this environment. In any other it knows neither the words nor the work.
+    pub(crate) fn of(env: &str) -> Option<&'static Self> {
+        POLICIES.iter().find(|policy| policy.env == env)
+    }
+
+    /// Environments that have one.
+    pub(crate) fn environments() -> impl Iterator<Item = &'static str> {
+        POLICIES.iter().map(|policy| policy.env)
     }
 
     /// Writes it into `dir`.

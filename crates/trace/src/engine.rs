@@ -63,7 +63,9 @@ pub trait Engine: Send + Sync {
 pub struct EngineSpec {
     /// A model directory in Hugging Face's layout, or whatever the engine finds one by.
     pub model: PathBuf,
-    /// Trains an adapter on the model instead of the model.
+    /// A PEFT adapter on the model, to go on from: it is what is trained.
+    pub adapter: Option<PathBuf>,
+    /// Trains a fresh adapter on the model instead of the model.
     pub lora: Option<LoraSpec>,
     /// Name of the run; part of every policy version.
     pub run: String,

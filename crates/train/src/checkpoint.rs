@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::evaluate::{Evaluation, Measured};
 use crate::events::Event;
+use crate::guard::GuardState;
 use crate::plan::{Draw, PlanState};
 use crate::run::TrainError;
 
@@ -62,6 +63,9 @@ pub struct State {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kl_factor: Option<f64>,
     pub best: Option<Best>,
+    /// What the guard remembers.
+    #[serde(default, skip_serializing_if = "GuardState::is_new")]
+    pub guard: GuardState,
     pub seconds: f64,
     /// Recorded length of the run.
     pub position: Position,
@@ -182,11 +186,15 @@ const STATE: &str = "state.json";
 /// The newest checkpoint of a run. `None` where it was stopped before the first.
 pub fn newest(run: &Path) -> Result<Option<(PathBuf, State)>, TrainError> {
     let Some((_, path)) = RunReader::open(run)?.checkpoints()?.pop() else { return Ok(None) };
-    let file = path.join(STATE);
-    let bad = |what: String| TrainError::Checkpoint { path: path.clone(), what };
-    let text = std::fs::read(&file).map_err(|error| bad(format!("cannot read {STATE}: {error}")))?;
-    let state = serde_json::from_slice(&text).map_err(|error| bad(format!("{STATE}: {error}")))?;
+    let state = state_of(&path)?;
     Ok(Some((path, state)))
+}
+
+/// What a checkpoint remembers.
+pub(crate) fn state_of(path: &Path) -> Result<State, TrainError> {
+    let bad = |what: String| TrainError::Checkpoint { path: path.to_owned(), what };
+    let text = std::fs::read(path.join(STATE)).map_err(|error| bad(format!("cannot read {STATE}: {error}")))?;
+    serde_json::from_slice(&text).map_err(|error| bad(format!("{STATE}: {error}")))
 }
 
 /// Copies the texts of a model directory beside its new weights.

@@ -65,6 +65,13 @@ pub enum Event {
         step: u64,
         best: Option<Best>,
     },
+    /// Success fell off a cliff, and what the guard did about it.
+    Guard(GuardEvent),
+    /// A run that goes on with other settings than it was begun with: `[before, now]` by key.
+    Extended {
+        step: u64,
+        changed: BTreeMap<String, [Value; 2]>,
+    },
     Resumed {
         /// The checkpoint's. Absent where there was none.
         step: Option<u64>,
@@ -142,6 +149,23 @@ pub struct OptimizerEvent {
     /// Why it was not taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
+}
+
+/// A fall of the success rate, as the guard saw it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GuardEvent {
+    pub step: u64,
+    pub before: f64,
+    pub after: f64,
+    /// Steps that `after` is the mean of.
+    pub steps: u64,
+    pub why: String,
+    pub advice: String,
+    /// Checkpoint whose weights the run went back to, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back_to: Option<u64>,
+    /// Factor on the learning rate from here on.
+    pub rate_factor: f64,
 }
 
 /// Number of episodes, and the words of the first.

@@ -19,6 +19,7 @@ use crate::checkpoint::CheckpointRecipe;
 use crate::credit::CreditRecipe;
 use crate::evaluate::Kind;
 use crate::fresh::FreshRecipe;
+use crate::guard::GuardRecipe;
 use crate::keys;
 use crate::loss::LossRecipe;
 use crate::penalty::KlReward;
@@ -69,6 +70,8 @@ documented! {
         pub eval: EvalRecipe where table::<EvalRecipe>(),
         /// Which checkpoints are kept.
         pub checkpoint: CheckpointRecipe where table::<CheckpointRecipe>(),
+        /// A fall of the success rate: said, and taken back where the recipe wants it.
+        pub guard: GuardRecipe where table::<GuardRecipe>(),
         /// Sampling while the step before is learned from.
         #[serde(rename = "async")]
         pub overlap: AsyncRecipe where table::<AsyncRecipe>().key("async"),
@@ -80,9 +83,12 @@ documented! {
     #[derive(Debug, Clone, Default, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct PolicyRecipe {
-        /// A model directory in Hugging Face's layout; absent: the tiny policy inside the binary.
+        /// A model directory in Hugging Face's layout; absent: the policy inside the binary, in the worlds that have one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub model: Option<PathBuf>,
+        /// A PEFT adapter on the model, to continue from: it is trained, not the model.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub adapter: Option<PathBuf>,
         /// Low-rank adapters: train those instead of the model; absent: the model.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub lora: Option<LoraSpec> where table::<LoraSpec>(),
@@ -240,6 +246,7 @@ impl Default for Recipe {
             sft: SftRecipe::default(),
             eval: EvalRecipe::default(),
             checkpoint: CheckpointRecipe::default(),
+            guard: GuardRecipe::default(),
             overlap: AsyncRecipe::default(),
         }
     }
@@ -431,6 +438,7 @@ impl Recipe {
         }
         self.policy.fresh.check().map_err(RecipeError)?;
         self.plan.check().map_err(RecipeError)?;
+        self.guard.check(self.overlap.staleness).map_err(RecipeError)?;
         self.kl_reward.as_ref().map_or(Ok(()), KlReward::check).map_err(RecipeError)?;
         self.eval.check(self.env.held_out()).map_err(RecipeError)?;
         if (self.train.kl_to_start || self.train.kl_within.is_some()) && self.policy.reference.is_some() {

@@ -15,6 +15,8 @@
 
 mod bounded;
 mod error;
+mod extend;
+mod guarded;
 mod held_out;
 mod open;
 mod watch;
@@ -41,6 +43,7 @@ use crate::setup::Setup;
 use crate::update::{Learned, Pace, learn};
 
 pub use error::TrainError;
+pub use extend::extended_recipe;
 pub use watch::Watch;
 
 /// Trains the setup's policy by the recipe and records everything in `directory`: [`crate::report::RunReport`] reads it.
@@ -57,9 +60,14 @@ pub async fn resume(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mu
     let (step, position) = found.as_ref().map(|(_, state)| (state.step, state.position)).unwrap_or_default();
     let superseded = run.rewind(position)?;
     run.event(&Event::Resumed { step: Some(step), superseded, dropped: Some(recovered.dropped) })?;
+    extend::record(&mut run, recipe, step)?;
+    let before = found.as_ref().and_then(|(_, state)| state.before.clone());
     let trainer = Trainer::new(setup, recipe, found, || Ok(run)).await?;
     let records = RunReader::open(directory)?.metrics()?.records;
     watch.resumed(&records.iter().filter_map(Ledger::from_map).collect::<Vec<_>>());
+    if let Some(before) = &before {
+        watch.started(before);
+    }
     trainer.run(watch).await
 }
 
@@ -143,7 +151,8 @@ impl Trainer<'_> {
         let learned = match temperature {
             None => Learned::default(),
             Some(temperature) => {
-                let pace = Pace { step, factor: self.state.kl_factor.unwrap_or(1.0) };
+                let factor = self.state.kl_factor.unwrap_or(1.0) * self.state.guard.factor();
+                let pace = Pace { step, factor };
                 learn(&mut *self.learner, &self.objective, self.recipe, pace, sequences, temperature).await?
             }
         };
@@ -167,7 +176,7 @@ impl Trainer<'_> {
         self.record(&ledger, groups, &learned)?;
         self.patience(&Faults::of(groups), &learned)?;
         watch.stepped(&ledger);
-        Ok(())
+        self.guard(&ledger, watch).await
     }
 
     async fn checkpoint(&mut self) -> Result<(), TrainError> {

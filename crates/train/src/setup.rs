@@ -87,6 +87,7 @@ impl Setup {
     pub async fn open(recipe: &Recipe, kind: &dyn EngineKind) -> Result<Self, SetupError> {
         let spec = EngineSpec {
             model: recipe.policy.model.clone().ok_or(SetupError::NoModel)?,
+            adapter: recipe.policy.adapter.clone(),
             lora: recipe.policy.lora.clone(),
             run: recipe.name.clone(),
             seed: recipe.seed,

@@ -36,6 +36,9 @@ documented! {
     pub struct Verifier {
         /// The program and its arguments. No shell is involved.
         pub command: Vec<String>,
+        /// Where it runs; absent: where Hone runs, and in a recipe the recipe's own directory.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub directory: Option<std::path::PathBuf>,
         /// Seconds for a verdict.
         #[serde(default = "deadline")]
         pub deadline_s: f64 where over(0.0, 86_400.0),
@@ -78,6 +81,9 @@ async fn run(verifier: &Verifier, case: &Case) -> Result<Vec<u8>, String> {
     let input = serde_json::to_vec(case).map_err(|error| format!("verifier_input: {error}"))?;
     let mut command = children::command(program, &verifier.variables);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(directory) = &verifier.directory {
+        command.current_dir(directory);
+    }
     let (mut child, leash) =
         children::spawn(&mut command).map_err(|error| format!("verifier_spawn: cannot start {program:?}: {error}"))?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());

@@ -83,8 +83,11 @@ pub fn write_tensors<'a>(
     let mut all = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     all.extend(metadata.iter().map(|(k, v)| ((*k).to_owned(), v.clone())));
     let partial = path.with_extension("partial");
+    // The crate writes files that nobody else may read; a model is as readable as any file made here.
+    let readable = std::fs::File::create(&partial).and_then(|file| file.metadata()).map_err(io)?.permissions();
     safetensors::serialize_to_file(tensors, Some(all), &partial)
         .map_err(|e| io(std::io::Error::other(e.to_string())))?;
+    std::fs::set_permissions(&partial, readable).map_err(io)?;
     std::fs::rename(&partial, path).map_err(io)
 }
 

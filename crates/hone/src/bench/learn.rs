@@ -292,7 +292,7 @@ mod tests {
             };
             Some(Evaluated { step, result })
         };
-        BeforeAfter { before: of(0, before), after: of(9, after) }
+        BeforeAfter { before: of(0, before), after: of(9, after), change: None }
     }
 
     fn held_out() -> HeldOut {

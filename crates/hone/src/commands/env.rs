@@ -1,7 +1,7 @@
 //! `hone env`: the built-in environments: what there is, what one looks like, and playing one in the terminal.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -11,9 +11,12 @@ use hone_arena::registry::Environment;
 use hone_arena::rewards::Case;
 use hone_arena::solution::{Move, solution};
 use hone_arena::users::{HumanUser, NewUser, User};
+use hone_chat::parse::{Format, Toolbox, parse};
 use hone_trace::{Action, Content, Episode, Message, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord};
 use hone_worlds::registry::{self, BUILTINS, EnvEntry, EnvSpec};
 use serde_json::{Map, Value, json};
+
+use crate::recipes::{Source, setting};
 
 /// Built-in environments: list, describe, play in the terminal
 #[derive(Debug, clap::Args)]
@@ -36,7 +39,14 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Play a task: as the agent, or as the user of an agent that knows the solution
+    /// Play a task: as the agent, as the user of an agent that knows the solution, or let the solution play
+    ///
+    /// As the agent, a line that begins with a tool's name is a call, any other a reply; lines may come through a pipe:
+    ///
+    ///   printf 'look basil\nDone.\n' | hone env play recipe.toml
+    ///
+    /// `--as oracle` plays the task's reference calls: they should earn everything there is.
+    #[command(verbatim_doc_comment)]
     Play {
         #[command(flatten)]
         choice: Choice,
@@ -50,11 +60,13 @@ enum Command {
 enum Role {
     Agent,
     User,
+    Oracle,
 }
 
 #[derive(Debug, clap::Args)]
 struct Choice {
-    /// One of `hone env list`; any other name with --set command=[…] for a program of your own
+    /// One of `hone env list`; a recipe's file, for its (first) environment; any other name with --set command=[…] for a
+    /// program of your own
     name: String,
     #[arg(long)]
     seed: Option<u64>,
@@ -70,7 +82,8 @@ struct Choice {
     /// For retail and airline: compat is tau-bench v1 to the byte, strict checks arguments, tau2 is tau2-bench
     #[arg(long, value_name = "NAME")]
     profile: Option<ProfileName>,
-    /// A key of the environment's recipe table (docs/environments.md), such as size=full or difficulty=2
+    /// A key of the environment's recipe table (docs/environments.md), such as size=full or difficulty=2. Values are TOML, or
+    /// text where they are not
     #[arg(long = "set", value_name = "KEY=VALUE")]
     options: Vec<String>,
 }
@@ -113,6 +126,7 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
     // Kept until the episode is played: a program's process lives in its runtime.
     let runtime = runtime()?;
     let episode = runtime.block_on(environment.arena.open(task, choice.seed.unwrap_or_default()))?;
+    toolbox(&environment, &episode)?;
     let mut out = io::stdout().lock();
     if as_json {
         let mut shown = json!({"name": environment.name, "about": described});
@@ -150,7 +164,19 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
 impl Choice {
     /// The recipe table these flags stand for, opened.
     fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment> {
-        let mut table = self.options.iter().map(|option| read_option(option)).collect::<Result<Map<_, _>>>()?;
+        let recipe = match Path::new(&self.name) {
+            file if file.extension().is_some_and(|ending| ending == "toml") => Some(Source::find(file)?.read(&[])?),
+            _ => None,
+        };
+        let mut table = Map::new();
+        if let Some(spec) = recipe.as_ref().and_then(|recipe| recipe.env.first()) {
+            let Value::Object(own) = spec.as_ref().table()? else { bail!("{} has no [env] table", self.name) };
+            table = own;
+        }
+        for option in &self.options {
+            let (key, value) = setting(option)?;
+            table.insert(key, value);
+        }
         table.entry("name").or_insert_with(|| self.name.clone().into());
         if let Some(seed) = self.seed {
             table.insert("seed".into(), seed.into());
@@ -161,7 +187,11 @@ impl Choice {
         if let Some(profile) = self.profile.and_then(|profile| profile.to_possible_value()) {
             table.insert("profile".into(), profile.get_name().into());
         }
-        Ok(EnvSpec::read(table)?.open_with(user)?)
+        let mut environment = EnvSpec::read(table)?.open_with(user)?;
+        if let Some(recipe) = recipe {
+            environment.rubric = recipe.rubric.build()?;
+        }
+        Ok(environment)
     }
 
     fn task<'a>(&self, environment: &'a Environment) -> Result<&'a Task> {
@@ -177,10 +207,12 @@ impl Choice {
     }
 }
 
-/// `key=value`: the value as JSON where it is some, else as text.
-fn read_option(option: &str) -> Result<(String, Value)> {
-    let (key, value) = option.split_once('=').with_context(|| format!("{option:?} is not KEY=VALUE"))?;
-    Ok((key.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
+/// The tools as training reads them: an environment without any, or with a schema that is none, is refused.
+fn toolbox(environment: &Environment, episode: &Episode) -> Result<Toolbox> {
+    if episode.tools.is_empty() {
+        bail!("{} offers no tools; answer `open` with at least one under \"tools\"", environment.name);
+    }
+    Toolbox::new(&episode.tools).with_context(|| format!("the tools of {} cannot be used", environment.name))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -229,17 +261,27 @@ fn play(choice: &Choice, role: Role) -> Result<()> {
             anstream::println!("You are the user. Your instruction:\n{}\n", clean(&task.prompt));
         }
         let mut episode = environment.arena.open(task, choice.seed.unwrap_or_default()).await?;
+        let toolbox = toolbox(&environment, &episode)?;
         let mut turns = Vec::new();
         match role {
-            Role::Agent => as_agent(&mut episode, &mut turns).await?,
-            Role::User => as_user(&mut episode, task, &mut turns).await?,
+            Role::Agent => as_agent(&mut episode, &toolbox, &mut turns).await?,
+            Role::User => {
+                if !as_oracle(&mut episode, task, &mut turns).await? {
+                    while !step(&mut episode, Action::Reply("Is there anything else?".into()), &mut turns).await?.done {
+                    }
+                }
+            }
+            Role::Oracle => {
+                write_opening(&mut io::stdout(), &episode)?;
+                as_oracle(&mut episode, task, &mut turns).await?;
+            }
         }
         score(&environment, &mut episode, turns).await
     })
 }
 
 /// The human acts until the episode is over or the input ends.
-async fn as_agent(episode: &mut Episode, turns: &mut Vec<TurnRecord>) -> Result<()> {
+async fn as_agent(episode: &mut Episode, toolbox: &Toolbox, turns: &mut Vec<TurnRecord>) -> Result<()> {
     write_opening(&mut io::stdout(), episode)?;
     anstream::println!("\nType a tool's name and its arguments as JSON, or a reply. /quit leaves.");
     let mut lines = io::stdin().lock().lines();
@@ -250,7 +292,7 @@ async fn as_agent(episode: &mut Episode, turns: &mut Vec<TurnRecord>) -> Result<
         if line.trim().is_empty() {
             continue;
         }
-        let action = match read_action(line.trim(), &episode.tools) {
+        let action = match read_action(line.trim(), &episode.tools, toolbox) {
             Ok(action) => action,
             Err(error) => {
                 anstream::println!("{error}");
@@ -263,23 +305,27 @@ async fn as_agent(episode: &mut Episode, turns: &mut Vec<TurnRecord>) -> Result<
     }
 }
 
-/// The agent plays the solution, then asks what else there is until the user ends it.
-async fn as_user(episode: &mut Episode, task: &Task, turns: &mut Vec<TurnRecord>) -> Result<()> {
-    let solution = solution(task).ok_or_else(|| anyhow!("task {} has no solution to play", task.key))?;
+/// The agent plays the solution. Whether that ended the episode.
+async fn as_oracle(episode: &mut Episode, task: &Task, turns: &mut Vec<TurnRecord>) -> Result<bool> {
+    let solution = solution(task).ok_or_else(|| {
+        anyhow!("task {} has no solution to play; give it reference calls: {{\"reference\": [{{\"name\": …, \"arguments\": …}}]}}", task.key)
+    })?;
     for step_of in solution {
         let action = match step_of {
             Move::Call(call) => {
                 anstream::println!("agent calls {} {}", call.name, Value::Object(call.arguments.clone()));
                 Action::Calls(vec![call])
             }
-            Move::Say(text) => Action::Reply(text),
+            Move::Say(text) => {
+                anstream::println!("agent says: {}", clean(&text));
+                Action::Reply(text)
+            }
         };
         if step(episode, action, turns).await?.done {
-            return Ok(());
+            return Ok(true);
         }
     }
-    while !step(episode, Action::Reply("Is there anything else?".into()), turns).await?.done {}
-    Ok(())
+    Ok(false)
 }
 
 async fn step(episode: &mut Episode, action: Action, turns: &mut Vec<TurnRecord>) -> Result<Turn> {
@@ -293,12 +339,17 @@ async fn step(episode: &mut Episode, action: Action, turns: &mut Vec<TurnRecord>
     Ok(turn)
 }
 
-/// A line that starts with a tool's name is a call: its arguments are JSON, or the text of its only parameter.
-fn read_action(line: &str, tools: &ToolSet) -> Result<Action> {
+/// A line that starts with a tool's name is a call: its arguments are JSON, or the text of its only parameter. They are
+/// held to the schema as a model's are.
+fn read_action(line: &str, tools: &ToolSet, toolbox: &Toolbox) -> Result<Action> {
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let Some(tool) = tools.get(name) else { return Ok(Action::Reply(line.to_owned())) };
-    let arguments = read_arguments(tool, rest.trim())?;
-    Ok(Action::Calls(vec![ToolCall::new(name, arguments)]))
+    let call = ToolCall::new(name, read_arguments(tool, rest.trim())?);
+    let written = format!("<tool_call>\n{}\n</tool_call>", json!({"name": call.name, "arguments": call.arguments}));
+    match parse(&written, toolbox, Some(Format::Hermes)).error {
+        Some(failure) => Err(anyhow!("{} {}", failure.message, failure.hint)),
+        None => Ok(Action::Calls(vec![call])),
+    }
 }
 
 fn read_arguments(tool: &ToolSpec, text: &str) -> Result<Map<String, Value>> {
@@ -331,13 +382,17 @@ mod tests {
     use super::*;
 
     fn tools() -> ToolSet {
-        let tool = |name: &str, properties: Value| ToolSpec::new(name, "", json!({"properties": properties}));
+        let tool = |name: &str, properties: Value| {
+            ToolSpec::new(name, "", json!({"type": "object", "properties": properties, "additionalProperties": false}))
+        };
         ToolSet::new(vec![tool("search", json!({"query": {}})), tool("move", json!({"from": {}, "to": {}}))]).unwrap()
     }
 
     #[test]
     fn a_line_is_a_call_or_a_reply() {
-        let call = |line: &str| match read_action(line, &tools()).unwrap() {
+        let toolbox = Toolbox::new(&tools()).unwrap();
+        let read_action = |line: &str| read_action(line, &tools(), &toolbox);
+        let call = |line: &str| match read_action(line).unwrap() {
             Action::Calls(calls) => Value::Object(calls[0].arguments.clone()),
             other => panic!("{other:?}"),
         };
@@ -345,16 +400,11 @@ mod tests {
         assert_eq!(call("search {\"query\": \"vpn\"}"), json!({"query": "vpn"}));
         assert_eq!(call("move {\"from\": 1, \"to\": 2}"), json!({"from": 1, "to": 2}));
         assert_eq!(call("search"), json!({}));
-        assert!(read_action("move a b", &tools()).is_err());
-        assert!(read_action("search {\"query\"", &tools()).is_err());
-        assert_eq!(read_action("searching now", &tools()).unwrap(), Action::Reply("searching now".into()));
-    }
-
-    #[test]
-    fn options_are_json_where_they_can_be() {
-        assert_eq!(read_option("level=2").unwrap(), ("level".into(), json!(2)));
-        assert_eq!(read_option("size=full").unwrap(), ("size".into(), json!("full")));
-        assert!(read_option("size").is_err());
+        assert!(read_action("move a b").is_err());
+        let error = read_action("move {\"form\": 1}").unwrap_err().to_string();
+        assert!(error.contains("form") && error.contains("Give only arguments the tool has"), "{error}");
+        assert!(read_action("search {\"query\"").is_err());
+        assert_eq!(read_action("searching now").unwrap(), Action::Reply("searching now".into()));
     }
 
     #[test]

@@ -3,8 +3,10 @@
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod env;
+pub(crate) mod init;
 pub(crate) mod model;
 pub(crate) mod parse;
+pub(crate) mod recipe;
 pub(crate) mod render;
 pub(crate) mod replay;
 pub(crate) mod report;

@@ -17,6 +17,8 @@ use hone_trace::ToolSet;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::recipes::setting;
+
 /// Show what a model is shown: messages to prompt text or token ids
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -42,7 +44,7 @@ pub(crate) struct Args {
     /// Do not open the assistant's turn at the end
     #[arg(long)]
     no_generation_prompt: bool,
-    /// A variable for the template, e.g. enable_thinking=false; the value is JSON, or else a string
+    /// A variable for the template, e.g. enable_thinking=false; the value is TOML, or else text
     #[arg(long = "set", value_name = "KEY=VALUE")]
     variables: Vec<String>,
     /// Date that the template takes for today, YYYY-MM-DD [default: the host's date in UTC]
@@ -100,10 +102,8 @@ impl Job {
         let model = args.model.as_deref().map(ModelDir::open).transpose()?;
         let mut variables = model.as_ref().map(|model| model.special_tokens().clone()).unwrap_or_default();
         for assignment in &args.variables {
-            let (key, value) = assignment.split_once('=').with_context(|| {
-                format!("--set takes KEY=VALUE, found {assignment:?}; write for example --set enable_thinking=false")
-            })?;
-            variables.insert(key.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into()));
+            let (key, value) = setting(assignment)?;
+            variables.insert(key, value);
         }
         let clock = match &args.date {
             Some(date) => Clock::parse(date).map_err(|error| anyhow!("--date: {error}"))?,

@@ -15,17 +15,19 @@ use hone_train::sft::sft_recorded;
 use serde_json::json;
 
 use crate::engines;
+use crate::place::Place;
 use crate::progress::sft::SftProgress;
 use crate::progress::train::{optional, with_interval};
+use crate::recipes::Source;
 
 /// Warm-start a policy by imitation: of the solutions of generated tasks, of demonstrations, or of recorded traces.
 ///
-/// Loads policy.model (or makes a tiny policy, where the recipe names none), imitates for sft.steps steps or until
+/// Loads policy.model (or makes a tiny policy, where the recipe names none or the one that --out is about to make), imitates for sft.steps steps or until
 /// sft.stop_at is reached, evaluates on held-out tasks before and after, and writes the model to --out in Hugging Face's
 /// layout, tokenizer and template included.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A recipe; `recipes/tiny-policy.toml` is one.
+    /// A recipe, or the name of one of `hone recipe list`. Paths in it are relative to it.
     recipe: PathBuf,
     /// Set a recipe key, e.g. --set sft.steps=100. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -43,9 +45,18 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let text =
-        std::fs::read_to_string(&args.recipe).with_context(|| format!("cannot read {}", args.recipe.display()))?;
-    let recipe = Recipe::parse(&text, &args.set).with_context(|| format!("in {}", args.recipe.display()))?;
+    let mut recipe = Source::find(&args.recipe)?.read(&args.set)?;
+    // A recipe may name the policy that this is about to make.
+    if recipe.policy.model == Some(std::path::absolute(&args.out)?) {
+        recipe.policy.model = None;
+    }
+    if let Some(model) = recipe.policy.model.as_ref().filter(|model| !model.exists()) {
+        bail!(
+            "policy.model is {}, and there is no such directory\nhint: with --out {0} a new policy is made there; or name a \
+             model directory to go on from",
+            model.display()
+        );
+    }
     if args.out.exists() {
         bail!("{} exists; name a new directory for the model", args.out.display());
     }
@@ -92,7 +103,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
 /// The recipe with a policy: its own, or one made on the spot in OUT.fresh.
 async fn with_policy(mut recipe: Recipe, out: &Path) -> Result<Recipe> {
-    if recipe.policy.model.is_none() {
+    if recipe.policy.model.is_none() && recipe.policy.adapter.is_none() {
         let path = beside(out, ".fresh");
         if !path.exists() {
             anstream::eprintln!("no policy.model: making a tiny one in {}", path.display());
@@ -100,6 +111,7 @@ async fn with_policy(mut recipe: Recipe, out: &Path) -> Result<Recipe> {
         }
         recipe.policy.model = Some(path);
     }
+    Place::settle(&mut recipe.policy)?;
     Ok(recipe)
 }
 

@@ -6,18 +6,21 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use hone_train::placebo::Placebo;
 use hone_train::recipe::Recipe;
 use hone_train::report::{BeforeAfter, PLACEBO, Row, RunReport};
-use hone_train::run::{recorded_recipe, resume, train};
+use hone_train::run::{extended_recipe, recorded_recipe, resume, train};
+use hone_worlds::registry::EnvSpec;
 use serde_json::{Value, json};
 
 use crate::engines;
+use crate::place::Place;
 use crate::policies::Policy;
 use crate::progress::Style;
 use crate::progress::summary::{gain_line, summary};
 use crate::progress::train::TrainProgress;
+use crate::recipes::{QUICKSTART, Source};
 
 /// Train a policy with reinforcement learning, and measure it on tasks it never trained on.
 ///
@@ -26,7 +29,8 @@ use crate::progress::train::TrainProgress;
 /// line on stdout is one JSON object with the evaluation before and after.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A recipe in TOML. Without one: the quickstart, with the tiny policy inside this binary.
+    /// A recipe in TOML, or the name of one of `hone recipe list`. Without one: the quickstart, with the tiny policy inside
+    /// this binary. Paths in a recipe are relative to it.
     recipe: Option<PathBuf>,
     /// Set a recipe key, e.g. --set train.steps=5. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -36,7 +40,9 @@ pub(crate) struct Args {
     run: Option<PathBuf>,
     /// Go on with a run from its newest checkpoint, by the recipe it recorded. The numbers are those of a run that was
     /// never stopped.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["recipe", "set", "run"])]
+    ///
+    /// --set train.steps=300 trains a run further than it was planned, which is recorded as an event.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["recipe", "run"])]
     resume: Option<PathBuf>,
     /// Also run the recipe with advantages that know nothing of the rewards, with the same seeds and budget, as one more
     /// control. permute: handed out across tasks, no step further from the start than the run's own (the KL is matched
@@ -63,12 +69,10 @@ fn placebo_kind(text: &str) -> Result<Placebo, String> {
         .ok_or_else(|| format!("{text:?} is none of {names}"))
 }
 
-const QUICKSTART: &str = include_str!("../../../../recipes/quickstart.toml");
-
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let mut recipe = match &args.resume {
-        Some(run) => recorded_recipe(run)?,
+        Some(run) => extended_recipe(run, &args.set)?,
         None => read_recipe(&args)?,
     };
     if args.resume.is_none() && args.placebo == Some(Placebo::Permute) {
@@ -143,28 +147,55 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
 }
 
 fn read_recipe(args: &Args) -> Result<Recipe> {
-    match &args.recipe {
-        Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Recipe::parse(&text, &args.set).with_context(|| format!("in {}", path.display()))
+    let source = args.recipe.as_deref().map_or_else(|| Ok(QUICKSTART.source()), Source::find)?;
+    let recipe = source.read(&args.set)?;
+    let advice = |out: &str| {
+        let recipe = &source.given;
+        format!(
+            "`hone sft {recipe} --out {out}` makes a small policy for it from the tasks' reference calls; then `hone train \
+             {recipe} --set policy.model={out}`. Any model directory in Hugging Face's layout will do"
+        )
+    };
+    match &recipe.policy.model {
+        None if recipe.policy.adapter.is_some() => {}
+        None => inside(&recipe).map(|_| ()).with_context(|| {
+            format!("the recipe names no policy.model\nhint: {}", advice(&format!("{}-policy", recipe.name)))
+        })?,
+        Some(model) if !model.exists() => {
+            let out = shortest(model);
+            bail!("policy.model is {out}, and there is no such directory\nhint: {}", advice(&out));
         }
-        None => Ok(Recipe::parse(QUICKSTART, &args.set)?),
+        Some(_) => {}
+    }
+    Ok(recipe)
+}
+
+/// A path as one would type it here.
+fn shortest(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(here).unwrap_or(path).display().to_string()
+}
+
+/// The policy inside this binary that was made for the recipe's environments.
+fn inside(recipe: &Recipe) -> Result<&'static Policy> {
+    let names: Vec<&str> = recipe.env.iter().map(EnvSpec::name).collect();
+    let made = || Policy::environments().collect::<Vec<_>>().join(", ");
+    match Policy::of(names[0]) {
+        Some(policy) if names.iter().all(|name| *name == names[0]) => Ok(policy),
+        _ => bail!("this binary has policies for {} and none for {}", made(), names.join(" and ")),
     }
 }
 
 /// The recipe with a policy: its own, or the one inside this binary, laid beside the run.
 pub(super) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
-    if recipe.policy.model.is_none() {
+    if recipe.policy.model.is_none() && recipe.policy.adapter.is_none() {
         let path = directory.join("policy");
-        let policy = Policy::of(recipe.env[0].name());
+        let policy = inside(&recipe)?;
         anstream::eprintln!("no policy.model: starting from the tiny {} policy inside this binary", policy.env);
         policy.unpack(&path)?;
         recipe.policy.model = Some(path);
     }
-    // As the run records it: it may be resumed from another directory.
-    for path in [&mut recipe.policy.model, &mut recipe.policy.reference].into_iter().flatten() {
-        *path = std::path::absolute(&*path).with_context(|| format!("cannot find {}", path.display()))?;
-    }
+    Place::settle(&mut recipe.policy)?;
     Ok(recipe)
 }
 

@@ -16,8 +16,8 @@ pub(crate) fn summary(report: &RunReport, directory: &Path, style: Style) -> Str
         let stopped = format!("stopped after step {} of {}; everything is recorded", report.steps, report.planned);
         let _ = writeln!(out, "\n{}", style.bold(&stopped));
     }
-    training(&mut out, report, style);
     held_out(&mut out, report, style);
+    training(&mut out, report, style);
     let _ = writeln!(out, "\n{}  {}  (report.md says more)", style.bold("run "), directory.display());
     for (index, command) in next_commands(report, directory).iter().enumerate() {
         let label = if index == 0 { style.bold("next") } else { "    ".to_owned() };
@@ -76,6 +76,9 @@ fn held_out(out: &mut String, report: &RunReport, style: Style) {
         if let Some(after) = &kind.after {
             let _ = writeln!(out, "  {}", evaluated(&format!("after {} steps", after.step), &after.result));
         }
+        if let Some(change) = &kind.change {
+            let _ = writeln!(out, "  {}", changed(change, style));
+        }
     }
     for control in &held_out.controls {
         let _ = writeln!(out, "  {}", evaluated(control.kind.words(), &control.result));
@@ -96,6 +99,17 @@ fn held_out(out: &mut String, report: &RunReport, style: Style) {
     }
     let _ = writeln!(out, "\n{}", style.bold(&verdict_line(report)));
     let _ = writeln!(out, "{}", gain_line(report));
+}
+
+/// After less before, in the columns of the table.
+fn changed(change: &Difference, style: Style) -> String {
+    let Difference { mean, ci: [low, high], .. } = change;
+    let word = match change.word() {
+        word @ "better" => style.green(word),
+        word @ "worse" => style.red(word),
+        word => word.to_owned(),
+    };
+    format!("{:<36} {:>9} {:>16}  {word}", "after − before", format!("{mean:+.3}"), format!("[{low:+.3}, {high:+.3}]"))
 }
 
 fn evaluated(label: &str, result: &Evaluation) -> String {

@@ -99,6 +99,16 @@ impl Watch for TrainProgress<'_> {
         });
     }
 
+    fn started(&mut self, before: &Measured) {
+        self.evaluations.push((0, before.clone()));
+        let facts = self.facts();
+        self.progress.update(|board| board.facts = facts);
+    }
+
+    fn warned(&mut self, _step: u64, what: &str) {
+        self.progress.print(&self.progress.style().red(&format!("guard: {what}")));
+    }
+
     fn doing(&mut self, _step: u64, what: &'static str) {
         self.progress.update(|board| board.doing = what);
     }

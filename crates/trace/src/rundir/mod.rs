@@ -101,6 +101,13 @@ impl RunDir {
         &self.path
     }
 
+    /// Another recipe to go on by. The lock goes over to the new file.
+    pub fn replace_recipe(&mut self, recipe: &str) -> Result<(), RunDirError> {
+        write_atomically(&self.path.join("recipe.toml"), recipe.as_bytes())?;
+        self._lock = lock(&self.path)?;
+        Ok(())
+    }
+
     /// Appends one line to metrics.jsonl. Values that are not finite are written as null: absent, not zero.
     pub fn metrics(&mut self, record: &Map<String, Value>) -> Result<(), RunDirError> {
         self.metrics.append(record)

@@ -57,6 +57,15 @@ impl Difference {
     pub fn is_gain(&self) -> bool {
         self.ci[0] > 0.0
     }
+
+    /// One word for it, or three.
+    pub fn word(&self) -> &'static str {
+        match self.ci {
+            [low, _] if low > 0.0 => "better",
+            [_, high] if high < 0.0 => "worse",
+            _ => "no difference shown",
+        }
+    }
 }
 
 /// `after` less `before`, task by task. `None` without a task in common.

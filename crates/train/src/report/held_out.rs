@@ -48,6 +48,9 @@ pub struct HeldOut {
 pub struct BeforeAfter {
     pub before: Option<Evaluated>,
     pub after: Option<Evaluated>,
+    /// After less before, paired by task.
+    #[serde(default)]
+    pub change: Option<Difference>,
 }
 
 /// The trained policy, greedily, with its tools changed.
@@ -165,8 +168,10 @@ impl HeldOut {
 
 impl BeforeAfter {
     fn of([before, after]: [Option<(u64, Counted)>; 2]) -> Self {
+        let change = before.as_ref().zip(after.as_ref());
+        let change = change.and_then(|((_, before), (_, after))| paired(&before.by_task, &after.by_task));
         let evaluated = |(step, counted): (u64, Counted)| Evaluated { step, result: counted.evaluation };
-        Self { before: before.map(evaluated), after: after.map(evaluated) }
+        Self { before: before.map(evaluated), after: after.map(evaluated), change }
     }
 }
 

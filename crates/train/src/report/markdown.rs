@@ -43,7 +43,11 @@ impl RunReport {
 
     fn headline(&self) -> String {
         let done = if self.steps < self.planned { format!(" of {}", self.planned) } else { String::new() };
-        format!("Seed {}, {}{done} steps in {:.0} s.", self.seed, self.steps, self.seconds)
+        let taken = match self.optimizer_steps {
+            0 => String::new(),
+            taken => format!(" ({taken} optimizer steps)"),
+        };
+        format!("Seed {}, {}{done} steps{taken} in {:.0} s.", self.seed, self.steps, self.seconds)
     }
 
     fn calibrations(&self, page: &mut String) {

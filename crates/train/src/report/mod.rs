@@ -57,6 +57,9 @@ pub struct RunReport {
     pub after: Option<Evaluated>,
     pub held_out: HeldOut,
     pub windows: Option<Windows>,
+    /// Optimizer steps taken: one step of the run may take several.
+    #[serde(default)]
+    pub optimizer_steps: u64,
     /// Reward components, the total last.
     pub components: Vec<Row>,
     /// Other metrics worth a look.
@@ -103,7 +106,7 @@ impl RunReport {
         });
         let metrics = WATCHED.iter().filter_map(|metric| Row::of(*metric, &record.steps, windows?));
         let held_out = HeldOut::read(directory, &recipe, &record)?;
-        let BeforeAfter { before, after } = held_out.headline().clone();
+        let BeforeAfter { before, after, .. } = held_out.headline().clone();
         Ok(Self {
             name: recipe.name,
             seed: recipe.seed,
@@ -115,6 +118,7 @@ impl RunReport {
             after,
             held_out,
             windows,
+            optimizer_steps: record.optimizer_steps,
             components: components.collect(),
             metrics: metrics.collect(),
             advantage_shares: record.shares(),
@@ -149,6 +153,7 @@ struct Record {
     /// Traces of each headline evaluation.
     evaluations: BTreeMap<u64, (Range<u64>, Kind)>,
     events: held_out::Events,
+    optimizer_steps: u64,
     traces: TraceReader,
 }
 
@@ -161,11 +166,13 @@ impl Record {
             episodes: BTreeMap::new(),
             evaluations: BTreeMap::new(),
             events: held_out::Events::default(),
+            optimizer_steps: 0,
             traces: run.traces()?,
         };
         for event in run.events()?.records.iter().filter_map(Event::read) {
             match event {
                 Event::Step { step, traces: [from, to] } => _ = record.episodes.insert(step, from..to),
+                Event::OptimizerStep(taken) => record.optimizer_steps += u64::from(taken.skipped.is_none()),
                 other => record.events.add(other),
             }
         }

@@ -9,6 +9,10 @@ use crate::ledger::Ledger;
 pub trait Watch {
     /// Once, before anything else, when a run is resumed: the steps that are done.
     fn resumed(&mut self, _steps: &[Ledger]) {}
+    /// Once, when a run is resumed: the evaluation it began with.
+    fn started(&mut self, _before: &Measured) {}
+    /// Something that whoever watches should know at once, in words.
+    fn warned(&mut self, _step: u64, _what: &str) {}
     /// The present activity: "sampling", "learning", "evaluating".
     fn doing(&mut self, _step: u64, _what: &'static str) {}
     /// The step's episodes, before the step learns from them.

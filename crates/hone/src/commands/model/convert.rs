@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use hone_engine::{Adapter, Cpu, Model};
+use hone_engine::Cpu;
+use hone_train::recipe::PolicyRecipe;
 
 use super::{Precision, make_empty};
+use crate::place::Place;
 
 /// Files of a model beside its weights and config.json, where they exist.
 const COMPANIONS: [&str; 9] = [
@@ -26,11 +28,12 @@ const COMPANIONS: [&str; 9] = [
 /// Add a LoRA adapter into the weights of its base: W + scale * B A
 #[derive(Debug, clap::Args)]
 pub(super) struct MergeArgs {
-    /// The base model
+    /// The base model; or the adapter itself, a checkpoint of a LoRA run, or the run (its best checkpoint), where the
+    /// adapter knows its base
     dir: PathBuf,
     /// The adapter: adapter_config.json, adapter_model.safetensors
     #[arg(long, value_name = "DIR")]
-    adapter: PathBuf,
+    adapter: Option<PathBuf>,
     /// Directory to make
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -41,16 +44,17 @@ pub(super) struct MergeArgs {
 /// Write a model for transformers, or an adapter for PEFT
 #[derive(Debug, clap::Args)]
 pub(super) struct ExportArgs {
-    /// The model, a checkpoint of a run included
+    /// The model, an adapter, a checkpoint of a run, or the run (its best checkpoint)
     dir: PathBuf,
     /// Directory to make
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// hf: one model.safetensors, config and tokenizer. peft: the adapter, checked against DIR as its base
-    #[arg(long, value_name = "FORM", default_value = "hf")]
-    to: Form,
-    /// The adapter to export with --to peft
-    #[arg(long, value_name = "DIR", required_if_eq("to", "peft"))]
+    /// hf: one model.safetensors, config and tokenizer. peft: the adapter with the tokenizer, and its base by name
+    /// [default: peft of an adapter, hf of anything else]
+    #[arg(long, value_name = "FORM")]
+    to: Option<Form>,
+    /// The adapter to export with --to peft, where DIR is its base
+    #[arg(long, value_name = "DIR")]
     adapter: Option<PathBuf>,
     /// Precision of a model; adapters are stored in f32
     #[arg(long, value_name = "PRECISION", default_value = "f32")]
@@ -64,40 +68,50 @@ enum Form {
 }
 
 pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
-    let model = load(&args.dir)?;
-    let adapter = Adapter::load(&model, &args.adapter)?;
+    let place = place(&args.dir, args.adapter.as_deref())?;
+    let (model, Some(adapter)) = place.load(Arc::new(Cpu::new(0)?))? else {
+        bail!("{} is a whole model; name the adapter to merge into it with --adapter DIR", args.dir.display());
+    };
     make_empty(&args.out)?;
     adapter.merge(&model)?.save(&args.out, args.storage.into())?;
-    copy_companions(&args.dir, &args.out)?;
-    anstream::eprintln!("merged {} into {}: {}", args.adapter.display(), args.dir.display(), args.out.display());
+    copy_companions(&place.model, &args.out)?;
+    let from = place.adapter.unwrap_or_default();
+    anstream::eprintln!("merged {} into {}: {}", from.display(), place.model.display(), args.out.display());
     Ok(ExitCode::SUCCESS)
 }
 
+/// A policy, or a base and the adapter that is named beside it.
+fn place(dir: &Path, adapter: Option<&Path>) -> Result<Place> {
+    let mut policy =
+        PolicyRecipe { model: Some(dir.to_owned()), adapter: adapter.map(Path::to_owned), ..PolicyRecipe::default() };
+    Place::settle(&mut policy)?;
+    Ok(Place { model: policy.model.context("no model")?, adapter: policy.adapter })
+}
+
 pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
-    let model = load(&args.dir)?;
-    match (args.to, &args.adapter) {
+    let place = place(&args.dir, args.adapter.as_deref())?;
+    let (model, adapter) = place.load(Arc::new(Cpu::new(0)?))?;
+    let to = args.to.unwrap_or(if adapter.is_some() { Form::Peft } else { Form::Hf });
+    match (to, adapter) {
         (Form::Hf, None) => {
             make_empty(&args.out)?;
             model.save(&args.out, args.storage.into())?;
-            copy_companions(&args.dir, &args.out)?;
         }
         (Form::Hf, Some(_)) => {
-            bail!("--to hf writes the model without the adapter; add it in with `hone model merge`, or use --to peft")
+            bail!("--to hf writes a model without an adapter; add it in with `hone model merge`, or use --to peft")
         }
-        (Form::Peft, adapter) => {
-            let adapter = adapter.as_deref().context("--to peft needs --adapter DIR")?;
-            let mut adapter = Adapter::load(&model, adapter)?;
-            adapter.config.base = Some(args.dir.display().to_string());
+        (Form::Peft, None) => {
+            bail!("{} is a whole model; name the adapter with --adapter DIR, or use --to hf", args.dir.display())
+        }
+        (Form::Peft, Some(mut adapter)) => {
+            adapter.config.base = Some(place.model.display().to_string());
             make_empty(&args.out)?;
             adapter.save(&args.out)?;
         }
     }
+    copy_companions(&place.model, &args.out)?;
     anstream::eprintln!("wrote {}", args.out.display());
     Ok(ExitCode::SUCCESS)
-}
-
-fn load(dir: &Path) -> Result<Model> {
-    Ok(Model::load(dir, Arc::new(Cpu::new(0)?))?)
 }
 
 fn copy_companions(from: &Path, to: &Path) -> Result<()> {

@@ -11,14 +11,17 @@ use hone_chat::parse::{Format, Toolbox};
 use hone_chat::template::{ChatTemplate, Clock, TemplateInput};
 use hone_engine::lora::LoraConfig;
 use hone_engine::weights::ModelParams;
-use hone_engine::{Config, Cpu, Model};
+use hone_engine::{Adapter, Config, Cpu, Model};
 use hone_trace::{ToolSet, ToolSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Describe a model directory: shape, memory, tokenizer, template, adapters, and what looks wrong
+use crate::place::Place;
+
+/// Describe a policy: shape, memory, tokenizer, template, adapters, and what looks wrong
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// A model directory, an adapter, a checkpoint of a run, or the run (its best checkpoint)
     dir: PathBuf,
     /// Print one JSON object
     #[arg(long)]
@@ -33,6 +36,12 @@ const QUICK: u64 = 1 << 30;
 
 #[derive(Debug, Serialize)]
 struct Report {
+    /// Directory of the weights; of an adapter, of its base.
+    model: PathBuf,
+    /// The adapter that the policy is, where it is one.
+    policy: Option<PathBuf>,
+    /// Parameters of that adapter.
+    trained: Option<usize>,
     architecture: String,
     parameters: usize,
     hidden: usize,
@@ -86,7 +95,18 @@ struct AdapterReport {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let report = describe(&args.dir, args.check)?;
+    let place = Place::find(&args.dir)?;
+    let mut report = describe(&place.model, args.check)?;
+    report.model.clone_from(&place.model);
+    if let Some(adapter) = &place.adapter {
+        let loaded = Adapter::load(&Model::load(&place.model, Arc::new(Cpu::new(0)?))?, adapter)?;
+        report.memory.training = 12 * loaded.table.len() as u64;
+        report.trained = Some(loaded.table.len());
+        if !report.adapters.iter().any(|known| known.path == *adapter) {
+            report.adapters.push(described(adapter.clone())?);
+        }
+        report.policy = Some(adapter.clone());
+    }
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
@@ -116,6 +136,9 @@ fn describe(dir: &Path, check: bool) -> Result<Report> {
     }
     let template = chat.template(true).ok().map(|t| TemplateReport { call_format: call_format(&chat, &t) });
     Ok(Report {
+        model: dir.to_owned(),
+        policy: None,
+        trained: None,
         architecture: config.source.get("architectures").and_then(|a| a[0].as_str()).unwrap_or("unknown").to_owned(),
         parameters: params.table.values(),
         hidden: config.hidden,
@@ -210,16 +233,21 @@ fn adapters(dir: &Path) -> Result<Vec<AdapterReport>> {
     let mut places: Vec<PathBuf> = std::iter::once(dir.to_owned()).chain(below).collect();
     places.retain(|path| path.join("adapter_config.json").is_file());
     places.sort();
-    let describe = |path: PathBuf| {
-        let config = LoraConfig::load(&path)?;
-        let modules = config.modules.iter().map(|module| module.name()).collect();
-        Ok(AdapterReport { path, rank: config.rank, alpha: config.alpha, modules })
-    };
-    places.into_iter().map(describe).collect()
+    places.into_iter().map(described).collect()
+}
+
+fn described(path: PathBuf) -> Result<AdapterReport> {
+    let config = LoraConfig::load(&path)?;
+    let modules = config.modules.iter().map(|module| module.name()).collect();
+    Ok(AdapterReport { path, rank: config.rank, alpha: config.alpha, modules })
 }
 
 fn print(r: &Report, out: &mut impl Write) -> Result<()> {
     let mb = |bytes: u64| bytes as f64 / 1e6;
+    if let (Some(adapter), Some(trained)) = (&r.policy, r.trained) {
+        writeln!(out, "policy        the adapter {} ({trained} parameters)", adapter.display())?;
+        writeln!(out, "base          {}", r.model.display())?;
+    }
     writeln!(out, "architecture  {}{}", r.architecture, if r.tied { ", head tied to the embedding" } else { "" })?;
     let checked = if r.weights_checked { "" } else { ", weights not read (--check reads them)" };
     writeln!(out, "parameters    {}{checked}", r.parameters)?;

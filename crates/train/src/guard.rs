@@ -1,0 +1,235 @@
+//! The guard: says it when success falls off a cliff, with the likely cause and what to change.
+//!
+//! A step's batch is sampled by the policy that the step before it made, so a fall is seen one step after the update that
+//! caused it. With `[guard] rollback = true` the run goes back to the weights of before, at half the learning rate.
+
+use hone_trace::documented;
+use serde::{Deserialize, Serialize};
+
+use crate::ledger::Ledger;
+use crate::ledger::names;
+
+documented! {
+    /// `[guard]`
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct GuardRecipe {
+        /// Go back to the last good checkpoint, at half the learning rate, when success falls off a cliff.
+        pub rollback: bool,
+        /// Smallest fall of the success rate that counts. 0: the guard is silent.
+        pub fall: f64 where real(0.0, 1.0),
+    }
+}
+
+impl Default for GuardRecipe {
+    fn default() -> Self {
+        Self { rollback: false, fall: 0.2 }
+    }
+}
+
+impl GuardRecipe {
+    pub(crate) fn check(&self, staleness: u64) -> Result<(), String> {
+        if self.rollback && staleness > 0 {
+            return Err("guard.rollback goes back to weights that episodes sampled ahead do not come from; set \
+                        async.staleness = 0 or leave guard.rollback out"
+                .into());
+        }
+        if self.rollback && self.fall == 0.0 {
+            return Err("guard.rollback has nothing to act on while guard.fall is 0; set it to 0.2".into());
+        }
+        Ok(())
+    }
+}
+
+/// Steps that make up what is normal.
+const NORMAL: usize = 8;
+/// Standard errors that a fall must have: of the mean over tasks, whose episodes are not independent.
+const ERRORS: f64 = 2.5;
+
+/// What the guard remembers between steps.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct GuardState {
+    /// The newest steps, oldest first.
+    seen: Vec<Seen>,
+    /// How often the learning rate was halved.
+    halved: u32,
+}
+
+/// A step as the guard sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Seen {
+    step: u64,
+    success: f64,
+    parse_failures: Option<f64>,
+    entropy: Option<f64>,
+    grad_norm: Option<f64>,
+}
+
+/// A fall, and what it looks like.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Fall {
+    /// First step whose episodes show it: the update before it is to blame.
+    pub(crate) first: u64,
+    pub(crate) steps: u64,
+    pub(crate) before: f64,
+    pub(crate) after: f64,
+    pub(crate) why: String,
+}
+
+impl GuardState {
+    pub(crate) fn is_new(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Factor on the learning rate.
+    pub(crate) fn factor(&self) -> f64 {
+        0.5f64.powi(self.halved.min(30) as i32)
+    }
+
+    /// Looks at a step of so many groups. A fall is reported once: what follows is measured against the new normal.
+    pub(crate) fn look(&mut self, recipe: GuardRecipe, ledger: &Ledger, success: &str, groups: usize) -> Option<Fall> {
+        let value = ledger.get(names::BATCH_REWARD_COMPONENT.of([&success]))?;
+        self.seen.push(Seen {
+            step: ledger.step,
+            success: value,
+            parse_failures: ledger.get(names::REWARD_PARSE_FAILURE_RATE),
+            entropy: ledger.get(names::POLICY_POLICY_ENTROPY),
+            grad_norm: ledger.get(names::POLICY_GRAD_NORM),
+        });
+        let excess = self.seen.len().saturating_sub(NORMAL + 3);
+        self.seen.drain(..excess);
+        if recipe.fall == 0.0 {
+            return None;
+        }
+        let fall = [1, 3].into_iter().find_map(|late| self.fell(recipe.fall, late, groups))?;
+        let first = fall.first;
+        self.seen.retain(|seen| seen.step >= first);
+        Some(fall)
+    }
+
+    /// The weights go back to before the fall: its steps are no measure of what comes, and the rate is halved.
+    pub(crate) fn went_back(&mut self, first: u64) {
+        self.seen.retain(|seen| seen.step < first);
+        self.halved += 1;
+    }
+
+    /// Whether the mean of the last `late` steps lies far below those before them.
+    fn fell(&self, least: f64, late: usize, groups: usize) -> Option<Fall> {
+        let split = self.seen.len().checked_sub(late).filter(|normal| *normal > 0)?;
+        let (normal, fallen) = self.seen.split_at(split);
+        let normal = &normal[normal.len().saturating_sub(NORMAL)..];
+        let mean = |steps: &[Seen]| steps.iter().map(|seen| seen.success).sum::<f64>() / steps.len() as f64;
+        let (before, after) = (mean(normal), mean(fallen));
+        let p = before.clamp(0.0, 1.0);
+        let error = (p * (1.0 - p) / (groups * late).max(1) as f64).sqrt();
+        // Every one of them must be low: one bad step among three is the first case, not the second.
+        let low = fallen.iter().all(|seen| seen.success < before / 2.0);
+        let (first, last) = (fallen.first()?, fallen.last()?);
+        (low && before - after > least.max(ERRORS * error)).then(|| Fall {
+            first: first.step,
+            steps: late as u64,
+            before,
+            after,
+            why: cause(normal.last(), last),
+        })
+    }
+}
+
+/// The likeliest cause, by what else changed.
+fn cause(before: Option<&Seen>, after: &Seen) -> String {
+    let Some(before) = before else { return String::new() };
+    if let (Some(was), Some(is)) = (before.parse_failures, after.parse_failures)
+        && is > was + 0.2
+    {
+        return format!(
+            "replies that cannot be read went from {was:.2} to {is:.2}: the policy has lost the format of a call, which one \
+             update that is too large does"
+        );
+    }
+    if let (Some(was), Some(is)) = (before.entropy, after.entropy)
+        && was > 0.0
+    {
+        if is < was / 3.0 {
+            return format!(
+                "entropy fell from {was:.3} to {is:.3}: the policy says the same thing whatever it is asked"
+            );
+        }
+        if is > was * 3.0 {
+            return format!("entropy rose from {was:.3} to {is:.3}: the update scattered the policy");
+        }
+    }
+    match (before.grad_norm, after.grad_norm) {
+        (Some(was), _) if was > 10.0 => format!("the gradient before it had a norm of {was:.1}"),
+        _ => "replies can still be read and are as sure as before: the policy does something else now, or the \
+              environment or the reward changed"
+            .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Metrics;
+
+    fn look(guard: &mut GuardState, step: u64, success: f64, failures: f64) -> Option<Fall> {
+        let mut metrics = Metrics::default();
+        metrics.set(names::BATCH_REWARD_COMPONENT.of([&"correct"]), success);
+        metrics.set(names::REWARD_PARSE_FAILURE_RATE, failures);
+        guard.look(GuardRecipe::default(), &Ledger::of(step, [metrics]), "correct", 16)
+    }
+
+    #[test]
+    fn a_cliff_is_seen_in_one_step_and_said_once() {
+        let mut guard = GuardState::default();
+        for (step, success) in (1..).zip([0.5, 0.6, 0.55, 0.5]) {
+            assert_eq!(look(&mut guard, step, success, 0.02), None);
+        }
+        let fall = look(&mut guard, 5, 0.02, 0.98).unwrap();
+        assert_eq!((fall.first, fall.steps), (5, 1));
+        assert!((fall.before - 0.5375).abs() < 1e-9 && fall.why.contains("0.02 to 0.98"), "{fall:?}");
+        for step in 6..20 {
+            assert_eq!(look(&mut guard, step, 0.01, 0.98), None);
+        }
+    }
+
+    #[test]
+    fn noise_is_no_cliff() {
+        let mut guard = GuardState::default();
+        let (mut rng, mut falls) = (hone_trace::Seed::root(3).rng(), 0);
+        for step in 1..=2000 {
+            let solved = (0..16).filter(|_| rng.unit() < 0.5).count();
+            falls += usize::from(look(&mut guard, step, solved as f64 / 16.0, 0.0).is_some());
+        }
+        assert!(falls <= 10, "{falls} false alarms in 2000 steps");
+    }
+
+    #[test]
+    fn a_fall_from_a_low_rate_is_seen_over_three_steps() {
+        let mut guard = GuardState::default();
+        for step in 1..=8 {
+            assert_eq!(look(&mut guard, step, 0.3, 0.0), None);
+        }
+        let falls: Vec<bool> = (9..=11).map(|step| look(&mut guard, step, 0.0, 0.0).is_some()).collect();
+        assert_eq!(falls, [false, false, true]);
+    }
+
+    #[test]
+    fn going_back_halves_the_rate_and_keeps_the_old_normal() {
+        let mut guard = GuardState::default();
+        for step in 1..=4 {
+            look(&mut guard, step, 0.8, 0.0);
+        }
+        let fall = look(&mut guard, 5, 0.0, 0.9).unwrap();
+        guard.went_back(fall.first);
+        assert!((guard.factor() - 0.5).abs() < 1e-12);
+        assert_eq!(look(&mut guard, 6, 0.8, 0.0), None);
+        assert!(look(&mut guard, 7, 0.0, 0.9).is_some(), "the next cliff is seen too");
+    }
+
+    #[test]
+    fn a_step_without_a_score_is_no_fall() {
+        let mut guard = GuardState::default();
+        look(&mut guard, 1, 0.9, 0.0);
+        assert_eq!(guard.look(GuardRecipe::default(), &Ledger::of(2, [Metrics::default()]), "correct", 16), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! Paths in a recipe: relative to the recipe's file, and those of `--set` to where the command runs.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use crate::recipe::{Recipe, RecipeError};
+
+/// Keys that name a file or a directory, by table.
+const TABLES: [(&str, &[&str]); 3] =
+    [("policy", &["model", "adapter", "reference"]), ("sft", &["traces"]), ("train", &["kl_within"])];
+/// Those of an environment. A program of the user's own runs in `directory`.
+const ENV: &[&str] = &["data", "task_file", "directory"];
+const COMPONENT: &[&str] = &["directory"];
+
+impl Recipe {
+    /// A recipe that lies in `directory`, with `key=value` settings over it. Every path in it is absolute afterwards, so that
+    /// a run can be resumed from anywhere.
+    pub fn parse_in(text: &str, settings: &[String], directory: &Path) -> Result<Self, RecipeError> {
+        // As it was written first: errors show the line.
+        Self::parse(text, settings)?;
+        let written: Table = toml::from_str(text).map_err(|error| RecipeError::new(error.to_string()))?;
+        let recipe = Self::parse(&print(&placed(written, directory)?)?, settings)?;
+        let resolved: Table =
+            toml::from_str(&recipe.to_toml()?).map_err(|error| RecipeError::new(error.to_string()))?;
+        Self::parse(&print(&placed(resolved, Path::new("."))?)?, &[])
+    }
+}
+
+fn print(table: &Table) -> Result<String, RecipeError> {
+    toml::to_string(table).map_err(|error| RecipeError::new(format!("the recipe cannot be written: {error}")))
+}
+
+/// The table with every path in it absolute.
+fn placed(mut table: Table, directory: &Path) -> Result<Table, RecipeError> {
+    for (name, keys) in TABLES {
+        if let Some(Value::Table(inner)) = table.get_mut(name) {
+            place(inner, keys, directory)?;
+        }
+    }
+    if let Some(components) = table.get_mut("rubric").and_then(|rubric| rubric.get_mut("component")) {
+        each(components, |inner| program(inner, COMPONENT, directory))?;
+    }
+    if let Some(env) = table.get_mut("env") {
+        each(env, |inner| program(inner, ENV, directory))?;
+    }
+    Ok(table)
+}
+
+/// One table, or each of several.
+fn each(value: &mut Value, mut change: impl FnMut(&mut Table) -> Result<(), RecipeError>) -> Result<(), RecipeError> {
+    match value {
+        Value::Table(table) => change(table),
+        Value::Array(all) => all.iter_mut().filter_map(Value::as_table_mut).try_for_each(change),
+        _ => Ok(()),
+    }
+}
+
+/// A program runs where its recipe lies, unless the recipe says where.
+fn program(table: &mut Table, keys: &[&str], directory: &Path) -> Result<(), RecipeError> {
+    if table.contains_key("command") {
+        table.entry("directory").or_insert_with(|| Value::String(".".into()));
+    }
+    place(table, keys, directory)
+}
+
+fn place(table: &mut Table, keys: &[&str], directory: &Path) -> Result<(), RecipeError> {
+    for key in keys {
+        let Some(Value::String(path)) = table.get_mut(*key) else { continue };
+        let place = std::path::absolute(directory.join(&*path))
+            .map_err(|error| RecipeError::new(format!("{key} = {path:?} cannot be made absolute: {error}")))?;
+        *path = place.to_str().map(str::to_owned).ok_or_else(|| {
+            RecipeError::new(format!("{} is not UTF-8; move the recipe to a directory whose name is", place.display()))
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "[policy]\nmodel = \"p\"\nreference = \"/base\"\n[env]\ncommand = [\"python3\", \"e.py\"]\ntask_file = \
+                        \"t.jsonl\"\n[[rubric.component]]\nkind = \"correct\"\n[[rubric.component]]\nkind = \"stdio\"\ncommand = \
+                        [\"python3\", \"r.py\"]\n";
+
+    fn value(recipe: &Recipe) -> serde_json::Value {
+        serde_json::to_value(recipe).unwrap()
+    }
+
+    #[test]
+    fn paths_of_the_file_are_relative_to_it() {
+        let recipe = value(&Recipe::parse_in(TEXT, &[], Path::new("/there/./is")).unwrap());
+        assert_eq!(recipe["policy"]["model"], "/there/is/p");
+        assert_eq!(recipe["policy"]["reference"], "/base");
+        assert_eq!(
+            (&recipe["env"]["directory"], &recipe["env"]["task_file"]),
+            (&"/there/is".into(), &"/there/is/t.jsonl".into())
+        );
+        assert_eq!(recipe["rubric"]["component"][1]["directory"], "/there/is");
+    }
+
+    #[test]
+    fn paths_that_are_set_are_relative_to_here() {
+        let settings = ["policy.model=mine".to_owned(), "sft.traces=runs/x".to_owned()];
+        let recipe = value(&Recipe::parse_in(TEXT, &settings, Path::new("/there")).unwrap());
+        let here = |name: &str| std::path::absolute(name).unwrap().display().to_string();
+        assert_eq!(recipe["policy"]["model"], here("mine"));
+        assert_eq!(recipe["sft"]["traces"], here("runs/x"));
+        assert_eq!(recipe["env"]["directory"], "/there");
+    }
+
+    #[test]
+    fn a_recorded_recipe_means_the_same_anywhere() {
+        let recipe = Recipe::parse_in(TEXT, &[], Path::new("/there")).unwrap().to_toml().unwrap();
+        assert_eq!(Recipe::parse_in(&recipe, &[], Path::new("/elsewhere")).unwrap().to_toml().unwrap(), recipe);
+    }
+
+    #[test]
+    fn errors_show_the_line_of_the_file() {
+        let error = Recipe::parse_in("[policy]\nmodel = \"p\"\n[train]\nstep = 3\n", &[], Path::new("/x")).unwrap_err();
+        assert!(error.to_string().contains("line 4"), "{error}");
+    }
+}

@@ -1,0 +1,78 @@
+//! Going on with other settings: a finished run is trained further, and records that it was.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use hone_trace::rundir::{RunDir, RunReader};
+use serde_json::Value;
+
+use super::TrainError;
+use crate::checkpoint;
+use crate::events::Event;
+use crate::recipe::{Recipe, RecipeError};
+
+/// Keys that may change when a run goes on: what is trained, on what and by which objective may not.
+const MAY_CHANGE: [&str; 11] = [
+    "train.steps",
+    "train.patience",
+    "train.batch_tokens",
+    "train.recompute",
+    "policy.threads",
+    "rollout.concurrency",
+    "eval.every",
+    "checkpoint.every",
+    "checkpoint.keep_last",
+    "guard.rollback",
+    "guard.fall",
+];
+
+/// The recipe that a run recorded, with settings over it, to go on by.
+pub fn extended_recipe(directory: &Path, settings: &[String]) -> Result<Recipe, TrainError> {
+    for setting in settings {
+        let key = setting.split('=').next().unwrap_or_default().trim();
+        if !MAY_CHANGE.contains(&key) {
+            return Err(RecipeError::new(format!(
+                "--set {setting}: a run that goes on keeps its recipe; these may change: {}. For anything else start a new \
+                 run from this one: --set policy.model={}",
+                MAY_CHANGE.join(", "),
+                directory.display()
+            ))
+            .into());
+        }
+    }
+    let recipe = Recipe::parse(&RunReader::open(directory)?.recipe()?, settings)?;
+    let done = checkpoint::newest(directory)?.map_or(0, |(_, state)| state.step);
+    if recipe.train.steps < done {
+        return Err(RecipeError::new(format!(
+            "train.steps is {} and the run has done {done}; give a larger number",
+            recipe.train.steps
+        ))
+        .into());
+    }
+    Ok(recipe)
+}
+
+/// Records what is different from the run's own recipe, where anything is.
+pub(super) fn record(run: &mut RunDir, recipe: &Recipe, step: u64) -> Result<(), TrainError> {
+    let was = Recipe::parse(&RunReader::open(run.path())?.recipe()?, &[])?;
+    let changed = differences(&was, recipe);
+    if changed.is_empty() {
+        return Ok(());
+    }
+    run.replace_recipe(&recipe.to_toml()?)?;
+    run.event(&Event::Extended { step, changed })?;
+    Ok(())
+}
+
+fn differences(was: &Recipe, is: &Recipe) -> BTreeMap<String, [Value; 2]> {
+    let value = |recipe: &Recipe| serde_json::to_value(recipe).unwrap_or_default();
+    let (was, is) = (value(was), value(is));
+    let at = |recipe: &Value, key: &str| recipe.pointer(&format!("/{}", key.replace('.', "/"))).cloned();
+    MAY_CHANGE
+        .iter()
+        .filter_map(|key| {
+            let (was, is) = (at(&was, key).unwrap_or_default(), at(&is, key).unwrap_or_default());
+            (was != is).then(|| ((*key).to_owned(), [was, is]))
+        })
+        .collect()
+}

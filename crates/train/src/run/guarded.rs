@@ -1,0 +1,72 @@
+//! The guard in a run: what it sees is said, recorded, and undone where the recipe asks for that.
+
+use hone_trace::rundir::RunReader;
+
+use super::{TrainError, Trainer, Watch};
+use crate::checkpoint;
+use crate::events::{Event, GuardEvent};
+use crate::guard::Fall;
+use crate::ledger::Ledger;
+
+impl Trainer<'_> {
+    /// Looks at the step that was just recorded.
+    pub(super) async fn guard(&mut self, ledger: &Ledger, watch: &mut dyn Watch) -> Result<(), TrainError> {
+        let recipe = self.recipe;
+        let seen = self.state.guard.look(recipe.guard, ledger, &recipe.eval.success, recipe.train.groups);
+        let Some(fall) = seen else { return Ok(()) };
+        let back_to = if recipe.guard.rollback { self.go_back(&fall).await? } else { None };
+        let rate_factor = self.state.guard.factor();
+        let event = GuardEvent {
+            step: ledger.step,
+            before: fall.before,
+            after: fall.after,
+            steps: fall.steps,
+            why: fall.why,
+            advice: advice(recipe.train.learning_rate, back_to, rate_factor),
+            back_to,
+            rate_factor,
+        };
+        watch.warned(ledger.step, &event.sentence(&recipe.eval.success));
+        self.run.event(&Event::Guard(event))?;
+        Ok(())
+    }
+
+    /// The weights and the optimizer of the newest checkpoint that was written before the update to blame. Its step; `None`
+    /// where there is none.
+    async fn go_back(&mut self, fall: &Fall) -> Result<Option<u64>, TrainError> {
+        // The episodes of step n are played by the policy of step n - 1: that update is the one to undo.
+        let good = fall.first.saturating_sub(2);
+        let kept = RunReader::open(self.run.path())?.checkpoints()?;
+        let Some((step, path)) = kept.into_iter().rev().find(|(step, _)| *step <= good) else { return Ok(None) };
+        let version = checkpoint::state_of(&path)?.version;
+        self.learner.restore(&path, version).await?;
+        self.state.guard.went_back(fall.first);
+        self.ages.mark(self.learner.version().step);
+        Ok(Some(step))
+    }
+}
+
+fn advice(rate: f64, back_to: Option<u64>, factor: f64) -> String {
+    match back_to {
+        Some(step) => format!(
+            "the run goes on from the checkpoint of step {step} with train.learning_rate = {:e} (times {factor})",
+            rate * factor
+        ),
+        None => format!(
+            "stop (ctrl-c) and start again with train.learning_rate = {:e} or a larger train.groups; guard.rollback = true goes \
+             back by itself",
+            rate / 2.0
+        ),
+    }
+}
+
+impl GuardEvent {
+    /// As it is said.
+    pub fn sentence(&self, success: &str) -> String {
+        let steps = if self.steps == 1 { "one step".to_owned() } else { format!("{} steps", self.steps) };
+        format!(
+            "{success} fell off a cliff at step {}: {:.2} to {:.2} in {steps}: {}. {}",
+            self.step, self.before, self.after, self.why, self.advice
+        )
+    }
+}
