@@ -15,6 +15,7 @@ pub mod events;
 mod faults;
 pub mod fresh;
 pub mod ledger;
+mod lessons;
 pub mod loss;
 mod material;
 mod oracle;

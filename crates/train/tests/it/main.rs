@@ -11,6 +11,7 @@ mod engine;
 mod evaluation;
 mod faults;
 mod ledger;
+mod lessons;
 mod loss_golden;
 mod loss_laws;
 mod loss_recipe;
