@@ -10,4 +10,5 @@ pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod score;
 pub(crate) mod sft;
+pub(crate) mod show;
 pub(crate) mod train;
