@@ -3,6 +3,8 @@
 //! [`put!`](crate::put) writes literals as they are and everything else escaped, by type: raw markup must be a literal of the
 //! program, so no text of a run can become one.
 
+use std::fmt::Write as _;
+
 /// Markup that is safe to send.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Html(String);
@@ -32,12 +34,16 @@ impl Html {
                 '\u{7f}' => self.0.push('\u{2421}'),
                 c if c.is_control() || crate::text::is_direction(c) => {
                     self.0.push('⟨');
-                    self.0.push_str(&format!("U+{:04X}", c as u32));
+                    let _ = write!(self.0, "U+{:04X}", c as u32);
                     self.0.push('⟩');
                 }
                 c => self.0.push(c),
             }
         }
+    }
+
+    pub fn add(&mut self, value: &(impl Put + ?Sized)) {
+        value.put(self);
     }
 
     pub fn as_str(&self) -> &str {
@@ -100,7 +106,7 @@ numbers!(u32, u64, usize, i64);
 /// Coordinates: one decimal is a tenth of a pixel.
 impl Put for f64 {
     fn put(&self, out: &mut Html) {
-        out.0.push_str(&format!("{self:.1}"));
+        let _ = write!(out.0, "{self:.1}");
     }
 }
 
@@ -113,7 +119,7 @@ macro_rules! put {
         $crate::put!($out $(, $($rest)*)?);
     };
     ($out:expr, $value:expr $(, $($rest:tt)*)?) => {
-        $crate::html::Put::put(&$value, &mut $out);
+        $out.add(&$value);
         $crate::put!($out $(, $($rest)*)?);
     };
 }
@@ -122,7 +128,11 @@ macro_rules! put {
 pub fn clipped(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
-        Some((at, _)) => format!("{}… ({} more characters)", &text[..at], crate::number::thousands(text[at..].chars().count() as u64)),
+        Some((at, _)) => format!(
+            "{}… ({} more characters)",
+            &text[..at],
+            crate::number::thousands(text[at..].chars().count() as u64)
+        ),
     }
 }
 
@@ -132,7 +142,7 @@ pub fn encoded(text: &str) -> String {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b':' => out.push(byte as char),
-            other => out.push_str(&format!("%{other:02X}")),
+            other => _ = write!(out, "%{other:02X}"),
         }
     }
     out

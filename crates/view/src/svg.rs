@@ -1,5 +1,7 @@
 //! Charts as SVG. Colours are classes, so that light and dark and a file on disk look the same.
 
+use std::fmt::Write as _;
+
 use crate::html::Html;
 use crate::number::short;
 use crate::put;
@@ -88,7 +90,11 @@ impl Chart {
     pub fn svg(&self) -> Html {
         let (width, height) = if self.wide { (860.0, 260.0) } else { (420.0, 176.0) };
         let lines: Vec<Drawn> = self.lines.iter().map(|line| self.drawn(line)).collect();
-        let steps = lines.iter().flat_map(|line| &line.raw).map(|point| point.0).chain(self.dots.iter().map(|dot| dot.step).filter(|step| self.within(*step)));
+        let steps = lines
+            .iter()
+            .flat_map(|line| &line.raw)
+            .map(|point| point.0)
+            .chain(self.dots.iter().map(|dot| dot.step).filter(|step| self.within(*step)));
         let [first, last] = steps.fold([u64::MAX, 0], |[low, high], step| [low.min(step), high.max(step)]);
         let [first, last] = self.range.unwrap_or(if first > last { [0, 1] } else { [first, last] });
         let values = lines.iter().flat_map(|line| line.raw.iter().map(|point| point.1));
@@ -96,11 +102,43 @@ impl Chart {
         let values = values.chain(dots().flat_map(|dot| dot.interval.unwrap_or([dot.value; 2])));
         let frame = Frame { width, height, x: [first as f64, last.max(first + 1) as f64], y: bounds(values) };
         let mut out = Html::new();
-        put!(out, "<svg class=\"chart\" viewBox=\"0 0 ", width, " ", height, "\" role=\"img\" aria-label=\"", self.summary(), "\" data-x0=\"", first, "\" data-x1=\"", last.max(first + 1), "\">");
+        put!(
+            out,
+            "<svg class=\"chart\" viewBox=\"0 0 ",
+            width,
+            " ",
+            height,
+            "\" role=\"img\" aria-label=\"",
+            self.summary(),
+            "\" data-x0=\"",
+            first,
+            "\" data-x1=\"",
+            last.max(first + 1),
+            "\">"
+        );
         axes(&frame, &mut out);
         for mark in self.marks.iter().filter(|mark| self.within(mark.step) && (first..=last).contains(&mark.step)) {
             let x = frame.x(mark.step);
-            put!(out, "<g class=\"mark ", mark.kind, "\"><line x1=\"", x, "\" x2=\"", x, "\" y1=\"", TOP, "\" y2=\"", height - BOTTOM, "\"/><path d=\"M", x - 3.0, " ", height - BOTTOM, "h6l-3 -5z\"/><title>", mark.label, "</title></g>");
+            put!(
+                out,
+                "<g class=\"mark ",
+                mark.kind,
+                "\"><line x1=\"",
+                x,
+                "\" x2=\"",
+                x,
+                "\" y1=\"",
+                TOP,
+                "\" y2=\"",
+                height - BOTTOM,
+                "\"/><path d=\"M",
+                x - 3.0,
+                " ",
+                height - BOTTOM,
+                "h6l-3 -5z\"/><title>",
+                mark.label,
+                "</title></g>"
+            );
         }
         for line in &lines {
             line.draw(&frame, self.smooth > 0.0, &mut out);
@@ -113,16 +151,30 @@ impl Chart {
     }
 
     fn drawn(&self, line: &Line) -> Drawn {
-        let within: Vec<(u64, f64)> = line.points.iter().copied().filter(|(step, value)| self.within(*step) && value.is_finite()).collect();
+        let within: Vec<(u64, f64)> =
+            line.points.iter().copied().filter(|(step, value)| self.within(*step) && value.is_finite()).collect();
         let smooth = smoothed(&within, self.smooth);
-        Drawn { label: line.label.clone(), run: line.run, colour: line.colour, raw: thinned(&within), smooth: thinned(&smooth) }
+        Drawn {
+            label: line.label.clone(),
+            run: line.run,
+            colour: line.colour,
+            raw: thinned(&within),
+            smooth: thinned(&smooth),
+        }
     }
 
     /// The chart in words, for those who do not see it.
     fn summary(&self) -> String {
         let part = |line: &Line| {
             let (first, last) = (line.points.first()?, line.points.last()?);
-            Some(format!("{} from {} at step {} to {} at step {}", line.label, short(first.1), first.0, short(last.1), last.0))
+            Some(format!(
+                "{} from {} at step {} to {} at step {}",
+                line.label,
+                short(first.1),
+                first.0,
+                short(last.1),
+                last.0
+            ))
         };
         let parts: Vec<String> = self.lines.iter().filter_map(part).collect();
         format!("{}: {}", self.title, parts.join("; "))
@@ -145,9 +197,20 @@ impl Drawn {
         let shown = if is_smooth { &self.smooth } else { &self.raw };
         let mut data = String::new();
         for (step, value) in shown {
-            data.push_str(&format!("{step}:{} ", short_exact(*value)));
+            let _ = write!(data, "{step}:{} ", short_exact(*value));
         }
-        put!(out, "<g class=\"line s", self.colour, "\" data-run=\"", self.run, "\" data-label=\"", self.label, "\" data-points=\"", data.trim_end(), "\">");
+        put!(
+            out,
+            "<g class=\"line s",
+            self.colour,
+            "\" data-run=\"",
+            self.run,
+            "\" data-label=\"",
+            self.label,
+            "\" data-points=\"",
+            data.trim_end(),
+            "\">"
+        );
         if is_smooth {
             put!(out, "<path class=\"raw\" d=\"", path(&self.raw, frame), "\"/>");
         }
@@ -180,7 +243,7 @@ fn path(points: &[(u64, f64)], frame: &Frame) -> String {
     let mut path = String::with_capacity(points.len() * 12);
     for (at, (step, value)) in points.iter().enumerate() {
         path.push(if at == 0 { 'M' } else { 'L' });
-        path.push_str(&format!("{:.1} {:.1}", frame.x(*step), frame.y(*value)));
+        let _ = write!(path, "{:.1} {:.1}", frame.x(*step), frame.y(*value));
     }
     path
 }
@@ -188,17 +251,47 @@ fn path(points: &[(u64, f64)], frame: &Frame) -> String {
 fn axes(frame: &Frame, out: &mut Html) {
     for value in ticks(frame.y, 4) {
         let y = frame.y(value);
-        put!(out, "<line class=\"grid\" x1=\"", LEFT, "\" x2=\"", frame.width - RIGHT, "\" y1=\"", y, "\" y2=\"", y, "\"/><text class=\"tick\" text-anchor=\"end\" x=\"", LEFT - 5.0, "\" y=\"", y + 3.5, "\">", tick(value), "</text>");
+        put!(
+            out,
+            "<line class=\"grid\" x1=\"",
+            LEFT,
+            "\" x2=\"",
+            frame.width - RIGHT,
+            "\" y1=\"",
+            y,
+            "\" y2=\"",
+            y,
+            "\"/><text class=\"tick\" text-anchor=\"end\" x=\"",
+            LEFT - 5.0,
+            "\" y=\"",
+            y + 3.5,
+            "\">",
+            tick(value),
+            "</text>"
+        );
     }
     for value in ticks(frame.x, 5).into_iter().filter(|value| value.fract() == 0.0) {
         let x = frame.x(value as u64);
-        put!(out, "<text class=\"tick\" text-anchor=\"middle\" x=\"", x, "\" y=\"", frame.height - 5.0, "\">", tick(value), "</text>");
+        put!(
+            out,
+            "<text class=\"tick\" text-anchor=\"middle\" x=\"",
+            x,
+            "\" y=\"",
+            frame.height - 5.0,
+            "\">",
+            tick(value),
+            "</text>"
+        );
     }
 }
 
 fn tick(value: f64) -> String {
     let text = short(value);
-    if text.contains('.') && !text.contains('e') && !text.ends_with(['k', 'M']) { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    if text.contains('.') && !text.contains('e') && !text.ends_with(['k', 'M']) {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
 }
 
 /// Round numbers inside the bounds.
@@ -260,31 +353,39 @@ pub fn strip(dots: &[(f64, String, Option<String>, &'static str)], [low, high]: 
     let mut out = Html::new();
     let size = (high - low).max(1e-12);
     let place = |value: f64| 8.0 + (value - low) / size * (WIDTH - 16.0);
-    put!(out, "<svg class=\"strip\" viewBox=\"0 0 220 22\" role=\"img\" aria-label=\"", format!("{} rollouts from {} to {}", dots.len(), short(low), short(high)), "\"><line class=\"axis\" x1=\"4\" x2=\"216\" y1=\"11\" y2=\"11\"/>");
+    put!(
+        out,
+        "<svg class=\"strip\" viewBox=\"0 0 220 22\" role=\"img\" aria-label=\"",
+        format!("{} rollouts from {} to {}", dots.len(), short(low), short(high)),
+        "\"><line class=\"axis\" x1=\"4\" x2=\"216\" y1=\"11\" y2=\"11\"/>"
+    );
     if low < 0.0 && high > 0.0 {
         put!(out, "<line class=\"zero\" x1=\"", place(0.0), "\" x2=\"", place(0.0), "\" y1=\"4\" y2=\"18\"/>");
     }
-    let mut taken: Vec<(i64, usize)> = Vec::new();
+    let mut taken: Vec<i64> = Vec::new();
     for (value, title, href, kind) in dots {
         let x = place(*value);
         let bin = (x / 7.0).round() as i64;
-        let depth = match taken.iter_mut().find(|(other, _)| *other == bin) {
-            Some((_, depth)) => {
-                *depth += 1;
-                *depth
-            }
-            None => {
-                taken.push((bin, 0));
-                0
-            }
-        };
+        let depth = taken.iter().filter(|other| **other == bin).count();
+        taken.push(bin);
         // Dots that fall together stand apart, alternating above and below.
         let shift = [0.0, -4.5, 4.5, -7.5, 7.5][depth.min(4)];
         let aside = if depth > 4 { (depth - 4) as f64 * 3.0 } else { 0.0 };
         if let Some(href) = href {
             put!(out, "<a href=\"", href, "\">");
         }
-        put!(out, "<circle class=\"", *kind, "\" cx=\"", (x + aside).min(WIDTH - 3.0), "\" cy=\"", 11.0 + shift, "\" r=\"3\"><title>", title, "</title></circle>");
+        put!(
+            out,
+            "<circle class=\"",
+            *kind,
+            "\" cx=\"",
+            (x + aside).min(WIDTH - 3.0),
+            "\" cy=\"",
+            11.0 + shift,
+            "\" r=\"3\"><title>",
+            title,
+            "</title></circle>"
+        );
         if href.is_some() {
             put!(out, "</a>");
         }
@@ -301,16 +402,76 @@ pub fn flow(whole: (&str, f64), parts: &[(&'static str, f64, &'static str)]) -> 
     let height = 150.0_f64.max(parts.len() as f64 * 26.0);
     let room = height - gap * parts.len() as f64;
     let total = whole.1.max(1e-9);
-    put!(out, "<svg class=\"flow\" viewBox=\"0 0 560 ", height + 8.0, "\" role=\"img\" aria-label=\"", format!("{} {}", short(whole.1), whole.0), "\">");
+    put!(
+        out,
+        "<svg class=\"flow\" viewBox=\"0 0 560 ",
+        height + 8.0,
+        "\" role=\"img\" aria-label=\"",
+        format!("{} {}", short(whole.1), whole.0),
+        "\">"
+    );
     let top = (height - room) / 2.0;
-    put!(out, "<rect class=\"whole\" x=\"110\" y=\"", top, "\" width=\"10\" height=\"", room, "\"/><text class=\"name\" text-anchor=\"end\" x=\"102\" y=\"", height / 2.0, "\">", whole.0, "</text><text class=\"amount\" text-anchor=\"end\" x=\"102\" y=\"", height / 2.0 + 15.0, "\">", short(whole.1), "</text>");
+    put!(
+        out,
+        "<rect class=\"whole\" x=\"110\" y=\"",
+        top,
+        "\" width=\"10\" height=\"",
+        room,
+        "\"/><text class=\"name\" text-anchor=\"end\" x=\"102\" y=\"",
+        height / 2.0,
+        "\">",
+        whole.0,
+        "</text><text class=\"amount\" text-anchor=\"end\" x=\"102\" y=\"",
+        height / 2.0 + 15.0,
+        "\">",
+        short(whole.1),
+        "</text>"
+    );
     let (mut from, mut to) = (top, gap / 2.0);
     for (name, amount, class) in parts {
         let size = amount / total * room;
         let thick = size.max(1.0);
-        put!(out, "<path class=\"band ", *class, "\" d=\"M120 ", from, "C220 ", from, " 240 ", to, " 340 ", to, "v", thick, "C240 ", to + thick, " 220 ", from + thick, " 120 ", from + thick, "z\"/><rect class=\"part ", *class, "\" x=\"340\" y=\"", to, "\" width=\"8\" height=\"", thick, "\"/>");
+        put!(
+            out,
+            "<path class=\"band ",
+            *class,
+            "\" d=\"M120 ",
+            from,
+            "C220 ",
+            from,
+            " 240 ",
+            to,
+            " 340 ",
+            to,
+            "v",
+            thick,
+            "C240 ",
+            to + thick,
+            " 220 ",
+            from + thick,
+            " 120 ",
+            from + thick,
+            "z\"/><rect class=\"part ",
+            *class,
+            "\" x=\"340\" y=\"",
+            to,
+            "\" width=\"8\" height=\"",
+            thick,
+            "\"/>"
+        );
         let middle = to + thick / 2.0 + 4.0;
-        put!(out, "<text class=\"name\" x=\"356\" y=\"", middle, "\">", *name, "</text><text class=\"amount\" text-anchor=\"end\" x=\"556\" y=\"", middle, "\">", format!("{}  {:.1} %", short(*amount), 100.0 * amount / total), "</text>");
+        put!(
+            out,
+            "<text class=\"name\" x=\"356\" y=\"",
+            middle,
+            "\">",
+            *name,
+            "</text><text class=\"amount\" text-anchor=\"end\" x=\"556\" y=\"",
+            middle,
+            "\">",
+            format!("{}  {:.1} %", short(*amount), 100.0 * amount / total),
+            "</text>"
+        );
         from += size;
         to += thick + gap;
     }

@@ -12,3 +12,4 @@ pub(crate) mod score;
 pub(crate) mod sft;
 pub(crate) mod show;
 pub(crate) mod train;
+pub(crate) mod view;
