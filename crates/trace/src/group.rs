@@ -110,3 +110,52 @@ pub enum NoSignal {
     /// A length limit cut the episode short, and the recipe does not train on such episodes.
     Overlong,
 }
+
+/// What learning made of a trace: recorded beside it, so that every sampled token says whether it was trained and why not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Lesson {
+    pub advantage: Advantage,
+    /// The learner's logprob of every sampled token when it first saw it. Empty where no optimizer step was shown the trace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub logprobs: Vec<f32>,
+    /// Entropy of the distribution every sampled token was drawn from, by the learner, to four decimals. Empty where the
+    /// learner does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entropies: Vec<f32>,
+    /// One letter per sampled token, see [`Fate`]. Empty as `logprobs` is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub fates: String,
+}
+
+/// Where a sampled token of a trace with an advantage ended. Of a token that was shown several times, the last in this
+/// order that befell it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fate {
+    /// Its advantage is 0.
+    Zero,
+    Trained,
+    /// An off-policy correction or a mask took it out.
+    Masked,
+    /// The clip set its gradient to zero.
+    Clipped,
+    /// The optimizer step was not taken, or was taken back.
+    Skipped,
+}
+
+impl Fate {
+    pub fn letter(self) -> char {
+        match self {
+            Self::Zero => 'z',
+            Self::Trained => 't',
+            Self::Masked => 'm',
+            Self::Clipped => 'c',
+            Self::Skipped => 's',
+        }
+    }
+
+    pub fn from_letter(letter: char) -> Option<Self> {
+        [Self::Zero, Self::Trained, Self::Masked, Self::Clipped, Self::Skipped]
+            .into_iter()
+            .find(|fate| fate.letter() == letter)
+    }
+}

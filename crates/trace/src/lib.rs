@@ -32,7 +32,7 @@ pub use engine::{
     AdamWSettings, Engine, EngineFault, EngineKind, EngineSpec, FreshSpec, LearnerSpec, LoraSpec, Memory, Reference,
     Workload,
 };
-pub use group::{Advantage, Group, NoSignal, Span};
+pub use group::{Advantage, Fate, Group, Lesson, NoSignal, Span};
 pub use loss::{Loss, TokenBatch, TokenColumns};
 pub use message::{Content, ImageUrl, Message, Part};
 pub use names::{nearest, with_nearest};

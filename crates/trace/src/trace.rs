@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::group::Lesson;
 use crate::node::{Node, Origin};
 use crate::outcome::{Outcome, ParseFailure};
 use crate::policy::SamplingParams;
@@ -34,6 +35,9 @@ pub struct Trace {
     /// Facts the environment left for the scorers, so that a changed reward can be computed again.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub facts: Map<String, Value>,
+    /// What learning made of it. Absent in evaluations, in broken episodes and in records older than this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lesson: Option<Lesson>,
 }
 
 /// The readable side of one agent turn.
@@ -188,6 +192,7 @@ impl TraceBuilder {
             outcome: Outcome::Finished,
             rewards: Vec::new(),
             facts: Map::new(),
+            lesson: None,
         };
         Self { trace }
     }
@@ -231,14 +236,17 @@ struct TraceForm {
     /// Older recordings have none.
     #[serde(default)]
     facts: Map<String, Value>,
+    #[serde(default)]
+    lesson: Option<Lesson>,
 }
 
 impl TryFrom<TraceForm> for Trace {
     type Error = BadTrace;
 
     fn try_from(form: TraceForm) -> Result<Self, BadTrace> {
-        let TraceForm { task, env, replica, seed, tools, sampling, nodes, turns, outcome, rewards, facts } = form;
-        let trace = Self { task, env, replica, seed, tools, sampling, nodes, turns, outcome, rewards, facts };
+        let TraceForm { task, env, replica, seed, tools, sampling, nodes, turns, outcome, rewards, facts, lesson } =
+            form;
+        let trace = Self { task, env, replica, seed, tools, sampling, nodes, turns, outcome, rewards, facts, lesson };
         trace.check()?;
         Ok(trace)
     }

@@ -17,6 +17,7 @@ pub mod fresh;
 pub mod guard;
 pub mod keys;
 pub mod ledger;
+mod lessons;
 pub mod loss;
 mod material;
 mod oracle;

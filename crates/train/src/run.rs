@@ -25,7 +25,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use hone_trace::rundir::{RunDir, RunReader};
-use hone_trace::{Advantage, Group, Learner, NoSignal, Seed};
+use hone_trace::{Advantage, Group, Learner, NoSignal, Seed, Trace};
 
 use crate::ahead::{Ages, Gathered, Source};
 use crate::checkpoint::{self, Keeper, State};
@@ -173,7 +173,8 @@ impl Trainer<'_> {
             [sampled.metrics(), self.curriculum(), paid, ages, credited, learned.metrics(), drift.metrics, tokens];
         let stages = stages.into_iter().chain([timing.metrics(account.sampled())]);
         let ledger = Ledger::of(step, stages);
-        self.record(&ledger, groups, &learned)?;
+        let traces = learned.lessons.recorded(groups, &advantages, drift.taken_back);
+        self.record(&ledger, groups, &traces, &learned)?;
         self.patience(&Faults::of(groups), &learned)?;
         watch.stepped(&ledger);
         self.guard(&ledger, watch).await
@@ -238,9 +239,14 @@ impl Trainer<'_> {
     }
 
     /// Every trace of the step, those left out and broken included; what broke; the books.
-    fn record(&mut self, ledger: &Ledger, groups: &[Group], learned: &Learned) -> Result<(), TrainError> {
-        let traces: Vec<_> = groups.iter().flat_map(Group::all).cloned().collect();
-        let (step, numbers) = (ledger.step, self.run.traces(&traces)?);
+    fn record(
+        &mut self,
+        ledger: &Ledger,
+        groups: &[Group],
+        traces: &[Trace],
+        learned: &Learned,
+    ) -> Result<(), TrainError> {
+        let (step, numbers) = (ledger.step, self.run.traces(traces)?);
         self.run.event(&Event::Step { step, traces: [numbers.start, numbers.end] })?;
         for (batch, optimized) in learned.optimized.iter().enumerate() {
             self.run.event(&Event::OptimizerStep(optimized.event(step, batch, groups)))?;

@@ -3,6 +3,7 @@
 use hone_trace::{Batch, Learner, OptimizerStep, Seed, TokenColumns, Whose};
 
 use crate::ledger::{self, Metrics, Optimized, Pass, Visits};
+use crate::lessons::Lessons;
 use crate::loss::{Objective, Survey};
 use crate::pack::{self, Credited, Packing};
 use crate::recipe::Recipe;
@@ -14,6 +15,7 @@ use crate::schedule::Schedule;
 pub struct Learned {
     pub optimized: Vec<Optimized>,
     pub learning_rate: f64,
+    pub lessons: Lessons,
 }
 
 impl Learned {
@@ -70,13 +72,19 @@ pub async fn learn(
             let batches = pack::to_learn(part, objective.reduction, &packing);
             let loss = objective.over(surveyed(learner, objective, &batches).await?);
             let mut pass = Pass::of(part.iter().map(|credited| &credited.sequence));
+            let mut shown = 0;
             for batch in &batches {
                 let stats = learner.accumulate(batch, &loss).await?;
                 pass.add(batch, &stats);
+                let rest = part[shown..].iter().map(|credited| &credited.sequence);
+                shown += learned.lessons.add(rest, batch, &stats, &loss);
             }
             let publish = last_epoch && parts.peek().is_none();
             let rate = OptimizerStep { learning_rate, max_grad_norm: Some(train.max_grad_norm), publish };
             let report = learner.step(rate).await?;
+            if report.skipped.is_some() {
+                learned.lessons.skip(part.iter().map(|credited| &credited.sequence));
+            }
             learned.optimized.push(Optimized { pass, report });
         }
     }

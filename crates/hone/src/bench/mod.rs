@@ -6,6 +6,7 @@ mod learn;
 mod losses;
 mod parse;
 mod step;
+mod view;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,7 @@ enum Bench {
     Step(step::Args),
     Losses(losses::Args),
     Learn(learn::Args),
+    View(view::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -39,5 +41,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Bench::Step(args) => step::run(args),
         Bench::Losses(args) => losses::run(args),
         Bench::Learn(args) => learn::run(args),
+        Bench::View(args) => view::run(args),
     }
 }

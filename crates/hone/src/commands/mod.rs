@@ -12,4 +12,6 @@ pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod score;
 pub(crate) mod sft;
+pub(crate) mod show;
 pub(crate) mod train;
+pub(crate) mod view;

@@ -1,10 +1,10 @@
 //! `hone report`: the results of a run, recomputed from its directory.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use hone_train::report::RunReport;
 
 /// Report of a run: held-out success, windows, advantages, calibration.
@@ -26,7 +26,33 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
     } else {
-        write!(out, "{}", report.markdown())?;
+        write!(out, "{}", page(&report, &args.run))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The reward curve, beside the report.
+const CURVE: &str = "reward.svg";
+
+/// Writes report.json, report.md and the picture it shows into the run's directory.
+pub(crate) fn save(report: &RunReport, directory: &Path) -> Result<()> {
+    report.save(directory)?;
+    let written = |path: &Path, text: &str| {
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    if let Some(curve) = hone_view::pages::reward_curve(&hone_view::run::Run::open(directory)?) {
+        written(&directory.join(CURVE), &curve)?;
+    }
+    written(&directory.join("report.md"), &page(report, directory))
+}
+
+/// The report in Markdown, with the reward curve where it lies beside it.
+fn page(report: &RunReport, directory: &Path) -> String {
+    let page = report.markdown();
+    match page.split_once("\n## ") {
+        Some((head, rest)) if directory.join(CURVE).is_file() => {
+            format!("{head}\n![The reward by component over the steps]({CURVE})\n\n## {rest}")
+        }
+        _ => page,
+    }
 }

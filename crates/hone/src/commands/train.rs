@@ -53,6 +53,9 @@ pub(crate) struct Args {
     /// Show a conversation every N steps; 0 shows none.
     #[arg(long, value_name = "N", default_value_t = 10)]
     samples: u64,
+    /// Serve the run in the browser while it goes on, at an address that is printed. `hone view RUN` does it at any time.
+    #[arg(long)]
+    view: bool,
     /// Print the resolved recipe, what the run may need of memory and tokens, and how long it may take; then stop.
     #[arg(long)]
     dry_run: bool,
@@ -83,6 +86,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     let fresh = || args.run.clone().unwrap_or_else(|| free_directory(&recipe.name));
     let directory = args.resume.clone().unwrap_or_else(fresh);
+    if args.view {
+        runtime.block_on(async { _ = tokio::spawn(super::view::beside(directory.clone())) });
+    }
     let mut report = runtime.block_on(one_run(recipe, &directory, args.resume.is_some(), args.samples))?;
     let mut control = None;
     // A run that was stopped is not compared with one that was not.
@@ -94,7 +100,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         control = Some(as_json(&aside_report, &aside));
         // The run's report again, now with its control.
         report = RunReport::read(&directory)?;
-        report.save(&directory)?;
+        super::report::save(&report, &directory)?;
         anstream::eprintln!("{}", gain_line(&report));
     }
     let mut result = as_json(&report, &directory);
@@ -141,7 +147,7 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
     }
     drop(watch);
     let report = RunReport::read(directory)?;
-    report.save(directory)?;
+    super::report::save(&report, directory)?;
     anstream::eprint!("{}", summary(&report, directory, Style::for_stderr()));
     Ok(report)
 }

@@ -158,6 +158,7 @@ fn next_commands(report: &RunReport, directory: &Path) -> Vec<String> {
     let wanted = [
         (unfinished && has("train", Some("resume")), format!("hone train --resume {run}")),
         (has("view", None), format!("hone view {run}")),
+        (has("show", None), format!("hone show {run}")),
         (has("doctor", None), format!("hone doctor {run}")),
         (has("report", None), format!("hone report {run}")),
     ];

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 use zstd::zstd_safe;
@@ -200,6 +200,9 @@ impl TraceLog {
     }
 }
 
+/// A decompressed frame: its segment, its offset there, its text.
+type Frame = ((u32, u64), Vec<u8>);
+
 /// Reads traces by number. What is counted when it is opened stays readable while the run continues.
 #[derive(Debug, Clone)]
 pub struct TraceReader {
@@ -237,8 +240,28 @@ impl TraceReader {
         numbers.map(move |number| self.read(number, &mut frame))
     }
 
+    /// Calls `with` with the JSON text of each of these traces, in order, until it says to stop. For readers that want a part
+    /// of each, or what a newer version wrote.
+    pub fn lines(&self, numbers: Range<u64>, mut with: impl FnMut(u64, Result<&[u8], RunDirError>) -> ControlFlow<()>) {
+        let mut frame = None;
+        for number in numbers {
+            if with(number, self.line(number, &mut frame)).is_break() {
+                break;
+            }
+        }
+    }
+
+    fn read(&self, number: u64, frame: &mut Option<Frame>) -> Result<Trace, RunDirError> {
+        let line = self.line(number, frame)?;
+        serde_json::from_slice(line).map_err(|error| RunDirError::Damaged {
+            path: self.directory.join("index"),
+            record: number,
+            what: error.to_string(),
+        })
+    }
+
     /// `frame` holds the frame that was read last, and where it is.
-    fn read(&self, number: u64, frame: &mut Option<((u32, u64), Vec<u8>)>) -> Result<Trace, RunDirError> {
+    fn line<'a>(&self, number: u64, frame: &'a mut Option<Frame>) -> Result<&'a [u8], RunDirError> {
         if number >= self.count {
             return Err(RunDirError::NoSuchTrace { asked: number, have: self.count });
         }
@@ -249,18 +272,16 @@ impl TraceReader {
             .map_err(io_error("cannot read", &index))?
             .ok_or_else(|| damaged("the entry's checksum does not match".into()))?;
         let place = (entry.segment, entry.frame);
-        let text = match frame {
-            Some((at, text)) if *at == place => text,
-            _ => {
-                let path = segment_path(&self.directory, entry.segment);
-                let text = read_frame(&path, entry).map_err(io_error("cannot read", &path))?;
-                &mut frame.insert((place, text)).1
-            }
-        };
+        if frame.as_ref().is_none_or(|(at, _)| *at != place) {
+            let path = segment_path(&self.directory, entry.segment);
+            let text = read_frame(&path, entry).map_err(io_error("cannot read", &path))?;
+            *frame = Some((place, text));
+        }
+        let text = frame.as_ref().map_or(&[][..], |(_, text)| text);
         let line = text
             .get(entry.line as usize..entry.line as usize + entry.line_len as usize)
             .ok_or_else(|| damaged("the entry points outside its frame".into()))?;
-        serde_json::from_slice(line).map_err(|error| damaged(error.to_string()))
+        Ok(line)
     }
 }
 

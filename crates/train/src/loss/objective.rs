@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hone_trace::{Loss, LossStats, Rng, TokenBatch};
+use hone_trace::{Fate, Loss, LossStats, Rng, TokenBatch};
 
 use super::level::LOG_RATIO_BOUND;
 use super::survey::{Survey, kth_highest, quantile};
@@ -160,6 +160,35 @@ impl Objective {
         })
     }
 
+    /// The factor on a token's surrogate: 0 where a mask takes it out.
+    fn factor(&self, token: &Token, entropy: Option<f64>, correction: f64, stale: bool, survey: &Survey) -> f64 {
+        let settled = survey.entropy_floor.zip(entropy).is_some_and(|(floor, entropy)| entropy < floor);
+        match correction {
+            _ if settled || (stale && token.advantage < 0.0) => 0.0,
+            _ if self.surrogate.absorbs_correction() => 1.0,
+            factor => factor,
+        }
+    }
+
+    /// What becomes of each token of one sequence, as [`Self::sequence`] counts them.
+    fn fates(&self, batch: &TokenBatch<'_>, range: &Range<usize>, survey: &Survey, scratch: &mut Scratch) -> Vec<Fate> {
+        self.view(batch, range, survey, scratch);
+        let stale = self.is_stale(batch, range);
+        let fate = |(index, token): (usize, &Token)| {
+            let entropy = batch.entropy.map(|entropies| entropies[range.start + index]);
+            if token.advantage == 0.0 {
+                Fate::Zero
+            } else if self.surrogate.term(token).clipped {
+                Fate::Clipped
+            } else if self.factor(token, entropy, scratch.factors[index], stale, survey) == 0.0 {
+                Fate::Masked
+            } else {
+                Fate::Trained
+            }
+        };
+        scratch.tokens.iter().enumerate().map(fate).collect()
+    }
+
     /// The value and gradient of one sequence.
     fn sequence(
         &self,
@@ -176,12 +205,7 @@ impl Objective {
         for (index, token) in scratch.tokens.iter().enumerate() {
             let at = range.start + index;
             let entropy = batch.entropy.map(|entropies| entropies[at]);
-            let settled = survey.entropy_floor.zip(entropy).is_some_and(|(floor, entropy)| entropy < floor);
-            let factor = match scratch.factors[index] {
-                _ if settled || (stale && token.advantage < 0.0) => 0.0,
-                _ if self.surrogate.absorbs_correction() => 1.0,
-                factor => factor,
-            };
+            let factor = self.factor(token, entropy, scratch.factors[index], stale, survey);
             let term = self.surrogate.term(token);
             let mut total = term.scaled(factor);
             if let (Some(kl), Some(reference)) = (&self.kl, batch.reference) {
@@ -220,14 +244,26 @@ pub struct Surveyed<'a> {
     survey: Option<Survey>,
 }
 
+impl Surveyed<'_> {
+    fn surveyed(&self, tokens: &TokenBatch<'_>) -> Survey {
+        match self.survey {
+            Some(survey) => survey,
+            None if self.objective.needs_survey() => self.objective.survey(&[*tokens]),
+            None => Survey::default(),
+        }
+    }
+
+    /// What becomes of each target, sequence after sequence.
+    pub fn fates(&self, tokens: &TokenBatch<'_>) -> Vec<Fate> {
+        let (survey, mut scratch) = (self.surveyed(tokens), Scratch::default());
+        let sequences = tokens.sequences.iter();
+        sequences.flat_map(|range| self.objective.fates(tokens, range, &survey, &mut scratch)).collect()
+    }
+}
+
 impl Loss for Surveyed<'_> {
     fn grad(&self, tokens: &TokenBatch<'_>, out: &mut [f64]) -> LossStats {
-        let Self { objective, survey } = *self;
-        let survey = match survey {
-            Some(survey) => survey,
-            None if objective.needs_survey() => objective.survey(&[*tokens]),
-            None => Survey::default(),
-        };
+        let (objective, survey) = (self.objective, self.surveyed(tokens));
         let mut scratch = Scratch::default();
         let mut stats = LossStats::default();
         for range in tokens.sequences {

@@ -12,6 +12,7 @@ mod evaluation;
 mod faults;
 mod keys;
 mod ledger;
+mod lessons;
 mod loss_golden;
 mod loss_laws;
 mod loss_recipe;

@@ -1,0 +1,165 @@
+//! The rollouts of one task side by side, the same call in the same row.
+
+use super::{Place, called, crumbs, frame, sign};
+use crate::align::align;
+use crate::html::{Html, clipped};
+use crate::number::{cell, short};
+use crate::put;
+use crate::run::{Full, Part, ViewError};
+use crate::site::Site;
+
+/// Rollouts that stand side by side at most.
+const BESIDE: usize = 32;
+/// Characters of a cell's text.
+const CELL: usize = 240;
+
+pub(super) fn page(site: &Site, number: usize, part: &Part, group: usize) -> Result<Html, ViewError> {
+    let run = site.run(number)?;
+    let (found, count) = run.group(part, group)?;
+    let rollouts =
+        found.rollouts.iter().take(BESIDE).map(|rollout| run.trace(rollout.trace)).collect::<Result<Vec<_>, _>>()?;
+    let mut body = Html::new();
+    put!(body, "<section class=\"head\"><h1>", clipped(&found.task, 120), "</h1><p class=\"bar\">");
+    for (name, to, rel) in [("← group", group.wrapping_sub(1), "previous"), ("group →", group + 1, "next")] {
+        if (1..=count).contains(&to) {
+            put!(
+                body,
+                "<a class=\"pick\" rel=\"",
+                rel,
+                "\" href=\"",
+                site.group_url(number, part, to),
+                "\">",
+                name,
+                " ",
+                to,
+                "</a>"
+            );
+        }
+    }
+    let (solved, scored) = found.solved(run.success());
+    put!(
+        body,
+        "<span>",
+        clipped(&found.env, 60),
+        " · ",
+        found.rollouts.len(),
+        " rollouts · mean reward ",
+        cell(found.mean()),
+        " · ",
+        solved,
+        " of ",
+        scored,
+        " solved</span>"
+    );
+    if found.rollouts.len() > BESIDE {
+        put!(body, "<span class=\"warn\">the first ", BESIDE, " are shown</span>");
+    }
+    put!(body, "</p></section>", beside(site, &rollouts.iter().map(|full| (number, full)).collect::<Vec<_>>()));
+    let crumbs = crumbs(
+        site,
+        number,
+        &[(called(part), site.part_url(number, part).unwrap_or_default()), (format!("group {group}"), String::new())],
+    )?;
+    Ok(frame(site, &Place { run: Some(number), tab: "", crumbs }, &body))
+}
+
+/// Rollouts as the columns of a table, each with the number of its run.
+pub(super) fn beside(site: &Site, rollouts: &[(usize, &Full)]) -> Html {
+    let mut out = Html::new();
+    put!(out, "<div class=\"scroll\"><table class=\"beside\"><thead><tr>");
+    for (number, full) in rollouts {
+        let brief = &full.brief;
+        put!(
+            out,
+            "<th data-item><a href=\"",
+            site.trace_url(*number, brief.trace),
+            "\">rollout ",
+            brief.replica,
+            "</a> <span class=\"dim\">trace ",
+            brief.trace,
+            "</span><p><b class=\"",
+            sign(brief.total()),
+            "\">",
+            cell(brief.total()),
+            "</b> reward</p><p title=\"",
+            brief.advantage.words(),
+            "\"><b class=\"",
+            sign(brief.advantage.value()),
+            "\">",
+            brief.advantage.value().map_or_else(|| "none".to_owned(), crate::number::signed),
+            "</b> advantage</p><p>",
+            brief.outcome,
+            " <span class=\"dim\">",
+            clipped(&brief.why, 80),
+            "</span></p><p class=\"dim\">",
+            brief.turns,
+            " turns · ",
+            brief.sampled,
+            " sampled of ",
+            brief.tokens,
+            " tokens · ",
+            short(brief.seconds),
+            " s</p><ul class=\"rewards\">"
+        );
+        for reward in brief.rewards.iter().filter(|reward| reward.component != "total") {
+            put!(
+                out,
+                "<li><b class=\"",
+                sign(reward.value),
+                "\">",
+                cell(reward.value),
+                "</b> ",
+                clipped(&reward.component, 40),
+                " <span class=\"dim\">",
+                clipped(&reward.why, 160),
+                "</span></li>"
+            );
+        }
+        put!(out, "</ul></th>");
+    }
+    put!(out, "</tr></thead><tbody>");
+    let keys: Vec<Vec<String>> = rollouts.iter().map(|(_, full)| full.turn_keys()).collect();
+    for row in align(&keys) {
+        put!(out, "<tr>");
+        for (turn, (_, full)) in row.iter().zip(rollouts) {
+            match turn {
+                Some(turn) => {
+                    put!(out, "<td>", cell_of(full, *turn), "</td>");
+                }
+                None => {
+                    put!(out, "<td class=\"gap\"></td>");
+                }
+            }
+        }
+        put!(out, "</tr>");
+    }
+    put!(out, "</tbody></table></div>");
+    out
+}
+
+fn cell_of(full: &Full, turn: usize) -> Html {
+    let mut out = Html::new();
+    if let Some(record) = full.turn_records.get(turn) {
+        for (at, call) in record.calls.iter().enumerate() {
+            let class = if at < record.executed as usize { "call" } else { "call notrun" };
+            put!(
+                out,
+                "<div class=\"",
+                class,
+                "\"><b>",
+                clipped(&call.name, 60),
+                "</b> ",
+                clipped(&call.arguments.to_string(), CELL),
+                "</div>"
+            );
+        }
+        if let Some(failure) = &record.failure {
+            put!(out, "<div class=\"failure\">", clipped(failure, CELL), "</div>");
+        }
+    }
+    for message in full.turn_messages(turn).iter().filter(|message| !message.content.is_empty()) {
+        let class = if message.role == "assistant" { "said" } else { "answer" };
+        put!(out, "<div class=\"", class, "\">", clipped(&message.content, CELL), "</div>");
+    }
+    out
+}

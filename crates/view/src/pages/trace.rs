@@ -1,0 +1,302 @@
+//! One rollout: its conversation, why it was paid, and its tokens.
+
+use super::{Place, Query, called, crumbs, frame, sign, tokens};
+use crate::html::{Html, clipped};
+use crate::number::{cell, short};
+use crate::put;
+use crate::run::{Full, Message, Part, Run, TurnView, ViewError};
+use crate::site::Site;
+
+/// Characters of a message on the page; `hone show --all` prints the rest.
+const MESSAGE: usize = 20_000;
+
+pub(super) fn page(site: &Site, number: usize, trace: u64, query: &Query) -> Result<Html, ViewError> {
+    let run = site.run(number)?;
+    let full = run.trace(trace)?;
+    let view = query.get("view").unwrap_or("conversation");
+    let part = full.part.as_deref().map(Part::parse);
+    let place = part.as_ref().and_then(|part| run.groups(part, &crate::run::Filter::default()).ok());
+    let group = place.as_ref().and_then(|(groups, _)| {
+        groups.iter().find(|group| group.rollouts.iter().any(|rollout| rollout.trace == trace))
+    });
+    let mut body = Html::new();
+    head(site, number, &full, &mut body);
+    put!(body, "<p class=\"bar\">");
+    if let Some(group) = group {
+        let at = group.rollouts.iter().position(|rollout| rollout.trace == trace).unwrap_or(0);
+        for (name, other, rel) in [("← rollout", at.checked_sub(1), "previous"), ("rollout →", Some(at + 1), "next")]
+        {
+            if let Some(other) = other.and_then(|other| group.rollouts.get(other)) {
+                put!(
+                    body,
+                    "<a class=\"pick\" rel=\"",
+                    rel,
+                    "\" href=\"",
+                    format!("/r/{number}/trace/{}{}", other.trace, query.with("", "")),
+                    "\">",
+                    name,
+                    "</a>"
+                );
+            }
+        }
+    }
+    for (name, label) in
+        [("conversation", "conversation"), ("tokens", "tokens"), ("table", "token table"), ("record", "record")]
+    {
+        put!(
+            body,
+            "<a class=\"pick ",
+            if view == name { "on" } else { "" },
+            "\" href=\"",
+            query.with("view", if name == "conversation" { "" } else { name }),
+            "\">",
+            label,
+            "</a>"
+        );
+    }
+    put!(body, "</p><div class=\"sheet\"><div>");
+    match view {
+        "tokens" => tokens::text(&run.tokens(&full), query, &mut body),
+        "table" => tokens::table(&run.tokens(&full), query, &mut body),
+        "record" => {
+            let text = serde_json::to_string_pretty(&full.record).unwrap_or_default();
+            put!(body, "<pre class=\"json\">", clipped(&text, 400_000), "</pre>");
+        }
+        _ => conversation(&full, &mut body),
+    }
+    put!(body, "</div>", aside(&run, &full), "</div>");
+    let mut way = Vec::new();
+    if let Some(part) = &part {
+        way.push((called(part), site.part_url(number, part).unwrap_or_default()));
+        if let Some(group) = group {
+            way.push((format!("group {}", group.group), site.group_url(number, part, group.group).unwrap_or_default()));
+        }
+    }
+    way.push((format!("trace {trace}"), String::new()));
+    Ok(frame(site, &Place { run: Some(number), tab: "", crumbs: crumbs(site, number, &way)? }, &body))
+}
+
+fn head(site: &Site, number: usize, full: &Full, body: &mut Html) {
+    let brief = &full.brief;
+    put!(
+        *body,
+        "<section class=\"head\"><h1>",
+        clipped(&brief.task, 120),
+        " <span class=\"dim\">",
+        clipped(&brief.env, 40),
+        " · rollout ",
+        brief.replica,
+        "</span></h1><dl class=\"facts\"><div><dt>reward</dt><dd class=\"",
+        sign(brief.total()),
+        "\">",
+        cell(brief.total()),
+        "</dd></div><div><dt>advantage</dt><dd class=\"",
+        sign(brief.advantage.value()),
+        "\" title=\"",
+        brief.advantage.words(),
+        "\">",
+        brief.advantage.value().map_or_else(|| "none".to_owned(), crate::number::signed),
+        "</dd></div><div><dt>outcome</dt><dd>",
+        brief.outcome,
+        "</dd></div>"
+    );
+    let told = |count: Option<usize>| count.map_or_else(|| "–".to_owned(), |count| count.to_string());
+    put!(
+        *body,
+        "<div><dt>tokens</dt><dd>",
+        brief.tokens,
+        "</dd></div><div><dt>sampled</dt><dd>",
+        brief.sampled,
+        "</dd></div><div><dt>trained</dt><dd>",
+        told(brief.trained),
+        "</dd></div><div><dt>clipped</dt><dd>",
+        told(brief.clipped),
+        "</dd></div><div><dt>turns</dt><dd>",
+        brief.turns,
+        "</dd></div><div><dt>seconds</dt><dd>",
+        short(brief.seconds),
+        "</dd></div></dl>"
+    );
+    if !brief.why.is_empty() {
+        put!(body, "<p class=\"bad\">", clipped(&brief.why, 1000), "</p>");
+    }
+    put!(body, "</section>");
+    let _ = (site, number);
+}
+
+pub(super) fn conversation(full: &Full, body: &mut Html) {
+    put!(body, "<section class=\"talk\" aria-label=\"conversation\">");
+    let tools = full.tools();
+    if !tools.is_empty() {
+        put!(
+            *body,
+            "<details class=\"fold\"><summary>",
+            tools.len(),
+            " tools <span class=\"dim\">",
+            clipped(&tools.join(", "), 200),
+            "</span></summary><pre class=\"json\">",
+            clipped(&serde_json::to_string_pretty(&full.record["tools"]).unwrap_or_default(), 100_000),
+            "</pre></details>"
+        );
+    }
+    for message in &full.messages {
+        let turn = message.turn.and_then(|turn| full.turn_records.get(turn));
+        if message.role == "system" {
+            put!(
+                *body,
+                "<details class=\"fold\"><summary>system prompt <span class=\"dim\">",
+                clipped(&message.content, 120),
+                "</span></summary><div class=\"text\">",
+                clipped(&message.content, MESSAGE),
+                "</div></details>"
+            );
+        } else {
+            said(message, turn, body);
+        }
+    }
+    put!(body, "</section>");
+}
+
+fn said(message: &Message, turn: Option<&TurnView>, body: &mut Html) {
+    let class = match message.role.as_str() {
+        "assistant" => "agent",
+        "user" => "user",
+        "tool" => "tool",
+        _ => "other",
+    };
+    put!(
+        *body,
+        "<article class=\"msg ",
+        class,
+        "\" data-item tabindex=\"-1\"><h3>",
+        clipped(&message.role, 40),
+        " ",
+        message.name.as_ref().map(|name| clipped(name, 60))
+    );
+    for (who, seconds) in turn.iter().flat_map(|turn| &turn.timings) {
+        put!(body, "<span class=\"dim\">", clipped(who, 30), " ", short(*seconds), " s</span>");
+    }
+    put!(body, "</h3>");
+    if let Some(reasoning) = &message.reasoning {
+        put!(body, "<div class=\"reasoning\">", clipped(reasoning, MESSAGE), "</div>");
+    }
+    if !message.content.is_empty() {
+        put!(body, "<div class=\"text\">", pretty(&message.content), "</div>");
+    }
+    for (at, call) in message.calls.iter().enumerate() {
+        let ran = turn.is_none_or(|turn| at < turn.executed as usize);
+        let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
+        put!(
+            *body,
+            "<div class=\"call ",
+            if ran { "" } else { "notrun" },
+            "\"><b>",
+            clipped(&call.name, 120),
+            "</b>",
+            if ran { "" } else { " did not run" },
+            "<pre>",
+            clipped(&arguments, MESSAGE),
+            "</pre></div>"
+        );
+    }
+    if let Some(turn) = turn {
+        if let Some(failure) = &turn.failure {
+            put!(body, "<div class=\"failure\">", clipped(failure, 2000), "</div>");
+        }
+        if turn.failed > 0 {
+            put!(body, "<div class=\"failure\">", turn.failed, " of ", turn.executed, " calls failed</div>");
+        }
+        if !turn.repairs.is_empty() {
+            put!(body, "<div class=\"dim\">repaired: ", clipped(&turn.repairs.join(", "), 500), "</div>");
+        }
+    }
+    put!(body, "</article>");
+}
+
+/// JSON with indents where it is an object or an array; other text as it is.
+fn pretty(text: &str) -> String {
+    let is_json = text.len() < 100_000 && text.trim_start().starts_with(['{', '[']);
+    let value = is_json.then(|| serde_json::from_str::<serde_json::Value>(text).ok()).flatten();
+    clipped(
+        &value.and_then(|value| serde_json::to_string_pretty(&value).ok()).unwrap_or_else(|| text.to_owned()),
+        MESSAGE,
+    )
+}
+
+fn aside(run: &Run, full: &Full) -> Html {
+    let mut out = Html::new();
+    put!(out, "<aside class=\"side\"><h2>Rewards</h2><table><tbody>");
+    for reward in &full.brief.rewards {
+        put!(
+            out,
+            "<tr><td class=\"text\">",
+            clipped(&reward.component, 40),
+            "</td><td class=\"",
+            sign(reward.value),
+            "\">",
+            cell(reward.value),
+            "</td></tr><tr class=\"why\"><td colspan=\"2\" class=\"text dim\">",
+            clipped(&reward.why, 400),
+            "</td></tr>"
+        );
+    }
+    put!(out, "</tbody></table><h2>Advantage</h2><p>", full.brief.advantage.words(), "</p>");
+    if let Some(facts) = full.record.get("facts").and_then(|facts| facts.as_object()) {
+        put!(out, "<h2>Facts</h2>");
+        for (name, value) in facts.iter().filter(|(name, _)| *name != "messages").take(40) {
+            put!(
+                out,
+                "<details class=\"fold\"><summary>",
+                clipped(name, 60),
+                " <span class=\"dim\">",
+                clipped(&value.to_string(), 40),
+                "</span></summary><pre class=\"json\">",
+                clipped(&serde_json::to_string_pretty(value).unwrap_or_default(), 20_000),
+                "</pre></details>"
+            );
+        }
+    }
+    put!(
+        out,
+        "<h2>Seed and sampling</h2><pre class=\"json\">",
+        clipped(
+            &format!(
+                "seed {}\n{}",
+                full.record["seed"],
+                serde_json::to_string_pretty(&full.record["sampling"]).unwrap_or_default()
+            ),
+            2000
+        ),
+        "</pre></aside>"
+    );
+    let _ = run;
+    out
+}
+
+/// A rollout in one piece, for a file: conversation, rewards and tokens.
+pub(crate) fn whole(site: &Site, number: usize, trace: u64) -> Result<Html, ViewError> {
+    let run = site.run(number)?;
+    let full = run.trace(trace)?;
+    let mut out = Html::new();
+    put!(
+        out,
+        "<details class=\"trace\" id=\"",
+        format!("trace-{number}-{trace}"),
+        "\"><summary>trace ",
+        trace,
+        " · ",
+        full.part.clone(),
+        " · ",
+        clipped(&full.brief.task, 80),
+        " · reward ",
+        cell(full.brief.total()),
+        " · ",
+        full.brief.outcome,
+        "</summary><div class=\"sheet\"><div>"
+    );
+    conversation(&full, &mut out);
+    put!(out, "<details class=\"fold\"><summary>tokens</summary>");
+    tokens::text(&run.tokens(&full), &Query::parse("colour=advantage"), &mut out);
+    put!(out, "</details></div>", aside(&run, &full), "</div></details>");
+    Ok(out)
+}

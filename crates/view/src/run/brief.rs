@@ -1,0 +1,273 @@
+//! A trace in brief: what a table of rollouts shows, read without building its tokens.
+
+use std::fmt;
+
+use hone_trace::{Advantage, NoSignal};
+use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::lines::parse;
+
+/// One rollout in a table.
+#[derive(Debug, Clone, Serialize)]
+pub struct Brief {
+    /// Its number in the run.
+    pub trace: u64,
+    pub task: String,
+    pub env: String,
+    pub replica: u64,
+    /// `finished`, `truncated`, `malformed`, `fault`.
+    pub outcome: String,
+    /// The limit, failure or fault, in words.
+    pub why: String,
+    pub rewards: Vec<Scored>,
+    pub advantage: Worth,
+    pub turns: usize,
+    /// Names of the calls, in order.
+    pub calls: Vec<String>,
+    pub failed_calls: u64,
+    pub parse_failures: Vec<String>,
+    pub tokens: usize,
+    pub sampled: usize,
+    /// Sampled tokens by what learning made of them; `None` where it is not recorded.
+    pub trained: Option<usize>,
+    pub clipped: Option<usize>,
+    /// Seconds its turns waited for sampler, environment, user and verifier.
+    pub seconds: f64,
+}
+
+/// What a component says of a trace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Scored {
+    pub component: String,
+    /// `None`: unscored, and `why` says the reason.
+    #[serde(default)]
+    pub value: Option<f64>,
+    #[serde(default)]
+    pub why: String,
+}
+
+/// What credit says of a trace.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Worth {
+    /// One value for every token.
+    Whole(f64),
+    /// Several values: the least, the most.
+    Varies(f64, f64),
+    /// No signal, and why.
+    Nothing(String),
+    NotRecorded,
+}
+
+impl Worth {
+    /// One number for a plot: of several the one farthest from 0.
+    pub fn value(&self) -> Option<f64> {
+        match self {
+            Self::Whole(value) => Some(*value),
+            Self::Varies(low, high) => Some(if low.abs() > high.abs() { *low } else { *high }),
+            Self::Nothing(_) | Self::NotRecorded => None,
+        }
+    }
+
+    pub fn words(&self) -> String {
+        match self {
+            Self::Whole(value) => crate::number::signed(*value),
+            Self::Varies(low, high) => format!("{}…{}", crate::number::signed(*low), crate::number::signed(*high)),
+            Self::Nothing(why) => why.clone(),
+            Self::NotRecorded => "–".to_owned(),
+        }
+    }
+
+    fn of(lesson: Option<&LessonForm>) -> Self {
+        let Some(lesson) = lesson else { return Self::NotRecorded };
+        if let Advantage::None { why } = &lesson.advantage {
+            return Self::Nothing(no_signal(*why).to_owned());
+        }
+        let values = lesson.advantage.values();
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        match () {
+            () if values.is_empty() => Self::Nothing("no turns".to_owned()),
+            () if low == high => Self::Whole(low),
+            () => Self::Varies(low, high),
+        }
+    }
+}
+
+/// Why a trace carries no signal, in words.
+pub(super) fn no_signal(why: NoSignal) -> &'static str {
+    match why {
+        NoSignal::Singleton => "alone in its group: nothing to compare with",
+        NoSignal::ZeroVariance => "every rollout of the group earned the same, or the group was left out",
+        NoSignal::Unscored => "it has no reward",
+        NoSignal::NoSuccess => "the group's mean reward is not above zero",
+        NoSignal::Overlong => "a length limit cut it short, and the recipe does not train on such episodes",
+    }
+}
+
+impl Brief {
+    pub(super) fn read(trace: u64, line: &[u8]) -> Result<Self, String> {
+        let form: Form = parse(line)?;
+        let calls = form.turns.iter().flat_map(|turn| &turn.calls).map(|call| call.name.clone());
+        let failures = form.turns.iter().filter_map(|turn| Some(turn.failure.get("kind")?.as_str()?.to_owned()));
+        let fate = |letter: char| form.lesson.as_ref().map(|lesson| lesson.fates.matches(letter).count());
+        let (outcome, why) = ended(&form.outcome);
+        Ok(Self {
+            trace,
+            outcome,
+            why,
+            advantage: Worth::of(form.lesson.as_ref()),
+            calls: calls.collect(),
+            turns: form.turns.len(),
+            failed_calls: form.turns.iter().map(|turn| turn.failed).sum(),
+            parse_failures: failures.collect(),
+            tokens: form.nodes.iter().map(|node| node.tokens.0).sum(),
+            sampled: form.nodes.iter().filter(|node| node.origin == "sampled").map(|node| node.tokens.0).sum(),
+            trained: fate('t'),
+            clipped: fate('c'),
+            seconds: form
+                .turns
+                .iter()
+                .filter_map(|turn| turn.timings.as_object())
+                .flat_map(|parts| parts.values())
+                .filter_map(Value::as_f64)
+                .sum(),
+            task: form.task,
+            env: form.env,
+            replica: form.replica,
+            rewards: form.rewards.into_iter().map(RewardForm::scored).collect(),
+        })
+    }
+
+    pub fn reward(&self, component: &str) -> Option<f64> {
+        self.rewards.iter().find(|reward| reward.component == component)?.value
+    }
+
+    /// What is paid: the total, or the only component.
+    pub fn total(&self) -> Option<f64> {
+        self.reward("total").or_else(|| match &self.rewards[..] {
+            [only] => only.value,
+            _ => None,
+        })
+    }
+}
+
+/// Kind and words of an outcome.
+pub(super) fn ended(outcome: &Value) -> (String, String) {
+    let kind = outcome.get("kind").and_then(Value::as_str).unwrap_or("unknown").to_owned();
+    let text = |part: &str, key: &str| outcome.get(part)?.get(key)?.as_str().map(str::to_owned);
+    let why = match kind.as_str() {
+        "truncated" => {
+            outcome.get("limit").and_then(Value::as_str).map(|limit| format!("limit of {}", limit.replace('_', " ")))
+        }
+        "malformed" => text("failure", "kind")
+            .map(|failure| format!("{failure}: {}", text("failure", "message").unwrap_or_default())),
+        "fault" => text("fault", "boundary").map(|who| format!("{who}: {}", text("fault", "what").unwrap_or_default())),
+        _ => None,
+    };
+    (kind, why.unwrap_or_default())
+}
+
+/// A trace as far as a table needs it. What a newer version writes otherwise is taken as absent.
+#[derive(Deserialize)]
+struct Form {
+    #[serde(default)]
+    task: String,
+    #[serde(default)]
+    env: String,
+    #[serde(default)]
+    replica: u64,
+    #[serde(default)]
+    nodes: Vec<NodeForm>,
+    #[serde(default)]
+    turns: Vec<TurnForm>,
+    #[serde(default)]
+    outcome: Value,
+    #[serde(default, deserialize_with = "if_readable")]
+    rewards: Vec<RewardForm>,
+    #[serde(default, deserialize_with = "if_readable")]
+    lesson: Option<LessonForm>,
+}
+
+#[derive(Deserialize)]
+struct NodeForm {
+    #[serde(default)]
+    origin: String,
+    #[serde(default)]
+    tokens: Count,
+}
+
+#[derive(Deserialize)]
+struct TurnForm {
+    #[serde(default, deserialize_with = "if_readable")]
+    calls: Vec<CallForm>,
+    #[serde(default)]
+    failed: u64,
+    #[serde(default)]
+    failure: Value,
+    #[serde(default)]
+    timings: Value,
+}
+
+#[derive(Deserialize)]
+struct CallForm {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RewardForm {
+    #[serde(default)]
+    component: String,
+    #[serde(default)]
+    value: Option<f64>,
+    #[serde(default)]
+    why: Option<String>,
+    #[serde(default)]
+    unscored: Option<String>,
+}
+
+impl RewardForm {
+    pub(super) fn scored(self) -> Scored {
+        Scored { component: self.component, value: self.value, why: self.why.or(self.unscored).unwrap_or_default() }
+    }
+}
+
+#[derive(Deserialize)]
+struct LessonForm {
+    advantage: Advantage,
+    #[serde(default)]
+    fates: String,
+}
+
+fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserializer: D) -> Result<T, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
+}
+
+/// How many items an array has.
+#[derive(Debug, Clone, Copy, Default)]
+struct Count(usize);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Counting;
+        impl<'de> Visitor<'de> for Counting {
+            type Value = Count;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Count, A::Error> {
+                let mut count = 0;
+                while seq.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Count(count))
+            }
+        }
+        deserializer.deserialize_seq(Counting)
+    }
+}

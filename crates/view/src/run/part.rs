@@ -1,0 +1,217 @@
+//! A part of a run: the traces of a step or of an evaluation, by group.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::{ControlFlow, Range};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::brief::Brief;
+use super::lines::parse;
+use super::{Run, ViewError};
+
+/// A step, or an evaluation or control by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    Step(u64),
+    Played(String),
+}
+
+impl Part {
+    /// `12`, `step-12` or `eval-12-greedy`.
+    pub fn parse(text: &str) -> Self {
+        let number = text.strip_prefix("step-").unwrap_or(text);
+        number.parse().map_or_else(|_| Self::Played(text.to_owned()), Self::Step)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Step(step) => write!(f, "step-{step}"),
+            Self::Played(name) => f.write_str(name),
+        }
+    }
+}
+
+/// The rollouts of one task.
+#[derive(Debug, Clone, Serialize)]
+pub struct Group {
+    /// Its number in the part, from 1.
+    pub group: usize,
+    pub env: String,
+    pub task: String,
+    pub rollouts: Vec<Brief>,
+}
+
+impl Group {
+    pub fn mean(&self) -> Option<f64> {
+        let totals: Vec<f64> = self.rollouts.iter().filter_map(Brief::total).collect();
+        (!totals.is_empty()).then(|| totals.iter().sum::<f64>() / totals.len() as f64)
+    }
+
+    /// How many rollouts succeeded, of how many that say.
+    pub fn solved(&self, success: Option<&str>) -> (usize, usize) {
+        let values: Vec<f64> = self
+            .rollouts
+            .iter()
+            .filter_map(|rollout| success.map_or_else(|| rollout.total(), |name| rollout.reward(name)))
+            .collect();
+        (values.iter().filter(|value| **value == 1.0).count(), values.len())
+    }
+}
+
+/// Which rollouts are wanted. Empty: all of them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Filter {
+    pub env: Option<String>,
+    pub outcome: Option<String>,
+    /// A kind of parse failure; `any` for all kinds.
+    pub failure: Option<String>,
+    pub least: Option<f64>,
+    pub most: Option<f64>,
+    /// Words of the conversation, the calls, the reasons or the task's name, in any case.
+    pub text: Option<String>,
+}
+
+impl Filter {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn wants(&self, brief: &Brief) -> bool {
+        let total = brief.total();
+        self.env.as_ref().is_none_or(|env| brief.env == *env)
+            && self.outcome.as_ref().is_none_or(|outcome| brief.outcome == *outcome)
+            && self.failure.as_ref().is_none_or(|kind| {
+                if kind == "any" { !brief.parse_failures.is_empty() } else { brief.parse_failures.contains(kind) }
+            })
+            && self.least.is_none_or(|least| total.is_some_and(|total| total >= least))
+            && self.most.is_none_or(|most| total.is_some_and(|total| total <= most))
+    }
+}
+
+impl Run {
+    /// The trace numbers of a part.
+    pub fn range(&self, part: &Part) -> Result<Range<u64>, ViewError> {
+        let missing = || match part {
+            Part::Step(step) => {
+                let (first, last) = (self.events.steps.keys().next(), self.events.steps.keys().next_back());
+                match (first, last) {
+                    (Some(first), Some(last)) => format!("the run has no step {step}; its steps are {first} to {last}"),
+                    _ => "the run has no steps yet".to_owned(),
+                }
+            }
+            Part::Played(name) => {
+                let names: Vec<String> = self.events.played.iter().map(super::Played::name).collect();
+                format!("the run has no {name:?}; it has steps, and {}", names.join(", "))
+            }
+        };
+        let range = match part {
+            Part::Step(step) => self.events.steps.get(step).cloned(),
+            Part::Played(name) => self.events.played(name).and_then(|played| played.traces.clone()),
+        };
+        range.ok_or_else(|| ViewError::Missing(missing()))
+    }
+
+    /// The part a trace belongs to.
+    pub fn part_of(&self, trace: u64) -> Option<Part> {
+        let step =
+            self.events.steps.iter().find(|(_, range)| range.contains(&trace)).map(|(step, _)| Part::Step(*step));
+        let played = || {
+            self.events.played.iter().find(|played| played.traces.as_ref().is_some_and(|range| range.contains(&trace)))
+        };
+        step.or_else(|| Some(Part::Played(played()?.name())))
+    }
+
+    /// The groups of a part, and what of it could not be read.
+    pub fn groups(&self, part: &Part, filter: &Filter) -> Result<(Vec<Group>, Vec<String>), ViewError> {
+        let range = self.range(part)?;
+        let traces = self.traces()?;
+        let (mut groups, mut notes) = (Vec::<Group>::new(), Vec::new());
+        let needle = filter.text.as_ref().map(|text| text.to_lowercase()).filter(|text| !text.is_empty());
+        let mut seen = HashSet::new();
+        traces.lines(range.start..range.end.min(traces.len()), |number, line| {
+            let read = line.map_err(|error| error.to_string()).and_then(|line| {
+                let brief = Brief::read(number, line)?;
+                let found = needle.as_ref().is_none_or(|needle| self.contains(line, needle));
+                Ok((brief, found))
+            });
+            match read {
+                Err(why) => notes.push(format!("trace {number} could not be read: {why}")),
+                Ok((brief, found)) => {
+                    // Rollouts of one task stand together; one task drawn twice has two sets of replicas.
+                    let same = groups.last().is_some_and(|group| group.task == brief.task && group.env == brief.env);
+                    if !same || !seen.insert(brief.replica) {
+                        seen = HashSet::from([brief.replica]);
+                        let (env, task) = (brief.env.clone(), brief.task.clone());
+                        groups.push(Group { group: groups.len() + 1, env, task, rollouts: Vec::new() });
+                    }
+                    if let Some(group) = groups.last_mut().filter(|_| found && filter.wants(&brief)) {
+                        group.rollouts.push(brief);
+                    }
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        if range.end > traces.len() {
+            let lost = range.end - traces.len().max(range.start);
+            notes.push(format!("{lost} traces of it were cut off or are being written"));
+        }
+        groups.retain(|group| !group.rollouts.is_empty());
+        Ok((groups, notes))
+    }
+
+    /// One group of a part, by its number from 1.
+    pub fn group(&self, part: &Part, number: usize) -> Result<(Group, usize), ViewError> {
+        let (mut groups, _) = self.groups(part, &Filter::default())?;
+        let count = groups.len();
+        let place = groups.iter().position(|group| group.group == number);
+        place
+            .map(|place| (groups.swap_remove(place), count))
+            .ok_or_else(|| ViewError::Missing(format!("{part} has no group {number}; its groups are 1 to {count}")))
+    }
+
+    /// Whether any text of a trace has the needle, which is in lower case.
+    fn contains(&self, line: &[u8], needle: &str) -> bool {
+        #[derive(Deserialize)]
+        struct Texts {
+            #[serde(default)]
+            task: Value,
+            #[serde(default)]
+            turns: Value,
+            #[serde(default)]
+            outcome: Value,
+            #[serde(default)]
+            rewards: Value,
+            #[serde(default)]
+            facts: Value,
+        }
+        let Ok(Texts { task, turns, outcome, rewards, facts }) = parse::<Texts>(line) else { return false };
+        if facts.get("messages").is_none() {
+            let decoded = parse(line).ok().and_then(|value| self.decoded(&value));
+            if decoded.is_some_and(|text| text.to_lowercase().contains(needle)) {
+                return true;
+            }
+        }
+        [task, turns, outcome, rewards, facts].iter().any(|value| has(value, needle))
+    }
+
+    fn decoded(&self, trace: &Value) -> Option<String> {
+        let nodes = trace.get("nodes")?.as_array()?;
+        let ids = nodes.iter().filter_map(|node| node.get("tokens")?.as_array()).flatten();
+        let ids: Vec<u32> = ids.filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect();
+        self.tokenizer()?.decode(&ids).ok()
+    }
+}
+
+fn has(value: &Value, needle: &str) -> bool {
+    match value {
+        Value::String(text) => text.to_lowercase().contains(needle),
+        Value::Array(items) => items.iter().any(|item| has(item, needle)),
+        Value::Object(map) => map.iter().any(|(key, value)| key.to_lowercase().contains(needle) || has(value, needle)),
+        Value::Number(number) => number.to_string() == *needle,
+        Value::Null | Value::Bool(_) => false,
+    }
+}

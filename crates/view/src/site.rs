@@ -1,0 +1,170 @@
+//! The runs that are shown, and where each thing is found.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use hone_doctor::{CHECKS, diagnose};
+use serde_json::Value;
+
+use crate::html::{Html, encoded};
+use crate::put;
+use crate::run::{Part, Run, ViewError};
+
+/// Runs opened for looking at.
+#[derive(Debug)]
+pub struct Site {
+    runs: Vec<Opened>,
+    /// In a file on disk: the traces it holds. There is no other page to go to.
+    held: Option<BTreeSet<(usize, u64)>>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    run: RwLock<Run>,
+    path: PathBuf,
+    doctor: Arc<Mutex<Doctor>>,
+}
+
+/// What the doctor has to say of a run.
+#[derive(Debug, Clone, Default)]
+pub enum Doctor {
+    #[default]
+    NotAsked,
+    Asked,
+    /// The diagnosis as `hone doctor --json` prints it, and at which step it was made.
+    Said(Value, u64),
+    Failed(String),
+}
+
+impl Site {
+    /// Opens runs, each with its placebo beside it.
+    pub fn open(paths: &[PathBuf]) -> Result<Self, ViewError> {
+        let mut runs = Vec::new();
+        for path in paths {
+            runs.push(Opened::open(path)?);
+            let placebo = path.join("placebo");
+            if placebo.join("recipe.toml").is_file() {
+                runs.push(Opened::open(&placebo)?);
+            }
+        }
+        Ok(Self { runs, held: None })
+    }
+
+    /// The same runs in a file that holds these traces.
+    #[must_use]
+    pub fn in_a_file(self, held: BTreeSet<(usize, u64)>) -> Self {
+        Self { held: Some(held), ..self }
+    }
+
+    pub fn is_file(&self) -> bool {
+        self.held.is_some()
+    }
+
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// A run by its number. A thread that panicked while it read left it as it was.
+    pub fn run(&self, number: usize) -> Result<RwLockReadGuard<'_, Run>, ViewError> {
+        let missing = || ViewError::Missing(format!("there is no run {number}; {} are open", self.runs.len()));
+        Ok(self.runs.get(number).ok_or_else(missing)?.run.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn all(&self) -> Vec<RwLockReadGuard<'_, Run>> {
+        self.runs.iter().map(|opened| opened.run.read().unwrap_or_else(PoisonError::into_inner)).collect()
+    }
+
+    /// Reads what was appended since; returns how many steps and events there are, for comparison.
+    pub fn refresh(&self) -> Result<String, ViewError> {
+        let mut state = String::new();
+        for opened in &self.runs {
+            let mut run = opened.run.write().unwrap_or_else(PoisonError::into_inner);
+            run.refresh()?;
+            let _ = write!(state, "{}/{}/{} ", run.done(), run.events.played.len(), run.events.checkpoints.len());
+        }
+        Ok(state)
+    }
+
+    /// The diagnosis of a run; made beside, once, and again when the run has grown.
+    pub fn doctor(&self, number: usize) -> Doctor {
+        let Some(opened) = self.runs.get(number) else { return Doctor::default() };
+        let done = self.run(number).map_or(0, |run| run.done());
+        let mut doctor = opened.doctor.lock().unwrap_or_else(PoisonError::into_inner);
+        let stale = match &*doctor {
+            Doctor::NotAsked => true,
+            Doctor::Said(_, step) => *step != done,
+            Doctor::Asked | Doctor::Failed(_) => false,
+        };
+        let said = doctor.clone();
+        if stale {
+            let (path, place) = (opened.path.clone(), Arc::clone(&opened.doctor));
+            if matches!(said, Doctor::NotAsked) {
+                *doctor = Doctor::Asked;
+            } else if let Doctor::Said(_, step) = &mut *doctor {
+                *step = done;
+            }
+            drop(doctor);
+            std::thread::spawn(move || {
+                let said = diagnosed(&path, done);
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = said;
+            });
+        }
+        said
+    }
+
+    /// The diagnosis of a run, made now.
+    pub fn doctor_now(&self, number: usize) {
+        if let Some(opened) = self.runs.get(number) {
+            let done = self.run(number).map_or(0, |run| run.done());
+            *opened.doctor.lock().unwrap_or_else(PoisonError::into_inner) = diagnosed(&opened.path, done);
+        }
+    }
+
+    pub fn part_url(&self, run: usize, part: &Part) -> Option<String> {
+        self.held.is_none().then(|| format!("/r/{run}/{}", encoded(&part.to_string())))
+    }
+
+    pub fn group_url(&self, run: usize, part: &Part, group: usize) -> Option<String> {
+        self.part_url(run, part).map(|part| format!("{part}/{group}"))
+    }
+
+    pub fn trace_url(&self, run: usize, trace: u64) -> Option<String> {
+        match &self.held {
+            None => Some(format!("/r/{run}/trace/{trace}")),
+            Some(held) => held.contains(&(run, trace)).then(|| format!("#trace-{run}-{trace}")),
+        }
+    }
+
+    /// A link where there is something to go to, otherwise the words alone.
+    pub fn link(&self, url: Option<String>, text: &str) -> Html {
+        let mut out = Html::new();
+        match url {
+            Some(url) => {
+                put!(out, "<a href=\"", url, "\">", text, "</a>");
+            }
+            None => out.text(text),
+        }
+        out
+    }
+}
+
+impl Opened {
+    fn open(path: &Path) -> Result<Self, ViewError> {
+        Ok(Self { run: RwLock::new(Run::open(path)?), path: path.to_owned(), doctor: Arc::default() })
+    }
+}
+
+fn diagnosed(path: &Path, step: u64) -> Doctor {
+    let made = hone_doctor::Run::read(path).map_err(|error| error.to_string());
+    let made = made.and_then(|run| diagnose(CHECKS, &run).map_err(|error| error.to_string()));
+    match made.and_then(|diagnosis| serde_json::to_value(diagnosis).map_err(|error| error.to_string())) {
+        Ok(said) => Doctor::Said(said, step),
+        Err(why) => Doctor::Failed(why),
+    }
+}

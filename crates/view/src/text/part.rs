@@ -1,0 +1,116 @@
+//! A step's or an evaluation's groups: rewards and advantages as dots.
+
+use std::fmt::Write as _;
+
+use super::{Page, dots, line, padded, span};
+use crate::number::{cell, short};
+use crate::run::{Brief, Filter, Group, Part, Run, ViewError};
+
+const SCALE: usize = 17;
+
+pub fn part(run: &Run, part: &Part, filter: &Filter, page: Page) -> Result<String, ViewError> {
+    let (groups, notes) = run.groups(part, filter)?;
+    let mut out = String::new();
+    let rollouts = || groups.iter().flat_map(|group| &group.rollouts);
+    let _ = writeln!(
+        out,
+        "{}  {} groups, {} rollouts",
+        page.bold(&format!("{} {part}", line(&run.name, 60))),
+        groups.len(),
+        rollouts().count()
+    );
+    for note in &notes {
+        let _ = writeln!(out, "{}", page.ink("33", &format!("note: {}", line(note, 400))));
+    }
+    if let Part::Step(step) = part {
+        summary(run, *step, page, &mut out);
+    }
+    let rewards = span(rollouts().filter_map(Brief::total)).unwrap_or([0.0, 1.0]);
+    let advantages =
+        span(rollouts().filter_map(|rollout| rollout.advantage.value()).chain([0.0])).unwrap_or([-1.0, 1.0]);
+    let scale = |[low, high]: [f64; 2]| {
+        let (low, high) = (short(low), short(high));
+        format!("{low}{}{high}", " ".repeat(SCALE.saturating_sub(low.chars().count() + high.chars().count())))
+    };
+    let header = format!(
+        "{:>5} {:<8} {:<28} {:>6} {:>7}  {:<SCALE$}  {:<SCALE$}",
+        "group",
+        "env",
+        "task",
+        "mean",
+        "solved",
+        scale(rewards),
+        scale(advantages)
+    );
+    let _ = writeln!(
+        out,
+        "{}",
+        page.dim(&format!(
+            "{:>5} {:<8} {:<28} {:>6} {:>7}  {:<SCALE$}  {:<SCALE$}",
+            "", "", "", "", "", "reward", "advantage"
+        ))
+    );
+    let _ = writeln!(out, "{}", page.dim(&header));
+    for group in &groups {
+        row(run, group, rewards, advantages, page, &mut out);
+    }
+    Ok(out)
+}
+
+fn row(run: &Run, group: &Group, rewards: [f64; 2], advantages: [f64; 2], page: Page, out: &mut String) {
+    let totals: Vec<f64> = group.rollouts.iter().filter_map(Brief::total).collect();
+    let worth: Vec<f64> = group.rollouts.iter().filter_map(|rollout| rollout.advantage.value()).collect();
+    let (solved, scored) = group.solved(run.success());
+    let worth = if worth.is_empty() {
+        let why = group.rollouts.first().map_or_else(String::new, |rollout| {
+            if rollout.advantage == crate::run::Worth::NotRecorded {
+                "not recorded".to_owned()
+            } else {
+                "no signal".to_owned()
+            }
+        });
+        page.dim(&padded(&why, SCALE))
+    } else {
+        dots(&worth, advantages, SCALE)
+    };
+    let broken = group.rollouts.iter().filter(|rollout| rollout.outcome == "fault").count();
+    let failures = group.rollouts.iter().filter(|rollout| !rollout.parse_failures.is_empty()).count();
+    let mut marks = Vec::new();
+    if failures > 0 {
+        marks.push(page.ink("33", &format!("{failures} with parse failures")));
+    }
+    if broken > 0 {
+        marks.push(page.ink("31", &format!("{broken} broken, excluded")));
+    }
+    let _ = writeln!(
+        out,
+        "{:>5} {} {} {:>6} {:>7}  {}  {worth}  {}",
+        group.group,
+        padded(&group.env, 8),
+        padded(&group.task, 28),
+        cell(group.mean()),
+        format!("{solved}/{scored}"),
+        dots(&totals, rewards, SCALE),
+        marks.join("  ")
+    );
+}
+
+fn summary(run: &Run, step: u64, page: Page, out: &mut String) {
+    let sampled = run.metrics.at(step, "tokens/sampled");
+    if let Some(sampled) = sampled.filter(|sampled| *sampled > 0.0) {
+        let places = ["trained", "zero_advantage", "clipped", "masked", "skipped", "unscored", "truncated", "faulted"];
+        let parts = places.iter().filter_map(|place| {
+            let tokens = run.metrics.at(step, &format!("tokens/{place}")).filter(|tokens| *tokens > 0.0)?;
+            Some(format!("{} {:.0} ({:.1} %)", place.replace('_', " "), tokens, 100.0 * tokens / sampled))
+        });
+        let _ = writeln!(out, "{sampled:.0} sampled tokens: {}", parts.collect::<Vec<_>>().join(", "));
+    }
+    if let Some(faults) = run.events.faults.get(&step) {
+        let _ = writeln!(
+            out,
+            "{}",
+            page.ink("31", &line(&format!("faults: {}", serde_json::Value::Object(faults.clone())), 400))
+        );
+    }
+    out.push('\n');
+}

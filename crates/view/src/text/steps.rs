@@ -1,0 +1,103 @@
+//! The steps of a run with their main metrics.
+
+use std::fmt::Write as _;
+
+use super::{Page, line, padded};
+use crate::number::{cell, short};
+use crate::run::{Played, Run};
+
+/// Columns: heading, metric.
+const COLUMNS: [(&str, &str); 9] = [
+    ("reward", "batch_reward/total"),
+    ("success", "reward/success_rate"),
+    ("signal", "reward/signal_ratio"),
+    ("parse fail", "reward/parse_failure_rate"),
+    ("entropy", "policy/policy_entropy"),
+    ("kl", "policy/policy_kl"),
+    ("mismatch", "policy/rollout_train_logprobs_abs_diff_mean"),
+    ("grad", "policy/grad_norm"),
+    ("tokens/s", "timing/sampled_tokens_per_second"),
+];
+
+const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The run: curves, evaluations, and one line per step; of more than `most` steps an even choice.
+pub fn steps(run: &Run, page: Page, most: usize) -> String {
+    let mut out = String::new();
+    let planned = run.planned().map_or_else(String::new, |planned| format!(" of {planned}"));
+    let _ = writeln!(out, "{}  {}{planned} steps", page.bold(&line(&run.name, 60)), run.done());
+    for note in run.notes() {
+        let _ = writeln!(out, "{}", page.ink("33", &format!("note: {}", line(&note, 400))));
+    }
+    for played in &run.events.played {
+        let _ = writeln!(out, "  {}", evaluation(played));
+    }
+    out.push('\n');
+    curves(run, page, &mut out);
+    let present: Vec<_> = COLUMNS.iter().filter(|(_, metric)| !run.metrics.points(metric).is_empty()).collect();
+    let mut header = format!("{:>6}", "step");
+    for (name, _) in &present {
+        let _ = write!(header, " {name:>10}");
+    }
+    let _ = writeln!(out, "{}", page.dim(&header));
+    let all = run.metrics.steps();
+    let chosen: Vec<u64> = if all.len() <= most.max(2) {
+        all.to_vec()
+    } else {
+        (0..most).map(|at| all[at * (all.len() - 1) / (most - 1)]).collect()
+    };
+    for step in &chosen {
+        let _ = write!(out, "{step:>6}");
+        for (_, metric) in &present {
+            let _ = write!(out, " {:>10}", cell(run.metrics.at(*step, metric)));
+        }
+        let mut marks = Vec::new();
+        if run.events.faults.contains_key(step) {
+            marks.push(page.ink("31", "faults"));
+        }
+        marks.extend(
+            run.events
+                .played
+                .iter()
+                .filter(|played| played.step == *step && played.event == "eval")
+                .map(|played| page.ink("36", &format!("{} {}", played.name(), cell(played.success)))),
+        );
+        let _ = writeln!(out, "  {}", marks.join("  "));
+    }
+    if chosen.len() < all.len() {
+        let _ =
+            writeln!(out, "{}", page.dim(&format!("{} of {} steps; --all prints every one", chosen.len(), all.len())));
+    }
+    out
+}
+
+fn curves(run: &Run, page: Page, out: &mut String) {
+    for (name, metric) in COLUMNS {
+        let points = run.metrics.points(metric);
+        let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
+        let values: Vec<f64> = points.iter().map(|(_, value)| *value).collect();
+        let curve = sparkline(&values, page.columns.saturating_sub(40).clamp(10, 60));
+        let _ =
+            writeln!(out, "  {}  {}  {} → {}", padded(name, 10), page.ink("36", &curve), short(first.1), short(last.1));
+    }
+    out.push('\n');
+}
+
+fn sparkline(values: &[f64], columns: usize) -> String {
+    let count = values.len().min(columns);
+    let mean = |at: usize| {
+        let part = &values[at * values.len() / count..(at + 1) * values.len() / count];
+        part.iter().sum::<f64>() / part.len() as f64
+    };
+    let means: Vec<f64> = (0..count).map(mean).collect();
+    let Some([low, high]) = super::span(means.iter().copied()) else { return String::new() };
+    let height = |value: f64| if high - low > 1e-12 { (value - low) / (high - low) } else { 0.0 };
+    means.iter().map(|value| BLOCKS[((height(*value) * 8.0) as usize).min(7)]).collect()
+}
+
+fn evaluation(played: &Played) -> String {
+    let interval =
+        played.interval.map_or_else(String::new, |[low, high]| format!(" [{}, {}]", short(low), short(high)));
+    let tasks = played.tasks.map_or_else(String::new, |tasks| format!(" on {tasks} tasks"));
+    format!("{}  success {}{interval}{tasks}", padded(&played.name(), 24), cell(played.success))
+}

@@ -1,0 +1,10 @@
+//! The viewer on recorded runs: whole, hostile, cut off and from tomorrow; over HTTP, and in a real browser.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+mod browser;
+mod made;
+mod opening;
+mod pages;
+mod served;
+mod webdriver;

@@ -1,0 +1,141 @@
+//! Runs that are not whole still open, and say what was skipped.
+
+use std::fs;
+use std::io::Write as _;
+
+use hone_view::run::{Filter, Part, Run, Worth};
+
+use crate::made::{HOSTILE, Made, STEPS};
+
+fn append(path: &std::path::Path, bytes: &[u8]) {
+    fs::OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
+}
+
+#[test]
+fn a_run_is_its_records() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let run = Run::open(directory.path()).unwrap();
+    assert!(run.notes().is_empty(), "{:?}", run.notes());
+    assert_eq!((run.done(), run.planned(), run.success()), (STEPS, Some(STEPS), Some("solved")));
+    assert_eq!(run.metrics.points("batch_reward/total").len(), 6);
+    assert!(run.metrics.points("policy/policy_kl").is_empty(), "null is absent");
+    let (groups, notes) = run.groups(&Part::Step(3), &Filter::default()).unwrap();
+    assert!(notes.is_empty());
+    let shape: Vec<(String, usize, (usize, usize))> =
+        groups.iter().map(|group| (group.task.clone(), group.rollouts.len(), group.solved(run.success()))).collect();
+    assert_eq!(shape[..2], [("task-0".to_owned(), 4, (2, 4)), ("task-1".to_owned(), 4, (2, 4))]);
+    assert!(matches!(groups[2].rollouts[0].advantage, Worth::Nothing(_)));
+    assert_eq!(groups[0].rollouts[0].advantage, Worth::Whole(1.0));
+}
+
+#[test]
+fn every_token_says_whether_it_was_trained_and_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let run = Run::open(directory.path()).unwrap();
+    let (group, _) = run.group(&Part::Step(3), 1).unwrap();
+    let full = run.trace(group.rollouts[0].trace).unwrap();
+    let tokens = run.tokens(&full);
+    assert_eq!(tokens.len(), full.brief.tokens);
+    let text: String = tokens.iter().map(|token| token.text.as_str()).collect();
+    assert!(text.contains("find my order") && text.contains("Your refund is on its way."), "{text}");
+    assert!(tokens.iter().any(|token| token.special && token.text == "<|im_start|>"));
+    for token in &tokens {
+        assert_eq!(token.trained || token.clipped == Some(true), token.origin == "sampled", "{token:?}");
+        assert_eq!(token.gap, token.logprob.map(|logprob| -0.25 - logprob));
+    }
+    assert_eq!(tokens.iter().filter(|token| token.clipped == Some(true)).count(), 1);
+    let eval = run.trace(0).unwrap();
+    assert!(
+        run.tokens(&eval)
+            .iter()
+            .filter(|token| token.origin == "sampled")
+            .all(|token| token.because.contains("evaluation"))
+    );
+}
+
+#[test]
+fn search_and_filters_choose_rollouts() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let run = Run::open(directory.path()).unwrap();
+    let count = |filter: Filter| {
+        run.groups(&Part::Step(2), &filter).unwrap().0.iter().map(|group| group.rollouts.len()).sum::<usize>()
+    };
+    let text = |text: &str| Filter { text: Some(text.to_owned()), ..Filter::default() };
+    assert_eq!(count(Filter::default()), 16);
+    assert_eq!((count(text("REFUND")), count(text("onerror")), count(text("no such words"))), (12, 8, 0));
+    assert_eq!(count(Filter { outcome: Some("fault".into()), ..Filter::default() }), 1);
+    assert_eq!(count(Filter { failure: Some("malformed_json".into()), ..Filter::default() }), 4);
+    assert_eq!(count(Filter { least: Some(0.5), ..Filter::default() }), 10);
+}
+
+#[test]
+fn a_run_that_was_cut_off_opens() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Made::whole(directory.path()));
+    append(&directory.path().join("metrics.jsonl"), b"{\"step\": 7, \"batch_rew");
+    let segment = directory.path().join("traces/00000.jsonl.zst");
+    let length = fs::metadata(&segment).unwrap().len();
+    fs::OpenOptions::new().write(true).open(&segment).unwrap().set_len(length - 5).unwrap();
+    let run = Run::open(directory.path()).unwrap();
+    let notes = run.notes().join("\n");
+    assert!(notes.contains("metrics.jsonl: the last 22 bytes") && notes.contains("traces: events name"), "{notes}");
+    assert_eq!(run.done(), STEPS);
+    assert_eq!(run.groups(&Part::Step(1), &Filter::default()).unwrap().0.len(), 4);
+}
+
+#[test]
+fn a_run_of_a_newer_version_opens() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Made::whole(directory.path()));
+    append(
+        &directory.path().join("events.jsonl"),
+        b"{\"event\": \"of_tomorrow\", \"x\": {}}\nnot JSON\n[1]\n\xff\xfe\n",
+    );
+    append(&directory.path().join("metrics.jsonl"), b"{\"step\": 7, \"new/metric\": {\"deep\": 1}, \"other\": 2.0}\n");
+    let run = Run::open(directory.path()).unwrap();
+    let notes = run.notes().join("\n");
+    assert!(notes.contains("of_tomorrow (1)") && notes.contains("events.jsonl: 3 lines"), "{notes}");
+    assert_eq!((run.done(), run.metrics.at(7, "other"), run.metrics.at(7, "new/metric")), (7, Some(2.0), None));
+}
+
+#[test]
+fn a_live_run_is_read_on_and_a_resumed_one_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut made = Made::begin(directory.path());
+    made.step(1);
+    let mut run = Run::open(directory.path()).unwrap();
+    assert_eq!((run.done(), run.refresh().unwrap()), (1, false));
+    made.step(2);
+    assert!(run.refresh().unwrap());
+    assert_eq!((run.done(), run.groups(&Part::Step(2), &Filter::default()).unwrap().0.len()), (2, 4));
+    let metrics = directory.path().join("metrics.jsonl");
+    let first = fs::read_to_string(&metrics).unwrap().lines().next().unwrap().len() as u64 + 1;
+    fs::OpenOptions::new().write(true).open(&metrics).unwrap().set_len(first).unwrap();
+    assert!(run.refresh().unwrap());
+    assert_eq!(run.done(), 1);
+}
+
+#[test]
+fn the_terminal_gets_no_escape_of_a_model() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let run = Run::open(directory.path()).unwrap();
+    let page = hone_view::text::Page { colour: false, columns: 120 };
+    let (group, _) = run.group(&Part::Step(3), 1).unwrap();
+    let full = run.trace(group.rollouts[2].trace).unwrap();
+    assert!(full.messages.iter().any(|message| message.content == HOSTILE));
+    for printed in [
+        hone_view::text::conversation(&full, page, true),
+        hone_view::text::tokens(&run.tokens(&full), page),
+        hone_view::text::group(&run, &Part::Step(3), 1, page).unwrap(),
+        hone_view::text::part(&run, &Part::Step(3), &Filter::default(), page).unwrap(),
+    ] {
+        let bad = printed
+            .chars()
+            .find(|c| (c.is_control() && *c != '\n' && *c != '\t') || matches!(c, '\u{202e}' | '\u{2066}'));
+        assert_eq!(bad, None, "{printed}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Every page of a run: it renders, it holds what it should, and no text of the run is markup.
+
+use hone_view::pages::{Query, page};
+use hone_view::site::Site;
+
+use crate::made::Made;
+
+fn shown(site: &Site, url: &str) -> String {
+    let (path, query) = url.split_once('?').unwrap_or((url, ""));
+    page(site, path, &Query::parse(query)).unwrap_or_else(|error| panic!("{url}: {error}")).into_string()
+}
+
+const PAGES: [&str; 16] = [
+    "/",
+    "/r/0?smooth=0.9&from=2&to=5",
+    "/r/0/step-3",
+    "/r/0/step-3?q=onerror",
+    "/r/0/step-3?outcome=fault",
+    "/r/0/step-3/1",
+    "/r/0/eval-0-greedy",
+    "/r/0/trace/14",
+    "/r/0/trace/14?view=tokens&colour=gap",
+    "/r/0/trace/14?view=table",
+    "/r/0/trace/14?view=record",
+    "/r/0/eval",
+    "/r/0/doctor",
+    "/r/0/metrics?q=reward",
+    "/compare?a=0:eval-0-greedy&b=0:eval-6-greedy",
+    "/compare?a=0:eval-0-greedy&b=0:eval-6-greedy&task=task-1",
+];
+
+#[test]
+fn no_text_of_a_run_is_markup_on_any_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let site = Site::open(&[directory.path().to_owned()]).unwrap();
+    let mut hostile = 0;
+    for url in PAGES {
+        let html = shown(&site, url);
+        assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>"), "{url}");
+        // The program's own script is the only one, and nothing listens by attribute.
+        assert_eq!(html.matches("<script").count(), 1, "{url}");
+        for bad in ["onerror=\"", "<img", "onload=window", "\u{1b}", "\u{202e}", "\0"] {
+            assert!(!html.contains(bad), "{url} holds {bad:?}");
+        }
+        hostile += html.matches("&lt;script&gt;window.pwned").count();
+    }
+    assert!(hostile > 5, "the hostile text is on the pages, escaped: {hostile}");
+}
+
+#[test]
+fn the_path_from_a_curve_to_a_token_is_made_of_links() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let site = Site::open(&[directory.path().to_owned()]).unwrap();
+    let run = shown(&site, "/");
+    assert!(run.contains("href=\"/r/0/step-3\"") && run.contains("data-points=\"1:0.1000 2:0.2000"), "{run}");
+    let step = shown(&site, "/r/0/step-3");
+    assert!(step.contains("href=\"/r/0/step-3/1\""));
+    assert!(step.contains("the shop is closed"), "excluded rollouts say why");
+    let group = shown(&site, "/r/0/step-3/1");
+    assert!(group.contains("href=\"/r/0/trace/36\""));
+    let tokens = shown(&site, "/r/0/trace/36?view=tokens");
+    assert!(tokens.contains("its advantage reached the gradient") && tokens.contains("colour=entropy"));
+    assert!(page(&site, "/r/0/step-99", &Query::default()).unwrap_err().to_string().contains("its steps are 1 to 6"));
+    assert!(page(&site, "/r/9", &Query::default()).is_err());
+}
+
+#[test]
+fn runs_are_drawn_over_each_other() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let _made = (Made::whole(first.path()), Made::whole(second.path()));
+    let site = Site::open(&[first.path().to_owned(), second.path().to_owned()]).unwrap();
+    let html = shown(&site, "/");
+    assert!(html.contains("class=\"line s0\" data-run=\"0\"") && html.contains("class=\"line s1\" data-run=\"1\""));
+    assert!(shown(&site, "/compare?a=0:eval-6-greedy&b=1:eval-6-greedy").contains("4 tasks are in both"));
+}
+
+#[test]
+fn a_megabyte_in_one_line_is_cut_and_said() {
+    let text = "x".repeat(1 << 20);
+    let cut = hone_view::html::clipped(&text, 20_000);
+    assert!(cut.len() < 20_100 && cut.ends_with("(1,028,576 more characters)"), "{}", &cut[cut.len() - 60..]);
+}
+
+#[test]
+fn the_report_is_one_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let site = Site::open(&[directory.path().to_owned()]).unwrap();
+    let html = hone_view::export::report(site, 4).unwrap().into_string();
+    assert_eq!(html.matches("<details class=\"trace\"").count(), 4);
+    for outside in ["src=\"/", "href=\"/", "<link", "http://", "<img"] {
+        let found = html.find(outside).map(|at| html[at.saturating_sub(40)..].chars().take(120).collect::<String>());
+        // The name space that the script makes its rectangle in is no address that is fetched.
+        let found = found.filter(|text| !text.contains("www.w3.org/2000/svg"));
+        assert_eq!(found, None);
+    }
+}
