@@ -59,6 +59,22 @@ pub struct Recipe {
     pub checkpoint: CheckpointRecipe,
     #[serde(rename = "async")]
     pub overlap: AsyncRecipe,
+    #[serde(skip_serializing_if = "DoctorRecipe::is_empty")]
+    pub doctor: DoctorRecipe,
+}
+
+/// `[doctor]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DoctorRecipe {
+    /// Checks whose findings do not stop the run, each with the reason: `waive = { do_nothing = "…" }`.
+    pub waive: std::collections::BTreeMap<String, String>,
+}
+
+impl DoctorRecipe {
+    fn is_empty(&self) -> bool {
+        self.waive.is_empty()
+    }
 }
 
 /// `[policy]`
@@ -207,6 +223,7 @@ impl Default for Recipe {
             eval: EvalRecipe::default(),
             checkpoint: CheckpointRecipe::default(),
             overlap: AsyncRecipe::default(),
+            doctor: DoctorRecipe::default(),
         }
     }
 }

@@ -26,7 +26,7 @@ mod shared_gate;
 mod sharpening;
 mod staleness;
 mod too_few_tasks;
-mod truncated;
+pub(crate) mod truncated;
 mod unscored;
 
 use crate::check::Check;
@@ -64,6 +64,6 @@ pub static CHECKS: &[Check] = &[
 ];
 
 /// A share in words: `12 of 128 (9.4 %)`.
-fn share(part: usize, of: usize) -> String {
+pub(crate) fn share(part: usize, of: usize) -> String {
     format!("{part} of {of} ({:.1} %)", 100.0 * part as f64 / of.max(1) as f64)
 }

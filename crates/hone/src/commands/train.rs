@@ -63,7 +63,7 @@ fn placebo_kind(text: &str) -> Result<Placebo, String> {
         .ok_or_else(|| format!("{text:?} is none of {names}"))
 }
 
-const QUICKSTART: &str = include_str!("../../../../recipes/quickstart.toml");
+pub(super) const QUICKSTART: &str = include_str!("../../../../recipes/quickstart.toml");
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
@@ -128,7 +128,7 @@ async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) 
 async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
     let recipe = with_policy(recipe, directory)?;
     let setup = engines::open(&recipe).await?;
-    setup.check(&recipe).await?;
+    super::check::before_run(&setup, &recipe).await?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
     if resumes {
         resume(&setup, &recipe, directory, &mut watch).await?;
