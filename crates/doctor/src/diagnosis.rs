@@ -78,7 +78,12 @@ pub fn diagnose<S>(checks: &[Check<S>], subject: &S) -> Result<Diagnosis, RunDir
     let mut diagnosis = Diagnosis::default();
     let mut found: Vec<(&Check<S>, Finding)> = Vec::new();
     for check in checks {
-        match (check.look)(subject)? {
+        // Records that one check cannot read are no reason to leave the others out; `records` says what is damaged.
+        let looked = match (check.look)(subject) {
+            Ok(looked) => looked,
+            Err(error) => Looked::Skipped(format!("records that can be read ({error})")),
+        };
+        match looked {
             Looked::Healthy => diagnosis.healthy.push(check.name),
             Looked::Skipped(needs) => diagnosis.skipped.push(Skipped { check: check.name, needs }),
             Looked::Found(finding) => found.push((check, finding)),

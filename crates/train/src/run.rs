@@ -91,6 +91,7 @@ impl Trainer<'_> {
         let (recipe, started) = (self.recipe, Instant::now());
         let seconds = self.state.seconds;
         if self.state.before.is_none() {
+            self.notices(watch, None)?;
             // The beginning is a checkpoint too: what the run starts from need not stay anywhere else.
             self.checkpoint().await?;
             self.floors(watch).await?;
@@ -166,7 +167,12 @@ impl Trainer<'_> {
         self.record(&ledger, groups, &learned)?;
         self.patience(&Faults::of(groups), &learned)?;
         watch.stepped(&ledger);
-        Ok(())
+        self.notices(watch, Some(&ledger))
+    }
+
+    /// Records what those who watch have noticed.
+    fn notices(&mut self, watch: &mut dyn Watch, ledger: Option<&Ledger>) -> Result<(), TrainError> {
+        watch.notices(ledger).iter().try_for_each(|event| Ok(self.run.event(event)?))
     }
 
     async fn checkpoint(&mut self) -> Result<(), TrainError> {

@@ -48,6 +48,7 @@ mod tool_results;
 mod tool_schemas;
 mod tools_in_prompt;
 mod truncated;
+mod unanswered_calls;
 mod unscored;
 mod vocabulary;
 mod waivers;
@@ -82,6 +83,7 @@ pub static PREFLIGHT: &[Check<Probe>] = &[
     do_nothing::CHECK,
     no_op_tasks::CHECK,
     after_done::CHECK,
+    unanswered_calls::CHECK,
     latency::CHECK,
     context::CHECK,
     host_date::CHECK,

@@ -1,5 +1,6 @@
 //! The project's own benchmarks, printed as ratios against the peers they can find. Never an assertion on time.
 
+mod doctor;
 mod engine;
 mod env;
 mod learn;
@@ -29,6 +30,7 @@ enum Bench {
     Step(step::Args),
     Losses(losses::Args),
     Learn(learn::Args),
+    Doctor(doctor::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -39,5 +41,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Bench::Step(args) => step::run(args),
         Bench::Losses(args) => losses::run(args),
         Bench::Learn(args) => learn::run(args),
+        Bench::Doctor(args) => doctor::run(args),
     }
 }

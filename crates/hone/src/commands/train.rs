@@ -63,7 +63,7 @@ fn placebo_kind(text: &str) -> Result<Placebo, String> {
         .ok_or_else(|| format!("{text:?} is none of {names}"))
 }
 
-pub(super) const QUICKSTART: &str = include_str!("../../../../recipes/quickstart.toml");
+pub(crate) const QUICKSTART: &str = include_str!("../../../../recipes/quickstart.toml");
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
@@ -128,8 +128,8 @@ async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) 
 async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
     let recipe = with_policy(recipe, directory)?;
     let setup = engines::open(&recipe).await?;
-    super::check::before_run(&setup, &recipe).await?;
-    let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
+    let findings = super::check::before_run(&setup, &recipe).await?;
+    let mut watch = TrainProgress::start(&recipe, &setup, samples, directory).found_before(findings);
     if resumes {
         resume(&setup, &recipe, directory, &mut watch).await?;
     } else {
@@ -153,7 +153,7 @@ fn read_recipe(args: &Args) -> Result<Recipe> {
 }
 
 /// The recipe with a policy: its own, or the one inside this binary, laid beside the run.
-pub(super) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
+pub(crate) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
     if recipe.policy.model.is_none() {
         let path = directory.join("policy");
         let policy = Policy::of(recipe.env[0].name());
