@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use crate::run::Run;
 
-/// One fault to look for.
+/// One fault to look for in `S`: a run's records, a probe before a run, or a run under way.
 #[derive(Debug)]
-pub struct Check {
+pub struct Check<S = Run> {
     /// In snake case, as users name it.
     pub name: &'static str,
     /// The fault, in a sentence.
@@ -18,7 +18,7 @@ pub struct Check {
     pub fix: &'static str,
     /// Checks whose findings follow from this one's.
     pub explains: &'static [&'static str],
-    pub look: fn(&Run) -> Result<Looked, RunDirError>,
+    pub look: fn(&S) -> Result<Looked, RunDirError>,
 }
 
 /// Result of a check.
@@ -41,6 +41,7 @@ impl Looked {
 #[must_use]
 pub struct Finding {
     pub severity: Severity,
+    pub confidence: Confidence,
     /// The fault in this run, in a sentence with its numbers.
     pub says: String,
     #[serde(flatten)]
@@ -71,6 +72,28 @@ pub enum Severity {
     Note,
 }
 
+/// Strength of the evidence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// Measured directly, or true by construction.
+    Certain,
+    /// Estimated from a sample, or one of few explanations.
+    Likely,
+    /// A small sample, or one of many explanations.
+    Possible,
+}
+
+impl Confidence {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Certain => "certain",
+            Self::Likely => "likely",
+            Self::Possible => "possible",
+        }
+    }
+}
+
 impl Severity {
     pub fn word(self) -> &'static str {
         match self {
@@ -83,11 +106,29 @@ impl Severity {
 
 impl Finding {
     pub fn new(severity: Severity, says: impl Into<String>) -> Self {
-        Self { severity, says: says.into(), evidence: Evidence::default(), fix: None }
+        let says = says.into();
+        Self { severity, confidence: Confidence::Certain, says, evidence: Evidence::default(), fix: None }
     }
 
     pub fn line(mut self, line: impl Into<String>) -> Self {
         self.evidence.lines.push(line.into());
+        self
+    }
+
+    pub fn lines(mut self, lines: impl IntoIterator<Item = String>) -> Self {
+        self.evidence.lines.extend(lines);
+        self
+    }
+
+    /// Evidence that is an estimate.
+    pub fn likely(mut self) -> Self {
+        self.confidence = Confidence::Likely;
+        self
+    }
+
+    /// Evidence that other causes could leave too.
+    pub fn possible(mut self) -> Self {
+        self.confidence = Confidence::Possible;
         self
     }
 

@@ -1,12 +1,13 @@
-//! A diagnosis: findings by cost, symptoms under their causes.
+//! A diagnosis: findings by cost, symptoms under their causes, waivers beside what they excuse.
+
+use std::collections::BTreeMap;
 
 use hone_trace::rundir::RunDirError;
 use serde::Serialize;
 
 use crate::check::{Check, Finding, Looked, Severity};
-use crate::run::Run;
 
-/// All that the doctor has to say of a run.
+/// All that the doctor has to say of a run or a recipe.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Diagnosis {
     /// Root causes, worst first.
@@ -22,6 +23,11 @@ pub struct Named {
     pub check: &'static str,
     #[serde(flatten)]
     pub finding: Finding,
+    /// The way out that the check knows for every case; the finding's own, where it has one, is more exact.
+    pub remedy: &'static str,
+    /// The recipe's reason for going on all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waived: Option<String>,
     /// Findings that follow from this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub consequences: Vec<Named>,
@@ -34,10 +40,21 @@ pub struct Skipped {
     pub needs: String,
 }
 
+impl Named {
+    fn is_error(&self) -> bool {
+        self.finding.severity == Severity::Error && self.waived.is_none()
+    }
+
+    /// The way out of this finding.
+    pub fn fix(&self) -> &str {
+        self.finding.fix.as_deref().unwrap_or(self.remedy)
+    }
+}
+
 impl Diagnosis {
-    /// A fault that makes the run worthless or its numbers untrue.
+    /// A fault that makes the run worthless or its numbers untrue, and that nobody waived.
     pub fn has_errors(&self) -> bool {
-        self.findings.iter().any(|named| named.finding.severity == Severity::Error)
+        self.findings.iter().any(Named::is_error)
     }
 
     /// The finding of a check, among causes and consequences.
@@ -45,28 +62,44 @@ impl Diagnosis {
         let all = self.findings.iter().flat_map(|named| std::iter::once(named).chain(&named.consequences));
         all.into_iter().find(|named| named.check == check)
     }
+
+    /// Excuses what the recipe waives, by the name of the check. What follows from a waived finding is excused with it.
+    #[must_use]
+    pub fn waive(mut self, waivers: &BTreeMap<String, String>) -> Self {
+        for named in &mut self.findings {
+            named.waived = waivers.get(named.check).cloned();
+        }
+        self
+    }
 }
 
 /// Makes every check. A symptom goes to the first cause in the list that explains it and is no less severe.
-pub fn diagnose(checks: &[Check], run: &Run) -> Result<Diagnosis, RunDirError> {
+pub fn diagnose<S>(checks: &[Check<S>], subject: &S) -> Result<Diagnosis, RunDirError> {
     let mut diagnosis = Diagnosis::default();
-    let mut found: Vec<(&Check, Finding)> = Vec::new();
+    let mut found: Vec<(&Check<S>, Finding)> = Vec::new();
     for check in checks {
-        match (check.look)(run)? {
+        // Records that one check cannot read are no reason to leave the others out; `records` says what is damaged.
+        let looked = match (check.look)(subject) {
+            Ok(looked) => looked,
+            Err(error) => Looked::Skipped(format!("records that can be read ({error})")),
+        };
+        match looked {
             Looked::Healthy => diagnosis.healthy.push(check.name),
             Looked::Skipped(needs) => diagnosis.skipped.push(Skipped { check: check.name, needs }),
             Looked::Found(finding) => found.push((check, finding)),
         }
     }
-    let cause = |(check, finding): &(&Check, Finding)| {
+    let cause = |(check, finding): &(&Check<S>, Finding)| {
         found.iter().position(|(other, worse)| {
             other.explains.contains(&check.name) && worse.severity <= finding.severity && other.name != check.name
         })
     };
     let causes: Vec<Option<usize>> = found.iter().map(cause).collect();
-    let named = |(check, finding): &(&Check, Finding)| Named {
+    let named = |(check, finding): &(&Check<S>, Finding)| Named {
         check: check.name,
         finding: finding.clone(),
+        remedy: check.fix,
+        waived: None,
         consequences: Vec::new(),
     };
     for (place, one) in found.iter().enumerate() {
@@ -76,7 +109,8 @@ pub fn diagnose(checks: &[Check], run: &Run) -> Result<Diagnosis, RunDirError> {
             diagnosis.findings.push(Named { consequences, ..named(one) });
         }
     }
-    diagnosis.findings.sort_by_key(|named| named.finding.severity);
+    // Of equal severity, the cause of most costs most; else the pipeline's order.
+    diagnosis.findings.sort_by_key(|named| (named.finding.severity, std::cmp::Reverse(named.consequences.len())));
     Ok(diagnosis)
 }
 

@@ -8,11 +8,23 @@
 mod check;
 pub mod checks;
 mod diagnosis;
+mod live;
 mod page;
+mod preflight;
+pub mod probe;
 mod run;
 
-pub use check::{Check, Evidence, Finding, Looked, Severity};
+pub use check::{Check, Confidence, Evidence, Finding, Looked, Severity};
 pub use checks::CHECKS;
 pub use diagnosis::{Diagnosis, Named, Skipped, diagnose};
+pub use live::{LIVE, Live};
 pub use page::page;
+pub use preflight::{PREFLIGHT, preflight};
+pub use probe::{Depth, Probe, given};
 pub use run::{Episodes, Run};
+
+/// The names of all checks, as waivers use them.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let run = CHECKS.iter().map(|check| check.name).chain(LIVE.iter().map(|check| check.name));
+    PREFLIGHT.iter().map(|check| check.name).chain(run)
+}

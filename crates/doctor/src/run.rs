@@ -1,5 +1,7 @@
 //! A run's records, read once, and the questions checks ask of them.
 
+mod records;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -13,6 +15,8 @@ use hone_train::ledger::names::Name;
 use hone_train::recipe::Recipe;
 use hone_train::report::{ReportError, Row, RunReport, Windows};
 use serde_json::Value;
+
+pub use records::{messages, text, weights};
 
 /// Steps at each end of a run whose traces are read: enough to see a fault, little enough to be quick.
 const PROBED_STEPS: usize = 4;

@@ -55,7 +55,7 @@ impl Builtin {
 /// A recipe where it comes from: what commands are given, and what advice names.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
-    text: String,
+    pub(crate) text: String,
     /// What its paths are relative to.
     directory: PathBuf,
     /// As it was typed.

@@ -72,6 +72,16 @@ pub enum Event {
         step: u64,
         changed: BTreeMap<String, [Value; 2]>,
     },
+    /// A fault that was noticed at a step, once a run: see docs/doctor.md. Step 0: before the first.
+    Notice {
+        step: u64,
+        check: String,
+        severity: String,
+        says: String,
+        /// The recipe's reason for going on all the same.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waived: Option<String>,
+    },
     Resumed {
         /// The checkpoint's. Absent where there was none.
         step: Option<u64>,
@@ -204,6 +214,7 @@ mod tests {
             json!({"event": "faults", "step": 3, "episodes": 9, "faults": {"environment": {"episodes": 1, "first": "gone"}},
                 "unscored": {}, "skipped_optimizer_steps": []}),
             json!({"event": "checkpoint", "step": 3, "best": null}),
+            json!({"event": "notice", "step": 3, "check": "gradients", "severity": "warning", "says": "they vanish"}),
         ];
         for line in lines {
             let event = Event::read(&line).unwrap();

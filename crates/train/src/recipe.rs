@@ -75,6 +75,25 @@ documented! {
         /// Sampling while the step before is learned from.
         #[serde(rename = "async")]
         pub overlap: AsyncRecipe where table::<AsyncRecipe>().key("async"),
+        /// Waivers of checks.
+        #[serde(skip_serializing_if = "DoctorRecipe::is_empty")]
+        pub doctor: DoctorRecipe where table::<DoctorRecipe>(),
+    }
+}
+
+documented! {
+    /// `[doctor]`
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct DoctorRecipe {
+        /// Checks whose findings do not stop the run, each with the reason: `waive = { do_nothing = "…" }`.
+        pub waive: std::collections::BTreeMap<String, String>,
+    }
+}
+
+impl DoctorRecipe {
+    fn is_empty(&self) -> bool {
+        self.waive.is_empty()
     }
 }
 
@@ -248,6 +267,7 @@ impl Default for Recipe {
             checkpoint: CheckpointRecipe::default(),
             guard: GuardRecipe::default(),
             overlap: AsyncRecipe::default(),
+            doctor: DoctorRecipe::default(),
         }
     }
 }

@@ -100,6 +100,7 @@ impl Trainer<'_> {
         let (recipe, started) = (self.recipe, Instant::now());
         let seconds = self.state.seconds;
         if self.state.before.is_none() {
+            self.notices(watch, None)?;
             // The beginning is a checkpoint too: what the run starts from need not stay anywhere else.
             self.checkpoint().await?;
             self.floors(watch).await?;
@@ -177,7 +178,13 @@ impl Trainer<'_> {
         self.record(&ledger, groups, &traces, &learned)?;
         self.patience(&Faults::of(groups), &learned)?;
         watch.stepped(&ledger);
+        self.notices(watch, Some(&ledger))?;
         self.guard(&ledger, watch).await
+    }
+
+    /// Records what those who watch have noticed.
+    fn notices(&mut self, watch: &mut dyn Watch, ledger: Option<&Ledger>) -> Result<(), TrainError> {
+        watch.notices(ledger).iter().try_for_each(|event| Ok(self.run.event(event)?))
     }
 
     async fn checkpoint(&mut self) -> Result<(), TrainError> {

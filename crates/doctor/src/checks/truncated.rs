@@ -42,7 +42,7 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
 }
 
 /// The limit as users set it.
-fn key(limit: Limit) -> &'static str {
+pub(crate) fn key(limit: Limit) -> &'static str {
     match limit {
         Limit::Turns => "rollout.max_turns",
         Limit::Context => "rollout.window",

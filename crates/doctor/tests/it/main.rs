@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
+mod live;
 mod page;
+mod preflight;
+mod probes;
 mod recorded;
+mod recorded_twins;
 mod twin;
 mod twins;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hone_doctor::{CHECKS, Diagnosis, Run, diagnose};
 use hone_trace::rundir::RunDir;
 use hone_trace::{
-    Node, Outcome, PolicyVersion, Reward, Sampled, SamplingParams, ToolCall, ToolSet, ToolSpec, Trace, TraceBuilder,
-    TraceHead, TurnRecord,
+    Digest, Node, Outcome, PolicyVersion, Reward, Sampled, SamplingParams, ToolCall, ToolSet, ToolSpec, Trace,
+    TraceBuilder, TraceHead, TurnRecord,
 };
 use serde_json::{Map, Value, json};
 
@@ -40,6 +40,15 @@ pub struct Episode {
     pub turns: Vec<TurnRecord>,
     pub outcome: Outcome,
     pub rewards: Vec<Reward>,
+    /// What the recorded total is, where it is not the sum.
+    pub total: Option<f64>,
+    /// Key of the task, where it is not the stage's own.
+    pub key: Option<String>,
+    /// The policy that sampled it.
+    pub weights: u64,
+    /// Logprob of every token.
+    pub logprob: f32,
+    pub facts: Map<String, Value>,
 }
 
 /// A run with one fault.
@@ -83,6 +92,8 @@ impl Twin {
             let numbers = run.traces(&traces).unwrap();
             run.event(&json!({"event": "step", "step": step, "traces": [numbers.start, numbers.end]})).unwrap();
             let mut line = line(step);
+            let tokens: usize = traces.iter().flat_map(Trace::sampled).map(|(_, node)| node.tokens().len()).sum();
+            line.insert("tokens/sampled".into(), json!(tokens));
             (self.metrics)(step, &mut line);
             run.metrics(&line).unwrap();
         }
@@ -114,7 +125,7 @@ impl Twin {
     }
 }
 
-const HEALTHY: &str = "
+pub const HEALTHY: &str = "
 name = \"twin\"
 [train]
 steps = 24
@@ -128,7 +139,7 @@ kind = \"parse_penalty\"
 
 impl Episode {
     /// A policy that goes from 0.3 to 0.9, and explores. Every other episode meets an error and carries on.
-    fn healthy(stage: Stage, task: usize, replica: u32) -> Self {
+    pub fn healthy(stage: Stage, task: usize, replica: u32) -> Self {
         let solved = match stage {
             Stage::Training(step) => (task as u64 + u64::from(replica) + step).is_multiple_of(2),
             Stage::Greedy { after: false } | Stage::Sampled { after: false } => task % 10 < 3,
@@ -148,7 +159,20 @@ impl Episode {
             ..TurnRecord::default()
         };
         let say = TurnRecord { node: 3, ..TurnRecord::default() };
+        // Half as sure at the start as later: the end's entropy is lower.
+        let logprob = if matches!(stage, Stage::Sampled { after: false }) { -0.2 } else { -0.1 };
+        let weights = match stage {
+            Stage::Training(step) => step - 1,
+            Stage::Greedy { after } | Stage::Sampled { after } => STEPS * u64::from(after),
+            Stage::Sharpened => 0,
+            Stage::Perturbed(_) => STEPS,
+        };
         Self {
+            total: None,
+            key: None,
+            weights,
+            logprob,
+            facts: Map::new(),
             task,
             replica,
             seed: 100 * task as u64 + u64::from(replica),
@@ -172,37 +196,41 @@ impl Episode {
         self.score("tau_state", f64::from(u8::from(solved)));
     }
 
-    fn trace(self, stage: Stage) -> Trace {
+    pub fn trace(self, stage: Stage) -> Trace {
         let look = ToolSpec::new("look", "Looks.", json!({"type": "object", "properties": {}}));
         let split = if matches!(stage, Stage::Training(_)) { "train" } else { "held-out" };
         let head = TraceHead {
-            task: format!("{split}-{}", self.task),
+            task: self.key.unwrap_or_else(|| format!("{split}-{}", self.task)),
             env: "made-up".into(),
             replica: self.replica,
             seed: self.seed,
             tools: Arc::new(ToolSet::new(vec![look]).unwrap()),
             sampling: self.sampling,
         };
-        let version = PolicyVersion { run: "twin".into(), step: 0, weights: head.tools.digest() };
+        let weights = Digest::of(&self.weights.to_le_bytes());
+        let version = PolicyVersion { run: "twin".into(), step: self.weights, weights };
         let mut builder = TraceBuilder::new(head, vec![7, 8, 9]);
         for (reply, turn) in self.replies.into_iter().zip(self.turns) {
-            // Half as sure at the start as later: the end's entropy is lower.
-            let surprise = if matches!(stage, Stage::Sampled { after: false }) { -0.2 } else { -0.1 };
-            let sampled = Sampled::by(version.clone(), vec![surprise; reply.len()]);
+            let sampled = Sampled::by(version.clone(), vec![self.logprob; reply.len()]);
             builder.push(Node::sampled(reply, sampled).unwrap());
             builder.record(turn);
             builder.push(Node::observation(vec![30, 31]));
         }
         let mut trace = builder.finish(self.outcome);
-        let total = self.rewards.iter().filter_map(Reward::value).sum();
+        let paid = ["tau_state", "parse_penalty", "format", "grounding"];
+        let paid = self.rewards.iter().filter(|reward| paid.contains(&reward.component.as_str()));
+        let total = self.total.unwrap_or_else(|| paid.filter_map(Reward::value).sum());
         trace.rewards = self.rewards;
-        trace.rewards.push(Reward::scored("total", total, ""));
+        if trace.rewards.iter().any(|reward| reward.value().is_some()) {
+            trace.rewards.push(Reward::scored("total", total, ""));
+        }
+        trace.facts = self.facts;
         trace
     }
 }
 
 /// A healthy line of metrics.
-fn line(step: u64) -> Map<String, Value> {
+pub fn line(step: u64) -> Map<String, Value> {
     let progress = step as f64 / STEPS as f64;
     let success = 0.3 + 0.6 * progress;
     let line = json!({

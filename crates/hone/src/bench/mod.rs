@@ -1,5 +1,6 @@
 //! The project's own benchmarks, printed as ratios against the peers they can find. Never an assertion on time.
 
+mod doctor;
 mod engine;
 mod env;
 mod learn;
@@ -30,6 +31,7 @@ enum Bench {
     Step(step::Args),
     Losses(losses::Args),
     Learn(learn::Args),
+    Doctor(doctor::Args),
     View(view::Args),
 }
 
@@ -41,6 +43,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Bench::Step(args) => step::run(args),
         Bench::Losses(args) => losses::run(args),
         Bench::Learn(args) => learn::run(args),
+        Bench::Doctor(args) => doctor::run(args),
         Bench::View(args) => view::run(args),
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use hone_doctor::{CHECKS, Check, Diagnosis, Named, Run, Severity, diagnose};
+use hone_doctor::{CHECKS, Confidence, Diagnosis, Named, Run, Severity, diagnose};
 use owo_colors::OwoColorize as _;
 
 /// Find out what is wrong with a run: the fault, the arithmetic, the traces that show it, the fix.
@@ -25,7 +25,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let diagnosis = diagnose(CHECKS, &Run::read(&args.run)?)?;
+    let run = Run::read(&args.run)?;
+    let diagnosis = diagnose(CHECKS, &run)?.waive(&run.recipe.doctor.waive);
     let mut out = anstream::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&diagnosis)?)?;
@@ -35,7 +36,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(if diagnosis.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn print(out: &mut impl Write, diagnosis: &Diagnosis, verbose: bool) -> Result<()> {
+pub(super) fn print(out: &mut impl Write, diagnosis: &Diagnosis, verbose: bool) -> Result<()> {
     for named in &diagnosis.findings {
         finding(out, named)?;
     }
@@ -61,13 +62,20 @@ fn print(out: &mut impl Write, diagnosis: &Diagnosis, verbose: bool) -> Result<(
 }
 
 fn finding(out: &mut impl Write, named: &Named) -> Result<()> {
-    let Named { check, finding, consequences } = named;
+    let Named { check, finding, consequences, waived, .. } = named;
     match finding.severity {
+        _ if waived.is_some() => write!(out, "{}", "waived".bold())?,
         Severity::Error => write!(out, "{}", "error".red().bold())?,
         Severity::Warning => write!(out, "{}", "warning".yellow().bold())?,
         Severity::Note => write!(out, "{}", "note".bold())?,
     }
-    writeln!(out, ": {}  [{check}]", finding.says)?;
+    match finding.confidence {
+        Confidence::Certain => writeln!(out, ": {}  [{check}]", finding.says)?,
+        other => writeln!(out, " ({}): {}  [{check}]", other.word(), finding.says)?,
+    }
+    if let Some(reason) = waived {
+        writeln!(out, "    the recipe's reason: {reason}")?;
+    }
     for line in &finding.evidence.lines {
         writeln!(out, "    {line}")?;
     }
@@ -78,7 +86,6 @@ fn finding(out: &mut impl Write, named: &Named) -> Result<()> {
     for other in consequences {
         writeln!(out, "    from it follows: {}  [{}]", other.finding.says, other.check)?;
     }
-    let general = CHECKS.iter().find(|other| other.name == *check).map_or("", |Check { fix, .. }| fix);
-    writeln!(out, "  {}: {}\n", "fix".green(), finding.fix.as_deref().unwrap_or(general))?;
+    writeln!(out, "  {}: {}\n", "fix".green(), named.fix())?;
     Ok(())
 }

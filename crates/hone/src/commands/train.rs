@@ -138,8 +138,8 @@ async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) 
 async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
     let recipe = with_policy(recipe, directory)?;
     let setup = engines::open(&recipe).await?;
-    setup.check(&recipe).await?;
-    let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
+    let findings = super::check::before_run(&setup, &recipe).await?;
+    let mut watch = TrainProgress::start(&recipe, &setup, samples, directory).found_before(findings);
     if resumes {
         resume(&setup, &recipe, directory, &mut watch).await?;
     } else {
@@ -193,7 +193,7 @@ fn inside(recipe: &Recipe) -> Result<&'static Policy> {
 }
 
 /// The recipe with a policy: its own, or the one inside this binary, laid beside the run.
-pub(super) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
+pub(crate) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
     if recipe.policy.model.is_none() && recipe.policy.adapter.is_none() {
         let path = directory.join("policy");
         let policy = inside(&recipe)?;

@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use hone_arena::show::Show;
+use hone_doctor::{Live, Named, Severity};
 use hone_trace::{Group, Trace};
 use hone_train::evaluate::{Evaluation, Measured};
+use hone_train::events::Event;
 use hone_train::ledger::Ledger;
 use hone_train::ledger::names::{self, Name};
 use hone_train::recipe::Recipe;
@@ -27,6 +29,10 @@ pub(crate) struct TrainProgress<'a> {
     /// Steps between sample conversations; 0: none.
     samples: u64,
     evaluations: Vec<(u64, Measured)>,
+    /// The doctor, while the run is under way.
+    live: Live,
+    /// Findings from before the first step.
+    preflight: Vec<Named>,
 }
 
 impl<'a> TrainProgress<'a> {
@@ -38,7 +44,14 @@ impl<'a> TrainProgress<'a> {
         let resume = if has("train", Some("resume")) { resume } else { String::new() };
         let notice = format!("stopping when this step is recorded; {resume}ctrl-c again stops at once");
         interrupt.listen(progress.handle(), notice);
-        Self { progress, interrupt, setup, samples, evaluations: Vec::new() }
+        let live = Live::new(recipe);
+        Self { progress, interrupt, setup, samples, evaluations: Vec::new(), live, preflight: Vec::new() }
+    }
+
+    /// Findings from before the first step, for the record.
+    pub(crate) fn found_before(mut self, findings: Vec<Named>) -> Self {
+        self.preflight = findings;
+        self
     }
 
     fn sample(&self, step: u64, trace: &Trace) {
@@ -91,6 +104,8 @@ impl Watch for TrainProgress<'_> {
     fn resumed(&mut self, steps: &[Ledger]) {
         let done = steps.last().map_or(0, |ledger| ledger.step);
         self.progress.print(&format!("going on after step {done}"));
+        // What was noticed then is in the record: it is not said again.
+        steps.iter().for_each(|ledger| drop(self.live.see(ledger)));
         self.progress.update(|board| {
             for ledger in steps {
                 note(board, ledger);
@@ -143,8 +158,31 @@ impl Watch for TrainProgress<'_> {
         });
     }
 
+    fn notices(&mut self, ledger: Option<&Ledger>) -> Vec<Event> {
+        let Some(ledger) = ledger else {
+            return std::mem::take(&mut self.preflight).iter().map(|named| notice(0, named)).collect();
+        };
+        let found = self.live.see(ledger);
+        for named in found.iter().filter(|named| named.finding.severity != Severity::Note) {
+            let (severity, says) = (named.finding.severity.word(), &named.finding.says);
+            let line = format!("{severity}: {says}  [{}]\n  fix: {}", named.check, named.fix());
+            self.progress.print(&line);
+        }
+        found.iter().map(|named| notice(ledger.step, named)).collect()
+    }
+
     fn stop(&self) -> bool {
         self.interrupt.asked()
+    }
+}
+
+fn notice(step: u64, named: &Named) -> Event {
+    Event::Notice {
+        step,
+        check: named.check.to_owned(),
+        severity: named.finding.severity.word().to_owned(),
+        says: named.finding.says.clone(),
+        waived: named.waived.clone(),
     }
 }
 

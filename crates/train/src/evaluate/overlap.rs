@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct Overlap {
     /// Held-out tasks compared.
     pub held_out: usize,
-    /// Share of them whose prompt is a training task's, word for word.
+    /// Share of them whose prompt is a training task's, word for word. `None` too where all training tasks have one prompt,
+    /// which says nothing of them: numbered tasks of a program that makes its own worlds.
     pub prompts: Option<f64>,
     /// Share of those with reference calls whose calls, arguments included, are a training task's.
     pub calls: Option<f64>,
@@ -25,10 +26,9 @@ impl Overlap {
         let share = |part: usize, of: usize| (of > 0).then(|| part as f64 / of as f64);
         Self {
             held_out: held_out.len(),
-            prompts: share(
-                held_out.iter().filter(|task| prompts.contains(task.prompt.as_str())).count(),
-                held_out.len(),
-            ),
+            prompts: (prompts.len() > 1 || tasks.len() < 2)
+                .then(|| held_out.iter().filter(|task| prompts.contains(task.prompt.as_str())).count())
+                .and_then(|shared| share(shared, held_out.len())),
             calls: share(wanted.iter().filter(|calls| known.contains(*calls)).count(), wanted.len()),
         }
     }
@@ -71,6 +71,8 @@ mod tests {
         ];
         let found = Overlap::of(&training, &held_out);
         assert_eq!(found, Overlap { held_out: 3, prompts: Some(1.0 / 3.0), calls: Some(0.5) });
+        let numbered = [task("train-1", "Begin.", None), task("train-2", "Begin.", None)];
+        assert_eq!(Overlap::of(&numbered, &[task("held-out-1", "Begin.", None)]).prompts, None);
         let nothing = Overlap::of(&training, &[]);
         assert_eq!((nothing.prompts, nothing.calls), (None, None));
     }

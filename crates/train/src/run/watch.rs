@@ -3,6 +3,7 @@
 use hone_trace::Group;
 
 use crate::evaluate::Measured;
+use crate::events::Event;
 use crate::ledger::Ledger;
 
 /// An observer of a run, told of events as they happen.
@@ -19,6 +20,11 @@ pub trait Watch {
     fn sampled(&mut self, _step: u64, _groups: &[Group]) {}
     fn evaluated(&mut self, _step: u64, _measured: &Measured) {}
     fn stepped(&mut self, _ledger: &Ledger) {}
+    /// Asked after every step, and once before the first: what else the run should record. Whoever watches may know more
+    /// than the run.
+    fn notices(&mut self, _ledger: Option<&Ledger>) -> Vec<Event> {
+        Vec::new()
+    }
     /// Asked before every step: whether the run ends here, with everything recorded and a checkpoint to go on from.
     fn stop(&self) -> bool {
         false

@@ -14,7 +14,7 @@ pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
     let opened = super::with_policy(recipe.clone(), scratch.path())?;
     let setup = crate::engines::open(&opened).await?;
-    setup.check(&opened).await?;
+    crate::commands::check::before_run(&setup, &opened).await?;
     let budget = Budget::of(&setup, &recipe);
     let estimate = estimate(&setup, &opened).await;
     let mut stdout = std::io::stdout().lock();

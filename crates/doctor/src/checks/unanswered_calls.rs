@@ -1,0 +1,44 @@
+use hone_trace::Message;
+use hone_trace::rundir::RunDirError;
+
+use crate::check::{Check, Finding, Looked, Severity};
+use crate::checks::share;
+use crate::run::{Run, messages};
+
+pub(super) const CHECK: Check = Check {
+    name: "unanswered_calls",
+    what: "Calls are run and nothing comes back: the policy acts and is not told what came of it.",
+    measure: "Turns of probed episodes with a call that ran and no message of a tool behind it, the last turn aside. Warning from 10 %, error from 50 %.",
+    fix: "Answer every call with a message of role \"tool\", also where there is nothing to say.",
+    explains: &["no_signal", "repeated_calls", "truncated", "no_recovery"],
+    look,
+};
+
+fn look(run: &Run) -> Result<Looked, RunDirError> {
+    let (mut all, mut silent) = (0usize, Vec::new());
+    for (number, trace) in run.probed()? {
+        let Some(messages) = messages(&trace) else { continue };
+        for (at, message) in messages.iter().enumerate() {
+            let Message::Assistant { tool_calls, .. } = message else { continue };
+            let last = !messages[at + 1..].iter().any(|later| matches!(later, Message::Assistant { .. }));
+            if tool_calls.is_empty() || last {
+                continue;
+            }
+            all += 1;
+            if !matches!(messages.get(at + 1), Some(Message::Tool { .. })) {
+                silent.push(number);
+            }
+        }
+    }
+    if all == 0 {
+        return Looked::skipped("recorded conversations with calls");
+    }
+    let rate = silent.len() as f64 / all as f64;
+    if rate < 0.1 {
+        return Ok(Looked::Healthy);
+    }
+    let severity = if rate < 0.5 { Severity::Warning } else { Severity::Error };
+    let says = format!("{} turns with a call got no answer from a tool", share(silent.len(), all));
+    silent.dedup();
+    Finding::new(severity, says).traces(silent).into()
+}

@@ -1,0 +1,25 @@
+use hone_trace::rundir::RunDirError;
+
+use crate::check::{Check, Finding, Looked, Severity};
+use crate::probe::Probe;
+
+pub(super) const CHECK: Check<Probe> = Check {
+    name: "budget",
+    what: "The machine does not have the memory that the run may need.",
+    measure: "Weights, optimizer, copies, activations and caches at their largest, against what is free. Error where the optimizer and the copies alone do not fit, warning where everything at its largest does not.",
+    fix: "Lower train.batch_tokens or rollout.concurrency, set train.recompute = true, or train an adapter (policy.lora).",
+    explains: &[],
+    look,
+};
+
+fn look(probe: &Probe) -> Result<Looked, RunDirError> {
+    let Some(budget) = &probe.budget else { return Looked::skipped("an engine that opens") };
+    if let Err(error) = budget.check() {
+        return Finding::new(Severity::Error, error.to_string()).into();
+    }
+    match budget.shortage() {
+        Some(shortage) => Finding::new(Severity::Warning, shortage).possible().into(),
+        None if budget.memory.is_none() => Looked::skipped("an engine on this machine"),
+        None => Ok(Looked::Healthy),
+    }
+}

@@ -1,0 +1,25 @@
+use hone_trace::rundir::RunDirError;
+
+use crate::check::{Check, Finding, Looked, Severity};
+use crate::probe::Probe;
+
+pub(super) const CHECK: Check<Probe> = Check {
+    name: "kept_state",
+    what: "The environment keeps what an earlier episode did: a fresh episode does not start from the task's own state.",
+    measure: "A task that doing nothing does not solve, solved by its reference, and then again by doing nothing. Error.",
+    fix: "Build the state anew from the task and the seed at every `open`; share nothing that is written to.",
+    explains: &["determinism", "isolation", "do_nothing", "reference_fails"],
+    look,
+};
+
+fn look(probe: &Probe) -> Result<Looked, RunDirError> {
+    let Some(scripts) = probe.world.known().and_then(|world| world.scripts.known()) else {
+        return Looked::skipped("an environment that scripts can play: `hone check` plays some, `hone train` does not");
+    };
+    if scripts.references.is_empty() {
+        return Looked::skipped("tasks with a `reference`");
+    }
+    let Some(first) = scripts.kept_state.first() else { return Ok(Looked::Healthy) };
+    let says = format!("after another episode solved task {first}, doing nothing solves it too");
+    Finding::new(Severity::Error, says).line(format!("seen in {} tasks", scripts.kept_state.len())).into()
+}

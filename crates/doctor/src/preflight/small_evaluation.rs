@@ -1,0 +1,30 @@
+use hone_trace::rundir::RunDirError;
+
+use crate::check::{Check, Finding, Looked, Severity};
+use crate::probe::Probe;
+
+pub(super) const CHECK: Check<Probe> = Check {
+    name: "small_evaluation",
+    what: "The evaluation is too small to show the gains that runs make.",
+    measure: "The half width of a 95 % interval at a success of one half, 0.98 / root of eval.tasks x eval.samples at best. Note over 10 points.",
+    fix: "Raise eval.tasks: 256 tasks show a gain of about 6 points.",
+    explains: &[],
+    look,
+};
+
+fn look(probe: &Probe) -> Result<Looked, RunDirError> {
+    let eval = &probe.recipe.eval;
+    let half = 0.98 / ((eval.tasks * eval.samples.max(1) as usize).max(1) as f64).sqrt();
+    if half <= 0.1 {
+        return Ok(Looked::Healthy);
+    }
+    Finding::new(
+        Severity::Note,
+        format!(
+            "{} held-out episodes tell success to within {:.0} points",
+            eval.tasks * eval.samples as usize,
+            100.0 * half
+        ),
+    )
+    .into()
+}

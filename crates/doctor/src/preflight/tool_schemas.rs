@@ -1,0 +1,33 @@
+use hone_trace::rundir::RunDirError;
+
+use crate::check::{Check, Finding, Looked, Severity};
+use crate::probe::Probe;
+
+pub(super) const CHECK: Check<Probe> = Check {
+    name: "tool_schemas",
+    what: "The tools on offer cannot be used: there are none, their schemas are no JSON Schema, or two have one name.",
+    measure: "What an opened episode offers. Error. A prompt without a message of the user is a note.",
+    fix: "Answer `open` with at least one tool whose `parameters` are a JSON Schema of an object.",
+    explains: &["opens", "call_format", "parse_failures", "no_calls"],
+    look,
+};
+
+fn look(probe: &Probe) -> Result<Looked, RunDirError> {
+    let Some(world) = probe.world.known() else { return probe.world.skipped("an environment that opens") };
+    let opened: Vec<_> = world.openings.iter().filter(|opening| opening.fault.is_none()).collect();
+    if opened.is_empty() {
+        return Looked::skipped("an episode that opens");
+    }
+    if let Some((opening, why)) = opened.iter().find_map(|o| Some((o, o.bad_schema.as_ref()?))) {
+        return Finding::new(Severity::Error, format!("{}: {why}", opening.env)).into();
+    }
+    if let Some(opening) = opened.iter().find(|opening| opening.tools.is_empty()) {
+        let says = format!("{}: it offers no tools; answer `open` with at least one under \"tools\"", opening.env);
+        return Finding::new(Severity::Error, says).into();
+    }
+    if let Some(opening) = opened.iter().find(|opening| !opening.roles.contains(&"user")) {
+        let says = format!("{} opens without a message of the user: nothing asks the policy to act", opening.env);
+        return Finding::new(Severity::Note, says).into();
+    }
+    Ok(Looked::Healthy)
+}

@@ -1,0 +1,31 @@
+use hone_trace::rundir::RunDirError;
+
+use crate::check::{Check, Finding, Looked, Severity};
+use crate::checks::share;
+use crate::probe::Probe;
+
+pub(super) const CHECK: Check<Probe> = Check {
+    name: "unanswered_calls",
+    what: "Calls are run and nothing comes back: the policy acts and is not told what came of it.",
+    measure: "Calls of the scripts that are answered with no message while the episode goes on. Warning, error from half of them.",
+    fix: "Answer every call with a message of role \"tool\", also where there is nothing to say.",
+    explains: &["no_signal", "truncated", "calls_not_run"],
+    look,
+};
+
+fn look(probe: &Probe) -> Result<Looked, RunDirError> {
+    let Some(scripts) = probe.world.known().and_then(|world| world.scripts.known()) else {
+        return Looked::skipped("an environment that scripts can play: `hone check` plays some, `hone train` does not");
+    };
+    let turns = scripts.again.iter().flat_map(|(first, _)| first.turns.iter().map(move |turn| (first, turn)));
+    let calls: Vec<_> = turns.filter(|(_, (action, _))| !action.starts_with('"')).collect();
+    if calls.is_empty() {
+        return Looked::skipped("a scripted call");
+    }
+    let silent: Vec<_> = calls.iter().filter(|(_, (_, answer))| answer == "[]").collect();
+    let Some((script, (action, _))) = silent.first() else { return Ok(Looked::Healthy) };
+    let severity = if 2 * silent.len() >= calls.len() { Severity::Error } else { Severity::Warning };
+    Finding::new(severity, format!("{} scripted calls are answered with nothing", share(silent.len(), calls.len())))
+        .line(format!("task {}: {action}", script.task))
+        .into()
+}

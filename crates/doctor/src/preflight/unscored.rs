@@ -1,0 +1,44 @@
+use hone_trace::rundir::RunDirError;
+
+use crate::check::{Check, Finding, Looked, Severity};
+use crate::checks::share;
+use crate::probe::{Played, Probe};
+
+pub(super) const CHECK: Check<Probe> = Check {
+    name: "unscored",
+    what: "Episodes nobody scores: a judge or verifier is down, or the environment leaves out what the reward needs.",
+    measure: "Episodes of the start policy, and scripts, without a value of the success component. Warning from 2 %, error from 20 %.",
+    fix: "Bring the scorer up, or let the environment state what the component asks for under `facts`; the reason is in the reward.",
+    explains: &["no_signal", "reference_fails", "do_nothing"],
+    look,
+};
+
+fn look(probe: &Probe) -> Result<Looked, RunDirError> {
+    let success = &probe.recipe.eval.success;
+    let mut all = 0;
+    let mut missing: Vec<(Option<u64>, String)> = Vec::new();
+    for (number, trace) in probe.played.known().into_iter().flat_map(Played::episodes) {
+        if trace.outcome.is_scorable() {
+            all += 1;
+            if let Some(reward) = trace.rewards.iter().find(|r| r.component == *success && r.value().is_none()) {
+                missing.push((Some(number), reward.why().to_owned()));
+            }
+        }
+    }
+    let scripts = probe.world.known().and_then(|world| world.scripts.known());
+    for script in scripts.into_iter().flat_map(|scripts| scripts.references.iter().chain(&scripts.idle)) {
+        all += usize::from(script.fault.is_none());
+        let why = script.unscored.iter().find(|(name, _)| name == success);
+        missing.extend(why.map(|(_, why)| (None, why.clone())));
+    }
+    if all == 0 {
+        return Looked::skipped("episodes: `hone check` plays some, `hone train` does not");
+    }
+    let rate = missing.len() as f64 / all as f64;
+    let Some((_, why)) = missing.first().filter(|_| rate >= 0.02) else { return Ok(Looked::Healthy) };
+    let severity = if rate < 0.2 { Severity::Warning } else { Severity::Error };
+    Finding::new(severity, format!("{} probed episodes have no `{success}`", share(missing.len(), all)))
+        .line(format!("the first one's reason: {why}"))
+        .traces(missing.iter().filter_map(|(number, _)| *number).collect::<Vec<_>>())
+        .into()
+}

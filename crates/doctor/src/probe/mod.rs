@@ -1,0 +1,381 @@
+//! The probe: everything the doctor knows of a recipe before its first step, gathered once. Checks over it are pure.
+
+mod given;
+mod identity;
+mod opening;
+mod play;
+mod script;
+mod world;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hone_arena::registry;
+use hone_chat::budget::PromptCost;
+use hone_chat::parse::Format;
+use hone_chat::render::Rewrite;
+use hone_chat::{ModelDir, RenderSettings, Renderer, call_format};
+use hone_trace::rundir::RunDirError;
+use hone_trace::{EngineKind, ParseFailure, Trace};
+use hone_train::budget::Budget;
+use hone_train::recipe::Recipe;
+use hone_train::setup::{Setup, SetupError};
+
+pub use given::given;
+pub use script::Transcript;
+
+use crate::check::Looked;
+
+/// A recipe, its model directory, its environment and its start policy, as far as they were looked at.
+#[derive(Debug, Default)]
+pub struct Probe {
+    pub recipe: Recipe,
+    /// Why the recipe cannot be read; it then has its defaults here.
+    pub unreadable: Option<String>,
+    /// Keys that the recipe's author wrote, with dots: `train.warmup`.
+    pub given: BTreeSet<String>,
+    /// Why the recipe cannot be opened, in the opener's words.
+    pub refused: Option<String>,
+    pub texts: Part<Texts>,
+    pub budget: Option<Budget>,
+    pub world: Part<World>,
+    pub played: Part<Played>,
+    pub identity: Part<Identity>,
+}
+
+/// A part of the probe.
+#[derive(Debug, Default)]
+pub enum Part<T> {
+    /// Not looked at: too dear for this occasion.
+    #[default]
+    Left,
+    /// It could not be had, and why.
+    Broken(String),
+    Known(T),
+}
+
+impl<T> Part<T> {
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Left | Self::Broken(_) => None,
+        }
+    }
+
+    /// The answer of a check that needs this part.
+    pub fn skipped(&self, needs: &str) -> Result<Looked, RunDirError> {
+        match self {
+            Self::Broken(why) => Looked::skipped(format!("{needs} ({why})")),
+            Self::Left => Looked::skipped(format!("{needs}: `hone check` plays some, `hone train` does not")),
+            Self::Known(_) => Looked::skipped(needs),
+        }
+    }
+}
+
+/// The model directory, without its weights.
+#[derive(Debug, Default)]
+pub struct Texts {
+    pub model: PathBuf,
+    /// The call format that the chat template writes. `None`: it writes none that can be read back.
+    pub template_format: Option<Format>,
+    /// Longest sequence the model was made for, where its config says.
+    pub context_window: Option<usize>,
+    /// Largest id of the tokenizer.
+    pub largest_id: u32,
+    /// Token ids the weights know. `None` where they could not be opened.
+    pub vocabulary: Option<usize>,
+    /// Whether the tokenizer of `policy.reference` is the policy's own, where one is named.
+    pub reference_agrees: Option<bool>,
+}
+
+/// The environment: what it opens with, and how it answers scripts.
+#[derive(Debug, Default)]
+pub struct World {
+    pub tasks: usize,
+    pub held_out: usize,
+    /// Share of the held-out tasks that are a training task by everything but their key. `None` where tasks have no
+    /// content of their own.
+    pub shared_content: Option<f64>,
+    /// Keys of training tasks that repeat another's content.
+    pub repeated: Vec<String>,
+    /// Training tasks with a reference, and those of them whose reference does nothing.
+    pub references: usize,
+    pub no_op: Vec<String>,
+    pub openings: Vec<Opening>,
+    pub scripts: Part<Scripts>,
+}
+
+/// What an episode opened with.
+#[derive(Debug, Default, Clone)]
+pub struct Opening {
+    pub task: String,
+    pub env: String,
+    /// Why it did not open, in the environment's words.
+    pub fault: Option<String>,
+    pub tools: Vec<String>,
+    /// Why the tools' schemas cannot be used.
+    pub bad_schema: Option<String>,
+    /// System prompt and first messages, as one text.
+    pub said: String,
+    /// Roles of the first messages.
+    pub roles: Vec<&'static str>,
+    /// `CURRENT_DATE` of the task.
+    pub stated_date: Option<String>,
+    pub rendered: Part<Rendered>,
+    pub refusal: Option<Refusal>,
+    pub seconds: f64,
+}
+
+/// A first prompt as the policy reads it.
+#[derive(Debug, Default, Clone)]
+pub struct Rendered {
+    pub tokens: usize,
+    pub cost: Option<PromptCost>,
+    pub rewrites: Vec<Rewrite>,
+    /// Another host date gives another prompt.
+    pub dated: bool,
+    /// A text that the tokenizer does not give back as it was, and what it gives.
+    pub lossy: Option<(String, String)>,
+    /// Calls that do not read back as they were written, with what came of them.
+    pub unread: Vec<(String, String)>,
+}
+
+impl<T: Clone> Clone for Part<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Left => Self::Left,
+            Self::Broken(why) => Self::Broken(why.clone()),
+            Self::Known(value) => Self::Known(value.clone()),
+        }
+    }
+}
+
+/// Why the chat template cannot be trained with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub kind: RefusalKind,
+    pub words: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalKind {
+    ToolsLost,
+    NotAppendOnly,
+    ObservationLost,
+    Other,
+}
+
+/// Episodes without a model: references, nothing at all, and the same again.
+#[derive(Debug, Default)]
+pub struct Scripts {
+    /// Name of the component whose value of 1 is success.
+    pub success: String,
+    /// Replays of the tasks' references.
+    pub references: Vec<Transcript>,
+    /// Episodes that do nothing.
+    pub idle: Vec<Transcript>,
+    /// The same actions with the same seed: the first time, and again.
+    pub again: Vec<(Transcript, Transcript)>,
+    /// The same actions with the same seed: alone, and beside other episodes.
+    pub beside: Vec<(Transcript, Transcript)>,
+    /// Tasks that doing nothing solved only after another episode had solved them.
+    pub kept_state: Vec<String>,
+    pub after_done: Option<AfterDone>,
+}
+
+/// An environment that is stepped after it said `done`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AfterDone {
+    /// It refuses, or says `done` again.
+    Holds,
+    /// It goes on as if nothing had happened.
+    GoesOn,
+    /// No new episode opens afterwards, in the environment's words.
+    Breaks(String),
+}
+
+/// Episodes of the start policy.
+#[derive(Debug, Default)]
+pub struct Played {
+    /// One group a task, episodes as they would be in training; those that broke included.
+    pub groups: Vec<Vec<Trace>>,
+    /// Replies without a call, read again in every format.
+    pub replies: Vec<Reply>,
+    /// Replies of all kinds.
+    pub turns: usize,
+    pub seconds: f64,
+    /// Entropy per sampled token.
+    pub entropy: Option<f64>,
+}
+
+impl Played {
+    /// Every episode with its number.
+    pub fn episodes(&self) -> impl Iterator<Item = (u64, &Trace)> {
+        (0u64..).zip(self.groups.iter().flatten())
+    }
+}
+
+/// A reply that made no call.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    pub trace: u64,
+    pub text: String,
+    pub failure: Option<ParseFailure>,
+    /// Formats in which it is a valid call of an offered tool.
+    pub formats: Vec<Format>,
+}
+
+/// The learner's logprobs beside the sampler's on the same tokens.
+#[derive(Debug, Clone, Default)]
+pub struct Identity {
+    pub tokens: usize,
+    pub mean: f64,
+    pub max: f64,
+    pub correlation: Option<f64>,
+    /// The first token on which they part by more than a rounding error: episode, position, sampler's and learner's.
+    pub parts_at: Option<(u64, usize, f32, f32)>,
+    pub update: Part<Update>,
+}
+
+/// A small optimizer step on the policy, which was then taken back.
+#[derive(Debug, Clone, Default)]
+pub struct Update {
+    /// Mean change of the learner's logprobs on the same tokens.
+    pub moved: f64,
+    /// Mean difference between sampler and learner on tokens sampled after the step.
+    pub after: f64,
+    /// Digests of the weights: the learner's after the step, and those that the sampler says it used.
+    pub trained: String,
+    pub served: String,
+    /// Mean change of the learner's logprobs once the step was taken back.
+    pub restored: f64,
+}
+
+/// How much is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Files, and one episode of every environment opened: a second or two.
+    Opened,
+    /// Scripts and the start policy played.
+    Played,
+}
+
+/// Limits of a full probe: of it all, whatever it finds, a minute on the quickstart.
+const SCRIPTS: Duration = Duration::from_secs(12);
+const EPISODES: Duration = Duration::from_secs(20);
+
+impl Probe {
+    /// A recipe that cannot be read.
+    pub fn of_unreadable(words: impl Into<String>) -> Self {
+        Self { unreadable: Some(words.into()), ..Self::default() }
+    }
+
+    /// Looks at a recipe that may not even open.
+    pub async fn of_recipe(recipe: &Recipe, given: BTreeSet<String>, kind: &dyn EngineKind) -> Self {
+        match Setup::open(recipe, kind).await {
+            Ok(setup) => Self::of_setup(&setup, recipe, given, Depth::Played).await,
+            Err(error) => Self::of_refused(recipe, given, &error).await,
+        }
+    }
+
+    /// Looks at what a run would work with.
+    pub async fn of_setup(setup: &Setup, recipe: &Recipe, given: BTreeSet<String>, depth: Depth) -> Self {
+        let mut texts = texts(recipe, &setup.model_dir);
+        if let Part::Known(texts) = &mut texts {
+            texts.vocabulary = Some(setup.engine.vocabulary());
+        }
+        let scene = opening::Scene {
+            recipe,
+            renderer: &setup.renderer,
+            dated: dated(&setup.model_dir),
+            format: recipe.rollout.format.unwrap_or(setup.format),
+        };
+        let mut world = world::of(&setup.tasks, &setup.held_out);
+        world.openings = opening::open(&*setup.arena, &setup.tasks, &scene, depth).await;
+        let mut probe =
+            Self { recipe: recipe.clone(), given, texts, budget: Some(Budget::of(setup, recipe)), ..Self::default() };
+        let opens = world.openings.iter().all(|opening| opening.fault.is_none() && opening.refusal.is_none());
+        if depth == Depth::Played && opens {
+            world.scripts = Part::Known(world::scripts(setup, recipe, SCRIPTS).await);
+            let groups = play::groups(setup, recipe, EPISODES).await;
+            probe.identity = identity::of(setup, recipe, &groups.groups).await;
+            probe.played = Part::Known(groups);
+        } else if depth == Depth::Played {
+            let why = "no episode opens";
+            world.scripts = Part::Broken(why.into());
+            (probe.played, probe.identity) = (Part::Broken(why.into()), Part::Broken(why.into()));
+        }
+        probe.world = Part::Known(world);
+        probe
+    }
+
+    async fn of_refused(recipe: &Recipe, given: BTreeSet<String>, error: &SetupError) -> Self {
+        let why = "the recipe does not open";
+        let mut probe = Self {
+            recipe: recipe.clone(),
+            given,
+            refused: Some(error_words(error)),
+            texts: Part::Broken(why.into()),
+            world: Part::Broken(why.into()),
+            played: Part::Broken(why.into()),
+            identity: Part::Broken(why.into()),
+            ..Self::default()
+        };
+        let Some(model) = &recipe.policy.model else { return probe };
+        probe.texts = texts(recipe, model);
+        let renderer = ModelDir::open(model).ok().and_then(|dir| Renderer::new(&dir, RenderSettings::default()).ok());
+        let Ok(opened) = registry::World::open(&recipe.env) else { return probe };
+        let mut world = world::of(&opened.tasks, &opened.held_out);
+        world.scripts = Part::Broken(why.into());
+        if let Some(renderer) = renderer {
+            let format = probe.texts.known().and_then(|texts| texts.template_format);
+            let format = recipe.rollout.format.or(format).unwrap_or(Format::Hermes);
+            let scene = opening::Scene { recipe, renderer: &renderer, dated: dated(model), format };
+            world.openings = opening::open(&*opened.arena, &opened.tasks, &scene, Depth::Opened).await;
+        }
+        probe.world = Part::Known(world);
+        probe
+    }
+}
+
+/// An error with its causes.
+fn error_words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        let more = source.to_string();
+        if !words.contains(&more) {
+            words = format!("{words}: {more}");
+        }
+        cause = source.source();
+    }
+    words
+}
+
+fn texts(recipe: &Recipe, model: &std::path::Path) -> Part<Texts> {
+    let dir = match ModelDir::open(model) {
+        Ok(dir) => dir,
+        Err(error) => return Part::Broken(error_words(&error)),
+    };
+    let (tokenizer, template) = match (dir.tokenizer(), dir.template(true)) {
+        (Ok(tokenizer), Ok(template)) => (tokenizer, template),
+        (Err(error), _) | (_, Err(error)) => return Part::Broken(error_words(&error)),
+    };
+    let tokenizer_of = |dir: &std::path::Path| std::fs::read(dir.join("tokenizer.json")).ok();
+    let largest = (0..tokenizer.vocab_size() as u32 + 1024).rev().find(|id| tokenizer.id_to_token(*id).is_some());
+    Part::Known(Texts {
+        model: model.to_owned(),
+        template_format: call_format(&template, dir.special_tokens()),
+        context_window: dir.context_window(),
+        largest_id: largest.unwrap_or(0),
+        vocabulary: None,
+        reference_agrees: recipe.policy.reference.as_deref().map(|other| tokenizer_of(other) == tokenizer_of(model)),
+    })
+}
+
+/// The renderer on another day.
+fn dated(model: &std::path::Path) -> Option<Renderer> {
+    let date = hone_chat::template::Clock::parse("2001-02-03").ok();
+    Renderer::new(&ModelDir::open(model).ok()?, RenderSettings { date, ..RenderSettings::default() }).ok()
+}

@@ -1,0 +1,239 @@
+//! Episodes without a model, action by action, with everything that was answered.
+
+use std::time::{Duration, Instant};
+
+use hone_arena::baseline::Baseline;
+use hone_arena::rewards::Rubric;
+use hone_arena::solution::{DONE, Move};
+use hone_trace::{
+    Action, Arena, Digest, Env, Fault, Limit, Message, Node, Outcome, PolicyVersion, Sampled, SamplingParams, Seed,
+    Task, ToolSet, TraceBuilder, TraceHead, TurnRecord,
+};
+
+/// One scripted episode.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Transcript {
+    pub task: String,
+    /// System prompt, first messages and tools, as one text.
+    pub opened: String,
+    /// What was done, and what came back, in order.
+    pub turns: Vec<(String, String)>,
+    pub done: bool,
+    /// Values of the reward components that were scored, the total last.
+    pub rewards: Vec<(String, f64)>,
+    /// Components nobody scored, and why.
+    pub unscored: Vec<(String, String)>,
+    /// What broke, in its own words.
+    pub fault: Option<String>,
+    pub open_seconds: f64,
+    pub slowest_seconds: f64,
+    /// Calls that were answered with an error.
+    pub failed: u32,
+}
+
+impl Transcript {
+    pub fn reward(&self, component: &str) -> Option<f64> {
+        self.rewards.iter().find(|(name, _)| name == component).map(|(_, value)| *value)
+    }
+
+    /// What another episode of the same task, seed and actions must repeat.
+    pub fn parts_from(&self, other: &Self) -> Option<String> {
+        if self.opened != other.opened {
+            return Some("it opens with another prompt or other tools".into());
+        }
+        let pairs = self.turns.iter().zip(&other.turns);
+        if let Some((turn, (one, two))) = (1..).zip(pairs).find(|(_, (one, two))| one.1 != two.1) {
+            let cut = |text: &str| text.chars().take(120).collect::<String>();
+            return Some(format!("turn {turn}, {}: {} and {}", cut(&one.0), cut(&one.1), cut(&two.1)));
+        }
+        if self.rewards != other.rewards {
+            let worth = |transcript: &Self| transcript.rewards.last().map_or(f64::NAN, |(_, value)| *value);
+            return Some(format!("the same answers earn {} and {}", worth(self), worth(other)));
+        }
+        (self.fault != other.fault || self.done != other.done).then(|| "it ends in another way".into())
+    }
+}
+
+/// A script of moves that are known in advance.
+#[derive(Debug)]
+pub(super) struct Reference(pub(super) Vec<Move>);
+
+impl Baseline for Reference {
+    fn name(&self) -> &'static str {
+        "reference"
+    }
+
+    fn act(&self, _tools: &ToolSet, said: &[Message], _seed: Seed) -> Action {
+        let acted = said.iter().filter(|message| matches!(message, Message::Assistant { .. })).count();
+        match self.0.get(acted) {
+            Some(Move::Call(call)) => Action::Calls(vec![call.clone()]),
+            Some(Move::Say(text)) => Action::Reply(text.clone()),
+            None => Action::Reply(DONE.into()),
+        }
+    }
+}
+
+/// An episode under way.
+pub(super) struct Session {
+    pub(super) env: Box<dyn Env>,
+    said: Vec<Message>,
+    tools: ToolSet,
+    trace: TraceBuilder,
+    transcript: Transcript,
+    seed: Seed,
+    deadline: Duration,
+    /// Messages of the prompt, where some of them look like the agent's own turns: a script counts its own.
+    before: usize,
+}
+
+impl Session {
+    pub(super) async fn open(arena: &dyn Arena, task: &Task, seed: u64, deadline: Duration) -> Result<Self, String> {
+        let clock = Instant::now();
+        let opened = tokio::time::timeout(deadline, arena.open(task, seed)).await;
+        let episode = opened.map_err(|_| late(deadline))?.map_err(|fault| fault.to_string())?;
+        let mut said = vec![Message::system(episode.system)];
+        said.extend(episode.first);
+        let opened = serde_json::to_string(&said).unwrap_or_default() + &episode.tools.digest().to_string();
+        let head = TraceHead {
+            task: task.key.clone(),
+            env: task.env.clone(),
+            replica: 0,
+            seed,
+            tools: std::sync::Arc::new(episode.tools.clone()),
+            sampling: SamplingParams::default(),
+        };
+        let acted = said.iter().any(|message| matches!(message, Message::Assistant { .. }));
+        let before = if acted { said.len() } else { 0 };
+        Ok(Self {
+            env: episode.env,
+            said,
+            tools: episode.tools,
+            trace: TraceBuilder::new(head, Vec::new()),
+            transcript: Transcript {
+                task: task.key.clone(),
+                opened,
+                open_seconds: clock.elapsed().as_secs_f64(),
+                ..Transcript::default()
+            },
+            seed: Seed::root(seed),
+            deadline,
+            before,
+        })
+    }
+
+    /// One action of the script; whether the episode goes on.
+    pub(super) async fn advance(&mut self, script: &dyn Baseline) -> bool {
+        let turn = self.transcript.turns.len();
+        let action = script.act(&self.tools, &self.said[self.before..], self.seed.with("act").at(turn as u64));
+        let shown = shown(&action);
+        self.said.push(spoken(&action));
+        let clock = Instant::now();
+        let answer = match tokio::time::timeout(self.deadline, self.env.step(action.clone())).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Fault::new(hone_trace::Boundary::Environment, late(self.deadline))),
+        };
+        self.transcript.slowest_seconds = self.transcript.slowest_seconds.max(clock.elapsed().as_secs_f64());
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(fault) => {
+                self.transcript.fault = Some(fault.to_string());
+                return false;
+            }
+        };
+        self.record(action, answer.failed);
+        self.transcript.failed += answer.failed;
+        let text = serde_json::to_string(&answer.messages).unwrap_or_default();
+        self.transcript.turns.push((shown, if answer.done { format!("{text} (done)") } else { text }));
+        self.transcript.done = answer.done;
+        self.said.extend(answer.messages);
+        !answer.done
+    }
+
+    fn record(&mut self, action: Action, failed: u32) {
+        let version = PolicyVersion { run: "script".into(), step: 0, weights: Digest::of(b"script") };
+        if let Ok(node) = Node::sampled(Vec::new(), Sampled::by(version, Vec::new())) {
+            self.trace.push(node);
+        }
+        let (calls, failure) = match action {
+            Action::Calls(calls) => (calls, None),
+            Action::Reply(_) => (Vec::new(), None),
+            Action::Malformed(failure) => (Vec::new(), Some(failure)),
+        };
+        let executed = calls.len() as u32;
+        self.trace.record(TurnRecord { calls, executed, failed, failure, ..TurnRecord::default() });
+    }
+
+    /// Scores the episode as it stands; the environment is given back to be looked at further.
+    pub(super) async fn finish(mut self, rubric: &Rubric) -> (Transcript, Box<dyn Env>) {
+        let mut end = self.env.end();
+        if let Ok(messages) = serde_json::to_value(&self.said) {
+            end.facts.entry("messages").or_insert(messages);
+        }
+        let outcome = if self.transcript.done { Outcome::Finished } else { Outcome::Truncated { limit: Limit::Turns } };
+        if self.transcript.fault.is_none() {
+            let trace = self.trace.finish(outcome);
+            let scored = tokio::time::timeout(self.deadline, rubric.score(&trace, &end)).await;
+            for reward in scored.into_iter().flat_map(|card| card.components.into_iter().chain([card.total])) {
+                match reward.value() {
+                    Some(value) => self.transcript.rewards.push((reward.component, value)),
+                    None => {
+                        let why = reward.why().to_owned();
+                        self.transcript.unscored.push((reward.component, why));
+                    }
+                }
+            }
+        }
+        (self.transcript, self.env)
+    }
+}
+
+/// Plays a script to its end.
+pub(super) async fn play(
+    arena: &dyn Arena,
+    rubric: &Rubric,
+    task: &Task,
+    script: &dyn Baseline,
+    limits: Limits,
+) -> Transcript {
+    match Session::open(arena, task, limits.seed, limits.deadline).await {
+        Ok(mut session) => {
+            for _ in 0..limits.turns {
+                if !session.advance(script).await {
+                    break;
+                }
+            }
+            session.finish(rubric).await.0
+        }
+        Err(fault) => Transcript { task: task.key.clone(), fault: Some(fault), ..Transcript::default() },
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) turns: u32,
+    pub(super) seed: u64,
+    pub(super) deadline: Duration,
+}
+
+fn late(deadline: Duration) -> String {
+    format!("no answer within {:.0} s", deadline.as_secs_f64())
+}
+
+fn shown(action: &Action) -> String {
+    match action {
+        Action::Calls(calls) => {
+            let shown = calls.iter().map(|call| format!("{}({})", call.name, serde_json::json!(call.arguments)));
+            shown.collect::<Vec<_>>().join(", ")
+        }
+        Action::Reply(text) => format!("{text:?}"),
+        Action::Malformed(failure) => failure.to_string(),
+    }
+}
+
+fn spoken(action: &Action) -> Message {
+    match action {
+        Action::Calls(calls) => Message::calls(calls.clone()),
+        Action::Reply(text) => Message::assistant(text),
+        Action::Malformed(failure) => Message::assistant(&failure.message),
+    }
+}

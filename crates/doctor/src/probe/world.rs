@@ -1,0 +1,138 @@
+//! The environment by itself: its tasks, and what it does with scripts.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use hone_arena::baseline::{Baseline, DoNothing, RandomCaller};
+use hone_arena::solution::solution;
+use hone_trace::{Action, Seed, Task};
+use hone_train::recipe::Recipe;
+use hone_train::setup::Setup;
+
+use super::script::{Limits, Reference, Session, play};
+use super::{AfterDone, Scripts, World};
+
+/// The tasks, by content.
+pub(super) fn of(tasks: &[Task], held_out: &[Task]) -> World {
+    let mut known: HashSet<String> = HashSet::new();
+    let mut repeated = Vec::new();
+    for task in tasks {
+        if !known.insert(content(task)) {
+            repeated.push(task.key.clone());
+        }
+    }
+    // Numbered tasks have no content of their own: a program makes a world out of their key.
+    let numbered = known.len() == 1 && tasks.len() > 1;
+    let shared = held_out.iter().filter(|task| known.contains(&content(task))).count();
+    let referenced: Vec<&Task> = tasks.iter().filter(|task| task.reference.is_some()).collect();
+    let no_op = |task: &&&Task| task.reference.as_ref().is_some_and(Vec::is_empty);
+    World {
+        tasks: tasks.len(),
+        held_out: held_out.len(),
+        shared_content: (!numbered && !held_out.is_empty()).then(|| shared as f64 / held_out.len() as f64),
+        repeated: if numbered { Vec::new() } else { repeated },
+        references: referenced.len(),
+        no_op: referenced.iter().filter(no_op).map(|task| task.key.clone()).collect(),
+        ..World::default()
+    }
+}
+
+/// A task without its name and its origin.
+fn content(task: &Task) -> String {
+    let bare = Task { key: String::new(), provenance: None, ..task.clone() };
+    serde_json::to_string(&bare).unwrap_or_default()
+}
+
+/// Tasks that are played by scripts, and the most that are opened at once.
+const TASKS: usize = 12;
+const TOGETHER: usize = 4;
+
+pub(super) async fn scripts(setup: &Setup, recipe: &Recipe, limit: Duration) -> Scripts {
+    let clock = Instant::now();
+    let (arena, rubric) = (&*setup.arena, &*setup.rubric);
+    let tasks: Vec<&Task> = setup.tasks.iter().step_by(setup.tasks.len().div_ceil(TASKS).max(1)).take(TASKS).collect();
+    let deadline = Duration::try_from_secs_f64(recipe.rollout.env_deadline_s.max(recipe.rollout.user_deadline_s));
+    let deadline = deadline.unwrap_or(Duration::from_secs(30)).min(limit);
+    let limits = |task: &Task| Limits {
+        turns: recipe.rollout.max_turns,
+        seed: Seed::root(recipe.seed).with("check").with(&task.key).value(),
+        deadline,
+    };
+    let mut scripts = Scripts { success: recipe.eval.success.clone(), ..Scripts::default() };
+    let script = |task: &Task| -> Box<dyn Baseline> {
+        match solution(task) {
+            Some(moves) => Box::new(Reference(moves)),
+            None => Box::new(RandomCaller { calls: 6 }),
+        }
+    };
+    let mut alone = Vec::new();
+    for task in tasks {
+        // At least one of everything, whatever it takes.
+        if clock.elapsed() > limit && !alone.is_empty() {
+            break;
+        }
+        let idle = play(arena, rubric, task, &DoNothing, limits(task)).await;
+        let acted = script(task);
+        // A replay needs room for what is said between the calls.
+        let roomy = Limits { turns: limits(task).turns.max(64), ..limits(task) };
+        let first = play(arena, rubric, task, &*acted, roomy).await;
+        let again = play(arena, rubric, task, &*acted, roomy).await;
+        let success = |value: Option<f64>| value == Some(1.0);
+        if success(first.reward(&recipe.eval.success)) && !success(idle.reward(&recipe.eval.success)) {
+            let after = play(arena, rubric, task, &DoNothing, limits(task)).await;
+            if success(after.reward(&recipe.eval.success)) {
+                scripts.kept_state.push(task.key.clone());
+            }
+        }
+        if task.reference.is_some() {
+            scripts.references.push(first.clone());
+        }
+        scripts.idle.push(idle);
+        scripts.again.push((first.clone(), again));
+        alone.push((task, first));
+    }
+    let mut sessions = Vec::new();
+    for (task, first) in alone.iter().cycle().take(TOGETHER.min(2 * alone.len())) {
+        if let Ok(session) = Session::open(arena, task, limits(task).seed, deadline).await {
+            sessions.push((session, script(task), first));
+        }
+    }
+    for (mut session, acted, first) in sessions {
+        for _ in 0..first.turns.len().max(1) {
+            if !session.advance(&*acted).await {
+                break;
+            }
+        }
+        scripts.beside.push((first.clone(), session.finish(rubric).await.0));
+    }
+    if let Some((task, first)) = alone.iter().find(|(_, first)| first.done) {
+        scripts.after_done = after_done(setup, task, &*script(task), first.turns.len(), limits(task)).await;
+    }
+    scripts
+}
+
+/// Steps an environment once more after it said that the episode is over, then opens another.
+async fn after_done(
+    setup: &Setup,
+    task: &Task,
+    script: &dyn Baseline,
+    turns: usize,
+    limits: Limits,
+) -> Option<AfterDone> {
+    let mut session = Session::open(&*setup.arena, task, limits.seed, limits.deadline).await.ok()?;
+    for _ in 0..turns {
+        if !session.advance(script).await {
+            break;
+        }
+    }
+    let patience = limits.deadline.min(Duration::from_secs(5));
+    let mut env = session.finish(&setup.rubric).await.1;
+    let more = tokio::time::timeout(patience, env.step(Action::Reply("Done.".into()))).await;
+    let goes_on = matches!(&more, Ok(Ok(turn)) if !turn.done);
+    drop(env);
+    Some(match Session::open(&*setup.arena, task, limits.seed, limits.deadline).await {
+        Err(fault) => AfterDone::Breaks(fault),
+        Ok(_) if goes_on => AfterDone::GoesOn,
+        Ok(_) => AfterDone::Holds,
+    })
+}

@@ -1,0 +1,60 @@
+//! Questions about the records themselves.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use hone_trace::rundir::RunDirError;
+use hone_trace::{Content, Message, Trace};
+use hone_train::evaluate::Kind;
+use hone_train::events::Event;
+
+use super::{Episodes, Run};
+
+impl Run {
+    /// Steps and the numbers of their traces, the first few and the last few.
+    pub fn probed_steps(&self) -> Vec<(u64, Range<u64>)> {
+        let steps: Vec<_> = self
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Step { step, traces: [from, to] } => Some((*step, *from..*to)),
+                _ => None,
+            })
+            .collect();
+        let tail = steps.len().saturating_sub(super::PROBED_STEPS).max(super::PROBED_STEPS.min(steps.len()));
+        steps.iter().take(super::PROBED_STEPS).chain(&steps[tail..]).cloned().collect()
+    }
+
+    /// The episodes of one probed step.
+    pub fn step_episodes(&self, range: &Range<u64>) -> Result<Episodes, RunDirError> {
+        self.episodes(range)
+    }
+
+    /// Episodes of the first and of the last evaluation of a kind. `None` where there are not two.
+    pub fn evaluation_ends(&self, kind: Kind) -> Result<Option<(Episodes, Episodes)>, RunDirError> {
+        let ranges = self.ranges(|event| match event {
+            Event::Eval { kind: other, traces, .. } if *other == kind => Some(*traces),
+            _ => None,
+        });
+        match (ranges.first(), ranges.last()) {
+            (Some(first), Some(last)) if first != last => Ok(Some((self.episodes(first)?, self.episodes(last)?))),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Digests of the weights that sampled these episodes.
+pub fn weights(episodes: &[(u64, Trace)]) -> BTreeSet<String> {
+    let nodes = episodes.iter().flat_map(|(_, trace)| trace.nodes()).filter_map(|node| node.as_sampled());
+    nodes.flat_map(|sampled| &sampled.versions).map(|(version, _)| version.weights.short()).collect()
+}
+
+/// The conversation as text, where the record has it.
+pub fn messages(trace: &Trace) -> Option<Vec<Message>> {
+    serde_json::from_value(trace.facts.get("messages")?.clone()).ok()
+}
+
+/// The text of a message.
+pub fn text(message: &Message) -> String {
+    message.content().map(Content::text).unwrap_or_default()
+}

@@ -1,0 +1,115 @@
+//! `hone check`: what is wrong with a recipe, before its first step.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use hone_doctor::{Depth, Named, Probe, Severity, given, preflight};
+use hone_trace::Trace;
+use hone_trace::rundir::RunDir;
+use hone_train::recipe::Recipe;
+use hone_train::setup::Setup;
+
+use super::doctor::print;
+use super::train::with_policy;
+use crate::engines;
+use crate::recipes::{QUICKSTART, Source};
+
+/// Find out what is wrong with a recipe before its first step: the fault, the arithmetic, the fix.
+///
+/// Opens everything that the recipe names, replays references and other scripts in its environment, plays a few groups
+/// with the start policy at the training temperature, lets the learner score the sampled tokens, and takes one small
+/// optimizer step back. Under a minute on the quickstart; nothing is trained and nothing is kept. Findings that follow
+/// from another one are shown under it. Ends with 1 where a finding is an error that the recipe does not waive.
+/// docs/doctor.md describes every check.
+///
+/// A recipe waives a check by name, with a reason that the run records:
+///
+///   [doctor]
+///   waive = { do_nothing = "a third of these tickets need no answer" }
+///
+/// Examples:
+///   hone check                                   the quickstart
+///   hone check my.toml --set policy.model=DIR    a recipe of your own
+///   hone check my.toml --traces probe            keep the episodes that findings point at
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    /// A recipe in TOML. Without one: the quickstart, with the tiny policy inside this binary.
+    recipe: Option<PathBuf>,
+    /// Set a recipe key, e.g. --set rollout.window=2048. May be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Keep the start policy's episodes in a run directory: findings name them by number.
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Name the checks that found nothing, too.
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let source = args.recipe.as_deref().map_or_else(|| Ok(QUICKSTART.source()), Source::find)?;
+    let scratch = tempfile::tempdir().context("cannot make a directory for the policy")?;
+    let probe = match source.read(&args.set) {
+        Ok(recipe) => {
+            let recipe = with_policy(recipe, scratch.path())?;
+            let engine = engines::engine_of(&recipe)?;
+            runtime.block_on(Probe::of_recipe(&recipe, given(&source.text, &args.set), engine))
+        }
+        Err(error) => Probe::of_unreadable(format!("{error:#}")),
+    };
+    if let Some(directory) = &args.traces {
+        keep(&probe, directory)?;
+    }
+    let diagnosis = preflight(&probe)?;
+    let mut out = anstream::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&diagnosis)?)?;
+    } else {
+        print(&mut out, &diagnosis, args.verbose)?;
+    }
+    Ok(if diagnosis.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The probe's episodes as a run directory.
+fn keep(probe: &Probe, directory: &Path) -> Result<()> {
+    let Some(played) = probe.played.known() else { return Ok(()) };
+    let mut run = RunDir::create(directory, &probe.recipe.to_toml()?)?;
+    let traces: Vec<Trace> = played.episodes().map(|(_, trace)| trace.clone()).collect();
+    run.traces(&traces)?;
+    Ok(run.sync()?)
+}
+
+/// The cheap checks at the start of a run: refuses on errors that are not waived, and says what else was found.
+pub(crate) async fn before_run(setup: &Setup, recipe: &Recipe) -> Result<Vec<Named>> {
+    let probe = Probe::of_setup(setup, recipe, std::collections::BTreeSet::new(), Depth::Opened).await;
+    let diagnosis = preflight(&probe)?;
+    if diagnosis.has_errors() {
+        let mut text = Vec::new();
+        let errors = diagnosis.findings.iter().filter(|named| named.finding.severity == Severity::Error);
+        for named in errors.filter(|named| named.waived.is_none()) {
+            writeln!(text, "{} [{}]", named.finding.says, named.check)?;
+            for line in &named.finding.evidence.lines {
+                writeln!(text, "  {line}")?;
+            }
+            writeln!(text, "  fix: {}", named.fix())?;
+        }
+        let text = String::from_utf8_lossy(&text);
+        bail!(
+            "the run would be worthless: {}\n`hone check` says more; a recipe goes on all the same with [doctor] waive = \
+             {{ NAME = \"reason\" }}",
+            text.trim_end()
+        );
+    }
+    for named in diagnosis.findings.iter().filter(|named| named.finding.severity != Severity::Note) {
+        let word = if named.waived.is_some() { "waived" } else { named.finding.severity.word() };
+        anstream::eprintln!("{word}: {}  [{}]", named.finding.says, named.check);
+    }
+    Ok(diagnosis.findings)
+}
