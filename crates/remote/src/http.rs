@@ -57,9 +57,7 @@ impl Http {
         if !matches!(base.scheme(), "http" | "https") {
             return Err(format!("url has the scheme {:?}; write http:// or https://", base.scheme()));
         }
-        if !base.path().ends_with('/') {
-            base.set_path(&format!("{}/", base.path()));
-        }
+        base.set_path(&format!("{}/", base.path().trim_end_matches('/')));
         let (mut headers, mut secrets) = (HeaderMap::new(), Vec::new());
         let read = |name: &str| {
             std::env::var(name).map_err(|_| {
@@ -85,13 +83,13 @@ impl Http {
         }
         // One provider serves the whole process; that it is there already is no error.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .redirect(redirect::Policy::none())
-            .connect_timeout(CONNECT)
-            .tcp_nodelay(true)
-            .build()
-            .map_err(|error| format!("cannot build an HTTP client: {error}"))?;
+        let client = client().map_err(|error| format!("cannot build an HTTP client: {error}"))?;
         Ok(Self { client, base, headers, secrets })
+    }
+
+    /// The same server over connections of its own: those of a runtime that is gone are of no use.
+    pub fn fresh(&self) -> Self {
+        Self { client: client().unwrap_or_else(|_| self.client.clone()), ..self.clone() }
     }
 
     /// The address without credentials, for messages.
@@ -107,13 +105,18 @@ impl Http {
     pub fn at(&self, base: &str) -> Result<Self, Failure> {
         let mut base =
             Url::parse(base).map_err(|error| Failure::refused(format!("{base:?} is no address: {error}")))?;
-        if !base.path().ends_with('/') {
-            base.set_path(&format!("{}/", base.path()));
-        }
+        base.set_path(&format!("{}/", base.path().trim_end_matches('/')));
         Ok(Self { base, ..self.clone() })
     }
 
+    /// An empty path is the address itself, as it was given.
     fn url(&self, path: &str) -> Result<Url, Failure> {
+        if path.is_empty() {
+            let mut url = self.base.clone();
+            let own = url.path().trim_end_matches('/').to_owned();
+            url.set_path(&own);
+            return Ok(url);
+        }
         self.base.join(path).map_err(|error| Failure::refused(format!("{path:?} is no path: {error}")))
     }
 
@@ -124,6 +127,18 @@ impl Http {
         path: &str,
         body: Option<&Value>,
         extra: &[(&'static str, &str)],
+    ) -> Result<Reply, Failure> {
+        self.send_until(method, path, body, extra, |_| false).await
+    }
+
+    /// Reads the answer to its end, or until there is enough of it: a stream of events may stay open.
+    pub async fn send_until(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        extra: &[(&'static str, &str)],
+        enough: impl Fn(&[u8]) -> bool,
     ) -> Result<Reply, Failure> {
         let mut request = self.client.request(method, self.url(path)?).headers(self.headers.clone());
         for (name, value) in extra {
@@ -141,6 +156,9 @@ impl Http {
                 return Err(Failure::refused(format!("the answer is longer than {MAX_BODY} bytes")));
             }
             body.extend_from_slice(&chunk);
+            if enough(&body) {
+                break;
+            }
         }
         Ok(Reply { status, headers, body })
     }
@@ -166,22 +184,22 @@ impl Http {
         match status {
             StatusCode::TOO_MANY_REQUESTS => Failure::busy(what),
             StatusCode::REQUEST_TIMEOUT => Failure::infrastructure(what),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.secrets.is_empty() => Failure::refused(format!(
-                "{what}; name the variable that holds the token: bearer_env = \"NAME\""
-            )),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.secrets.is_empty() => {
+                Failure::refused(format!("{what}; name the variable that holds the token: bearer_env = \"NAME\""))
+            }
             _ if status.is_server_error() => Failure::infrastructure(what),
             _ => Failure::refused(what),
         }
     }
 
-    /// Opens a connection and hands it over for another protocol.
-    pub async fn upgrade(&self, path: &str, protocol: &str, key: &str) -> Result<reqwest::Upgraded, Failure> {
+    /// Opens a connection and hands it over as a WebSocket's, with the accept key that the server sent.
+    pub async fn upgrade(&self, path: &str, key: &str) -> Result<(reqwest::Upgraded, Option<String>), Failure> {
         let request = self
             .client
             .get(self.url(path)?)
             .headers(self.headers.clone())
             .header("connection", "Upgrade")
-            .header("upgrade", protocol)
+            .header("upgrade", "websocket")
             .header("sec-websocket-version", "13")
             .header("sec-websocket-key", key);
         let lost = |error: reqwest::Error| Failure::infrastructure(self.redacted(causes(error)));
@@ -191,7 +209,9 @@ impl Http {
             let said = response.text().await.unwrap_or_default();
             return Err(self.bad_status(status, &self.redacted(excerpt(said.as_bytes()))));
         }
-        response.upgrade().await.map_err(lost)
+        let accepted = response.headers().get("sec-websocket-accept").and_then(|key| key.to_str().ok());
+        let accepted = accepted.map(str::to_owned);
+        Ok((response.upgrade().await.map_err(lost)?, accepted))
     }
 
     /// A text without the credentials that a server may echo.
@@ -201,6 +221,10 @@ impl Http {
         }
         text
     }
+}
+
+fn client() -> reqwest::Result<Client> {
+    Client::builder().redirect(redirect::Policy::none()).connect_timeout(CONNECT).tcp_nodelay(true).build()
 }
 
 /// An error with its causes and without its address, which can hold credentials.

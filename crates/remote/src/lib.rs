@@ -4,8 +4,11 @@
 //! deadlines, retries of infrastructure errors alone, a circuit breaker for each server, and a table of who waits for what.
 //! A server that fails costs episodes, each with a transient fault; it never becomes a reward.
 
+pub mod fleet;
 pub mod http;
+pub mod mcp;
 pub mod openenv;
 pub mod rpc;
+pub mod serve;
 pub mod supervise;
 mod tasks;

@@ -44,6 +44,12 @@ impl std::fmt::Debug for Episode {
 pub trait Env: Send {
     async fn step(&mut self, action: Action) -> Result<Turn, Fault>;
 
+    /// Ends the episode, however it came to its end: the last chance to ask somebody for a verdict before [`Env::end`]. Not
+    /// called after a fault. An error here is a fault of the episode.
+    async fn finish(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// What the scorers may look at when the episode is over.
     fn end(&mut self) -> EndState {
         EndState::default()

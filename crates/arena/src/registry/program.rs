@@ -89,7 +89,9 @@ impl EnvOptions for ProgramSpec {
             variables: self.variables.clone(),
         };
         let (train, held_out) = match &self.task_file {
-            Some(path) => task_file(path, name, Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed })?,
+            Some(path) => {
+                task_file(path, name, Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed })?
+            }
             None => (self.numbered(TRAIN, self.tasks), self.numbered(HELD_OUT, self.held_out)),
         };
         let version = format!("seed{}", self.seed);

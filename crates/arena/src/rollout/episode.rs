@@ -97,11 +97,23 @@ impl<'a> Play<'a> {
                 Step::Breaks(fault) => break (Outcome::Finished, Some(fault)),
             }
         };
+        let fault = match fault {
+            None => self.finish().await.err(),
+            fault => fault,
+        };
         let mut end = self.env.end();
         if let Ok(messages) = serde_json::to_value(&self.messages) {
             end.facts.entry("messages").or_insert(messages);
         }
         Played { trace: self.trace.finish(outcome), end, fault }
+    }
+
+    async fn finish(&mut self) -> Result<(), Fault> {
+        let deadline = self.rollouts.settings.open_deadline().max(self.env.patience().unwrap_or_default());
+        match tokio::time::timeout(deadline, self.env.finish()).await {
+            Ok(finished) => finished,
+            Err(_) => Err(late("the environment did not finish", deadline)),
+        }
     }
 
     async fn turn(&mut self, turn: u32) -> Step {

@@ -1,4 +1,6 @@
-//! `hone env`: the built-in environments: what there is, what one looks like, and playing one in the terminal.
+//! `hone env`: the built-in environments: what there is, what one looks like, playing one in the terminal, serving one.
+
+mod serve;
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -15,7 +17,7 @@ use hone_trace::{Action, Content, Episode, Message, Task, ToolCall, ToolSet, Too
 use hone_worlds::registry::{self, BUILTINS, EnvEntry, EnvSpec};
 use serde_json::{Map, Value, json};
 
-/// Built-in environments: list, describe, play in the terminal
+/// Built-in environments: list, describe, play in the terminal, serve to other trainers
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -44,6 +46,7 @@ enum Command {
         #[arg(long = "as", value_name = "ROLE", default_value = "agent")]
         role: Role,
     },
+    Serve(serve::Args),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -87,6 +90,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Command::List { json } => list(json)?,
         Command::Show { choice, json } => show(&choice, json)?,
         Command::Play { choice, role } => play(&choice, role)?,
+        Command::Serve(args) => serve::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -314,6 +318,7 @@ fn read_arguments(tool: &ToolSpec, text: &str) -> Result<Map<String, Value>> {
 }
 
 async fn score(environment: &Environment, episode: &mut Episode, turns: Vec<TurnRecord>) -> Result<()> {
+    episode.env.finish().await?;
     let mut case = Case::read(Value::Object(episode.env.end().facts)).map_err(|why| anyhow!(why))?;
     case.turns = Some(turns);
     case.tools = Some(episode.tools.clone());

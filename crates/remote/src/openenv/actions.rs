@@ -55,7 +55,9 @@ impl Actions {
 fn resolve(schema: &Value, defs: Option<&Value>) -> Result<Value, String> {
     let Some(target) = schema.get("$ref").and_then(Value::as_str) else { return Ok(schema.clone()) };
     let name = target.rsplit('/').next().unwrap_or_default();
-    defs.and_then(|defs| defs.get(name)).cloned().ok_or_else(|| format!("the action schema refers to {target:?}, which it lacks"))
+    defs.and_then(|defs| defs.get(name))
+        .cloned()
+        .ok_or_else(|| format!("the action schema refers to {target:?}, which it lacks"))
 }
 
 fn is_call_tool(schema: &Value) -> bool {
@@ -83,10 +85,13 @@ fn action_type(schema: &Value, defs: Option<&Value>) -> Result<ActionType, Strin
     if let Some(defs) = defs {
         parameters.entry("$defs").or_insert_with(|| defs.clone());
     }
-    let named = ["type", "action_type", "kind", "action"].iter().find_map(|key| fixed.get(*key).and_then(Value::as_str));
+    let named =
+        ["type", "action_type", "kind", "action"].iter().find_map(|key| fixed.get(*key).and_then(Value::as_str));
     let name = match (named, title.as_ref().and_then(Value::as_str)) {
         (Some(name), _) => name.to_owned(),
-        (None, Some(title)) => snake_case(title.strip_suffix("Action").filter(|rest| !rest.is_empty()).unwrap_or(title)),
+        (None, Some(title)) => {
+            snake_case(title.strip_suffix("Action").filter(|rest| !rest.is_empty()).unwrap_or(title))
+        }
         (None, None) => "act".to_owned(),
     };
     let description = description.as_ref().and_then(Value::as_str).map(str::to_owned);

@@ -133,13 +133,7 @@ impl OpenEnvEnv {
         }
     }
 
-    fn refused(
-        &self,
-        call: &ToolCall,
-        code: &str,
-        message: &str,
-        details: &Map<String, Value>,
-    ) -> Result<Turn, Fault> {
+    fn refused(&self, call: &ToolCall, code: &str, message: &str, details: &Map<String, Value>) -> Result<Turn, Fault> {
         match code {
             "VALIDATION_ERROR" => {
                 let errors = details.get("errors").map(complaints).unwrap_or_default();

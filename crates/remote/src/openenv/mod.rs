@@ -163,11 +163,8 @@ impl OpenEnvSpec {
         if !(1..=4096).contains(&self.sessions) {
             return Err(self.wrong(format!("sessions must be between 1 and 4096, found {}", self.sessions)));
         }
-        let limits = [
-            ("deadline_s", self.deadline_s),
-            ("open_deadline_s", self.open_deadline_s),
-            ("queue_s", self.queue_s),
-        ];
+        let limits =
+            [("deadline_s", self.deadline_s), ("open_deadline_s", self.open_deadline_s), ("queue_s", self.queue_s)];
         match limits.into_iter().find(|(_, value)| !(*value > 0.0 && *value <= 86_400.0)) {
             Some((name, value)) => {
                 Err(self.wrong(format!("{name} must be over 0 and at most 86400 seconds, found {value}")))

@@ -7,6 +7,8 @@ use futures::{SinkExt as _, StreamExt as _};
 use serde_json::Value;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::wire::Said;
@@ -22,8 +24,11 @@ pub struct Socket(WebSocketStream<reqwest::Upgraded>);
 impl Socket {
     /// Connects to a path of the server.
     pub async fn connect(http: &Http, path: &str) -> Result<Self, Failure> {
-        // The key only guards against caches that replay an upgrade; it is no secret, and there is nothing to draw.
-        let stream = http.upgrade(path, "websocket", "aG9uZSBzcGVha3MgaGVyZQ==").await?;
+        let key = generate_key();
+        let (stream, accepted) = http.upgrade(path, &key).await?;
+        if accepted.as_deref() != Some(derive_accept_key(key.as_bytes()).as_str()) {
+            return Err(Failure::refused("the server switched protocols without the accept key of a WebSocket"));
+        }
         let config = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
         Ok(Self(WebSocketStream::from_raw_socket(stream, Role::Client, Some(config)).await))
     }

@@ -15,12 +15,9 @@ use crate::supervise::cleanup::on_a_thread;
 use crate::supervise::{Failure, Patience, Server};
 
 /// The splits that a recipe names, asked of the server.
-pub(super) fn splits(
-    spec: &OpenEnvSpec,
-    http: &Http,
-    split: &str,
-) -> Result<IndexMap<String, TaskSet>, RegistryError> {
-    let wanted: Vec<String> = [Some(split), spec.held_out_split.as_deref()].into_iter().flatten().map(Into::into).collect();
+pub(super) fn splits(spec: &OpenEnvSpec, http: &Http, split: &str) -> Result<IndexMap<String, TaskSet>, RegistryError> {
+    let wanted: Vec<String> =
+        [Some(split), spec.held_out_split.as_deref()].into_iter().flatten().map(Into::into).collect();
     let (own, http) = (spec.clone(), http.clone());
     let patience = seconds(spec.open_deadline_s) * 4 + Duration::from_secs(30);
     let listed = on_a_thread(patience, async move { list(&own, &http, &wanted).await });
@@ -52,9 +49,10 @@ async fn list(spec: &OpenEnvSpec, http: &Http, splits: &[String]) -> Result<Vec<
     let patience = Patience::retried(seconds(spec.open_deadline_s), 3);
     let ask = || http.json(Method::GET, "list_environments", None);
     let names = server.call(&spec.name, "GET /list_environments", patience, ask).await?;
-    let env = names.get(0).and_then(Value::as_str).ok_or_else(|| {
-        Failure::refused("the server lists no environment; leave `split` out for numbered tasks")
-    })?;
+    let env = names
+        .get(0)
+        .and_then(Value::as_str)
+        .ok_or_else(|| Failure::refused("the server lists no environment; leave `split` out for numbered tasks"))?;
     let mut lists = Vec::new();
     for split in splits {
         let (path, body) = (format!("{env}/tasks"), json!({"split": split}));

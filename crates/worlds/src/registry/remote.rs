@@ -2,13 +2,15 @@
 
 use hone_arena::catalogue::{self, Options};
 use hone_arena::registry::RegistryError;
+use hone_remote::fleet::FleetSpec;
+use hone_remote::mcp::McpSpec;
 use hone_remote::openenv::OpenEnvSpec;
 use serde_json::{Map, Value};
 
 use super::{BUILTINS, EnvEntry, Make, spec};
 
 /// The environments elsewhere, by their `kind`.
-pub static REMOTE: &[&EnvEntry] = &[&OPENENV];
+pub static REMOTE: &[&EnvEntry] = &[&OPENENV, &MCP, &FLEET];
 
 const OPENENV: EnvEntry = EnvEntry {
     name: "openenv",
@@ -17,6 +19,24 @@ const OPENENV: EnvEntry = EnvEntry {
     paper: None,
     options: Options::with::<OpenEnvSpec>(r#"{"url": "http://localhost:8000"}"#),
     make: Make { read: spec::read::<OpenEnvSpec>, user: false },
+};
+
+const MCP: EnvEntry = EnvEntry {
+    name: "mcp",
+    about: "An MCP server, over HTTP or as a program: its tools, judged by the answer, by a state tool, or by the rubric",
+    advice: "For tools that exist as an MCP server; docs/remote-environments.md has complete examples",
+    paper: None,
+    options: Options::with::<McpSpec>(r#"{"command": ["python3", "server.py"], "task_file": "tasks.jsonl"}"#),
+    make: Make { read: spec::read::<McpSpec>, user: false },
+};
+
+const FLEET: EnvEntry = EnvEntry {
+    name: "fleet",
+    about: "Fleet tasks: an instance for each episode, its tools over MCP, its verifier's verdict as the reward",
+    advice: "For tasks in Fleet's JSON, with a key in FLEET_API_KEY; docs/remote-environments.md",
+    paper: None,
+    options: Options::with::<FleetSpec>(r#"{"task_file": "all_tool_use.json"}"#),
+    make: Make { read: spec::read::<FleetSpec>, user: false },
 };
 
 /// The entry of a `kind`.
