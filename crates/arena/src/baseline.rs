@@ -93,6 +93,7 @@ pub async fn play(
             break;
         }
     }
+    episode.env.finish().await?;
     let mut end = episode.env.end();
     if let Ok(messages) = serde_json::to_value(&said) {
         end.facts.entry("messages").or_insert(messages);

@@ -33,7 +33,7 @@ const PASSED_ON: [&str; 13] = [
 
 /// A command to run on a leash. It sees the variables of [`PASSED_ON`] and those named, and no others: not the key of a
 /// judge, nor anything else Hone was started with.
-pub(crate) fn command(program: &str, variables: &[String]) -> Command {
+pub fn command(program: &str, variables: &[String]) -> Command {
     let mut command = Command::new(program);
     command.env_clear();
     for name in PASSED_ON.into_iter().chain(variables.iter().map(String::as_str)) {
@@ -44,12 +44,12 @@ pub(crate) fn command(program: &str, variables: &[String]) -> Command {
 }
 
 /// The first of the named variables that is not set.
-pub(crate) fn missing(variables: &[String]) -> Option<&String> {
+pub fn missing(variables: &[String]) -> Option<&String> {
     variables.iter().find(|name| std::env::var_os(name.as_str()).is_none())
 }
 
 /// Starts a command of [`command`]. Its whole group ends when the leash is dropped.
-pub(crate) fn spawn(command: &mut Command) -> std::io::Result<(Child, Leash)> {
+pub fn spawn(command: &mut Command) -> std::io::Result<(Child, Leash)> {
     let child = command.spawn()?;
     let leash = Leash(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
     // A child that nobody watches does not run: the leash goes with the error.
@@ -59,11 +59,11 @@ pub(crate) fn spawn(command: &mut Command) -> std::io::Result<(Child, Leash)> {
 
 /// A process group that is killed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Leash(Option<Pid>);
+pub struct Leash(Option<Pid>);
 
 impl Leash {
     /// Kills the group. One that is gone already is what is wanted.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         if let Some(group) = self.0 {
             let _ = kill_process_group(group, Signal::KILL);
         }

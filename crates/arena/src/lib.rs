@@ -5,7 +5,7 @@
 pub mod baseline;
 pub mod catalogue;
 pub mod chat_client;
-mod children;
+pub mod children;
 pub mod perturb;
 pub mod registry;
 pub mod rewards;

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hone_trace::{
@@ -73,6 +74,10 @@ impl Arena for Perturbed {
         }
         Ok(episode)
     }
+
+    fn patience(&self, task: &Task) -> Option<Duration> {
+        self.arena.patience(task)
+    }
 }
 
 /// Names by name: the agent's for the environment's, and back.
@@ -131,12 +136,20 @@ impl Env for Renamed {
         Ok(turn)
     }
 
+    async fn finish(&mut self) -> Result<(), Fault> {
+        self.env.finish().await
+    }
+
     fn end(&mut self) -> EndState {
         self.env.end()
     }
 
     fn user_seconds(&self) -> Option<f64> {
         self.env.user_seconds()
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        self.env.patience()
     }
 }
 

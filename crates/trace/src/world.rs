@@ -1,5 +1,7 @@
 //! The seams to a world: an arena opens episodes, an environment plays one, a scorer judges it.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use serde_json::Value;
 
@@ -15,6 +17,12 @@ use crate::trace::Trace;
 #[async_trait]
 pub trait Arena: Send + Sync {
     async fn open(&self, task: &Task, seed: u64) -> Result<Episode, Fault>;
+
+    /// Longest time that opening takes by the arena's own deadlines, a place in its queue included. Callers wait at
+    /// least that long, so that the arena itself says what is late. `None`: it has no deadlines.
+    fn patience(&self, _task: &Task) -> Option<Duration> {
+        None
+    }
 }
 
 /// A fresh, single-use episode: what the agent sees first, and the environment that answers it.
@@ -36,6 +44,12 @@ impl std::fmt::Debug for Episode {
 pub trait Env: Send {
     async fn step(&mut self, action: Action) -> Result<Turn, Fault>;
 
+    /// Ends the episode, whatever ended it: the last chance to ask somebody for a verdict before [`Env::end`]. Not
+    /// called after a fault. An error here is a fault of the episode.
+    async fn finish(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// The end state for the scorers, when the episode is over.
     fn end(&mut self) -> EndState {
         EndState::default()
@@ -44,6 +58,11 @@ pub trait Env: Send {
     /// Seconds of the last step that went to a simulated user, of a step that was given up included. `None`: nobody was
     /// asked.
     fn user_seconds(&self) -> Option<f64> {
+        None
+    }
+
+    /// Longest time that a step takes by the environment's own deadlines; as [`Arena::patience`].
+    fn patience(&self) -> Option<Duration> {
         None
     }
 }

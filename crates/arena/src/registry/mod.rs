@@ -22,7 +22,7 @@ use crate::rewards::{Rubric, RubricError};
 use crate::stdio::CommandError;
 use crate::users::NewUser;
 
-pub use program::ProgramSpec;
+pub use program::{ProgramSpec, task_file};
 pub use world::World;
 
 /// The split that is trained on.

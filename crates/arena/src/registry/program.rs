@@ -89,7 +89,9 @@ impl EnvOptions for ProgramSpec {
             variables: self.variables.clone(),
         };
         let (train, held_out) = match &self.task_file {
-            Some(path) => self.split(path, read(path, name)?)?,
+            Some(path) => {
+                task_file(path, name, Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed })?
+            }
             None => (self.numbered(TRAIN, self.tasks), self.numbered(HELD_OUT, self.held_out)),
         };
         let version = format!("seed{}", self.seed);
@@ -108,23 +110,25 @@ impl ProgramSpec {
         let key = |number| format!("{}-{split}-{}-{number}", self.name, self.seed);
         (0..count).map(|number| Task::new(key(number), &self.name, &self.prompt)).collect()
     }
+}
 
-    /// The tasks of a file, shuffled by the seed so that a sorted file makes no special held-out tasks.
-    fn split(&self, path: &Path, mut tasks: Vec<Task>) -> Result<(Vec<Task>, Vec<Task>), RegistryError> {
-        if tasks.len() <= self.held_out {
-            let what = format!(
-                "{} has {} tasks, which leaves none to train on beside held_out = {}",
-                path.display(),
-                tasks.len(),
-                self.held_out
-            );
-            return Err(RegistryError::Options { name: self.name.clone(), what });
-        }
-        Seed::root(self.seed).with("task file").rng().shuffle(&mut tasks);
-        let held_out = tasks.split_off(tasks.len() - self.held_out);
-        tasks.truncate(self.tasks);
-        Ok((tasks, held_out))
+/// The tasks of a JSON lines file for the environment `name`: those to train on, and those held out. They are shuffled by
+/// the seed, so that a sorted file makes no special held-out tasks.
+pub fn task_file(path: &Path, name: &str, counts: Counts) -> Result<(Vec<Task>, Vec<Task>), RegistryError> {
+    let mut tasks = read(path, name)?;
+    if tasks.len() <= counts.held_out {
+        let what = format!(
+            "{} has {} tasks, which leaves none to train on beside held_out = {}",
+            path.display(),
+            tasks.len(),
+            counts.held_out
+        );
+        return Err(RegistryError::Options { name: name.to_owned(), what });
     }
+    Seed::root(counts.seed).with("task file").rng().shuffle(&mut tasks);
+    let held_out = tasks.split_off(tasks.len() - counts.held_out);
+    tasks.truncate(counts.tasks);
+    Ok((tasks, held_out))
 }
 
 /// The tasks of a JSON lines file. `env` may be left out: it is the program's.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hone_trace::{Arena, Boundary, Episode, Fault, Task};
@@ -78,5 +79,9 @@ impl Arena for Arenas {
             return Err(Fault::new(Boundary::Environment, what));
         };
         arena.open(task, seed).await
+    }
+
+    fn patience(&self, task: &Task) -> Option<Duration> {
+        self.0.get(&task.env)?.patience(task)
     }
 }

@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::env_reward::Given;
 use super::state_diff::Change;
 
 /// Everything is optional: a component that misses something says so and stays unscored.
@@ -47,6 +48,9 @@ pub struct Case {
     /// True when the answer is right, by a test that does not look at the stated confidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correct: Option<bool>,
+    /// The reward that the environment gave itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env_reward: Option<Given>,
 
     /// True when the final state is the reference's.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::spec::PlaceSpec;
 use super::{
-    Component, assertions, calibration, command, correct, cosine, cost, format, grounding, judge, overlong,
+    Component, assertions, calibration, command, correct, cosine, cost, env_reward, format, grounding, judge, overlong,
     parse_penalty, parsimony, process, repetition, rouge, state_diff, support, tau,
 };
 use crate::catalogue::{self, Documented, Entry, Options, UnknownName};
@@ -19,6 +19,7 @@ pub type ComponentEntry = Entry<Make>;
 
 pub static COMPONENTS: &[&ComponentEntry] = &[
     &correct::ENTRY,
+    &env_reward::ENTRY,
     &tau::ENTRY,
     &tau::STATE_ENTRY,
     &tau::OUTPUTS_ENTRY,

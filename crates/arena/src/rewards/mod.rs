@@ -20,6 +20,7 @@ pub mod correct;
 pub mod cosine;
 pub mod cost;
 pub mod endpoint;
+pub mod env_reward;
 pub mod format;
 pub mod grounding;
 pub mod judge;
@@ -41,6 +42,7 @@ pub mod tau;
 
 use async_trait::async_trait;
 pub use case::{Case, Changes, Context, States, Texts};
+pub use env_reward::Given;
 use hone_trace::{EndState, Reward, Scorer, Trace, Verdict};
 pub use rubric::{Product, Rubric, RubricError, Scorecard, TOTAL, Term};
 pub use submission::{LENIENT_FACTOR, Source, Submission};

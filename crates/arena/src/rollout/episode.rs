@@ -1,7 +1,7 @@
 //! One episode in play.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hone_chat::budget::clip_output;
 use hone_chat::parse::Toolbox;
@@ -97,11 +97,23 @@ impl<'a> Play<'a> {
                 Step::Breaks(fault) => break (Outcome::Finished, Some(fault)),
             }
         };
+        let fault = match fault {
+            None => self.finish().await.err(),
+            fault => fault,
+        };
         let mut end = self.env.end();
         if let Ok(messages) = serde_json::to_value(&self.messages) {
             end.facts.entry("messages").or_insert(messages);
         }
         Played { trace: self.trace.finish(outcome), end, fault }
+    }
+
+    async fn finish(&mut self) -> Result<(), Fault> {
+        let deadline = self.rollouts.settings.open_deadline().max(self.env.patience().unwrap_or_default());
+        match tokio::time::timeout(deadline, self.env.finish()).await {
+            Ok(finished) => finished,
+            Err(_) => Err(late("the environment did not finish", deadline)),
+        }
     }
 
     async fn turn(&mut self, turn: u32) -> Step {
@@ -238,7 +250,7 @@ impl<'a> Play<'a> {
 
     async fn step(&mut self, action: Action) -> Result<Turn, Fault> {
         self.actions.push(action.clone());
-        let deadline = self.rollouts.settings.step_deadline(&action);
+        let deadline = self.step_deadline(&action);
         match tokio::time::timeout(deadline, self.env.step(action)).await {
             Ok(turn) => turn,
             // A user that keeps the environment waiting is to blame, not the environment and never the policy.
@@ -248,6 +260,12 @@ impl<'a> Play<'a> {
             )),
             Err(_) => Err(late("the environment did not answer", deadline)),
         }
+    }
+
+    /// The settings' deadline, or the environment's own where that is later: an environment elsewhere says itself what was
+    /// late, and that it is nobody's crashing call.
+    fn step_deadline(&self, action: &Action) -> Duration {
+        self.rollouts.settings.step_deadline(action).max(self.env.patience().unwrap_or_default())
     }
 
     fn observe(&mut self, turn: Turn, sampled: &[u32]) -> Step {
@@ -290,15 +308,14 @@ impl<'a> Play<'a> {
         }
         let Ok(fresh) = self.rollouts.open_env(self.slot).await else { return false };
         self.env = fresh.env;
-        let settings = &self.rollouts.settings;
         let Some((last, before)) = self.actions.split_last() else { return false };
         for action in before {
-            match tokio::time::timeout(settings.step_deadline(action), self.env.step(action.clone())).await {
+            match tokio::time::timeout(self.step_deadline(action), self.env.step(action.clone())).await {
                 Ok(Ok(turn)) if !turn.done => {}
                 _ => return false,
             }
         }
-        match tokio::time::timeout(settings.step_deadline(last), self.env.step(last.clone())).await {
+        match tokio::time::timeout(self.step_deadline(last), self.env.step(last.clone())).await {
             Ok(Err(again)) => again.boundary == Boundary::Environment && !again.transient,
             Ok(Ok(_)) => false,
             Err(_) => self.env.user_seconds().is_none(),

@@ -165,7 +165,7 @@ impl Rollouts {
 
     async fn open_env(&self, slot: Slot<'_>) -> Result<Episode, Fault> {
         let seed = Seed::root(slot.seed).with("env").value();
-        let deadline = self.settings.open_deadline();
+        let deadline = self.settings.open_deadline().max(self.arena.patience(slot.task).unwrap_or_default());
         match tokio::time::timeout(deadline, self.arena.open(slot.task, seed)).await {
             Ok(opened) => opened,
             Err(_) => Err(late("the environment did not open", deadline)),

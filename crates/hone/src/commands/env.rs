@@ -1,4 +1,6 @@
-//! `hone env`: the built-in environments: what there is, what one looks like, and playing one in the terminal.
+//! `hone env`: the built-in environments: what there is, what one looks like, playing one in the terminal, serving one.
+
+mod serve;
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -18,7 +20,7 @@ use serde_json::{Map, Value, json};
 
 use crate::recipes::{Source, setting};
 
-/// Built-in environments: list, describe, play in the terminal
+/// Built-in environments: list, describe, play in the terminal, serve to other trainers
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -54,6 +56,7 @@ enum Command {
         #[arg(long = "as", value_name = "ROLE", default_value = "agent")]
         role: Role,
     },
+    Serve(serve::Args),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -100,6 +103,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Command::List { json } => list(json)?,
         Command::Show { choice, json } => show(&choice, json)?,
         Command::Play { choice, role } => play(&choice, role)?,
+        Command::Serve(args) => serve::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -365,6 +369,7 @@ fn read_arguments(tool: &ToolSpec, text: &str) -> Result<Map<String, Value>> {
 }
 
 async fn score(environment: &Environment, episode: &mut Episode, turns: Vec<TurnRecord>) -> Result<()> {
+    episode.env.finish().await?;
     let mut case = Case::read(Value::Object(episode.env.end().facts)).map_err(|why| anyhow!(why))?;
     case.turns = Some(turns);
     case.tools = Some(episode.tools.clone());

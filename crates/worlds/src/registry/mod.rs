@@ -4,6 +4,7 @@
 //! and how they open, and one line of [`BUILTINS`]; docs/environments-reference.md is written from here.
 
 mod page;
+mod remote;
 mod service;
 mod shop;
 mod spec;
@@ -14,6 +15,7 @@ use hone_arena::registry::{ProgramSpec, RegistryError};
 use serde_json::{Map, Value};
 
 pub use page::page;
+pub use remote::REMOTE;
 pub use service::{ServiceSpec, UserSpec};
 pub use shop::ShopSpec;
 pub use spec::{EnvSpec, EnvSpecs};

@@ -4,7 +4,7 @@ use hone_arena::catalogue::{Documented as _, Options, Place, keys_table, section
 use hone_arena::chat_client::ChatSpec;
 
 use super::service::StrategySpec;
-use super::{BUILTINS, PROGRAM};
+use super::{BUILTINS, PROGRAM, REMOTE};
 
 /// The reference page of environments: every name, every key.
 pub fn page() -> Result<String, serde_json::Error> {
@@ -20,6 +20,9 @@ pub fn page() -> Result<String, serde_json::Error> {
         section(&mut page, Place { header: "[env]", key: Some("name") }, entry)?;
     }
     section(&mut page, Place { header: "[env]", key: None }, &PROGRAM)?;
+    for entry in REMOTE {
+        section(&mut page, Place { header: "[env]", key: Some("kind") }, entry)?;
+    }
     page.push_str(
         "\n## user\n\n\
          The user of retail and airline. `user = \"scripted\"`, the default, follows the script of a generated task, or states the\n\

@@ -11,9 +11,9 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{BUILTINS, PROGRAM, ShopSpec, find};
+use super::{BUILTINS, PROGRAM, ShopSpec, find, remote};
 
-/// One environment as a recipe writes it: a built-in by `name`, or a program by `command`.
+/// One environment as a recipe writes it: a built-in by `name`, a program by `command`, or one elsewhere by `kind`.
 #[derive(Debug, Clone)]
 pub struct EnvSpec(Arc<dyn EnvOptions>);
 
@@ -22,8 +22,12 @@ impl EnvSpec {
         Self(Arc::new(options))
     }
 
-    /// Reads a table. `command` makes it a program; otherwise `name` says which built-in it is.
+    /// Reads a table. `kind` makes it an environment elsewhere and `command` a program; otherwise `name` says which built-in
+    /// it is.
     pub fn read(table: Map<String, Value>) -> Result<Self, RegistryError> {
+        if let Some(kind) = table.get("kind") {
+            return (remote::find(kind)?.make.read)(&remote::named(&table)?, table);
+        }
         let program = table.contains_key("command");
         let name = match table.get("name") {
             Some(Value::String(name)) => name.clone(),

@@ -1,0 +1,80 @@
+//! `env_reward`: the reward that the environment gave itself, as servers elsewhere send it.
+
+use hone_trace::Verdict;
+use serde::{Deserialize, Serialize};
+
+use super::catalogue::{ComponentEntry, plain};
+use super::{Case, Measure, not_applicable, scored, unscored};
+use crate::catalogue::Options;
+use crate::documented;
+
+pub(super) const ENTRY: ComponentEntry = ComponentEntry {
+    name: "env_reward",
+    about: "The reward that the environment itself gave, as OpenEnv servers, Fleet verifiers and adapters send it",
+    advice: "For environments elsewhere; a reward that is null, or a verifier that could not say, is unscored and never 0",
+    paper: None,
+    options: Options::of::<EnvReward>(),
+    make: plain::<EnvReward>,
+};
+
+/// What an environment says of an episode: the fact `env_reward`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Given {
+    /// Absent: it gave none.
+    pub value: Option<f64>,
+    /// In its own words.
+    pub why: String,
+    /// Whether the environment itself ended the episode, or judged it. Otherwise a missing reward is the policy's doing.
+    pub ended: bool,
+}
+
+documented! {
+    #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct EnvReward {
+        /// The value of an episode that ended before the environment gave a reward: by a limit, an unreadable reply, or a
+        /// reply where a call was due.
+        unfinished: f64,
+    }
+}
+
+impl Measure for EnvReward {
+    fn measure(&self, case: &Case) -> Verdict {
+        match &case.env_reward {
+            None => not_applicable("the environment gives no reward of its own (`env_reward`)"),
+            Some(Given { value: Some(value), why, .. }) => {
+                scored(*value, if why.is_empty() { "given: by the environment" } else { why })
+            }
+            Some(Given { value: None, why, ended: true }) => {
+                let why = if why.is_empty() { "it ended the episode without one" } else { why };
+                unscored(format!("no_reward: {why}"))
+            }
+            Some(Given { value: None, .. }) => {
+                scored(self.unfinished, "unfinished: the episode was over before the environment gave a reward")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn verdict(given: Value) -> Option<f64> {
+        let case = Case::read(json!({"env_reward": given})).unwrap();
+        match EnvReward::default().measure(&case) {
+            Verdict::Scored { value, .. } => Some(value),
+            Verdict::Unscored { .. } => None,
+        }
+    }
+
+    #[test]
+    fn no_reward_is_not_zero_and_leaving_early_is_no_way_out() {
+        assert_eq!(verdict(json!({"value": 0.0, "ended": true})), Some(0.0));
+        assert_eq!(verdict(json!({"value": null, "ended": true})), None);
+        assert_eq!(verdict(json!({"value": 0.5})), Some(0.5));
+        assert_eq!(verdict(json!({})), Some(0.0));
+    }
+}

@@ -1,0 +1,70 @@
+//! A `/ws` connection: one message out, one message in.
+//!
+//! Messages carry no id. Whoever gives up on an answer must drop the socket, or every later answer would be taken for the
+//! one before it; [`Socket::ask`] consumes it and hands it back only with an answer, so that it cannot be done wrong.
+
+use futures::{SinkExt as _, StreamExt as _};
+use serde_json::Value;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+
+use super::wire::Said;
+use crate::http::Http;
+use crate::supervise::Failure;
+
+/// Longest message that is read, as in the official client.
+const MAX_MESSAGE: usize = 100 << 20;
+
+#[derive(Debug)]
+pub struct Socket(WebSocketStream<reqwest::Upgraded>);
+
+impl Socket {
+    /// Connects to a path of the server.
+    pub async fn connect(http: &Http, path: &str) -> Result<Self, Failure> {
+        let key = generate_key();
+        let (stream, accepted) = http.upgrade(path, &key).await?;
+        if accepted.as_deref() != Some(derive_accept_key(key.as_bytes()).as_str()) {
+            return Err(Failure::refused("the server switched protocols without the accept key of a WebSocket"));
+        }
+        let config = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
+        Ok(Self(WebSocketStream::from_raw_socket(stream, Role::Client, Some(config)).await))
+    }
+
+    /// Sends a message and waits for its answer, as text. The socket comes back with it.
+    pub async fn exchange(mut self, message: &Value) -> Result<(Self, String), Failure> {
+        let sent = self.0.send(Message::text(message.to_string())).await;
+        // A server without room says so and closes, perhaps before it read anything: its last words explain a failed send.
+        loop {
+            match self.0.next().await {
+                Some(Ok(Message::Text(text))) => return Ok((self, text.as_str().to_owned())),
+                Some(Ok(Message::Close(frame))) => {
+                    let why = frame.map(|frame| format!(" ({} {})", frame.code, frame.reason)).unwrap_or_default();
+                    return Err(Failure::infrastructure(format!("the server closed the connection{why}")));
+                }
+                Some(Ok(Message::Binary(_))) => return Err(Failure::refused("a binary message, where text is due")),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(Failure::infrastructure(format!("the connection broke: {error}"))),
+                None => {
+                    let why = sent.err().map_or_else(|| "it was closed".to_owned(), |error| error.to_string());
+                    return Err(Failure::infrastructure(format!("the connection broke: {why}")));
+                }
+            }
+        }
+    }
+
+    /// Sends a message and reads the answer.
+    pub async fn ask(self, message: &Value) -> Result<(Self, Said), Failure> {
+        let (socket, text) = self.exchange(message).await?;
+        let said = Said::read(&text).map_err(|why| Failure::refused(format!("the server sent {why}")))?;
+        Ok((socket, said))
+    }
+
+    /// Says that the session is over. Whether it arrives is the server's business: a dropped connection ends it too.
+    pub async fn close(mut self) {
+        let _ = self.0.send(Message::text(r#"{"type":"close"}"#)).await;
+        let _ = self.0.close(None).await;
+    }
+}

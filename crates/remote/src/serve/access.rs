@@ -1,0 +1,47 @@
+//! Who asks: an operator, an agent, or nobody known.
+
+use axum::http::{HeaderMap, StatusCode};
+
+/// What a caller may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Everything.
+    Operator,
+    /// To act in a session that an operator opened. No reset, no state, no reward.
+    Agent,
+}
+
+/// The tokens of a server.
+pub(super) struct Access {
+    operator: Option<String>,
+    agent: Option<String>,
+}
+
+impl Access {
+    pub(super) fn new(operator: Option<String>, agent: Option<String>) -> Self {
+        Self { operator, agent }
+    }
+
+    /// The caller's role, or the status and reason of a refusal.
+    pub(super) fn role(&self, headers: &HeaderMap) -> Result<Role, (StatusCode, &'static str)> {
+        if self.operator.is_none() && self.agent.is_none() {
+            return Ok(Role::Operator);
+        }
+        let given = headers.get("authorization").and_then(|value| value.to_str().ok());
+        let Some(given) = given.and_then(|value| value.strip_prefix("Bearer ")) else {
+            return Err((StatusCode::UNAUTHORIZED, "Not authenticated: send Authorization: Bearer TOKEN"));
+        };
+        let is =
+            |token: &Option<String>| token.as_deref().is_some_and(|token| same(token.as_bytes(), given.as_bytes()));
+        match () {
+            () if is(&self.operator) => Ok(Role::Operator),
+            () if is(&self.agent) => Ok(Role::Agent),
+            () => Err((StatusCode::UNAUTHORIZED, "Not authenticated: the token is not known here")),
+        }
+    }
+}
+
+/// Compares in a time that does not depend on where the difference is.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |different, (a, b)| different | (a ^ b)) == 0
+}

@@ -1,0 +1,171 @@
+//! Hone's environments served to others: OpenEnv's routes and sessions, and MCP, on one port.
+//!
+//! What the protocol lacks is added where a client that does not know it passes over it: under `metadata.hone`, components
+//! of the reward with their reasons, and `terminated` and `truncated` apart. Two tokens keep an agent away from the
+//! verifier: the operator's opens sessions, resets and sees rewards; the agent's may only act in a session it is given.
+
+mod access;
+mod check;
+mod http;
+mod play;
+mod rpc;
+mod schema;
+mod sessions;
+mod socket;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hone_arena::registry::Environment;
+use hone_trace::{Digest, Task, ToolSet};
+use jsonschema::Validator;
+use serde_json::{Map, Value};
+
+use access::Access;
+use sessions::Sessions;
+
+/// How an environment is served.
+#[derive(Clone)]
+pub struct Options {
+    /// Sessions at once.
+    pub sessions: usize,
+    /// Sessions at once of one client address.
+    pub per_client: usize,
+    /// Steps of an episode; the one that reaches it truncates it.
+    pub max_steps: u64,
+    /// Whether a step after the end of an episode is an error. The protocol has none.
+    pub strict_end: bool,
+    /// Seconds that a session without a connection lives unused.
+    pub idle: Duration,
+    /// Who may do everything. `None`, and no agent's token: everybody.
+    pub token: Option<String>,
+    /// Who may act in a session and do nothing else.
+    pub agent_token: Option<String>,
+    /// Leaves out `/reset`, `/step` and `/state`, as OpenEnv's production mode does.
+    pub production: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            sessions: 1024,
+            per_client: 1024,
+            max_steps: 100,
+            strict_end: false,
+            idle: Duration::from_secs(1800),
+            token: None,
+            agent_token: None,
+            production: false,
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("sessions", &self.sessions).finish_non_exhaustive()
+    }
+}
+
+/// An environment with its sessions.
+pub struct Host {
+    environment: Environment,
+    about: String,
+    options: Options,
+    access: Access,
+    sessions: Sessions,
+    next: AtomicU64,
+    // Std mutex: held for a look-up. Tasks may have tools of their own, so what is kept is bounded.
+    validators: Mutex<HashMap<Digest, Arc<Validators>>>,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("environment", &self.environment.name).finish_non_exhaustive()
+    }
+}
+
+/// Compiled schemas by the tool's name. A tool whose schema does not compile takes anything.
+type Validators = HashMap<String, Validator>;
+
+/// Sets of tools whose compiled schemas are kept.
+const KEPT: usize = 64;
+
+impl Host {
+    /// `about` describes the environment in one line.
+    pub fn new(environment: Environment, about: impl Into<String>, options: Options) -> Self {
+        let access = Access::new(options.token.clone(), options.agent_token.clone());
+        let sessions = Sessions::new(options.sessions, options.per_client, options.idle);
+        let (next, validators) = (AtomicU64::new(0), Mutex::default());
+        Self { environment, about: about.into(), options, access, sessions, next, validators }
+    }
+
+    /// The task that a reset names: by key, by index in its split, or by its seed; without any, the next one.
+    fn task(&self, data: &Map<String, Value>) -> Result<&Task, String> {
+        let splits = &self.environment.splits;
+        let split = match data.get("split").and_then(Value::as_str) {
+            Some(name) => splits.get(name).ok_or_else(|| {
+                format!(
+                    "there is no split {name:?}; there are {}",
+                    splits.keys().cloned().collect::<Vec<_>>().join(", ")
+                )
+            })?,
+            None => splits.values().find(|set| !set.is_empty()).ok_or("the environment has no tasks")?,
+        };
+        let named = ["task", "task_key", "id", "key"].iter().find_map(|key| data.get(*key).and_then(Value::as_str));
+        if let Some(key) = named {
+            let found = split.get(key).or_else(|| splits.values().find_map(|set| set.get(key)));
+            return found.ok_or_else(|| format!("there is no task {key:?}"));
+        }
+        let number = match data.get("index").and_then(Value::as_u64) {
+            Some(index) if (index as usize) < split.len() => index,
+            Some(index) => return Err(format!("there is no task {index}; the split has {}", split.len())),
+            None => {
+                data.get("seed").and_then(Value::as_u64).unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed))
+            }
+        };
+        split[..].get(number as usize % split.len().max(1)).ok_or_else(|| "the split has no tasks".into())
+    }
+
+    fn validators(&self, tools: &ToolSet) -> Arc<Validators> {
+        let mut kept = self.validators.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        let compiled = kept.entry(tools.digest()).or_insert_with(|| {
+            let compile = |schema: &Value| jsonschema::validator_for(schema).ok();
+            let pairs = tools.iter().filter_map(|tool| Some((tool.name.clone(), compile(tool.parameters.as_ref()?)?)));
+            Arc::new(pairs.collect())
+        });
+        Arc::clone(compiled)
+    }
+}
+
+/// A name that nobody guesses, as a UUID is written: two hashes under keys of the system's randomness.
+pub(crate) fn fresh_id() -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    // RandomState is keyed from the system's randomness once per thread; the counter keeps ids apart.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let bytes = (u128::from(RandomState::new().hash_one((count, 1))) << 64)
+        | u128::from(RandomState::new().hash_one((count, 2)));
+    // Version 4, variant 1.
+    let bits = (bytes & !(0xf << 76) | (4 << 76)) & !(0x3 << 62) | (2 << 62);
+    let hex = format!("{bits:032x}");
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// Serves until the future that it is is dropped or the listener breaks.
+pub async fn serve(listener: tokio::net::TcpListener, host: Arc<Host>) -> std::io::Result<()> {
+    let service = http::router(host).into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(
+        axum::serve::ListenerExt::tap_io(listener, |stream| {
+            // Steps are small messages that wait for each other.
+            let _ = stream.set_nodelay(true);
+        }),
+        service,
+    )
+    .await
+}

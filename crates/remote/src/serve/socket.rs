@@ -1,0 +1,204 @@
+//! WebSocket sessions: `/ws`, and JSON-RPC at `/mcp`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use serde_json::{Map, Value, json};
+
+use super::Host;
+use super::access::Role;
+use super::check::{self, Act};
+use super::rpc::{self, Caller};
+use super::sessions::Session;
+
+/// A connection that says nothing is pinged so often, and closed when it does not answer.
+const PING: Duration = Duration::from_secs(20);
+/// Longest message that is read.
+pub(super) const MAX_MESSAGE: usize = 16 << 20;
+
+fn error(code: &str, message: impl Into<String>) -> Value {
+    json!({"type": "error", "data": {"message": message.into(), "code": code}})
+}
+
+fn invalid(errors: check::Complaints) -> Value {
+    json!({"type": "error", "data": {"message": "Invalid message", "code": "VALIDATION_ERROR", "errors": errors}})
+}
+
+/// A connection with its session. Dropping it ends what it holds, whichever way the connection went.
+struct Attached {
+    host: Arc<Host>,
+    session: Arc<Session>,
+    own: bool,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.host.sessions.detach(&self.session, self.own);
+    }
+}
+
+/// What becomes of the connection after a message.
+enum Next {
+    Say(Value),
+    /// Says something, and is over.
+    Last(Value),
+    Close,
+}
+
+/// Serves `/ws` until the client goes.
+pub(super) async fn session(mut socket: WebSocket, host: Arc<Host>, role: Role, client: IpAddr, asked: Option<String>) {
+    let attached = match attach(&host, role, client, asked.as_deref()) {
+        Ok(attached) => attached,
+        Err(refusal) => return say_goodbye(&mut socket, Some(refusal)).await,
+    };
+    while let Some(received) = receive(&mut socket).await {
+        attached.session.touch();
+        let next = match received {
+            Message::Text(text) => message(&attached, role, client, text.as_str()).await,
+            Message::Binary(_) => Next::Last(error("SESSION_ERROR", "'text'")),
+            Message::Close(_) => Next::Close,
+            Message::Ping(_) | Message::Pong(_) => continue,
+        };
+        match next {
+            Next::Say(value) => {
+                if socket.send(Message::text(value.to_string())).await.is_err() {
+                    return;
+                }
+            }
+            Next::Last(value) => return say_goodbye(&mut socket, Some(value)).await,
+            Next::Close => return say_goodbye(&mut socket, None).await,
+        }
+    }
+}
+
+async fn say_goodbye(socket: &mut WebSocket, last: Option<Value>) {
+    if let Some(last) = last {
+        let _ = socket.send(Message::text(last.to_string())).await;
+    }
+    let _ = socket.send(Message::Close(Some(CloseFrame { code: 1000, reason: "".into() }))).await;
+}
+
+fn attach(host: &Arc<Host>, role: Role, client: IpAddr, asked: Option<&str>) -> Result<Attached, Value> {
+    let own = asked.is_none();
+    let session = match asked {
+        Some(id) => host.sessions.get(id).ok_or_else(|| error("SESSION_ERROR", format!("Unknown session_id: {id}")))?,
+        None if role == Role::Agent => {
+            return Err(error("SESSION_ERROR", "an agent's token attaches to a session that its operator opened"));
+        }
+        None => host.sessions.create(client).map_err(|full| {
+            let mut refusal = error("CAPACITY_REACHED", full.message());
+            if let (Some(data), Value::Object(details)) = (refusal["data"].as_object_mut(), full.details()) {
+                data.extend(details);
+            }
+            refusal
+        })?,
+    };
+    if !session.attach() {
+        return Err(error("SESSION_ERROR", format!("Session {} has a connection already", session.id)));
+    }
+    Ok(Attached { host: Arc::clone(host), session, own })
+}
+
+/// The next message. A silent client is pinged once; `None` where it is gone.
+async fn receive(socket: &mut WebSocket) -> Option<Message> {
+    if let Ok(received) = tokio::time::timeout(PING, socket.recv()).await {
+        return received?.ok();
+    }
+    loop {
+        socket.send(Message::Ping(Vec::new().into())).await.ok()?;
+        match tokio::time::timeout(PING, socket.recv()).await {
+            Ok(Some(Ok(Message::Pong(_)))) => match tokio::time::timeout(PING, socket.recv()).await {
+                Ok(received) => return received?.ok(),
+                Err(_) => {}
+            },
+            Ok(received) => return received?.ok(),
+            Err(_) => {
+                let frame = CloseFrame { code: 1011, reason: "keepalive ping timeout".into() };
+                let _ = socket.send(Message::Close(Some(frame))).await;
+                return None;
+            }
+        }
+    }
+}
+
+async fn message(attached: &Attached, role: Role, client: IpAddr, text: &str) -> Next {
+    let message: Map<String, Value> = match serde_json::from_str(text) {
+        Ok(Value::Object(message)) => message,
+        Ok(_) => return Next::Last(error("SESSION_ERROR", "a message is a JSON object")),
+        Err(why) => return Next::Say(error("INVALID_JSON", format!("Invalid JSON: {why}"))),
+    };
+    let kind = message.get("type").and_then(Value::as_str).unwrap_or_default();
+    let known: &[&str] = match kind {
+        "reset" | "step" | "mcp" => &["type", "data"],
+        "state" | "close" => &["type"],
+        _ => {
+            let shown = message.get("type").map_or_else(|| "None".to_owned(), crate::openenv::wire::plain);
+            return Next::Say(error("UNKNOWN_TYPE", format!("Unknown message type: {shown}")));
+        }
+    };
+    let errors = check::extra(&message, known);
+    if !errors.is_empty() {
+        return Next::Say(invalid(errors));
+    }
+    if role == Role::Agent && matches!(kind, "reset" | "state") {
+        return Next::Say(error("FORBIDDEN", format!("{kind} is the operator's; an agent's token may step")));
+    }
+    match kind {
+        "close" => Next::Close,
+        "state" => Next::Say(json!({"type": "state", "data": attached.session.play.lock().await.state()})),
+        _ => match check::data(&message) {
+            Err(errors) => Next::Say(invalid(errors)),
+            Ok(_) if kind != "reset" && !message.contains_key("data") => {
+                Next::Say(invalid(check::missing_data(&message)))
+            }
+            Ok(data) => Next::Say(act(attached, role, client, kind, data).await),
+        },
+    }
+}
+
+async fn act(attached: &Attached, role: Role, client: IpAddr, kind: &str, data: Map<String, Value>) -> Value {
+    let (host, session) = (&attached.host, &attached.session);
+    let observed = match kind {
+        "mcp" => {
+            let session = Some(Arc::clone(session));
+            let caller = Caller { role, client, session, mcp: false, query: Map::new() };
+            let answer = rpc::answer(host, &caller, &Value::Object(data)).await;
+            return json!({"type": "mcp", "data": answer.body});
+        }
+        "reset" => session.play.lock().await.reset(host, &data).await,
+        _ => match Act::read(&Value::Object(data)) {
+            Err(errors) => return invalid(errors),
+            Ok(act) => session.play.lock().await.step(host, act).await,
+        },
+    };
+    match observed {
+        Ok(observed) => json!({"type": "observation", "data": observed.envelope(role == Role::Agent)}),
+        Err(why) => error("EXECUTION_ERROR", why),
+    }
+}
+
+/// Serves JSON-RPC over a WebSocket, one environment for the connection.
+pub(super) async fn rpc_session(mut socket: WebSocket, host: Arc<Host>, role: Role, client: IpAddr) {
+    let attached = match attach(&host, role, client, None) {
+        Ok(attached) => attached,
+        Err(refusal) => return say_goodbye(&mut socket, Some(refusal)).await,
+    };
+    let session = Some(Arc::clone(&attached.session));
+    let caller = Caller { role, client, session, mcp: false, query: Map::new() };
+    while let Some(received) = receive(&mut socket).await {
+        let text = match received {
+            Message::Text(text) => text,
+            Message::Binary(_) | Message::Close(_) => return say_goodbye(&mut socket, None).await,
+            Message::Ping(_) | Message::Pong(_) => continue,
+        };
+        let body = match serde_json::from_str(text.as_str()) {
+            Ok(request) => rpc::answer(&host, &caller, &request).await.body,
+            Err(_) => rpc::parse_error(),
+        };
+        if socket.send(Message::text(body.to_string())).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Supervision of servers: one way to call all of them.
+//!
+//! A call has a deadline that covers everything: the wait at an open circuit breaker, every attempt, the pauses between
+//! them. Only infrastructure is asked again (no connection, a timeout, a 5xx) and only a busy server is waited for; a
+//! server that answered has answered. A call that is under way stands in the table of [`waits`].
+
+mod breaker;
+pub mod cleanup;
+pub mod waits;
+
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use hone_trace::{Boundary, Fault};
+use tokio::time::Instant;
+
+use breaker::Breaker;
+
+/// Why a call has no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct Failure {
+    pub what: String,
+    pub kind: Kind,
+}
+
+/// Whose doing a failure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// No connection, no answer in time, a 5xx: asked again, and counted by the breaker.
+    Infrastructure,
+    /// The server is well and has no room: waited for.
+    Busy,
+    /// The server answered, and the answer is no. Never asked again.
+    Refused,
+}
+
+impl Failure {
+    pub fn infrastructure(what: impl Into<String>) -> Self {
+        Self { what: what.into(), kind: Kind::Infrastructure }
+    }
+
+    pub fn busy(what: impl Into<String>) -> Self {
+        Self { what: what.into(), kind: Kind::Busy }
+    }
+
+    pub fn refused(what: impl Into<String>) -> Self {
+        Self { what: what.into(), kind: Kind::Refused }
+    }
+
+    /// The fault of an episode that the failure ends. Infrastructure may do better another time.
+    pub fn fault(self, boundary: Boundary) -> Fault {
+        Fault { boundary, what: self.what, transient: self.kind != Kind::Refused }
+    }
+}
+
+/// How long a call may take and how often it is tried.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Patience {
+    /// Everything included.
+    pub total: Duration,
+    /// One attempt.
+    pub attempt: Duration,
+    /// Attempts at broken infrastructure. A busy server is asked until the time is up.
+    pub attempts: u32,
+}
+
+impl Patience {
+    /// One attempt within a deadline: for what must not be done twice.
+    pub fn once(deadline: Duration) -> Self {
+        Self { total: deadline, attempt: deadline, attempts: 1 }
+    }
+
+    /// Several attempts of one length, with time for their pauses.
+    pub fn retried(attempt: Duration, attempts: u32) -> Self {
+        Self { total: attempt * attempts + LONGEST_PAUSE * attempts, attempt, attempts }
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// One server, as everybody who calls it sees it.
+#[derive(Debug)]
+pub struct Server {
+    name: String,
+    // Std mutex: held for a few comparisons.
+    breaker: Mutex<Breaker>,
+}
+
+impl Server {
+    /// `name` goes into messages and the table of waits: an address without credentials.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), breaker: Mutex::default() }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Calls the server for `who` (a task, a command) until it answers, refuses, or patience ends.
+    pub async fn call<T, F, Fut>(&self, who: &str, what: &str, patience: Patience, attempt: F) -> Result<T, Failure>
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = Result<T, Failure>>,
+    {
+        let _waiting = waits::enter(&self.name, who, what);
+        let mut last = None;
+        let tried = tokio::time::timeout(patience.total, self.attempts(patience, attempt, &mut last)).await;
+        let failure = match tried {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(failure)) => failure,
+            Err(_) => {
+                let seconds = patience.total.as_secs_f64();
+                let because = last.map(|last: Failure| format!(" ({})", last.what)).unwrap_or_default();
+                Failure::infrastructure(format!("no answer within {seconds} s{because}"))
+            }
+        };
+        Err(Failure { what: format!("{what} at {}: {}", self.name, failure.what), ..failure })
+    }
+
+    async fn attempts<T, F, Fut>(
+        &self,
+        patience: Patience,
+        mut attempt: F,
+        last: &mut Option<Failure>,
+    ) -> Result<T, Failure>
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = Result<T, Failure>>,
+    {
+        let mut pause = FIRST_PAUSE;
+        let mut broken = 0;
+        loop {
+            self.admitted(last).await;
+            let tried = tokio::time::timeout(patience.attempt, attempt()).await.unwrap_or_else(|_| {
+                Err(Failure::infrastructure(format!("no answer within {} s", patience.attempt.as_secs_f64())))
+            });
+            let failure = match tried {
+                Err(failure) if failure.kind == Kind::Infrastructure => {
+                    self.breaker().failed(Instant::now());
+                    broken += 1;
+                    if broken >= patience.attempts {
+                        return Err(failure);
+                    }
+                    failure
+                }
+                Err(failure) if failure.kind == Kind::Busy => {
+                    self.breaker().answered();
+                    failure
+                }
+                other => {
+                    self.breaker().answered();
+                    return other;
+                }
+            };
+            *last = Some(failure);
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Waits until the breaker lets a call through.
+    async fn admitted(&self, last: &mut Option<Failure>) {
+        loop {
+            let until = match self.breaker().admit(Instant::now()) {
+                Ok(()) => return,
+                Err(until) => until,
+            };
+            last.get_or_insert_with(|| Failure::infrastructure("the server failed several times in a row"));
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    fn breaker(&self) -> std::sync::MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

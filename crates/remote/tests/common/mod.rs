@@ -1,0 +1,83 @@
+//! Servers for tests, on ports of the system's choice.
+#![expect(dead_code, reason = "each test file uses a part of it")]
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::ws::{Message, WebSocketUpgrade};
+use axum::routing::get;
+use hone_arena::solution::{Move, solution};
+use hone_remote::serve::{Host, Options};
+use hone_trace::{Action, Episode, Task, Turn};
+use hone_worlds::registry::EnvSpec;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+/// A server that ends with the test.
+pub struct Served {
+    pub url: String,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A built-in environment with a few tasks.
+pub fn host(name: &str, options: Options) -> Host {
+    let table = json!({"name": name});
+    let environment = EnvSpec::read(table.as_object().unwrap().clone()).unwrap().open().unwrap();
+    Host::new(environment, "an environment of the tests", options)
+}
+
+impl Served {
+    pub async fn start(host: Host) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let task = tokio::spawn(async move { hone_remote::serve::serve(listener, Arc::new(host)).await.unwrap() });
+        Self { url, task }
+    }
+
+    pub async fn of(router: Router) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url, task }
+    }
+
+    /// Answers a reset and nothing else.
+    pub async fn hanging(schema: Value) -> Self {
+        let schema = schema.to_string();
+        let ws = get(async |upgrade: WebSocketUpgrade| {
+            upgrade.on_upgrade(async |mut socket| {
+                let observation = json!({"observation": {}, "reward": 0.0, "done": false});
+                while let Some(Ok(message)) = socket.recv().await {
+                    if message.to_text().is_ok_and(|text| text.contains("reset")) {
+                        let answer = json!({"type": "observation", "data": observation});
+                        let _ = socket.send(Message::text(answer.to_string())).await;
+                    }
+                }
+            })
+        });
+        Self::of(Router::new().route("/schema", get(async move || schema)).route("/ws", ws)).await
+    }
+}
+
+/// Plays a task's solution; the last turn.
+pub async fn solve(episode: &mut Episode, task: &Task) -> Turn {
+    let mut last = Turn::default();
+    for step in solution(task).unwrap() {
+        let action = match step {
+            Move::Call(call) => Action::Calls(vec![call]),
+            Move::Say(text) => Action::Reply(text),
+        };
+        last = episode.env.step(action).await.unwrap();
+        assert_eq!(last.failed, 0, "{}: {:?}", task.key, last.messages);
+        if last.done {
+            break;
+        }
+    }
+    last
+}
