@@ -6,6 +6,7 @@ pub mod baseline;
 pub mod catalogue;
 pub mod chat_client;
 mod children;
+pub mod player;
 pub mod registry;
 pub mod rewards;
 pub mod rollout;

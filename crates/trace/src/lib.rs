@@ -10,6 +10,7 @@ mod batch;
 mod digest;
 mod engine;
 mod group;
+mod lock;
 mod loss;
 mod message;
 mod names;
@@ -32,6 +33,7 @@ pub use engine::{
     Workload,
 };
 pub use group::{Advantage, Group, NoSignal, Span};
+pub use lock::{LockError, SPLIT_LOCK, Side, SplitLock};
 pub use loss::{Loss, TokenBatch, TokenColumns};
 pub use message::{Content, ImageUrl, Message, Part};
 pub use names::nearest;

@@ -117,6 +117,8 @@ pub enum RegistryError {
     #[error(transparent)]
     Command(#[from] CommandError),
     #[error(transparent)]
+    Lock(#[from] hone_trace::LockError),
+    #[error(transparent)]
     Set(#[from] TaskSetError),
     #[error(transparent)]
     Rubric(#[from] RubricError),

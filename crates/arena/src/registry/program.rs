@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hone_trace::{Seed, Task};
+use hone_trace::{Seed, Side, SplitLock, Task};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -33,10 +33,15 @@ documented! {
         /// Names of variables that the program gets beside the usual ones (`PATH`, `HOME`, `LANG`, `TMPDIR`, `PYTHONPATH`,
         /// …). It sees no others, and no key of a judge or a model.
         pub variables: Vec<String>,
-        /// JSON lines of tasks, `key` and `prompt` at least. The last `held_out` of them are never trained on. Absent: numbered
-        /// tasks that all say `prompt`, for programs that make their own worlds out of a task's key.
+        /// JSON lines of tasks, `key` and `prompt` at least. The last `held_out` of them are never trained on; where a
+        /// `split.lock` of `hone data split` lies beside it, its sides decide. Absent: numbered tasks that all say `prompt`,
+        /// for programs that make their own worlds out of a task's key.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub task_file: Option<PathBuf>,
+        /// JSON lines of the tasks that are never trained on, such as the `eval.jsonl` of `hone data split`. Absent: they are
+        /// taken out of `task_file`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub held_out_file: Option<PathBuf>,
         /// The prompt of numbered tasks.
         pub prompt: String,
         /// Training tasks; of a file, at most so many.
@@ -61,6 +66,7 @@ impl Default for ProgramSpec {
             start_deadline_s,
             variables,
             task_file: None,
+            held_out_file: None,
             prompt: "Begin.".into(),
             tasks: 2048,
             held_out: 256,
@@ -109,8 +115,51 @@ impl ProgramSpec {
         (0..count).map(|number| Task::new(key(number), &self.name, &self.prompt)).collect()
     }
 
-    /// The tasks of a file, shuffled by the seed so that a sorted file makes no special held-out tasks.
-    fn split(&self, path: &Path, mut tasks: Vec<Task>) -> Result<(Vec<Task>, Vec<Task>), RegistryError> {
+    /// The tasks of a file, on the sides that its lock or its held-out file say, else the last shuffled ones held out.
+    fn split(&self, path: &Path, tasks: Vec<Task>) -> Result<(Vec<Task>, Vec<Task>), RegistryError> {
+        let lock = SplitLock::beside(path)?;
+        let (mut train, mut held_out) = match (&self.held_out_file, &lock) {
+            (Some(file), lock) => {
+                let held_out = read(file, &self.name)?;
+                if let Some((path, lock)) = lock {
+                    lock.check(path, Side::Train, &tasks)?;
+                    lock.check(path, Side::Eval, &held_out)?;
+                }
+                (tasks, held_out)
+            }
+            (None, Some((path, lock))) => self.by_lock(path, lock, tasks)?,
+            (None, None) => return self.shuffled(path, tasks),
+        };
+        let rng = |what| Seed::root(self.seed).with(what).rng();
+        rng("task file").shuffle(&mut train);
+        rng("held-out file").shuffle(&mut held_out);
+        train.truncate(self.tasks);
+        held_out.truncate(self.held_out);
+        Ok((train, held_out))
+    }
+
+    fn by_lock(
+        &self,
+        path: &Path,
+        lock: &SplitLock,
+        tasks: Vec<Task>,
+    ) -> Result<(Vec<Task>, Vec<Task>), RegistryError> {
+        let (held_out, rest): (Vec<Task>, Vec<Task>) =
+            tasks.into_iter().partition(|task| lock.side(&task.key) == Some(Side::Eval));
+        let train: Vec<Task> = rest.into_iter().filter(|task| lock.side(&task.key) != Some(Side::Unused)).collect();
+        lock.check(path, Side::Train, &train)?;
+        if held_out.is_empty() && self.held_out > 0 {
+            let what = format!(
+                "{} holds none of its tasks out; give held_out_file = \"eval.jsonl\", or held_out = 0",
+                path.display()
+            );
+            return Err(RegistryError::Options { name: self.name.clone(), what });
+        }
+        Ok((train, held_out))
+    }
+
+    /// Shuffled by the seed so that a sorted file makes no special held-out tasks.
+    fn shuffled(&self, path: &Path, mut tasks: Vec<Task>) -> Result<(Vec<Task>, Vec<Task>), RegistryError> {
         if tasks.len() <= self.held_out {
             let what = format!(
                 "{} has {} tasks, which leaves none to train on beside held_out = {}",

@@ -1,5 +1,6 @@
 //! One file per command: its arguments, and `run`.
 
+pub(crate) mod data;
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod env;
