@@ -113,6 +113,17 @@ impl ChatClient {
     /// The content of the model's reply to `messages` (OpenAI's form). `extra` joins the request: `seed`,
     /// `response_format`, ….
     pub async fn reply(&self, messages: &[Value], extra: Map<String, Value>) -> Result<String, ChatFault> {
+        let message = self.message(messages, extra).await?;
+        match message.get("content").and_then(Value::as_str) {
+            Some(content) => Ok(content.to_owned()),
+            None => {
+                Err(self.fault(format!("reply: no content in it: {}", excerpt(message.to_string().as_bytes())), false))
+            }
+        }
+    }
+
+    /// The model's whole message, tool calls included, as the server wrote it.
+    pub async fn message(&self, messages: &[Value], extra: Map<String, Value>) -> Result<Value, ChatFault> {
         let mut body = json!({"model": self.spec.model, "messages": messages, "max_tokens": self.spec.max_tokens});
         if let Some(fields) = body.as_object_mut() {
             fields.extend(self.spec.temperature.map(|temperature| ("temperature".to_owned(), temperature.into())));
@@ -126,7 +137,7 @@ impl ChatClient {
         }
     }
 
-    async fn attempts(&self, body: &Value, last: &mut String) -> Result<String, ChatFault> {
+    async fn attempts(&self, body: &Value, last: &mut String) -> Result<Value, ChatFault> {
         let mut pause = FIRST_PAUSE;
         for attempt in 0..=self.spec.retries {
             if attempt > 0 {
@@ -141,7 +152,7 @@ impl ChatClient {
         Err(self.fault(format!("unreachable: {last}, after {} attempts", self.spec.retries + 1), true))
     }
 
-    async fn attempt(&self, body: &Value) -> Result<String, ChatFault> {
+    async fn attempt(&self, body: &Value) -> Result<Value, ChatFault> {
         let url = format!("{}/chat/completions", self.spec.url.trim_end_matches('/'));
         let mut request = self.client.post(url).json(body);
         if let Some(Key(key)) = &self.key {
@@ -158,7 +169,7 @@ impl ChatClient {
             bytes.extend_from_slice(&chunk);
         }
         if status.is_success() {
-            return content(&bytes).map_err(|what| self.fault(what, false));
+            return message(&bytes).map_err(|what| self.fault(what, false));
         }
         let again = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
         let what = format!("status: {status}: {}", excerpt(&bytes));
@@ -191,16 +202,16 @@ fn causes(error: reqwest::Error) -> String {
     text
 }
 
-/// The content of the first choice.
-fn content(bytes: &[u8]) -> Result<String, String> {
+/// The message of the first choice.
+fn message(bytes: &[u8]) -> Result<Value, String> {
     let reply: Value =
         serde_json::from_slice(bytes).map_err(|error| format!("reply: not JSON ({error}): {}", excerpt(bytes)))?;
     let choice = reply.pointer("/choices/0");
     if choice.and_then(|choice| choice.get("finish_reason")).and_then(Value::as_str) == Some("length") {
         return Err("truncated: the reply was cut at max_tokens; raise it".into());
     }
-    match choice.and_then(|choice| choice.pointer("/message/content")).and_then(Value::as_str) {
-        Some(content) => Ok(content.to_owned()),
+    match choice.and_then(|choice| choice.get("message")).filter(|message| message.is_object()) {
+        Some(message) => Ok(message.clone()),
         None => Err(format!("reply: no content in it: {}", excerpt(bytes))),
     }
 }

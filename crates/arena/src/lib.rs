@@ -7,6 +7,7 @@ pub mod catalogue;
 pub mod chat_client;
 pub mod children;
 pub mod perturb;
+pub mod player;
 pub mod registry;
 pub mod rewards;
 pub mod rollout;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hone_arena::registry::{Counts, HELD_OUT, RegistryError, TRAIN, set, task_file};
+use hone_arena::registry::{Counts, HELD_OUT, RegistryError, TRAIN, TaskFile, set};
 use hone_trace::{Task, TaskSet};
 use indexmap::IndexMap;
 use serde_json::json;
@@ -18,7 +18,7 @@ pub(crate) fn splits(
     counts: Counts,
 ) -> Result<IndexMap<String, TaskSet>, RegistryError> {
     let (train, held_out) = match file {
-        Some(path) => task_file(path, name, counts)?,
+        Some(path) => TaskFile { path, held_out: None, name, counts }.split()?,
         None => (
             numbered(name, prompt, TRAIN, counts.tasks, counts.seed, 0),
             numbered(name, prompt, HELD_OUT, counts.held_out, counts.seed, HELD_OUT_SEEDS),

@@ -11,6 +11,7 @@ mod digest;
 mod engine;
 mod group;
 pub mod keys;
+mod lock;
 mod loss;
 mod message;
 mod names;
@@ -33,6 +34,7 @@ pub use engine::{
     Workload,
 };
 pub use group::{Advantage, Fate, Group, Lesson, NoSignal, Span};
+pub use lock::{LockError, SPLIT_LOCK, Side, SplitLock};
 pub use loss::{Loss, TokenBatch, TokenColumns};
 pub use message::{Content, ImageUrl, Message, Part};
 pub use names::{nearest, with_nearest};

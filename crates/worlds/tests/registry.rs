@@ -179,3 +179,51 @@ async fn data_directories_train_on_train_and_hold_out_test() {
     let table = json!({"name": "airline", "data": data, "tasks": 0, "held_out": 50});
     assert_eq!(World::open(&specs(&table).unwrap()).unwrap().held_out.len(), 50, "to evaluate only");
 }
+
+/// Task files beside a lock of `hone data split`: its sides decide, and what contradicts them is refused.
+#[test]
+fn a_set_that_contradicts_its_lock_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, keys: &[&str]| {
+        let lines: Vec<String> = keys.iter().map(|key| json!({"key": key, "prompt": "p"}).to_string()).collect();
+        let path = directory.path().join(name);
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        path
+    };
+    let mut lock = hone_trace::SplitLock::new(json!({}), Vec::new());
+    for (key, side) in [("a", hone_trace::Side::Train), ("b", hone_trace::Side::Train), ("c", hone_trace::Side::Eval)] {
+        lock.set(key, "mine", side);
+    }
+    lock.write(&mut std::fs::File::create(directory.path().join(hone_trace::SPLIT_LOCK)).unwrap()).unwrap();
+    let open = |train: &std::path::Path, held_out: Option<&std::path::Path>| {
+        let mut table = json!({"command": ["x"], "name": "mine", "task_file": train});
+        if let Some(path) = held_out {
+            table["held_out_file"] = json!(path);
+        }
+        EnvSpec::read(table.as_object().cloned().unwrap()).unwrap().open()
+    };
+    let keys = |set: &hone_trace::TaskSet| {
+        let mut keys: Vec<String> = set.iter().map(|task| task.key.clone()).collect();
+        keys.sort();
+        keys
+    };
+    let (train, eval) = (file("train.jsonl", &["a", "b"]), file("eval.jsonl", &["c"]));
+    let both = open(&train, Some(&eval)).unwrap();
+    assert_eq!(
+        (keys(&both.splits["train"]), keys(&both.splits["held-out"])),
+        (vec!["a".into(), "b".into()], vec!["c".into()])
+    );
+    let whole = open(&file("all.jsonl", &["a", "b", "c"]), None).unwrap();
+    assert_eq!(
+        (keys(&whole.splits["train"]), keys(&whole.splits["held-out"])),
+        (vec!["a".into(), "b".into()], vec!["c".into()])
+    );
+    for (train, held_out, words) in [
+        (file("leak.jsonl", &["a", "c"]), Some(&eval), "c is locked as eval"),
+        (file("new.jsonl", &["a", "z"]), None, "z is unknown"),
+        (train.clone(), None, "held_out_file"),
+    ] {
+        let error = open(&train, held_out.map(std::path::PathBuf::as_path)).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}

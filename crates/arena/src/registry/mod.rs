@@ -5,6 +5,7 @@
 //! [`ProgramSpec`], which runs a user's own.
 
 mod program;
+mod task_file;
 mod world;
 
 use std::path::PathBuf;
@@ -22,7 +23,8 @@ use crate::rewards::{Rubric, RubricError};
 use crate::stdio::CommandError;
 use crate::users::NewUser;
 
-pub use program::{ProgramSpec, task_file};
+pub use program::ProgramSpec;
+pub use task_file::TaskFile;
 pub use world::World;
 
 /// The split that is trained on.
@@ -116,6 +118,8 @@ pub enum RegistryError {
     Own(OwnError),
     #[error(transparent)]
     Command(#[from] CommandError),
+    #[error(transparent)]
+    Lock(#[from] hone_trace::LockError),
     #[error(transparent)]
     Set(#[from] TaskSetError),
     #[error(transparent)]

@@ -1,13 +1,13 @@
 //! `command = ["python3", "my_env.py"]`: an environment of the user's own, in any language.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use hone_trace::{Seed, Task};
+use hone_trace::Task;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Map;
 
-use super::{Counts, EnvOptions, Environment, HELD_OUT, RegistryError, TRAIN, set};
+use super::{Counts, EnvOptions, Environment, HELD_OUT, RegistryError, TRAIN, TaskFile, set};
 use crate::documented;
 use crate::rewards::spec::RubricSpec;
 use crate::stdio::{CommandSpec, StdioArena};
@@ -33,10 +33,15 @@ documented! {
         /// Names of variables that the program gets beside the usual ones (`PATH`, `HOME`, `LANG`, `TMPDIR`, `PYTHONPATH`,
         /// …). It sees no others, and no key of a judge or a model.
         pub variables: Vec<String>,
-        /// JSON lines of tasks, `key` and `prompt` at least. The last `held_out` of them are never trained on. Absent: numbered
-        /// tasks that all say `prompt`, for programs that make their own worlds out of a task's key.
+        /// JSON lines of tasks, `key` and `prompt` at least. The last `held_out` of them are never trained on; where a
+        /// `split.lock` of `hone data split` lies beside it, its sides decide. Absent: numbered tasks that all say `prompt`,
+        /// for programs that make their own worlds out of a task's key.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub task_file: Option<PathBuf>,
+        /// JSON lines of the tasks that are never trained on, such as the `eval.jsonl` of `hone data split`. Absent: they are
+        /// taken out of `task_file`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub held_out_file: Option<PathBuf>,
         /// The prompt of numbered tasks.
         pub prompt: String,
         /// Number of training tasks; of a file, at most this many.
@@ -61,6 +66,7 @@ impl Default for ProgramSpec {
             start_deadline_s,
             variables,
             task_file: None,
+            held_out_file: None,
             prompt: "Begin.".into(),
             tasks: 2048,
             held_out: 256,
@@ -90,7 +96,8 @@ impl EnvOptions for ProgramSpec {
         };
         let (train, held_out) = match &self.task_file {
             Some(path) => {
-                task_file(path, name, Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed })?
+                let held_out = self.held_out_file.as_deref();
+                TaskFile { path, held_out, name, counts: self.counts() }.split()?
             }
             None => (self.numbered(TRAIN, self.tasks), self.numbered(HELD_OUT, self.held_out)),
         };
@@ -110,37 +117,4 @@ impl ProgramSpec {
         let key = |number| format!("{}-{split}-{}-{number}", self.name, self.seed);
         (0..count).map(|number| Task::new(key(number), &self.name, &self.prompt)).collect()
     }
-}
-
-/// The tasks of a JSON lines file for the environment `name`: those to train on, and those held out. They are shuffled by
-/// the seed, so that a sorted file makes no special held-out tasks.
-pub fn task_file(path: &Path, name: &str, counts: Counts) -> Result<(Vec<Task>, Vec<Task>), RegistryError> {
-    let mut tasks = read(path, name)?;
-    if tasks.len() <= counts.held_out {
-        let what = format!(
-            "{} has {} tasks, which leaves none to train on beside held_out = {}",
-            path.display(),
-            tasks.len(),
-            counts.held_out
-        );
-        return Err(RegistryError::Options { name: name.to_owned(), what });
-    }
-    Seed::root(counts.seed).with("task file").rng().shuffle(&mut tasks);
-    let held_out = tasks.split_off(tasks.len() - counts.held_out);
-    tasks.truncate(counts.tasks);
-    Ok((tasks, held_out))
-}
-
-/// The tasks of a JSON lines file. `env` may be left out: it is the program's.
-fn read(path: &Path, name: &str) -> Result<Vec<Task>, RegistryError> {
-    let text =
-        std::fs::read_to_string(path).map_err(|source| RegistryError::TaskFile { path: path.to_owned(), source })?;
-    let mut tasks = Vec::new();
-    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let bad = |source| RegistryError::TaskLine { path: path.to_owned(), line: at + 1, source };
-        let mut fields: Map<String, Value> = serde_json::from_str(line).map_err(bad)?;
-        fields.insert("env".into(), name.into());
-        tasks.push(serde_json::from_value(Value::Object(fields)).map_err(bad)?);
-    }
-    Ok(tasks)
 }

@@ -1,6 +1,7 @@
 //! One file per command: its arguments, and `run`.
 
 pub(crate) mod check;
+pub(crate) mod data;
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod env;

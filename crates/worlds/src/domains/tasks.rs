@@ -64,8 +64,8 @@ fn split_ids(directory: &Path, split: &str) -> Result<Vec<String>, TasksError> {
     Ok(ids.iter().map(|id| id.as_str().map_or_else(|| id.to_string(), str::to_owned)).collect())
 }
 
-/// `{user_id, actions: [{name, kwargs}], instruction, outputs}`.
-pub(super) fn tau1(kind: Kind, split: &str, at: usize, value: &Value) -> Result<Task, String> {
+/// A task of tau-bench: `{user_id, actions: [{name, kwargs}], instruction, outputs}`.
+pub fn tau1(kind: Kind, split: &str, at: usize, value: &Value) -> Result<Task, String> {
     let env = kind.name();
     let text = |name: &str| value.get(name).and_then(Value::as_str).ok_or_else(|| format!("no {name:?}"));
     let mut task = Task::new(format!("{env}/{split}/{at}"), env, text("instruction")?);
@@ -77,8 +77,9 @@ pub(super) fn tau1(kind: Kind, split: &str, at: usize, value: &Value) -> Result<
     Ok(task)
 }
 
-/// `{id, user_scenario, initial_state, evaluation_criteria: {actions, communicate_info, nl_assertions, reward_basis}}`.
-pub(super) fn tau2(kind: Kind, value: &Value) -> Result<Task, String> {
+/// A task of tau2-bench: `{id, user_scenario, initial_state, evaluation_criteria: {actions, communicate_info, nl_assertions,
+/// reward_basis}}`.
+pub fn tau2(kind: Kind, value: &Value) -> Result<Task, String> {
     let env = kind.name();
     let id = match value.get("id") {
         Some(Value::String(id)) => id.clone(),

@@ -59,7 +59,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: Args) -> Result<()> {
     let mut table =
-        args.options.iter().map(|option| super::read_option(option)).collect::<Result<Map<String, Value>>>()?;
+        args.options.iter().map(|option| crate::recipes::setting(option)).collect::<Result<Map<String, Value>>>()?;
     table.entry("name").or_insert_with(|| args.name.clone().into());
     let environment = EnvSpec::read(table)?.open()?;
     let about = registry::find(&environment.name).map_or("a program of its owner's", |builtin| builtin.about);

@@ -1,0 +1,154 @@
+//! Fleet's task JSON with all its aliases, SkyRL's rows, and our own lines: one reading for the three, since they differ in
+//! names and not in meaning.
+
+use hone_trace::Task;
+use serde_json::{Map, Value};
+
+use super::fields::{Fields, kind};
+use super::{Context, Read, Trouble};
+
+const KEY: &[&str] = &["key", "task_key", "task_id", "id"];
+const ENV: &[&str] = &["env", "env_id", "env_key", "environment_id", "data_source"];
+
+pub(super) fn read(fields: Map<String, Value>, context: &Context) -> Result<Read, Trouble> {
+    let mut fields = Fields::new(fields);
+    let key = fields.text("key", KEY)?.filter(|key| !key.is_empty());
+    let key = key.ok_or_else(|| {
+        Trouble::new("key", "the task has no key", "give every task a \"key\" (or task_key, id) of its own")
+    })?;
+    let env = fields.text("env", ENV)?.filter(|env| !env.is_empty()).or_else(|| context.env.clone());
+    let env = env.ok_or_else(|| {
+        Trouble::new("env", "the task names no environment", "add \"env_id\" (or env_key), or name one with --env")
+    })?;
+    let prompt = prompt(&mut fields)?;
+    let mut task = Task::new(key, env, prompt);
+    task.variables = fields.variables(&["variables", "env_variables"])?;
+    task.modality = fields.modality(&["modality", "task_modality"])?;
+    task.difficulty = fields.difficulty();
+    task.reference = fields.calls(&["reference", "reference_calls", "actions"])?;
+    task.outputs = fields.texts("outputs", &["outputs"])?;
+    task.provenance = fields.text("provenance", &["provenance"])?;
+    task.verifier = verifier(&mut fields)?;
+    let side = fields.side();
+    for (name, aliases) in [("env_version", ["env_version", "version"]), ("data_key", ["data_key", "data_id"])] {
+        if let Some(text) = fields.text("version", &aliases)? {
+            task.extra.insert(name.into(), text.into());
+        }
+    }
+    let (rest, repairs) = fields.into_rest();
+    task.extra.extend(rest);
+    Ok(Read { task, side, repairs })
+}
+
+/// A text, or SkyRL's list of messages, of which the user's are the prompt.
+fn prompt(fields: &mut Fields) -> Result<String, Trouble> {
+    let missing = || Trouble::new("prompt", "the task asks for nothing", "add a \"prompt\"");
+    let text = match fields.take(&["prompt"]) {
+        None => return Err(missing()),
+        Some(Value::String(text)) => text,
+        Some(Value::Array(messages)) => {
+            let said = |message: &Value| match &message["content"] {
+                Value::String(text) if message["role"] == "user" => Some(text.clone()),
+                _ => None,
+            };
+            messages.iter().filter_map(said).collect::<Vec<_>>().join("\n\n")
+        }
+        Some(other) => {
+            let reason = format!("a text or a list of messages is expected, found {}", kind(&other));
+            return Err(Trouble::new("prompt", reason, "write \"prompt\": \"…\""));
+        }
+    };
+    if text.trim().is_empty() { Err(missing()) } else { Ok(text) }
+}
+
+/// One object out of the names a verifier's parts go by; `None` without any.
+fn verifier(fields: &mut Fields) -> Result<Option<Value>, Trouble> {
+    let mut parts = match fields.take(&["verifier", "reward_spec"]) {
+        None => Map::new(),
+        Some(Value::Object(parts)) => parts,
+        Some(other) => return Ok(Some(other)),
+    };
+    for (name, aliases) in [
+        ("code", ["verifier_func", "verifier_code"]),
+        ("verifier_id", ["verifier_id", "verifier_id"]),
+        ("sha256", ["verifier_sha", "verifier_sha"]),
+        ("runtime_version", ["verifier_runtime_version", "verifier_runtime_version"]),
+    ] {
+        if let Some(text) = fields.text("verifier", &aliases)? {
+            parts.insert(name.into(), text.into());
+        }
+    }
+    Ok((!parts.is_empty()).then_some(Value::Object(parts)))
+}
+
+#[cfg(test)]
+mod tests {
+    use hone_trace::{Modality, Side};
+    use serde_json::json;
+
+    use super::*;
+
+    fn read_json(value: Value) -> Result<Read, Trouble> {
+        read(value.as_object().cloned().unwrap(), &Context::default())
+    }
+
+    #[test]
+    fn aliases_are_one_task() {
+        let ours = json!({"key": "a", "env": "booking", "prompt": "Book it.", "variables": {"CURRENT_DATE": "2025-01-31"},
+            "verifier": {"code": "def f(env): return 1", "verifier_id": "v"}, "env_version": "v1", "data_key": "kinesis",
+            "difficulty": 2, "split": "train"});
+        let fleet = json!({"task_key": "a", "env_id": "booking", "prompt": "Book it.",
+            "env_variables": "{\"CURRENT_DATE\": \"2025-01-31\"}", "verifier_func": "def f(env): return 1",
+            "verifier_id": "v", "version": "v1", "data_id": "kinesis", "difficulty": 2, "task_modality": "tool_use",
+            "split": "train"});
+        let sky = json!({"task_key": "a", "data_source": "booking", "prompt": [{"role": "user", "content": "Book it."}],
+            "env_variables": "{\"CURRENT_DATE\": \"2025-01-31\"}", "verifier": {"code": "def f(env): return 1"},
+            "verifier_id": "v", "env_version": "v1", "data_key": "kinesis", "difficulty": 2, "split": "train"});
+        let [ours, fleet, sky] = [ours, fleet, sky].map(|form| read_json(form).unwrap());
+        assert!(ours.repairs.is_empty() && fleet.repairs.is_empty() && sky.repairs.is_empty());
+        assert_eq!((&ours.task, ours.side), (&fleet.task, Some(Side::Train)));
+        assert_eq!(ours.task, sky.task);
+        assert_eq!(ours.task.variables["CURRENT_DATE"], "2025-01-31");
+        // What it is written as reads back as the same.
+        assert_eq!(read_json(serde_json::to_value(&ours.task).unwrap()).unwrap().task, ours.task);
+    }
+
+    #[test]
+    fn what_is_wrong_names_its_field_and_what_was_repaired_is_told() {
+        let good = json!({"key": "a", "env": "e", "prompt": "p"});
+        let with = |name: &str, value: Value| {
+            let mut row = good.clone();
+            row[name] = value;
+            read_json(row)
+        };
+        for (name, value) in [
+            ("key", json!({})),
+            ("env", Value::Null),
+            ("prompt", json!("  ")),
+            ("env_variables", json!([1])),
+            ("env_variables", json!("{")),
+            ("task_modality", json!("dreaming")),
+            ("reference", json!([{"arguments": {}}])),
+            ("outputs", json!("x")),
+        ] {
+            let error = with(name, value).unwrap_err();
+            assert!(error.field == name && !error.fix.is_empty(), "{name}: {error:?}");
+        }
+        for (name, value) in [
+            ("key", json!(7)),
+            ("env_variables", json!({"A": 1})),
+            ("difficulty", json!("2")),
+            ("difficulty", json!("hard")),
+            ("split", json!("maybe")),
+        ] {
+            let read = with(name, value).unwrap();
+            assert!(read.repairs.len() == 1 && read.repairs[0].field == name, "{name}: {:?}", read.repairs);
+        }
+        assert_eq!(with("difficulty", json!("2")).unwrap().task.difficulty, Some(2));
+        assert_eq!(with("task_modality", json!("browser_use")).unwrap().task.modality, Modality::Browser);
+        assert_eq!(
+            with("actions", json!([{"name": "f", "kwargs": {"a": 1}}])).unwrap().task.reference.unwrap().len(),
+            1
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! Issues: rows that were dropped or repaired, each with its place, reason and fix.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What became of the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IssueKind {
+    Dropped,
+    Repaired,
+}
+
+/// A row that was not taken as it came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Issue {
+    pub kind: IssueKind,
+    pub file: String,
+    /// Where the row begins, counted from 1; of a parquet file, the row's number.
+    pub line: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Empty: the row as a whole.
+    pub field: String,
+    pub reason: String,
+    pub fix: String,
+}
+
+impl Issue {
+    /// `tasks.jsonl:17: env_variables of task a: …; fix`.
+    pub fn line(&self) -> String {
+        let field = if self.field.is_empty() { String::new() } else { format!("{}: ", self.field) };
+        let key = self.key.as_ref().map(|key| format!(" [{key}]")).unwrap_or_default();
+        let kind = match self.kind {
+            IssueKind::Dropped => "dropped",
+            IssueKind::Repaired => "repaired",
+        };
+        format!("{}:{}: {kind}{key}: {field}{}; {}", self.file, self.line, self.reason, self.fix)
+    }
+}
+
+/// Issues of a reading: all of them counted, the first few of every sort kept.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Issues {
+    pub dropped: u64,
+    pub repaired: u64,
+    /// How often, by kind and field.
+    pub counts: BTreeMap<String, u64>,
+    /// The first of each sort, in the order they came.
+    pub examples: Vec<Issue>,
+}
+
+/// Examples kept of one sort.
+const EXAMPLES: u64 = 5;
+
+impl Issues {
+    pub fn add(&mut self, issue: Issue) {
+        let (total, word) = match issue.kind {
+            IssueKind::Dropped => (&mut self.dropped, "dropped"),
+            IssueKind::Repaired => (&mut self.repaired, "repaired"),
+        };
+        *total += 1;
+        let field = if issue.field.is_empty() { "row" } else { &issue.field };
+        let count = self.counts.entry(format!("{word}: {field}")).or_default();
+        *count += 1;
+        if *count <= EXAMPLES {
+            self.examples.push(issue);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.dropped + self.repaired == 0
+    }
+
+    /// For people: counts, then examples.
+    pub fn text(&self) -> String {
+        if self.is_empty() {
+            return String::new();
+        }
+        let mut text = format!("{} rows dropped, {} repairs\n", self.dropped, self.repaired);
+        for issue in &self.examples {
+            text += &format!("  {}\n", issue.line());
+        }
+        let shown = self.examples.len() as u64;
+        let more = self.dropped + self.repaired - shown;
+        if more > 0 {
+            text += &format!("  … and {more} more; --issues FILE writes all of them\n");
+        }
+        text
+    }
+}

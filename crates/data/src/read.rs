@@ -1,0 +1,229 @@
+//! Reading task files, one row at a time, whatever form they have.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use hone_trace::Side;
+use serde_json::{Map, Value};
+
+use crate::forms::{self, Context, Trouble, domain_of, side_of};
+use crate::hash::{hash64, of_json};
+use crate::scan::{Element, Elements};
+use crate::source::Source;
+use crate::{DataError, Issue, IssueKind, Place, Row};
+
+/// What a reading hands over.
+#[derive(Debug)]
+pub enum Item {
+    Row(Row),
+    Issue(Issue),
+}
+
+/// Options of a reading.
+#[derive(Debug, Clone, Default)]
+pub struct ReadOptions {
+    /// The environment of tasks that name none; the domain of tau-bench's.
+    pub env: Option<String>,
+}
+
+/// Reads inputs in order. A key that was seen before is an issue: an exact repetition and a conflict alike are dropped.
+#[derive(Debug, Default)]
+pub struct Reader {
+    options: ReadOptions,
+    /// Hashes of contents, by hashes of keys.
+    seen: HashMap<u64, u64>,
+}
+
+/// An input and the side that its name gives its rows: `train=PATH`, or by the file's own name.
+fn labelled(input: &str) -> (Option<Side>, &str) {
+    match input.split_once('=') {
+        Some((label, path)) if !label.contains(['/', '.', ':']) && side_of(label).is_some() => (side_of(label), path),
+        _ => (None, input),
+    }
+}
+
+/// Inputs, found and fetched: they can be read several times.
+#[derive(Debug)]
+pub struct Inputs(Vec<(Option<Side>, Source)>);
+
+impl Inputs {
+    /// Finds paths, URLs, directories and `-`; `train=PATH` and `eval=PATH` say which side of the split a file is.
+    pub fn open<S: AsRef<str>>(names: &[S]) -> Result<Self, DataError> {
+        let mut inputs = Vec::new();
+        for name in names {
+            let (side, path) = labelled(name.as_ref());
+            inputs.extend(Source::all(path)?.into_iter().map(|source| (side, source)));
+        }
+        Ok(Self(inputs))
+    }
+
+    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.0.iter().map(|(_, source)| source)
+    }
+}
+
+impl Reader {
+    pub fn new(options: ReadOptions) -> Self {
+        Self { options, seen: HashMap::new() }
+    }
+
+    /// Hands every row and issue of the inputs to `each`, which may stop the reading by an error.
+    pub fn read(
+        &mut self,
+        inputs: &Inputs,
+        each: &mut dyn FnMut(Item) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        inputs.0.iter().try_for_each(|(side, source)| self.file(source, *side, each))
+    }
+
+    fn file(
+        &mut self,
+        source: &Source,
+        side: Option<Side>,
+        each: &mut dyn FnMut(Item) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        let stem = source.name.rsplit(['/', '\\']).next().unwrap_or_default();
+        let side = side.or_else(|| side_of(stem));
+        let context = Context {
+            env: self.options.env.clone(),
+            domain: domain_of(&source.name),
+            split: stem.strip_prefix("tasks_").and_then(|rest| rest.split('.').next()).unwrap_or("all").to_owned(),
+        };
+        let mut file = OneFile { reader: self, name: source.name.as_str().into(), side, context, splits: None, at: 0 };
+        if source.extension() == "parquet" {
+            return crate::read::parquet(&mut file, source, each);
+        }
+        file.splits = tau2_splits(source.path());
+        let mut elements = Elements::new(source.open()?);
+        let read = |error| DataError::Read { path: source.name.clone(), source: error };
+        while let Some(Element { line, text, fault }) = elements.next().map_err(read)? {
+            let fields = match fault {
+                Some(fault) => Err(fault.to_owned()),
+                None => serde_json::from_slice::<Map<String, Value>>(&text).map_err(|error| {
+                    // Lines of the element, not of the file, where it is one line long.
+                    let at = if error.line() > 1 { format!("line {} of it, ", error.line()) } else { String::new() };
+                    format!("{} ({at}column {})", plain(&error), error.column())
+                }),
+            };
+            file.row(line, fields, each)?;
+        }
+        Ok(())
+    }
+}
+
+/// serde_json's message without its own place.
+fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.clone(), |(what, _)| what.to_owned())
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet(
+    _: &mut OneFile<'_>,
+    source: &Source,
+    _: &mut dyn FnMut(Item) -> Result<(), DataError>,
+) -> Result<(), DataError> {
+    let what =
+        "this build of hone reads no parquet; build it with `cargo build --release --features parquet`, or write the \
+                rows as JSON lines (pandas: df.to_json(\"tasks.jsonl\", orient=\"records\", lines=True))"
+            .to_owned();
+    Err(DataError::Form { path: source.name.clone(), what })
+}
+
+#[cfg(feature = "parquet")]
+fn parquet(
+    file: &mut OneFile<'_>,
+    source: &Source,
+    each: &mut dyn FnMut(Item) -> Result<(), DataError>,
+) -> Result<(), DataError> {
+    use ::parquet::file::reader::{FileReader as _, SerializedFileReader};
+    let bad = |what: String| DataError::Form { path: source.name.clone(), what };
+    let read = |error| DataError::Read { path: source.name.clone(), source: error };
+    let reader = SerializedFileReader::new(std::fs::File::open(source.path()).map_err(read)?);
+    let reader = reader.map_err(|error| bad(format!("it is no parquet file that can be read: {error}")))?;
+    let rows = reader.get_row_iter(None).map_err(|error| bad(error.to_string()))?;
+    for (at, row) in rows.enumerate() {
+        let fields = match row.map(|row| row.to_json_value()) {
+            Ok(Value::Object(fields)) => Ok(fields),
+            Ok(_) => Err("the row is no record".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        file.row(at as u64 + 1, fields, each)?;
+    }
+    Ok(())
+}
+
+/// The sides of tau2-bench's tasks, by id: the file beside `tasks.json` says.
+fn tau2_splits(path: &Path) -> Option<HashMap<String, Side>> {
+    let beside = path.parent()?.join("split_tasks.json");
+    let splits: Map<String, Value> = serde_json::from_slice(&std::fs::read(beside).ok()?).ok()?;
+    let mut sides = HashMap::new();
+    for (name, side) in [("train", Side::Train), ("test", Side::Eval)] {
+        for id in splits.get(name)?.as_array()? {
+            sides.insert(id.as_str().map_or_else(|| id.to_string(), str::to_owned), side);
+        }
+    }
+    Some(sides)
+}
+
+struct OneFile<'a> {
+    reader: &'a mut Reader,
+    name: Arc<str>,
+    side: Option<Side>,
+    context: Context,
+    splits: Option<HashMap<String, Side>>,
+    /// Rows so far: tau-bench's tasks are known by their position.
+    at: usize,
+}
+
+impl OneFile<'_> {
+    fn row(
+        &mut self,
+        line: u64,
+        fields: Result<Map<String, Value>, String>,
+        each: &mut dyn FnMut(Item) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        let at = self.at;
+        self.at += 1;
+        let fields = match fields {
+            Ok(fields) => fields,
+            Err(reason) => {
+                let trouble = Trouble::new("", reason, "write one JSON object per task");
+                return each(self.issue(IssueKind::Dropped, line, None, trouble));
+            }
+        };
+        let key = ["key", "task_key", "task_id", "id"].iter().find_map(|name| fields.get(*name)?.as_str());
+        let key = key.map(str::to_owned);
+        let read = match forms::read(fields, at, &self.context) {
+            Ok(read) => read,
+            Err(trouble) => return each(self.issue(IssueKind::Dropped, line, key, trouble)),
+        };
+        if let Some(trouble) = self.repeats(&read.task) {
+            return each(self.issue(IssueKind::Dropped, line, Some(read.task.key), trouble));
+        }
+        for repair in read.repairs {
+            each(self.issue(IssueKind::Repaired, line, Some(read.task.key.clone()), repair))?;
+        }
+        let listed = || self.splits.as_ref()?.get(read.task.key.rsplit('/').next()?).copied();
+        let side = read.side.or_else(listed).or(self.side);
+        each(Item::Row(Row { task: read.task, side, at: Place { file: Arc::clone(&self.name), line } }))
+    }
+
+    fn repeats(&mut self, task: &hone_trace::Task) -> Option<Trouble> {
+        let (key, content) = (hash64(task.key.as_bytes()), of_json(task));
+        let before = self.reader.seen.insert(key, content)?;
+        // The first one stays the one that is compared with.
+        self.reader.seen.insert(key, before);
+        Some(if before == content {
+            Trouble::new("key", "duplicate: the same task was read before", "remove one of the two")
+        } else {
+            Trouble::new("key", "duplicate key: another task of this key was read before", "give one another key")
+        })
+    }
+
+    fn issue(&self, kind: IssueKind, line: u64, key: Option<String>, trouble: Trouble) -> Item {
+        let Trouble { field, reason, fix } = trouble;
+        Item::Issue(Issue { kind, file: self.name.to_string(), line, key, field: field.into(), reason, fix })
+    }
+}

@@ -1,0 +1,281 @@
+//! The values of a JSON document, one at a time: lines of JSON, an array, or the array under `"tasks"` of an object.
+//!
+//! Only strings and brackets are looked at, so that one malformed task costs itself and not the file, and that at most one
+//! task is in memory.
+
+use std::io::{self, BufRead};
+
+/// The longest single task that is read. Longer ones are no task but a file that is not what it seems.
+const LONGEST: usize = 64 << 20;
+
+/// How the document is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Unknown,
+    Lines,
+    /// Values one after the other, over several lines each.
+    Values,
+    Array,
+    Ended,
+}
+
+/// One value's text and the line it begins on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Element {
+    pub(crate) line: u64,
+    pub(crate) text: Vec<u8>,
+    /// What is known to be wrong with it.
+    pub(crate) fault: Option<&'static str>,
+}
+
+pub(crate) struct Elements<R> {
+    input: R,
+    line: u64,
+    layout: Layout,
+}
+
+/// How a scan of one value ended.
+enum Ended {
+    Value,
+    /// The object holds a `"tasks"` array, which begins here.
+    Container,
+    Fault(&'static str),
+}
+
+impl<R: BufRead> Elements<R> {
+    pub(crate) fn new(input: R) -> Self {
+        Self { input, line: 1, layout: Layout::Unknown }
+    }
+
+    /// The next value; `None` at the end of the document.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Element>> {
+        loop {
+            match self.layout {
+                Layout::Ended => return Ok(None),
+                Layout::Lines => return self.next_line(),
+                Layout::Unknown => {
+                    let Some(byte) = self.skip_blank(false)? else { return Ok(None) };
+                    if byte == b'[' {
+                        self.input.consume(1);
+                        self.layout = Layout::Array;
+                        continue;
+                    }
+                    let line = self.line;
+                    let mut text = Vec::new();
+                    match self.scan(&mut text, true)? {
+                        Ended::Container => self.layout = Layout::Array,
+                        Ended::Value => {
+                            self.layout = if self.line == line { Layout::Lines } else { Layout::Values };
+                            return Ok(Some(Element { line, text, fault: None }));
+                        }
+                        Ended::Fault(fault) => {
+                            self.layout = Layout::Lines;
+                            return Ok(Some(Element { line, text, fault: Some(fault) }));
+                        }
+                    }
+                }
+                Layout::Array | Layout::Values => return self.next_value(),
+            }
+        }
+    }
+
+    fn next_line(&mut self) -> io::Result<Option<Element>> {
+        loop {
+            let line = self.line;
+            let mut text = Vec::new();
+            let read = io::Read::take(&mut self.input, LONGEST as u64).read_until(b'\n', &mut text)?;
+            if read == 0 {
+                return Ok(None);
+            }
+            if text.last() == Some(&b'\n') {
+                self.line += 1;
+            } else if read == LONGEST {
+                self.layout = Layout::Ended;
+                return Ok(Some(Element { line, text: Vec::new(), fault: Some("a line longer than 64 MiB") }));
+            }
+            if !text.trim_ascii().is_empty() {
+                return Ok(Some(Element { line, text, fault: None }));
+            }
+        }
+    }
+
+    fn next_value(&mut self) -> io::Result<Option<Element>> {
+        let in_array = self.layout == Layout::Array;
+        match self.skip_blank(in_array)? {
+            None => {
+                self.layout = Layout::Ended;
+                let line = self.line;
+                let fault = Some("the file ends before its array does");
+                return Ok(in_array.then(|| Element { line, text: Vec::new(), fault }));
+            }
+            Some(b']') if in_array => {
+                self.layout = Layout::Ended;
+                return Ok(None);
+            }
+            Some(_) => {}
+        }
+        let (line, mut text) = (self.line, Vec::new());
+        let fault = match self.scan(&mut text, false)? {
+            Ended::Fault(fault) => {
+                // Where a value cannot be told from the next, neither can the rest.
+                self.layout = Layout::Ended;
+                Some(fault)
+            }
+            _ => None,
+        };
+        Ok(Some(Element { line, text, fault }))
+    }
+
+    /// The next byte that is neither white space nor (in an array) a comma.
+    fn skip_blank(&mut self, commas: bool) -> io::Result<Option<u8>> {
+        loop {
+            let Some(&byte) = self.input.fill_buf()?.first() else { return Ok(None) };
+            match byte {
+                b'\n' => self.line += 1,
+                // A byte order mark, too.
+                b' ' | b'\t' | b'\r' | 0xef | 0xbb | 0xbf => {}
+                b',' if commas => {}
+                byte => return Ok(Some(byte)),
+            }
+            self.input.consume(1);
+        }
+    }
+
+    /// Reads one value. As the first of a document, an object with an array under `"tasks"` is left inside that array.
+    fn scan(&mut self, text: &mut Vec<u8>, first: bool) -> io::Result<Ended> {
+        let (mut depth, mut string, mut escaped) = (0usize, false, false);
+        // Where the last string of depth 1 is, and the last byte that is not blank.
+        let (mut name, mut name_start, mut last) = (0..0, 0, 0u8);
+        loop {
+            let chunk = self.input.fill_buf()?;
+            if chunk.is_empty() {
+                return Ok(if depth == 0 && !text.is_empty() && !string {
+                    Ended::Value
+                } else {
+                    Ended::Fault("the file ends inside a task")
+                });
+            }
+            let mut used = 0;
+            let mut ended = None;
+            for &byte in chunk {
+                if depth == 0 && !string && !text.is_empty() && matches!(byte, b',' | b']' | b'\n' | b' ' | b'\r') {
+                    ended = Some(Ended::Value);
+                    break;
+                }
+                used += 1;
+                text.push(byte);
+                if byte == b'\n' {
+                    self.line += 1;
+                }
+                if string {
+                    match byte {
+                        _ if escaped => escaped = false,
+                        b'\\' => escaped = true,
+                        b'"' => {
+                            string = false;
+                            last = byte;
+                            if depth == 1 {
+                                name = name_start..text.len() - 1;
+                            }
+                        }
+                        b'\n' => {
+                            ended = Some(Ended::Fault("a text that is not closed on its line"));
+                            break;
+                        }
+                        _ => {}
+                    }
+                    continue;
+                }
+                match byte {
+                    b'"' => {
+                        string = true;
+                        name_start = text.len();
+                        continue;
+                    }
+                    b'[' if first
+                        && depth == 1
+                        && last == b':'
+                        && text.get(name.clone()) == Some(b"tasks".as_slice()) =>
+                    {
+                        ended = Some(Ended::Container);
+                        break;
+                    }
+                    b'{' | b'[' if depth > 0 && !matches!(last, b':' | b',' | b'[') => {
+                        // It begins the next value.
+                        text.pop();
+                        used -= 1;
+                        ended = Some(Ended::Fault("an object or array where none can stand"));
+                        break;
+                    }
+                    b'{' | b'[' => depth += 1,
+                    b'}' | b']' => {
+                        depth = depth.saturating_sub(1);
+                        if depth == 0 {
+                            ended = Some(Ended::Value);
+                            break;
+                        }
+                    }
+                    _ => {}
+                }
+                if !byte.is_ascii_whitespace() {
+                    last = byte;
+                }
+            }
+            self.input.consume(used);
+            if let Some(ended) = ended {
+                return Ok(ended);
+            }
+            if text.len() > LONGEST {
+                return Ok(Ended::Fault("a task longer than 64 MiB"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &str) -> Vec<(u64, String, Option<&'static str>)> {
+        // A tiny buffer, so that every state crosses its edge.
+        let mut elements = Elements::new(std::io::BufReader::with_capacity(3, text.as_bytes()));
+        let mut found = Vec::new();
+        while let Some(Element { line, text, fault }) = elements.next().unwrap() {
+            found.push((line, String::from_utf8(text).unwrap().trim().to_owned(), fault));
+        }
+        found
+    }
+
+    fn texts(text: &str) -> Vec<(u64, String)> {
+        let found = all(text);
+        assert!(found.iter().all(|(.., fault)| fault.is_none()), "{found:?}");
+        found.into_iter().map(|(line, text, _)| (line, text)).collect()
+    }
+
+    #[test]
+    fn every_layout_gives_the_same_values() {
+        let one = |line| (line, r#"{"a": "}]\"{", "tasks": 1}"#.to_owned());
+        let two = |line| (line, r#"{"b": [1, {"tasks": [2]}]}"#.to_owned());
+        let (a, b) = (one(1).1, two(1).1);
+        assert_eq!(texts(&format!("{a}\n\n{b}\n")), [one(1), two(3)]);
+        assert_eq!(texts(&format!("[{a},\n {b}]")), [one(1), two(2)]);
+        assert_eq!(texts(&format!("{{\"version\": {{\"tasks\": [9]}},\n\"tasks\": [\n{a}, {b}]}}")), [one(3), two(3)]);
+        assert_eq!(
+            texts("\u{feff}{\n\"a\": 1}\n{\n\"b\": 2}"),
+            [(1, "{\n\"a\": 1}".into()), (3, "{\n\"b\": 2}".into())]
+        );
+        assert_eq!(texts("[]"), []);
+        assert_eq!(texts(""), []);
+    }
+
+    #[test]
+    fn a_broken_value_costs_itself() {
+        let found = all("{\"a\": \"open\n{\"b\": 1}\n{\"c\": 1}\n");
+        assert_eq!(found[0].2, Some("a text that is not closed on its line"));
+        assert_eq!(found[1..], [(2, "{\"b\": 1}".into(), None), (3, "{\"c\": 1}".into(), None)]);
+        let found = all("{\"a\": 1\n{\"b\": 1}\n");
+        assert!(found[0].2.is_some() && found[1] == (2, "{\"b\": 1}".into(), None), "{found:?}");
+        let found = all("[{\"a\": 1}, {\"b\": ");
+        assert_eq!(found.last().unwrap().2, Some("the file ends inside a task"));
+    }
+}

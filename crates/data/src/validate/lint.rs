@@ -1,0 +1,78 @@
+//! Lint: what can be said of a task without playing it.
+
+use std::collections::HashMap;
+
+use hone_trace::Task;
+
+use super::{Finding, Reason, Rules};
+use crate::hash::of_json;
+use crate::{Issue, Row};
+
+/// What the whole set must be known for.
+#[derive(Debug, Default)]
+pub struct Lint {
+    /// Keys of the first task of each content.
+    seen: HashMap<u64, String>,
+    /// Tasks, and tasks with a date, by environment.
+    dates: HashMap<String, [u64; 2]>,
+}
+
+impl Lint {
+    /// Looks at a set before its tasks are judged one by one.
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
+        let mut lint = Self::default();
+        for Row { task, .. } in rows {
+            lint.seen.entry(content(task)).or_insert_with(|| task.key.clone());
+            let [tasks, dated] = lint.dates.entry(task.env.clone()).or_default();
+            *tasks += 1;
+            *dated += u64::from(has_date(task));
+        }
+        lint
+    }
+
+    /// The first thing that is wrong with a task.
+    pub fn check(&self, task: &Task, rules: &Rules) -> Option<(Reason, String)> {
+        let first = self.seen.get(&content(task)).filter(|first| **first != task.key);
+        if let Some(first) = first {
+            return Some((Reason::Duplicate, format!("the same prompt, variables and reference as {first}; keep one")));
+        }
+        if let Some(missing) = rules.require_variables.iter().find(|name| !task.variables.contains_key(*name)) {
+            return Some((Reason::MissingVariable, format!("it has no {missing}, which the rules require")));
+        }
+        let [tasks, dated] = self.dates.get(&task.env).copied().unwrap_or_default();
+        if !has_date(task) && dated > 0 && dated as f64 >= rules.date_share * tasks as f64 {
+            let what = format!(
+                "it has no date among its variables, and {dated} of {tasks} tasks of {} have one; add CURRENT_DATE",
+                task.env
+            );
+            return Some((Reason::MissingDate, what));
+        }
+        None
+    }
+}
+
+/// What makes a task the same under another key.
+fn content(task: &Task) -> u64 {
+    of_json(&(&task.env, &task.prompt, &task.variables, &task.reference, &task.outputs, task.extra.get("data_key")))
+}
+
+fn has_date(task: &Task) -> bool {
+    task.variables.keys().any(|name| name.to_uppercase().split('_').any(|word| word == "DATE" || word == "TODAY"))
+}
+
+/// The finding of a row that could not be read.
+pub fn rejected_row(issue: &Issue) -> Finding {
+    let duplicate = issue.field == "key" && issue.reason.starts_with("duplicate");
+    let field = if issue.field.is_empty() { String::new() } else { format!("{}: ", issue.field) };
+    Finding {
+        key: issue.key.clone().unwrap_or_else(|| format!("line {}", issue.line)),
+        env: String::new(),
+        rejected: Some(if duplicate { Reason::Duplicate } else { Reason::WrongSchema }),
+        detail: format!("{}:{}: {field}{}; {}", issue.file, issue.line, issue.reason, issue.fix),
+        labels: Vec::new(),
+        before: None,
+        after: None,
+        solved: None,
+        traces: Vec::new(),
+    }
+}

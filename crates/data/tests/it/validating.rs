@@ -1,0 +1,189 @@
+//! A small world with planted bad tasks: each is rejected for what is wrong with it, and no good one is.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hone_arena::rewards::spec::RubricSpec;
+use hone_data::validate::{Bench, Lint, Reason, Rules};
+use hone_data::{Place, Row};
+use hone_trace::{
+    Action, Arena, Boundary, EndState, Env, Episode, Fault, Message, Task, ToolCall, ToolSet, ToolSpec, Turn,
+};
+use serde_json::{Map, Value, json};
+
+/// A counter that `add` raises; the task's verifier says how it must end, and how the verifier misbehaves.
+struct Counter {
+    /// Verdicts given so far, by task.
+    verdicts: Arc<Mutex<HashMap<String, Arc<AtomicU32>>>>,
+}
+
+struct Counting {
+    task: Task,
+    value: i64,
+    verdicts: Arc<AtomicU32>,
+}
+
+#[async_trait]
+impl Arena for Counter {
+    async fn open(&self, task: &Task, _seed: u64) -> Result<Episode, Fault> {
+        if task.verifier.as_ref().is_some_and(|verifier| verifier["breaks"] == "open") {
+            return Err(Fault::new(Boundary::Environment, "no such data"));
+        }
+        let schema = json!({"type": "object", "properties": {"by": {"type": "integer"}}, "required": ["by"]});
+        let tools =
+            ToolSet::new(vec![ToolSpec::new("add", "Adds.", schema.clone()), ToolSpec::new("look", "Looks.", schema)]);
+        let verdicts = Arc::clone(self.verdicts.lock().unwrap().entry(task.key.clone()).or_default());
+        Ok(Episode {
+            tools: tools.unwrap(),
+            system: String::new(),
+            first: vec![Message::user(&task.prompt)],
+            env: Box::new(Counting { task: task.clone(), value: 0, verdicts }),
+        })
+    }
+}
+
+#[async_trait]
+impl Env for Counting {
+    async fn step(&mut self, action: Action) -> Result<Turn, Fault> {
+        let Action::Calls(calls) = action else { return Ok(Turn { done: true, ..Turn::default() }) };
+        let mut turn = Turn::default();
+        for call in calls {
+            let by = call.arguments.get("by").and_then(Value::as_i64);
+            let text = match (call.name.as_str(), by) {
+                ("add", Some(by)) if by > 0 => {
+                    self.value += by;
+                    "ok".to_owned()
+                }
+                ("look", Some(_)) => self.value.to_string(),
+                _ => {
+                    turn.failed += 1;
+                    "Error: not a positive number".to_owned()
+                }
+            };
+            turn.messages.push(Message::tool(call.name, text));
+        }
+        Ok(turn)
+    }
+
+    fn end(&mut self) -> EndState {
+        let verifier = self.task.verifier.clone().unwrap_or_default();
+        let given = self.verdicts.fetch_add(1, Ordering::Relaxed);
+        let right = match verifier["kind"].as_str() {
+            Some("always") => Some(true),
+            Some("flaky") => Some(self.value == verifier["wants"] && given % 2 == 0),
+            Some("raises") => None,
+            _ => Some(verifier["wants"] == self.value),
+        };
+        let made = if self.value == 0 { json!([]) } else { json!([{"path": "/value", "to": self.value}]) };
+        let mut facts = Map::new();
+        facts.insert("changes".into(), json!({"made": made, "wanted": []}));
+        facts.insert("writes".into(), json!(["add"]));
+        if let Some(right) = right {
+            facts.insert("correct".into(), right.into());
+        }
+        EndState { facts }
+    }
+}
+
+fn call(name: &str, by: i64) -> ToolCall {
+    ToolCall::new(name, Map::from_iter([("by".to_owned(), by.into())]))
+}
+
+fn task(key: &str, verifier: Value, reference: Option<Vec<ToolCall>>) -> Task {
+    let mut task = Task::new(key, "counter", format!("Count, for {key}."));
+    task.variables.insert("CURRENT_DATE".into(), "2025-01-31".into());
+    task.verifier = Some(verifier);
+    task.reference = reference;
+    task
+}
+
+fn planted() -> Vec<(Task, Option<Reason>)> {
+    let wants = |value: i64| json!({ "wants": value });
+    let good = |key: &str, by: i64| task(key, wants(by), Some(vec![call("look", 0), call("add", by)]));
+    let mut undated = good("undated", 2);
+    undated.variables.clear();
+    let mut twin = good("good-1", 3);
+    twin.key = "twin".into();
+    vec![
+        (good("good-1", 3), None),
+        (good("good-2", 4), None),
+        (task("no-op", wants(0), Some(vec![call("look", 1)])), None),
+        (task("failing-call", wants(3), Some(vec![call("add", -1), call("add", 3)])), Some(Reason::ReferenceCallFails)),
+        (task("passes-on-seed", json!({"kind": "always"}), Some(vec![call("add", 1)])), Some(Reason::PassesOnSeed)),
+        (task("flaky", json!({"kind": "flaky", "wants": 3}), Some(vec![call("add", 3)])), Some(Reason::FlakyVerifier)),
+        (task("raises", json!({"kind": "raises"}), Some(vec![call("add", 3)])), Some(Reason::VerifierException)),
+        (task("broken", json!({"breaks": "open"}), Some(vec![call("add", 3)])), Some(Reason::EnvironmentFault)),
+        (task("wrong-reference", wants(5), Some(vec![call("add", 3)])), Some(Reason::ReferenceDoesNotPass)),
+        (task("unsolvable", wants(5), None), Some(Reason::Unsolvable)),
+        (undated, Some(Reason::MissingDate)),
+        (twin, Some(Reason::Duplicate)),
+        (good("good-3", 5), None),
+    ]
+}
+
+fn bench(rules: Rules) -> Bench {
+    Bench {
+        arena: Arc::new(Counter { verdicts: Arc::default() }),
+        rubric: Arc::new(RubricSpec::single("correct", Map::new()).build().unwrap()),
+        success: "correct".into(),
+        teacher: None,
+        rules,
+    }
+}
+
+fn rows() -> Vec<Row> {
+    let row = |(task, _)| Row { task, side: None, at: Place { file: Arc::from("t"), line: 1 } };
+    planted().into_iter().map(row).collect()
+}
+
+#[tokio::test]
+async fn planted_tasks_are_rejected_for_what_is_wrong_and_no_good_one_is() {
+    let (bench, rows) = (bench(Rules::default()), rows());
+    let lint = Lint::of(&rows);
+    for (task, expected) in planted() {
+        let (found, detail, labels, shown) = match lint.check(&task, &bench.rules) {
+            Some((reason, detail)) => (Some(reason), detail, Vec::new(), true),
+            None => {
+                let checked = bench.check(&task).await;
+                (checked.finding.rejected, checked.finding.detail, checked.finding.labels, !checked.traces.is_empty())
+            }
+        };
+        assert_eq!(found, expected, "{}: {detail}", task.key);
+        assert_eq!(found.is_some(), !detail.is_empty(), "{}", task.key);
+        // What was rejected by playing shows how it was played; an unsolvable task is shown doing nothing.
+        assert_eq!(found.is_some(), shown, "{}", task.key);
+        assert_eq!(labels.contains(&"no_op".to_owned()), task.key == "no-op");
+    }
+}
+
+#[tokio::test]
+async fn rules_filter_by_what_is_wanted() {
+    let by_key = |key: &str| planted().into_iter().find(|(task, _)| task.key == key).unwrap().0;
+    let rejected =
+        |rules: Rules, key: &'static str| async move { bench(rules).check(&by_key(key)).await.finding.rejected };
+    assert_eq!(rejected(Rules { drop_no_op: true, ..Rules::default() }, "no-op").await, Some(Reason::NoOp));
+    let easy = Rules { teacher: 3, max_solved: 0.5, ..Rules::default() };
+    assert_eq!(rejected(easy, "good-1").await, Some(Reason::TooEasy));
+    let taught = bench(Rules { teacher: 3, ..Rules::default() }).check(&by_key("good-1")).await.finding;
+    assert_eq!(
+        (taught.rejected, taught.solved, taught.before, taught.after),
+        (None, Some([3, 3]), Some(0.0), Some(1.0))
+    );
+    let required = Rules { require_variables: vec!["LOGGED_IN_USER".into()], ..Rules::default() };
+    assert_eq!(
+        Lint::of(&rows()).check(&by_key("good-1"), &required).map(|found| found.0),
+        Some(Reason::MissingVariable)
+    );
+    // A read that fails may be forgiven; a write may not.
+    let mut read = by_key("good-1");
+    read.reference.as_mut().unwrap().insert(0, ToolCall::new("look", Map::new()));
+    let forgiving = Rules { failing_reads: true, ..Rules::default() };
+    assert_eq!(bench(forgiving.clone()).check(&read).await.finding.rejected, None);
+    assert_eq!(bench(Rules::default()).check(&read).await.finding.rejected, Some(Reason::ReferenceCallFails));
+    assert_eq!(
+        bench(forgiving).check(&by_key("failing-call")).await.finding.rejected,
+        Some(Reason::ReferenceCallFails)
+    );
+}
