@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// Set a recipe key, e.g. --set sft.steps=100. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Where the model is computed: cpu, cuda, or auto (a GPU where one can be used). The same as --set engine.device=…
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<hone_device::Device>,
     /// Where the model goes. Must not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -45,7 +48,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let text =
         std::fs::read_to_string(&args.recipe).with_context(|| format!("cannot read {}", args.recipe.display()))?;
-    let recipe = Recipe::parse(&text, &args.set).with_context(|| format!("in {}", args.recipe.display()))?;
+    let set = engines::with_device(&args.set, args.device);
+    let recipe = Recipe::parse(&text, &set).with_context(|| format!("in {}", args.recipe.display()))?;
     if args.out.exists() {
         bail!("{} exists; name a new directory for the model", args.out.display());
     }

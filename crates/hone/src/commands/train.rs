@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Set a recipe key, e.g. --set train.steps=5. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Where the model is computed: cpu, cuda, or auto (a GPU where one can be used). The same as --set engine.device=…
+    #[arg(long, value_name = "DEVICE", conflicts_with = "resume")]
+    device: Option<hone_device::Device>,
     /// Where the run is recorded. Default: runs/NAME-N, the first N that is free.
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
@@ -143,12 +146,13 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
 }
 
 fn read_recipe(args: &Args) -> Result<Recipe> {
+    let set = engines::with_device(&args.set, args.device);
     match &args.recipe {
         Some(path) => {
             let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Recipe::parse(&text, &args.set).with_context(|| format!("in {}", path.display()))
+            Recipe::parse(&text, &set).with_context(|| format!("in {}", path.display()))
         }
-        None => Ok(Recipe::parse(QUICKSTART, &args.set)?),
+        None => Ok(Recipe::parse(QUICKSTART, &set)?),
     }
 }
 
