@@ -120,6 +120,11 @@ impl<T: Float> Backend for Cuda<T> {
         size_of::<T>() as u64
     }
 
+    /// Products of a few rows and of many are different kernels.
+    fn exact(&self) -> bool {
+        false
+    }
+
     fn serving(&self) -> GeneratorSettings {
         let free = self.available().unwrap_or(8 << 30);
         GeneratorSettings {

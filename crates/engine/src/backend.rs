@@ -94,6 +94,11 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
         4
     }
 
+    /// Sampler and learner compute the same bits.
+    fn exact(&self) -> bool {
+        true
+    }
+
     /// Limits of a generator on this device.
     fn serving(&self) -> GeneratorSettings {
         GeneratorSettings::default()

@@ -276,7 +276,8 @@ impl<B: Backend> Learner for NativeLearner<B> {
     fn abilities(&self) -> Abilities {
         // The base of an adapter is its own reference.
         let reference = self.reference.is_some() || self.policy.current().adapter.is_some();
-        Abilities { shared_prefixes: true, entropies: true, reference, exact_sampler: true }
+        let exact_sampler = self.policy.current().model.device.exact();
+        Abilities { shared_prefixes: true, entropies: true, reference, exact_sampler }
     }
 
     async fn save(&mut self, dir: &Path) -> std::result::Result<(), LearnFault> {
