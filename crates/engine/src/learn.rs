@@ -10,7 +10,7 @@ use hone_trace::{
     TokenScores,
 };
 
-use crate::backend::{Backend, GradientNorm, Trainable};
+use crate::backend::{Backend, GradientNorm, Need, Trainable};
 use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
@@ -147,7 +147,7 @@ impl<B: Backend> NativeLearner<B> {
         };
         let keep = if self.settings.recompute { Keep::Inputs } else { Keep::Everything };
         let net = snapshot.net();
-        let scored = net.forward(pass, keep, &mut self.workspace).map_err(fault)?;
+        let scored = net.forward(pass, keep, &mut self.workspace).map_err(|error| short(&snapshot, keep, error))?;
         let columns = TokenColumns::new(batch, &scored.logprobs, Some(&scored.entropies), reference);
         let tokens = columns.view();
         let mut dlogp = vec![0.0; targets.len()];
@@ -240,6 +240,24 @@ fn trained_table<B: Backend>(snapshot: &Snapshot<B>) -> &Table {
         Some(adapter) => &adapter.table,
         None => &snapshot.model.params.table,
     }
+}
+
+/// As [`fault`], with the number of tokens that would have fitted.
+fn short<B: Backend>(snapshot: &Snapshot<B>, keep: Keep, error: EngineError) -> LearnFault {
+    let EngineError::Memory { needed, limit, rows } = error else { return fault(error) };
+    let (device, config) = (&snapshot.model.device, &snapshot.model.config);
+    let fits = |rows: usize| device.bytes(config, Need::Pass { rows, keep }) <= limit;
+    let (mut low, mut high) = (0, rows);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    let recompute = if keep == Keep::Everything { ", or train.recompute = true" } else { "" };
+    let fix = match low {
+        0 => format!("raise the limit, or train a smaller model{recompute}"),
+        tokens => format!("train.batch_tokens of at most {tokens} fit{recompute}"),
+    };
+    LearnFault::Memory { needed, limit, fix }
 }
 
 fn fault(error: EngineError) -> LearnFault {
