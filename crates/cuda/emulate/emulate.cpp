@@ -119,6 +119,21 @@ template <typename T> T __shfl_sync(unsigned, T x, int from) {
     w.meeting.meet(32, [&] { for (int l = 0; l < 32; l++) w.y[l] = w.x[l]; });
     return w.y[from];
 }
+template <typename T> T __shfl_up_sync(unsigned, T x, int by) {
+    Warp& w = warp();
+    w.x[lane()] = x;
+    w.meeting.meet(32, [&] { for (int l = 0; l < 32; l++) w.y[l] = w.x[max(l - by, 0)]; });
+    return w.y[lane()];
+}
+int all_true;
+int __syncthreads_and(int x) {
+    block_meeting.meet(blockDim.x, [] { all_true = 1; });
+    if (!x) all_true = 0;
+    block_meeting.meet(blockDim.x, [] {});
+    int all = all_true;
+    block_meeting.meet(blockDim.x, [] {});
+    return all;
+}
 bool __any_sync(unsigned mask, bool x) {
     float any = x;
     for (int o = 16; o; o >>= 1) any = max(any, __shfl_xor_sync(mask, any, o));

@@ -7,7 +7,7 @@ flight poisoned, so that a missing wait, a missing barrier or a tile overwritten
 indexing and synchronisation; timing, memory fences and the device's own rounding it cannot.
 
     crates/cuda/emulate/run.py [attention_hopper | attention | attention_f32 | decode | rope | rms_norm | adamw |
-                             compact | sample]...
+                             compact | sample | heads | draw | decode_f32]...
 """
 
 import pathlib
@@ -72,6 +72,9 @@ def main():
             ("adamw", "adamw", {}),
             ("compact", "compact", {}),
             ("sample", "sample", {}),
+            ("heads", "heads", {}),
+            ("draw", "draw", {}),
+            ("decode_f32", "decode_f32", {}),
         ]:
             if only and name not in only:
                 continue

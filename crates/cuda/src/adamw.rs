@@ -95,6 +95,48 @@ pub fn step<T: Float>(
     unsafe { gpu.launch(launch, &args) }
 }
 
+/// Factors of one step on a run of parameters, worked out by the caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Factors {
+    pub beta1: f32,
+    pub beta2: f32,
+    pub eps: f32,
+    /// 1 - learning rate * decay.
+    pub keep: f32,
+    /// Learning rate over the first moment's bias correction.
+    pub rate: f32,
+    /// 1 over the root of the second moment's bias correction.
+    pub root: f32,
+    /// Factor on the gradient.
+    pub scale: f32,
+}
+
+/// AdamW on a run of parameters.
+pub fn run<T: Float>(gpu: &Gpu, f: Factors, state: &mut State<'_, T>, grad: View<'_, f32>) -> Result<()> {
+    let len = grad.len;
+    let fits = state.master.len == len && state.m.len == len && state.v.len == len && state.copy.len == len;
+    ensure(fits, "adamw", || format!("gradient {len}, master {}, copy {}", state.master.len, state.copy.len))?;
+    let kernel = format!("adamw_run_{}", T::SUFFIX);
+    let launch = Launch { module: "adamw", kernel: &kernel, grid: (blocks(gpu, len) as u32, 1), block: 256, shared: 0 };
+    let args = [
+        (&state.master).into(),
+        (&state.m).into(),
+        (&state.v).into(),
+        grad.into(),
+        (&state.copy).into(),
+        (len as i64).into(),
+        f.beta1.into(),
+        f.beta2.into(),
+        f.eps.into(),
+        f.keep.into(),
+        f.rate.into(),
+        f.root.into(),
+        f.scale.into(),
+    ];
+    // SAFETY: as adamw_run declares; lengths checked above.
+    unsafe { gpu.launch(launch, &args) }
+}
+
 /// `copy = round(master)`, for the first step.
 pub fn round_copy<T: Float>(gpu: &Gpu, master: View<'_, f32>, copy: &mut ViewMut<'_, T>) -> Result<()> {
     ensure(master.len == copy.len, "round_copy", || format!("{} into {}", master.len, copy.len))?;

@@ -17,7 +17,7 @@ use crate::error::{CudaError, Result};
 use crate::gpu::Gpu;
 
 /// Element of a device buffer: plain bytes on both sides.
-pub trait Element: Pod + Default {}
+pub trait Element: Pod + Default + std::fmt::Debug + Send + Sync {}
 impl Element for f32 {}
 impl Element for f64 {}
 impl Element for bf16 {}
@@ -155,6 +155,48 @@ impl<T: Element> Buffer<T> {
         Ok(to)
     }
 
+    /// Copies from the host to the elements from `at` on. The driver has taken `from` when this returns.
+    pub fn put(&mut self, at: usize, from: &[T]) -> Result<()> {
+        if at + from.len() > self.len {
+            return Err(CudaError::Shape {
+                kernel: "copy to the GPU",
+                what: format!("{} into {} at {at}", from.len(), self.len),
+            });
+        }
+        let bytes: &[u8] = bytemuck::cast_slice(from);
+        let to = self.pointer + (at * size_of::<T>()) as u64;
+        self.gpu.bind()?;
+        // SAFETY: the range is this buffer's own; pageable memory is staged by the driver before the call returns.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(to, bytes.as_ptr().cast(), bytes.len(), self.gpu.stream()) }
+            .result()
+            .map_err(CudaError::driver("cuMemcpyHtoDAsync"))
+    }
+
+    /// Another buffer with the same content, at least `len` elements long; what is past the content is not set.
+    pub fn grown(&self, len: usize) -> Result<Self> {
+        let copy = Self::uninit(&self.gpu, len.max(self.len))?;
+        // SAFETY: both allocations have at least this buffer's bytes.
+        unsafe { sys::cuMemcpyDtoDAsync_v2(copy.pointer, self.pointer, self.len * size_of::<T>(), self.gpu.stream()) }
+            .result()
+            .map_err(CudaError::driver("cuMemcpyDtoDAsync"))?;
+        Ok(copy)
+    }
+
+    /// Copies a run of elements to another place of the same buffer; the two must not overlap.
+    pub fn copy_within(&mut self, from: Range<usize>, to: usize) -> Result<()> {
+        let len = from.end.saturating_sub(from.start);
+        let apart = to >= from.end || to + len <= from.start;
+        if from.end > self.len || to + len > self.len || !apart {
+            return Err(CudaError::Shape { kernel: "copy", what: format!("{from:?} to {to} of {}", self.len) });
+        }
+        let at = |element: usize| self.pointer + (element * size_of::<T>()) as u64;
+        self.gpu.bind()?;
+        // SAFETY: both ranges lie within this allocation and apart from each other.
+        unsafe { sys::cuMemcpyDtoDAsync_v2(at(to), at(from.start), len * size_of::<T>(), self.gpu.stream()) }
+            .result()
+            .map_err(CudaError::driver("cuMemcpyDtoDAsync"))
+    }
+
     pub fn len(&self) -> usize {
         self.len
     }
@@ -222,6 +264,19 @@ impl<'a, T: Float> ViewMut<'a, T> {
     }
 }
 
+impl<'a, T> ViewMut<'a, T> {
+    /// The first `at` elements and the rest. Panics past the end, as a slice does.
+    #[must_use]
+    pub fn split(self, at: usize) -> (ViewMut<'a, T>, ViewMut<'a, T>) {
+        assert!(at <= self.len, "{at} of {}", self.len);
+        let rest = self.pointer + (at * size_of::<T>()) as u64;
+        (
+            ViewMut { pointer: self.pointer, len: at, owner: PhantomData },
+            ViewMut { pointer: rest, len: self.len - at, owner: PhantomData },
+        )
+    }
+}
+
 impl<T> ViewMut<'_, T> {
     /// Sets every byte to zero.
     pub fn clear(&mut self, gpu: &Gpu) -> Result<()> {
@@ -240,6 +295,14 @@ impl<T> ViewMut<'_, T> {
             len: range.end - range.start,
             owner: PhantomData,
         }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     pub fn view(&self) -> View<'_, T> {

@@ -27,7 +27,7 @@ pub struct Source {
 const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 
 /// Every kernel file.
-pub const SOURCES: [Source; 14] = [
+pub const SOURCES: [Source; 18] = [
     Source { name: "rms_norm", text: include_str!("kernels/rms_norm.cu") },
     Source { name: "rope", text: include_str!("kernels/rope.cu") },
     Source { name: "swiglu", text: include_str!("kernels/swiglu.cu") },
@@ -60,6 +60,10 @@ pub const SOURCES: [Source; 14] = [
     Source { name: "attention_f32", text: include_str!("kernels/attention_f32.cu") },
     Source { name: "decode", text: include_str!("kernels/decode.cu") },
     Source { name: "sample", text: include_str!("kernels/sample.cu") },
+    Source { name: "decode_f32", text: include_str!("kernels/decode_f32.cu") },
+    Source { name: "draw", text: include_str!("kernels/draw.cu") },
+    Source { name: "heads", text: include_str!("kernels/heads.cu") },
+    Source { name: "rows", text: include_str!("kernels/rows.cu") },
     Source { name: "watch", text: include_str!("kernels/watch.cu") },
     Source { name: "random", text: include_str!("kernels/random.cu") },
 ];

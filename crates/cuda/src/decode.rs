@@ -5,9 +5,9 @@
 use half::bf16;
 
 use crate::attention::Rows;
-use crate::buffer::{Buffer, View, ViewMut};
+use crate::buffer::{Buffer, Float, View, ViewMut};
 use crate::error::{Result, ensure};
-use crate::gpu::{Gpu, Launch};
+use crate::gpu::{Arg, Gpu, Launch};
 use crate::rope::Heads;
 
 /// Tokens per page: the kernel's own constant.
@@ -171,6 +171,111 @@ pub(crate) fn queue(
     let args =
         [partial.view().into(), place.length.into(), (&*o).into(), splits.into(), heads.q.into(), sequences.into()];
     // SAFETY: as decode_merge declares; `partial` has a place per sequence, head and split.
+    unsafe { gpu.launch(launch, &args) }
+}
+
+/// Keys and values of one layer in a cache of whole pages: where they begin, and blocks of [`PAGE`] tokens numbered from there.
+#[derive(Clone, Copy, Debug)]
+pub struct Layer<'a, T> {
+    pub k: View<'a, T>,
+    pub v: View<'a, T>,
+}
+
+/// Rows of queries over pages: blocks of each row's sequence, and how many keys it sees.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// [rows, stride] numbers of blocks of [`PAGE`] tokens.
+    pub table: View<'a, i32>,
+    pub stride: usize,
+    /// Keys of each row; none gives zeros.
+    pub length: View<'a, i32>,
+    /// The most keys of a row.
+    pub longest: usize,
+}
+
+/// Attention of one query per row over its cached keys, in the storage type of the cache. Whoever wrote the table answers for
+/// blocks within the cache.
+pub fn over_pages<T: Float>(
+    gpu: &Gpu,
+    heads: Heads,
+    q: View<'_, T>,
+    layer: Layer<'_, T>,
+    seen: Seen<'_>,
+    o: &mut ViewMut<'_, T>,
+) -> Result<()> {
+    let (rows, group) = (seen.length.len, heads.q / heads.kv.max(1));
+    let shape = (heads.dim == 64 || heads.dim == 128) && group * heads.kv == heads.q && (1..=GROUP).contains(&group);
+    let fits = q.len == rows * heads.q * heads.dim && o.len == q.len && seen.table.len >= rows * seen.stride;
+    ensure(shape && fits && seen.longest <= seen.stride * PAGE, "decode", || {
+        format!("{heads:?}, q {}, o {}, {rows} rows; at most {GROUP} query heads per key head", q.len, o.len)
+    })?;
+    let scale = 1.0 / (heads.dim as f32).sqrt();
+    let head: [Arg; 6] =
+        [q.into(), layer.k.into(), layer.v.into(), seen.table.into(), seen.stride.into(), seen.length.into()];
+    if T::SUFFIX == "f32" {
+        let kernel = format!("decode_f32_{}", heads.dim);
+        let grid = ((rows * heads.q).div_ceil(4) as u32, 1);
+        let launch = Launch { module: "decode_f32", kernel: &kernel, grid, block: 128, shared: 0 };
+        let tail: [Arg; 5] = [(&*o).into(), rows.into(), heads.q.into(), heads.kv.into(), scale.into()];
+        // SAFETY: as decode_f32 declares; lengths checked above, blocks by whoever made the table.
+        return unsafe { gpu.launch(launch, &[&head[..], &tail].concat()) };
+    }
+    let splits = splits(seen.longest);
+    let mut partial = Buffer::<f32>::uninit(gpu, partial_len(heads, rows, splits))?;
+    let kernel = format!("decode_{}_{group}", heads.dim);
+    // The grid's second dimension has 65,535 places.
+    let most = 65_535 / heads.kv;
+    ensure(rows <= most, "decode", || format!("{rows} rows; at most {most} at once"))?;
+    let launch = Launch {
+        module: "decode",
+        kernel: &kernel,
+        grid: (splits as u32, (heads.kv * rows) as u32),
+        block: 128,
+        shared: 0,
+    };
+    let tail: [Arg; 4] = [(&partial.view_mut()).into(), (&*o).into(), heads.kv.into(), scale.into()];
+    // SAFETY: as decode.cu declares; lengths checked above, blocks by whoever made the table.
+    unsafe { gpu.launch(launch, &[&head[..], &tail].concat()) }?;
+    if splits == 1 {
+        return Ok(());
+    }
+    let kernel = format!("decode_merge_{}", heads.dim);
+    let grid = ((rows * heads.q).div_ceil(4) as u32, 1);
+    let launch = Launch { module: "decode", kernel: &kernel, grid, block: 128, shared: 0 };
+    let args = [partial.view().into(), seen.length.into(), (&*o).into(), splits.into(), heads.q.into(), rows.into()];
+    // SAFETY: as decode_merge declares; `partial` has a place per row, head and split.
+    unsafe { gpu.launch(launch, &args) }
+}
+
+/// Writes keys and values of rows to their slots (block * [`PAGE`] + place) of a layer; a slot below zero is not written.
+/// Whoever wrote the slots answers for places within the cache.
+pub fn store<T: Float>(
+    gpu: &Gpu,
+    heads: Heads,
+    k: Rows<'_, T>,
+    v: Rows<'_, T>,
+    slot: View<'_, i32>,
+    layer: Layer<'_, T>,
+) -> Result<()> {
+    let (count, width) = (slot.len, heads.kv * heads.dim);
+    let covers = |r: Rows<'_, T>| count == 0 || (count - 1) * r.stride + width <= r.view.len;
+    ensure(covers(k) && covers(v) && k.stride.is_multiple_of(8) && v.stride.is_multiple_of(8), "cache write", || {
+        format!("{count} tokens of {width}, k {}, v {}", k.view.len, v.view.len)
+    })?;
+    // The kernel counts in halves of four bytes.
+    let halves = size_of::<T>() / 2;
+    let launch = Launch { module: "decode", kernel: "cache_write", grid: (count as u32, 1), block: 128, shared: 0 };
+    let args = [
+        k.view.into(),
+        ((k.stride * halves) as i64).into(),
+        v.view.into(),
+        ((v.stride * halves) as i64).into(),
+        slot.into(),
+        layer.k.into(),
+        layer.v.into(),
+        (width * halves).into(),
+    ];
+    // SAFETY: as cache_write declares; lengths checked above.
     unsafe { gpu.launch(launch, &args) }
 }
 

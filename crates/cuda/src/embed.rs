@@ -57,7 +57,7 @@ pub fn forward<T: Float>(gpu: &Gpu, table: View<'_, T>, ids: &Ids, out: &mut Vie
 }
 
 /// Rows of the table by ids on the device. Whoever wrote them answers for ids below `rows`.
-pub(crate) fn gather<T: Float>(
+pub fn gather<T: Float>(
     gpu: &Gpu,
     table: View<'_, T>,
     rows: usize,

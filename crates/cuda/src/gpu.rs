@@ -148,6 +148,12 @@ impl Gpu {
         result::mem_get_info().map_err(CudaError::driver("cuMemGetInfo"))
     }
 
+    /// Bytes that can still be had: free on the device, or freed by this process and kept.
+    pub fn available(&self) -> Result<u64> {
+        let kept = self.pool_bytes(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
+        Ok(self.memory()?.0 as u64 + kept.saturating_sub(self.used()?))
+    }
+
     /// Bytes of this process's buffers in use.
     pub fn used(&self) -> Result<u64> {
         self.pool_bytes(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)

@@ -23,6 +23,8 @@ pub struct Head<'a, T> {
     pub vocab: usize,
     /// Tokens whose logits exist at one time.
     pub chunk: usize,
+    /// 1 over the temperature: what logits are multiplied by.
+    pub inverse: f32,
 }
 
 /// Gradient of the objective with respect to what the head puts out, and where its consequences go.
@@ -32,8 +34,8 @@ pub struct Gradient<'a, T> {
     pub dentropy: Option<View<'a, f32>>,
     /// [tokens, dim], overwritten.
     pub dhidden: ViewMut<'a, T>,
-    /// [vocab, dim].
-    pub dembedding: ViewMut<'a, f32>,
+    /// [vocab, dim]; none where the embedding is not trained.
+    pub dembedding: Option<ViewMut<'a, f32>>,
     /// Store mode of `dembedding`: overwritten or added to.
     pub store: Store,
 }
@@ -57,9 +59,10 @@ pub fn run<T: Float>(
         format!("hidden {}, embedding {}, {tokens} targets, vocabulary {vocab}", head.hidden.len, head.embedding.len)
     })?;
     if let Some(g) = &gradient {
-        let fits = g.dlogprob.len == tokens && g.dhidden.len == tokens * dim && g.dembedding.len == vocab * dim;
+        let fits = g.dlogprob.len == tokens && g.dhidden.len == tokens * dim;
+        let fits = fits && g.dembedding.as_ref().is_none_or(|e| e.len == vocab * dim);
         ensure(fits && g.dentropy.is_none_or(|e| e.len == tokens), "head gradient", || {
-            format!("dlogprob {}, dhidden {}, dembedding {}", g.dlogprob.len, g.dhidden.len, g.dembedding.len)
+            format!("dlogprob {}, dhidden {} for {tokens} targets", g.dlogprob.len, g.dhidden.len)
         })?;
     }
     let stride = vocab.next_multiple_of(8);
@@ -88,6 +91,7 @@ pub fn run<T: Float>(
             gradient.is_some().then_some(&dlogits_out).into(),
             vocab.into(),
             stride.into(),
+            head.inverse.into(),
         ];
         // SAFETY: as head.cu declares; lengths checked above. Targets at or past the vocabulary are the caller's to refuse.
         unsafe { gpu.launch(launch, &args) }?;
@@ -95,9 +99,11 @@ pub fn run<T: Float>(
             let d = Matrix::strided(dlogits.view(), rows, vocab, stride);
             let dhidden = MatrixMut::new(g.dhidden.slice(range.start * dim..range.end * dim), rows, dim);
             matmul.run(Product::AB, d, embedding, dhidden, Store::Set)?;
-            let dembedding = MatrixMut::new(g.dembedding.reborrow(), vocab, dim);
             let store = if from == 0 { g.store } else { Store::Add };
-            matmul.run(Product::AtB, d, hidden, dembedding, store)?;
+            if let Some(dembedding) = &mut g.dembedding {
+                let dembedding = MatrixMut::new(dembedding.reborrow(), vocab, dim);
+                matmul.run(Product::AtB, d, hidden, dembedding, store)?;
+            }
         }
     }
     Ok(())

@@ -139,6 +139,19 @@ impl Matmul {
         c: MatrixMut<'_, O>,
         into: Store,
     ) -> Result<()> {
+        self.scaled(product, a, b, c, into, 1.0)
+    }
+
+    /// As [`Self::run`], with the product times `alpha`.
+    pub fn scaled<T: Float, O: Float>(
+        &self,
+        product: Product,
+        a: Matrix<'_, T>,
+        b: Matrix<'_, T>,
+        c: MatrixMut<'_, O>,
+        into: Store,
+        alpha: f32,
+    ) -> Result<()> {
         let (m, n, k, inner) = match product {
             Product::ABt => (a.rows, b.rows, a.cols, b.cols),
             Product::AB => (a.rows, b.cols, a.cols, b.rows),
@@ -163,13 +176,15 @@ impl Matmul {
         let strides = [a.stride, b.stride, c.stride];
         self.gpu.bind()?;
         let blas = self.gpu.blas()?;
-        let mut key = Key { product, into, m, n, k, strides, input: T::SUFFIX, output: O::SUFFIX, choice: 0 };
         let pointers = [b.view.pointer, a.view.pointer, c.view.pointer];
+        let alignment = alignment(pointers);
+        let (input, output) = (T::SUFFIX, O::SUFFIX);
+        let mut key = Key { product, into, m, n, k, strides, input, output, alignment, choice: 0 };
         key.choice = match self.choice {
             Some(rank) => rank,
             None => self.chosen::<T, O>(blas, key, pointers, c.view.len)?,
         };
-        self.spanned_queue::<T, O>(blas, key, pointers)
+        self.spanned_queue::<T, O>(blas, key, pointers, alpha)
     }
 
     /// Runs `body` with the plan of a product, made where it is new.
@@ -182,11 +197,11 @@ impl Matmul {
         body(plan)
     }
 
-    fn spanned_queue<T: Float, O: Float>(&self, blas: &Blas, key: Key, pointers: [u64; 3]) -> Result<()> {
+    fn spanned_queue<T: Float, O: Float>(&self, blas: &Blas, key: Key, pointers: [u64; 3], alpha: f32) -> Result<()> {
         Self::plan::<T, O>(blas, key, |plan| {
             self.gpu.spanned(
                 || format!("matmul {:?} {}x{}x{}", key.product, key.m, key.n, key.k),
-                || self.queue(blas.handle, plan, key.into, pointers),
+                || self.queue(blas.handle, plan, key.into, pointers, alpha),
             )
         })
     }
@@ -207,14 +222,21 @@ impl Matmul {
         let [b, a, c] = pointers;
         let to = if key.into == Store::Add { trial.view().pointer } else { c };
         let rank = tune::fastest(&self.gpu, &key, |choice| {
-            self.spanned_queue::<T, O>(blas, Key { choice, ..key }, [b, a, to])
+            self.spanned_queue::<T, O>(blas, Key { choice, ..key }, [b, a, to], 1.0)
         })?;
         blas.choices.lock().unwrap_or_else(PoisonError::into_inner).put(&key, rank);
         Ok(rank)
     }
 
-    fn queue(&self, handle: sys::cublasLtHandle_t, plan: &Plan, into: Store, [b, a, c]: [u64; 3]) -> Result<()> {
-        let (alpha, beta) = (1f32, if into == Store::Add { 1f32 } else { 0f32 });
+    fn queue(
+        &self,
+        handle: sys::cublasLtHandle_t,
+        plan: &Plan,
+        into: Store,
+        [b, a, c]: [u64; 3],
+        alpha: f32,
+    ) -> Result<()> {
+        let beta = if into == Store::Add { 1f32 } else { 0f32 };
         // SAFETY: the plan was made for these shapes, which were checked against the views; scalars are f32 and copied.
         unsafe {
             result::matmul(
@@ -238,6 +260,12 @@ impl Matmul {
         }
         .map_err(CudaError::cublas("cublasLtMatmul"))
     }
+}
+
+/// Bytes that all three addresses are multiples of, at most 256: what cuBLASLt's fastest kernels count on.
+fn alignment(pointers: [u64; 3]) -> u32 {
+    let together = pointers.iter().fold(256, |all, p| all | p);
+    1 << together.trailing_zeros()
 }
 
 impl std::fmt::Debug for Blas {

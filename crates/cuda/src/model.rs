@@ -229,6 +229,7 @@ impl<T: Float> Model<T> {
             target: batch.target.view(),
             vocab: self.shape.vocab,
             chunk: self.chunk,
+            inverse: 1.0,
         }
     }
 

@@ -231,7 +231,7 @@ impl<T: Float> Trainer<T> {
             dlogprob,
             dentropy: None,
             dhidden: dhidden.view_mut(),
-            dembedding: grad.slice(model.layout.embedding.clone()),
+            dembedding: Some(grad.slice(model.layout.embedding.clone())),
             store,
         };
         let call = model.head_call(batch, &hidden);

@@ -16,6 +16,7 @@ use hone_trace::Digest;
 use crate::config::Config;
 use crate::error::Result;
 use crate::forest::Forest;
+use crate::generate::GeneratorSettings;
 use crate::generate::step::{Draw, Step};
 use crate::lora::{Adapter, LoraConfig};
 use crate::model::{Keep, LossGradients, Net, Pass, Scored, Trained};
@@ -46,7 +47,7 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Master weights on the host, laid out by the model's parameter table: to save, merge and compare them.
     fn read(weights: &Self::Weights) -> Result<Cow<'_, [f32]>>;
 
-    /// Digest of the master weights, the same on every device.
+    /// Digest of the master weights: the same for the same weights on every device of this kind.
     fn digest(&self, weights: &Self::Weights) -> Digest;
 
     /// Loads the matrices of an adapter, one tensor of `table` at a time.
@@ -87,6 +88,28 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
 
     /// Bytes of device memory that are free; `None` where that is unknown.
     fn available(&self) -> Option<u64>;
+
+    /// Bytes of one number in the form that the kernels read, beside the f32 master.
+    fn element(&self) -> u64 {
+        4
+    }
+
+    /// Sampler and learner compute the same bits.
+    fn exact(&self) -> bool {
+        true
+    }
+
+    /// Limits of a generator on this device.
+    fn serving(&self) -> GeneratorSettings {
+        GeneratorSettings::default()
+    }
+
+    /// Another instance to compute on beside this one, for a learner that works while others sample; `None` where there is
+    /// only the one.
+    fn beside(&self, threads: usize) -> Result<Option<Arc<Self>>> {
+        let _ = threads;
+        Ok(None)
+    }
 
     /// Forward pass over a packed batch: logprobs and entropies of the targets.
     fn forward(net: Net<'_, Self>, pass: Pass<'_>, keep: Keep, activations: &mut Self::Activations) -> Result<Scored>;

@@ -30,6 +30,9 @@ pub enum EngineError {
     )]
     Memory { needed: u64, limit: u64, rows: usize },
 
+    #[error("{0}")]
+    Device(String),
+
     #[error("the optimizer state does not fit the model: {0}")]
     State(String),
 }

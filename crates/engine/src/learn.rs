@@ -10,7 +10,7 @@ use hone_trace::{
     TokenScores,
 };
 
-use crate::backend::{Backend, GradientNorm, Trainable};
+use crate::backend::{Backend, GradientNorm, Need, Trainable};
 use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
@@ -147,7 +147,7 @@ impl<B: Backend> NativeLearner<B> {
         };
         let keep = if self.settings.recompute { Keep::Inputs } else { Keep::Everything };
         let net = snapshot.net();
-        let scored = net.forward(pass, keep, &mut self.workspace).map_err(fault)?;
+        let scored = net.forward(pass, keep, &mut self.workspace).map_err(|error| short(&snapshot, keep, error))?;
         let columns = TokenColumns::new(batch, &scored.logprobs, Some(&scored.entropies), reference);
         let tokens = columns.view();
         let mut dlogp = vec![0.0; targets.len()];
@@ -242,6 +242,24 @@ fn trained_table<B: Backend>(snapshot: &Snapshot<B>) -> &Table {
     }
 }
 
+/// As [`fault`], with the number of tokens that would have fitted.
+fn short<B: Backend>(snapshot: &Snapshot<B>, keep: Keep, error: EngineError) -> LearnFault {
+    let EngineError::Memory { needed, limit, rows } = error else { return fault(error) };
+    let (device, config) = (&snapshot.model.device, &snapshot.model.config);
+    let fits = |rows: usize| device.bytes(config, Need::Pass { rows, keep }) <= limit;
+    let (mut low, mut high) = (0, rows);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    let recompute = if keep == Keep::Everything { ", or train.recompute = true" } else { "" };
+    let fix = match low {
+        0 => format!("raise the limit, or train a smaller model{recompute}"),
+        tokens => format!("train.batch_tokens of at most {tokens} fit{recompute}"),
+    };
+    LearnFault::Memory { needed, limit, fix }
+}
+
 fn fault(error: EngineError) -> LearnFault {
     match error {
         EngineError::Memory { needed, limit, .. } => LearnFault::Memory {
@@ -276,7 +294,8 @@ impl<B: Backend> Learner for NativeLearner<B> {
     fn abilities(&self) -> Abilities {
         // The base of an adapter is its own reference.
         let reference = self.reference.is_some() || self.policy.current().adapter.is_some();
-        Abilities { shared_prefixes: true, entropies: true, reference, exact_sampler: true }
+        let exact_sampler = self.policy.current().model.device.exact();
+        Abilities { shared_prefixes: true, entropies: true, reference, exact_sampler }
     }
 
     async fn save(&mut self, dir: &Path) -> std::result::Result<(), LearnFault> {

@@ -32,5 +32,5 @@ pub use generate::{Generator, GeneratorSettings, GeneratorStats, StreamedToken};
 pub use learn::{LearnerSettings, NativeLearner, Whose};
 pub use lora::Adapter;
 pub use model::{Keep, LossGradients, Model, Net, Pass, Scored, Trained};
-pub use native::Native;
+pub use native::{Native, open_on};
 pub use policy::{Policy, Snapshot};

@@ -9,13 +9,13 @@ use hone_trace::{
     Reference, Sampler, Workload, nearest,
 };
 
+use crate::backend::{Backend, Need};
 use crate::config::Config;
-use crate::cpu::{Cpu, Workspace};
+use crate::cpu::Cpu;
 use crate::error::Result;
-use crate::generate::{Generator, GeneratorSettings};
+use crate::generate::Generator;
 use crate::learn::{LearnerSettings, NativeLearner};
 use crate::lora::{Adapter, LoraConfig, Module};
-use crate::memory;
 use crate::model::{Keep, Model};
 use crate::policy::{Policy, Snapshot};
 use crate::weights::Storage;
@@ -32,17 +32,7 @@ impl EngineKind for Native {
 
     async fn open(&self, spec: &EngineSpec) -> std::result::Result<Arc<dyn Engine>, EngineFault> {
         spec.refuse_options(self.name())?;
-        let model = Model::load(&spec.model, Arc::new(Cpu::new(spec.threads)?))?;
-        let mut adapter = match (&spec.adapter, &spec.lora) {
-            (Some(dir), lora) => Some(trained_before(&model, dir, lora.as_ref())?),
-            (None, Some(lora)) => Some(Adapter::new(&model, adapter_config(lora)?, spec.seed)),
-            (None, None) => None,
-        };
-        if let Some(adapter) = &mut adapter {
-            // Whoever loads the adapter elsewhere is told what it belongs to.
-            adapter.config.base = Some(spec.model.display().to_string());
-        }
-        Ok(Arc::new(NativeEngine::new(Snapshot::new(model, adapter, &spec.run))?))
+        open_on(Arc::new(Cpu::new(spec.threads)?), spec)
     }
 
     async fn fresh(&self, spec: &FreshSpec<'_>) -> std::result::Result<(), EngineFault> {
@@ -52,8 +42,27 @@ impl EngineKind for Native {
     }
 }
 
+/// Loads the policy of a spec onto a device, to be served and trained there.
+pub fn open_on<B: Backend>(device: Arc<B>, spec: &EngineSpec) -> std::result::Result<Arc<dyn Engine>, EngineFault> {
+    let model = Model::load(&spec.model, device)?;
+    let mut adapter = match (&spec.adapter, &spec.lora) {
+        (Some(dir), lora) => Some(trained_before(&model, dir, lora.as_ref())?),
+        (None, Some(lora)) => Some(Adapter::fresh(&model, adapter_config(lora)?, spec.seed)?),
+        (None, None) => None,
+    };
+    if let Some(adapter) = &mut adapter {
+        // Whoever loads the adapter elsewhere is told what it belongs to.
+        adapter.config.base = Some(spec.model.display().to_string());
+    }
+    Ok(Arc::new(NativeEngine::new(Snapshot::new(model, adapter, &spec.run))?))
+}
+
 /// An adapter to go on from. A recipe may ask for one too, of the same shape.
-fn trained_before(model: &Model, dir: &Path, asked: Option<&LoraSpec>) -> std::result::Result<Adapter, EngineFault> {
+fn trained_before<B: Backend>(
+    model: &Model<B>,
+    dir: &Path,
+    asked: Option<&LoraSpec>,
+) -> std::result::Result<Adapter<B>, EngineFault> {
     let adapter = Adapter::load(model, dir)?;
     if let Some(asked) = asked.map(adapter_config).transpose()? {
         let found = &adapter.config;
@@ -92,20 +101,21 @@ fn adapter_config(lora: &LoraSpec) -> std::result::Result<LoraConfig, EngineFaul
 
 /// A policy with the generator that serves it.
 #[derive(Debug)]
-struct NativeEngine {
-    policy: Arc<Policy>,
+struct NativeEngine<B: Backend> {
+    policy: Arc<Policy<B>>,
     sampler: Arc<Generator>,
 }
 
-impl NativeEngine {
-    fn new(snapshot: Snapshot) -> Result<Self> {
+impl<B: Backend> NativeEngine<B> {
+    fn new(snapshot: Snapshot<B>) -> Result<Self> {
+        let serving = snapshot.model.device.serving();
         let policy = Policy::new(snapshot);
-        let sampler = Arc::new(Generator::new(Arc::clone(&policy), GeneratorSettings::default())?);
+        let sampler = Arc::new(Generator::new(Arc::clone(&policy), serving)?);
         Ok(Self { policy, sampler })
     }
 
     /// The model a learner compares with. The base of an adapter is its own reference, and needs no second model.
-    fn reference(&self, wanted: Option<&Reference>) -> Result<Option<Model>> {
+    fn reference(&self, wanted: Option<&Reference>) -> Result<Option<Model<B>>> {
         let current = self.policy.current();
         Ok(match wanted {
             Some(Reference::Model(dir)) => Some(Model::load(dir, current.model.device)?),
@@ -116,7 +126,7 @@ impl NativeEngine {
 }
 
 #[async_trait]
-impl Engine for NativeEngine {
+impl<B: Backend> Engine for NativeEngine<B> {
     fn sampler(&self) -> Arc<dyn Sampler> {
         Arc::clone(&self.sampler) as Arc<dyn Sampler>
     }
@@ -127,7 +137,7 @@ impl Engine for NativeEngine {
 
     async fn learner(&self, spec: &LearnerSpec) -> std::result::Result<Box<dyn Learner>, EngineFault> {
         let device = match spec.threads {
-            Some(threads) => Some(Arc::new(Cpu::new(threads)?)),
+            Some(threads) => self.policy.current().model.device.beside(threads)?,
             None => None,
         };
         let mut reference = self.reference(spec.reference.as_ref())?;
@@ -137,7 +147,7 @@ impl Engine for NativeEngine {
         let settings = LearnerSettings {
             adamw: spec.adamw,
             recompute: spec.recompute,
-            memory_limit: spec.activation_limit.or_else(memory::available),
+            memory_limit: spec.activation_limit.or_else(|| self.policy.current().model.device.available()),
             device,
         };
         Ok(Box::new(NativeLearner::new(Arc::clone(&self.policy), reference, settings)))
@@ -151,7 +161,8 @@ impl Engine for NativeEngine {
         } else {
             Snapshot::new(Model::load(dir, model.device)?, None, &version.run)
         };
-        Ok(Arc::new(Generator::new(Policy::new(snapshot), GeneratorSettings::default())?))
+        let serving = snapshot.model.device.serving();
+        Ok(Arc::new(Generator::new(Policy::new(snapshot), serving)?))
     }
 
     fn vocabulary(&self) -> usize {
@@ -164,16 +175,17 @@ impl Engine for NativeEngine {
         let parameters = snapshot.model.parameters() as u64;
         let trained = snapshot.adapter.as_ref().map_or(parameters, |adapter| adapter.table.len() as u64);
         let keep = if work.recompute { Keep::Inputs } else { Keep::Everything };
-        let per_token = 2 * 4 * config.layers as u64 * (config.heads.keys * config.heads.dim) as u64;
+        let (device, element) = (&snapshot.model.device, snapshot.model.device.element());
+        let per_token = 2 * element * config.layers as u64 * (config.heads.keys * config.heads.dim) as u64;
         let cache = work.episodes * work.window as u64 * per_token;
         Some(Memory {
             parameters,
-            weights_bytes: 8 * parameters,
+            weights_bytes: (4 + element) * parameters,
             optimizer_bytes: 12 * trained,
-            reference_bytes: 8 * parameters * work.copies,
-            activation_bytes: Workspace::bytes(config, work.batch_tokens, keep),
-            cache_bytes: cache.min(GeneratorSettings::default().memory_limit),
-            available_bytes: memory::available(),
+            reference_bytes: (4 + element) * parameters * work.copies,
+            activation_bytes: device.bytes(config, Need::Pass { rows: work.batch_tokens, keep }),
+            cache_bytes: cache.min(device.serving().memory_limit),
+            available_bytes: device.available(),
         })
     }
 

@@ -134,6 +134,11 @@ impl Table {
         Self { dim: rope.dim, values }
     }
 
+    /// Rows of all positions, one after the other.
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
     pub fn positions(&self) -> usize {
         self.values.len() / self.dim
     }

@@ -5,7 +5,7 @@ use hone_trace::{EngineKind, nearest};
 use hone_train::recipe::Recipe;
 use hone_train::setup::Setup;
 
-static ENGINES: &[&dyn EngineKind] = &[&hone_engine::Native];
+static ENGINES: &[&dyn EngineKind] = &[&hone_device::Native];
 
 /// The engine that the recipe names.
 pub(crate) fn engine_of(recipe: &Recipe) -> Result<&'static dyn EngineKind> {
@@ -18,6 +18,11 @@ pub(crate) fn engine_of(recipe: &Recipe) -> Result<&'static dyn EngineKind> {
             names.collect::<Vec<_>>().join(", ")
         ),
     }
+}
+
+/// What `--set` sets, with the device of `--device`.
+pub(crate) fn with_device(set: &[String], device: Option<hone_device::Device>) -> Vec<String> {
+    set.iter().cloned().chain(device.map(|device| format!("engine.device={device}"))).collect()
 }
 
 /// Opens the recipe on the engine that it names.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use hone_trace::{Group, LearnFault, Learner, LearnerSpec, Memory, Seed, Task, Trace, Workload};
+use hone_trace::{Engine, Group, LearnFault, Learner, LearnerSpec, Memory, Seed, Task, Trace, Workload};
 use serde::Serialize;
 
 use crate::loss::{LossRecipe, Reduction};
@@ -21,6 +21,9 @@ pub struct Budget {
     /// Every episode as long as the window.
     pub tokens_per_step: u64,
     pub tokens: u64,
+    /// Smallest change of the recipe with which the run fits, where it may not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub change: Option<String>,
 }
 
 /// Memory on this machine.
@@ -39,14 +42,16 @@ impl Budget {
         ) + u64::from(recipe.overlap.staleness > 0);
         let episodes = train.groups as u64 * u64::from(train.group_size);
         let window = recipe.rollout.window;
-        let memory = setup.engine.memory(&Workload {
+        let work = Workload {
             batch_tokens: train.batch_tokens.max(window),
             recompute: train.recompute,
             copies,
             episodes: episodes.min(recipe.rollout.concurrency as u64),
             window,
-        });
+        };
+        let memory = setup.engine.memory(&work);
         Self {
+            change: change(&*setup.engine, work),
             memory: memory.map(|parts| MemoryBudget { parts, total_bytes: parts.total() }),
             episodes_per_step: episodes,
             tokens_per_step: episodes * window as u64,
@@ -69,9 +74,12 @@ impl Budget {
         let MemoryBudget { parts, total_bytes } = self.memory?;
         let available = parts.available_bytes?;
         (total_bytes > available).then(|| {
+            let fix = self.change.as_deref().map_or_else(
+                || "no setting makes it fit: train a smaller model, or an adapter (policy.lora)".to_owned(),
+                |change| format!("the smallest change that fits: {change}"),
+            );
             format!(
-                "the run may need {} and {} are free: lower train.batch_tokens (activations take {}), set train.recompute = \
-                 true, lower rollout.concurrency (keys and values take {}), or train a smaller model",
+                "the run may need {} and {} are free (activations take {}, keys and values {}); {fix}",
                 gigabytes(total_bytes),
                 gigabytes(available),
                 gigabytes(parts.activation_bytes),
@@ -79,6 +87,47 @@ impl Budget {
             )
         })
     }
+}
+
+/// Smallest change with which the work fits: fewer tokens at once, which changes no number; then recomputation, which costs
+/// time; then fewer episodes at once. `None` where it fits as it is, or with none of them.
+fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
+    let fits = |work: Workload| {
+        engine.memory(&work).is_some_and(|memory| memory.available_bytes.is_none_or(|free| memory.total() <= free))
+    };
+    if engine.memory(&work).is_none() || fits(work) {
+        return None;
+    }
+    let fewer = |work: Workload| {
+        largest(work.window, work.batch_tokens, |batch_tokens| fits(Workload { batch_tokens, ..work }))
+    };
+    let again = Workload { recompute: true, ..work };
+    if let Some(tokens) = fewer(work) {
+        return Some(format!("train.batch_tokens = {tokens}"));
+    }
+    if let Some(tokens) = fewer(again) {
+        return Some(match tokens == work.batch_tokens {
+            true => "train.recompute = true".to_owned(),
+            false => format!("train.recompute = true and train.batch_tokens = {tokens}"),
+        });
+    }
+    let least = Workload { batch_tokens: work.window, ..again };
+    let episodes = largest(1, work.episodes as usize, |n| fits(Workload { episodes: n as u64, ..least }))?;
+    let tokens = work.window;
+    Some(format!("train.recompute = true, train.batch_tokens = {tokens} and rollout.concurrency = {episodes}"))
+}
+
+/// Largest number from `least` to `most` that fits, where fewer always fit too.
+fn largest(least: usize, most: usize, fits: impl Fn(usize) -> bool) -> Option<usize> {
+    if least > most || !fits(least) {
+        return None;
+    }
+    let (mut low, mut high) = (least, most + 1);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    Some(low)
 }
 
 /// Bytes as people read them.
@@ -151,4 +200,18 @@ async fn measure(
         }
     }
     Ok((sampled_s, clock.elapsed().as_secs_f64(), tokens))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_number_that_fits_is_found_at_every_border() {
+        for border in 3..=20 {
+            assert_eq!(largest(3, 20, |n| n <= border), Some(border));
+        }
+        assert_eq!(largest(3, 20, |n| n <= 2), None);
+        assert_eq!(largest(5, 4, |_| true), None);
+    }
 }

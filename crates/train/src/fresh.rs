@@ -25,8 +25,10 @@ documented! {
         pub vocabulary: usize where whole(1, 1_000_000),
         /// Layers of the model.
         pub layers: u32 where whole(1, 1_024),
-        /// Width of the residual stream, a multiple of 64. Heads are 32 wide, two of them to a key; the MLP is three times as wide.
+        /// Width of the residual stream. Two heads share a key; the MLP is three times as wide.
         pub hidden: u32 where whole(64, 65_536),
+        /// Width of a head. On a GPU heads of 64 or 128 are the fastest.
+        pub head_dim: u32 where whole(1, 1_024),
         /// Whole tokens for the JSON around the names and values of schemas and calls: a call of one argument took 9 tokens
         /// instead of 20.
         pub json_tokens: bool,
@@ -35,7 +37,7 @@ documented! {
 
 impl Default for FreshRecipe {
     fn default() -> Self {
-        Self { vocabulary: 1024, layers: 3, hidden: 128, json_tokens: false }
+        Self { vocabulary: 1024, layers: 3, hidden: 128, head_dim: 32, json_tokens: false }
     }
 }
 
@@ -85,9 +87,9 @@ pub async fn fresh_policy(recipe: &Recipe, engine: &dyn EngineKind, dir: &Path) 
         "hidden_size": size.hidden,
         "intermediate_size": 3 * size.hidden,
         "num_hidden_layers": size.layers,
-        "num_attention_heads": size.hidden / 32,
-        "num_key_value_heads": size.hidden / 64,
-        "head_dim": 32,
+        "num_attention_heads": size.hidden / size.head_dim,
+        "num_key_value_heads": size.hidden / (2 * size.head_dim),
+        "head_dim": size.head_dim,
         "max_position_embeddings": recipe.rollout.window,
         "rms_norm_eps": 1e-6,
         "rope_theta": 10000.0,

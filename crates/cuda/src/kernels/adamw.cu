@@ -46,6 +46,42 @@ __device__ __forceinline__ void adamw(float* master, float* m, float* v, const f
 #define ADAMW(T) adamw<T>(master, m, v, grad, copy, clip, len, lr, b1, b2, eps, decay, c1, c2)
 BOTH(adamw, PARAMS, ADAMW)
 
+// The same with the factors of a step worked out by the host: keep = 1 - lr * decay, rate = lr / c1, root = 1 / sqrt(c2).
+template <typename T>
+__device__ __forceinline__ void adamw_run(float* master, float* m, float* v, const float* grad, T* copy, i64 len, float b1,
+                                          float b2, float eps, float keep, float rate, float root, float scale) {
+    i64 stride = (i64)gridDim.x * blockDim.x * 4;
+    for (i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * 4; i < len; i += stride) {
+        if (i + 4 <= len) {
+            float4 p4 = *(float4*)(master + i), a4 = *(float4*)(m + i), b4 = *(float4*)(v + i), g4 = *(float4*)(grad + i);
+            float p[4] = {p4.x, p4.y, p4.z, p4.w}, a[4] = {a4.x, a4.y, a4.z, a4.w}, b[4] = {b4.x, b4.y, b4.z, b4.w};
+            float g[4] = {g4.x, g4.y, g4.z, g4.w};
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                float d = g[k] * scale;
+                a[k] = b1 * a[k] + (1.f - b1) * d;
+                b[k] = b2 * b[k] + (1.f - b2) * d * d;
+                p[k] = p[k] * keep - rate * a[k] / (sqrtf(b[k]) * root + eps);
+            }
+            store4(master + i, p), store4(m + i, a), store4(v + i, b), store4(copy + i, p);
+        } else {
+            for (i64 k = i; k < len; k++) {
+                float d = grad[k] * scale;
+                m[k] = b1 * m[k] + (1.f - b1) * d;
+                v[k] = b2 * v[k] + (1.f - b2) * d * d;
+                master[k] = master[k] * keep - rate * m[k] / (sqrtf(v[k]) * root + eps);
+                copy[k] = from_f32<T>(master[k]);
+            }
+        }
+    }
+}
+
+#define RUN_PARAMS(T)                                                                                                    \
+    (float* master, float* m, float* v, const float* grad, T* copy, i64 len, float b1, float b2, float eps, float keep,  \
+     float rate, float root, float scale)
+#define RUN(T) adamw_run<T>(master, m, v, grad, copy, len, b1, b2, eps, keep, rate, root, scale)
+BOTH(adamw_run, RUN_PARAMS, RUN)
+
 // Sum of squares per block in f64, in a fixed order; `sum_finish` adds the blocks.
 extern "C" __global__ void square_sum(const float* x, double* partial, i64 len) {
     __shared__ double sums[32];

@@ -177,9 +177,11 @@ __device__ __forceinline__ void merge(const float* partial, const int* length, b
 DECODE_ALL(64)
 DECODE_ALL(128)
 
-// Writes keys and values of new tokens to their slots (page * PAGE + place): one block per token.
+// Writes keys and values of new tokens to their slots (page * PAGE + place): one block per token. A slot below zero is not
+// written.
 extern "C" __global__ void cache_write(const bf16* k, i64 k_stride, const bf16* v, i64 v_stride, const int* slot,
                                        bf16* k_pages, bf16* v_pages, int width) {
+    if (slot[blockIdx.x] < 0) return;
     i64 to = (i64)slot[blockIdx.x] * width;
     for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8) {
         *(uint4*)(k_pages + to + i) = *(const uint4*)(k + blockIdx.x * k_stride + i);

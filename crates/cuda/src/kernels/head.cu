@@ -1,7 +1,7 @@
 // Log-softmax of one chunk of logits: log-probability of the target, entropy, and the gradient of both.
 //
-//   lse = log sum exp(x),   logprob = x[target] - lse,   entropy = lse - sum p*x
-//   dx[v] = dlogprob * (1[v = target] - p[v]) - dentropy * p[v] * (log p[v] + entropy)
+//   x = logits * inverse temperature;   lse = log sum exp(x),   logprob = x[target] - lse,   entropy = lse - sum p*x
+//   dx[v] = dlogprob * (1[v = target] - p[v]) - dentropy * p[v] * (log p[v] + entropy);   dlogits = dx * inverse temperature
 //
 // Layout: logits [rows, stride] f32, rows of one chunk only; dlogits [rows, stride] bf16 or f32; stride is vocab rounded up
 // to 8, and the columns past vocab are read as -inf and written as 0. A target below zero leaves its row out: logprob and
@@ -33,8 +33,10 @@ __device__ __forceinline__ Online warp_merge(Online x) {
     return x;
 }
 
-__device__ __forceinline__ void load_row(const float* x, int at, int vocab, float (&v)[8]) {
+__device__ __forceinline__ void load_row(const float* x, int at, int vocab, float inverse, float (&v)[8]) {
     load8(x + at, v);
+#pragma unroll
+    for (int k = 0; k < 8; k++) v[k] *= inverse;
     if (at + 8 > vocab) {
 #pragma unroll
         for (int k = 0; k < 8; k++)
@@ -42,11 +44,11 @@ __device__ __forceinline__ void load_row(const float* x, int at, int vocab, floa
     }
 }
 
-__device__ __forceinline__ Online reduce_row(const float* x, int vocab, Online* scratch) {
+__device__ __forceinline__ Online reduce_row(const float* x, int vocab, float inverse, Online* scratch) {
     Online acc = {-INF, 0.f, 0.f};
     for (int i = threadIdx.x * 8; i < vocab; i += blockDim.x * 8) {
         float v[8];
-        load_row(x, i, vocab, v);
+        load_row(x, i, vocab, inverse, v);
         float m = acc.max;
 #pragma unroll
         for (int k = 0; k < 8; k++) m = fmaxf(m, v[k]);
@@ -70,7 +72,8 @@ __device__ __forceinline__ Online reduce_row(const float* x, int vocab, Online* 
 // dlogits absent: forward only. dentropy absent: no entropy term.
 template <typename G>
 __device__ __forceinline__ void head(const float* logits, const int* target, const float* dlogprob, const float* dentropy,
-                                     float* logprob, float* entropy, G* dlogits, int vocab, int stride) {
+                                     float* logprob, float* entropy, G* dlogits, int vocab, int stride,
+                                     float inverse) {
     __shared__ Online scratch[32];
     int row = blockIdx.x, t = target[row];
     const float* x = logits + (i64)row * stride;
@@ -83,20 +86,21 @@ __device__ __forceinline__ void head(const float* logits, const int* target, con
         if (threadIdx.x == 0 && entropy) entropy[row] = 0.f;
         return;
     }
-    Online o = reduce_row(x, vocab, scratch);
+    Online o = reduce_row(x, vocab, inverse, scratch);
     float lse = o.max + logf(o.sum), h = lse - o.dot / o.sum;
-    if (threadIdx.x == 0 && logprob) logprob[row] = x[t] - lse;
+    if (threadIdx.x == 0 && logprob) logprob[row] = x[t] * inverse - lse;
     if (threadIdx.x == 0 && entropy) entropy[row] = h;
     if (!dx) return;
     float dl = dlogprob[row], de = dentropy ? dentropy[row] : 0.f;
     for (int i = threadIdx.x * 8; i < vocab; i += blockDim.x * 8) {
         float v[8];
-        load_row(x, i, vocab, v);
+        load_row(x, i, vocab, inverse, v);
 #pragma unroll
         for (int k = 0; k < 8; k++) {
             float lp = v[k] - lse, p = __expf(lp);
             v[k] = p == 0.f ? 0.f : -dl * p - de * p * (lp + h);
             if (i + k == t) v[k] += dl;
+            v[k] *= inverse;
         }
         store8(dx + i, v);
     }
@@ -104,6 +108,6 @@ __device__ __forceinline__ void head(const float* logits, const int* target, con
 
 #define PARAMS(T)                                                                                                        \
     (const float* logits, const int* target, const float* dlogprob, const float* dentropy, float* logprob,               \
-     float* entropy, T* dlogits, int vocab, int stride)
-#define HEAD(T) head<T>(logits, target, dlogprob, dentropy, logprob, entropy, dlogits, vocab, stride)
+     float* entropy, T* dlogits, int vocab, int stride, float inverse)
+#define HEAD(T) head<T>(logits, target, dlogprob, dentropy, logprob, entropy, dlogits, vocab, stride, inverse)
 BOTH(head, PARAMS, HEAD)

@@ -17,6 +17,8 @@ pub(super) struct Key {
     pub strides: [usize; 3],
     pub input: &'static str,
     pub output: &'static str,
+    /// Bytes that the addresses are multiples of.
+    pub alignment: u32,
     pub choice: usize,
 }
 
@@ -60,7 +62,7 @@ impl Plan {
             layout(input, a, key.strides[0])?,
             layout(output, (n, m), key.strides[2])?,
         ];
-        let algorithm = proposal(handle, operation, layouts, key.choice)?;
+        let algorithm = proposal(handle, operation, layouts, key)?;
         Ok(Self { operation, layouts, algorithm })
     }
 }
@@ -73,14 +75,27 @@ fn proposal(
     handle: sys::cublasLtHandle_t,
     operation: sys::cublasLtMatmulDesc_t,
     layouts: [sys::cublasLtMatrixLayout_t; 3],
-    choice: usize,
+    key: &Key,
 ) -> Result<sys::cublasLtMatmulAlgo_t> {
+    let choice = key.choice;
     let preference = result::create_matmul_pref().map_err(CudaError::cublas("cublasLtMatmulPreferenceCreate"))?;
     let attribute = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
     let bytes = WORKSPACE;
     // SAFETY: the attribute is a 64-bit integer.
     unsafe { result::set_matmul_pref_attribute(preference, attribute, (&raw const bytes).cast(), 8) }
         .map_err(CudaError::cublas("cublasLtMatmulPreferenceSetAttribute"))?;
+    use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
+    for attribute in [
+        Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+        Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+        Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+    ] {
+        let bytes = key.alignment;
+        // SAFETY: the attribute is a 32-bit integer.
+        unsafe { result::set_matmul_pref_attribute(preference, attribute, (&raw const bytes).cast(), 4) }
+            .map_err(CudaError::cublas("cublasLtMatmulPreferenceSetAttribute"))?;
+    }
     let [b, a, c] = layouts;
     let mut found: [MaybeUninit<sys::cublasLtMatmulHeuristicResult_t>; PROPOSALS] =
         [const { MaybeUninit::zeroed() }; PROPOSALS];

@@ -146,6 +146,7 @@ mod tests {
             strides: [1024, 1024, 4096],
             input: "bf16",
             output: "bf16",
+            alignment: 256,
             choice: 0,
         };
         let file = folder.path().join("new").join("products.txt");

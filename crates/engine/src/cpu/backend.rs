@@ -97,6 +97,10 @@ impl Backend for Cpu {
         crate::memory::available()
     }
 
+    fn beside(&self, threads: usize) -> Result<Option<Arc<Self>>> {
+        Ok(Some(Arc::new(Self::new(threads)?)))
+    }
+
     fn forward(net: Net<'_>, pass: Pass<'_>, keep: Keep, activations: &mut Workspace) -> Result<Scored> {
         net.forward_pass(pass, keep, activations)
     }

@@ -42,7 +42,8 @@ impl Module {
         }
     }
 
-    pub(crate) fn inputs(self, c: &Config) -> usize {
+    /// Width of its input.
+    pub fn inputs(self, c: &Config) -> usize {
         match self {
             Self::O => c.heads.out_width(),
             Self::Down => c.mlp,
@@ -50,7 +51,8 @@ impl Module {
         }
     }
 
-    pub(crate) fn outputs(self, c: &Config) -> usize {
+    /// Width of its output.
+    pub fn outputs(self, c: &Config) -> usize {
         match self {
             Self::Q => c.heads.out_width(),
             Self::K | Self::V => c.heads.keys * c.heads.dim,
@@ -60,7 +62,7 @@ impl Module {
     }
 
     /// Its first output in the fused matrix it is part of.
-    pub(crate) fn column(self, c: &Config) -> usize {
+    pub fn column(self, c: &Config) -> usize {
         match self {
             Self::K => c.heads.out_width(),
             Self::V => c.heads.out_width() + c.heads.keys * c.heads.dim,

@@ -116,7 +116,8 @@ impl<B: Backend> Adapter<B> {
     }
 }
 
-pub(crate) fn tensor_name(layer: usize, module: Module, part: &str) -> String {
+/// PEFT's name of a module's matrix; `part` is `lora_A` or `lora_B`.
+pub fn tensor_name(layer: usize, module: Module, part: &str) -> String {
     format!("base_model.model.model.layers.{layer}.{}.{part}.weight", module.path())
 }
 

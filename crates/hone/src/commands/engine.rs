@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use hone_chat::files::read_json;
+use hone_device::{Cuda, Device, Precision};
 use hone_engine::generate::{self, Generator, GeneratorSettings};
 use hone_engine::parity::{self, How, NamedGradients};
 use hone_engine::weights::{Storage, Tensor, write_tensors};
-use hone_engine::{Adapter, Cpu, Model, Net, Policy, Snapshot};
+use hone_engine::{Adapter, Backend, Cpu, Model, Net, Policy, Snapshot};
 use hone_trace::{SampleRequest, SamplingParams};
 use serde::Serialize;
 
@@ -40,6 +41,12 @@ struct Loading {
     /// Threads [default: all cores]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
+    /// Where it is computed: cpu, cuda, or auto (a GPU where one can be used)
+    #[arg(long, value_name = "DEVICE", default_value_t = Device::Cpu)]
+    device: Device,
+    /// On a GPU: bf16, or f32 for comparisons
+    #[arg(long, value_name = "PRECISION", default_value = "bf16")]
+    precision: Precision,
 }
 
 /// Print the logprob of every token after the first of each sequence
@@ -89,22 +96,47 @@ struct Greedy {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    match args.action {
-        Action::Logprobs(args) => logprobs(&args),
-        Action::Greedy(args) => greedy(&args),
+    let loading = match &args.action {
+        Action::Logprobs(args) => &args.loading,
+        Action::Greedy(args) => &args.loading,
+    };
+    match (loading.device, loading.precision) {
+        (Device::Cpu, _) => on(&args.action, Cpu::new(loading.threads)?),
+        (device, Precision::Bf16) => on_gpu(&args.action, device, Cuda::<half::bf16>::open(0)),
+        (device, Precision::F32) => on_gpu(&args.action, device, Cuda::<f32>::open(0)),
+    }
+}
+
+/// On the GPU; where none can be used, an error, or the CPU and a line that says why.
+fn on_gpu<B: Backend>(action: &Action, device: Device, gpu: hone_engine::Result<B>) -> Result<ExitCode> {
+    match gpu {
+        Ok(gpu) => on(action, gpu),
+        Err(error) if device == Device::Auto => {
+            anstream::eprintln!("device: cpu ({})", error.to_string().lines().next().unwrap_or_default());
+            on(action, Cpu::new(0)?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn on<B: Backend>(action: &Action, device: B) -> Result<ExitCode> {
+    let device = Arc::new(device);
+    match action {
+        Action::Logprobs(args) => logprobs(args, device),
+        Action::Greedy(args) => greedy(args, device),
     }
 }
 
 impl Loading {
-    fn load(&self) -> Result<(Model, Option<Adapter>)> {
-        let model = Model::load(&self.model, Arc::new(Cpu::new(self.threads)?))?;
+    fn load<B: Backend>(&self, device: Arc<B>) -> Result<(Model<B>, Option<Adapter<B>>)> {
+        let model = Model::load(&self.model, device)?;
         let adapter = self.adapter.as_deref().map(|dir| Adapter::load(&model, dir)).transpose()?;
         Ok((model, adapter))
     }
 }
 
 /// Token-id lists, each with at least `least` ids of the model.
-fn read_ids(path: &Path, least: usize, model: &Model) -> Result<Vec<Vec<u32>>> {
+fn read_ids<B: Backend>(path: &Path, least: usize, model: &Model<B>) -> Result<Vec<Vec<u32>>> {
     let lists: Vec<Vec<u32>> =
         read_json(path).context("expected a JSON list of token-id lists, for example [[1, 2, 3], [4, 5]]")?;
     for (number, ids) in lists.iter().enumerate() {
@@ -149,8 +181,8 @@ fn print(report: &impl Serialize) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn logprobs(args: &Logprobs) -> Result<ExitCode> {
-    let (model, adapter) = args.loading.load()?;
+fn logprobs<B: Backend>(args: &Logprobs, device: Arc<B>) -> Result<ExitCode> {
+    let (model, adapter) = args.loading.load(device)?;
     let net = Net::new(&model, adapter.as_ref());
     let ids = read_ids(&args.ids, 1, &model)?;
     let how = How { packed: args.packed, share_prefix: args.share_prefix, recompute: args.recompute };
@@ -174,7 +206,7 @@ fn logprobs(args: &Logprobs) -> Result<ExitCode> {
     print(&LogprobsReport { logprobs })
 }
 
-fn write_logits(net: &Net<'_>, ids: &[Vec<u32>], path: &Path) -> Result<()> {
+fn write_logits<B: Backend>(net: &Net<'_, B>, ids: &[Vec<u32>], path: &Path) -> Result<()> {
     let vocab = net.model.config.vocab;
     let mut all = BTreeMap::new();
     for (number, ids) in ids.iter().enumerate() {
@@ -196,8 +228,8 @@ fn write_gradients(gradients: &[NamedGradients], summed: bool, path: &Path) -> R
     Ok(write_tensors(path, tensors, &[])?)
 }
 
-fn greedy(args: &Greedy) -> Result<ExitCode> {
-    let (model, adapter) = args.loading.load()?;
+fn greedy<B: Backend>(args: &Greedy, device: Arc<B>) -> Result<ExitCode> {
+    let (model, adapter) = args.loading.load(device)?;
     let prompts = read_ids(&args.prompts, 1, &model)?;
     let new = args.max_new as usize;
     ensure!(new > 0, "--max-new must be at least 1");
@@ -212,7 +244,7 @@ fn greedy(args: &Greedy) -> Result<ExitCode> {
     // Beyond this length frequencies change with every token and nothing can be cached: each token is a full pass.
     let window = generate::window(&model.config);
     let snapshot = Snapshot::new(model, adapter, "greedy");
-    let settings = GeneratorSettings { memory_limit: u64::MAX, ..GeneratorSettings::default() };
+    let settings = GeneratorSettings { memory_limit: u64::MAX, ..snapshot.model.device.serving() };
     let generator = Generator::new(Policy::new(snapshot.clone()), settings)?;
     let params = SamplingParams { temperature: 0.0, max_new_tokens: args.max_new, ..SamplingParams::default() };
     let cached: Vec<_> = prompts

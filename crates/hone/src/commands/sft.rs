@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Set a recipe key, e.g. --set sft.steps=100. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Where the model is computed: cpu, cuda, or auto (a GPU where one can be used). The same as --set engine.device=…
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<hone_device::Device>,
     /// Where the model goes. Must not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -45,7 +48,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let mut recipe = Source::find(&args.recipe)?.read(&args.set)?;
+    let set = engines::with_device(&args.set, args.device);
+    let mut recipe = Source::find(&args.recipe)?.read(&set)?;
     // A recipe may name the policy that this is about to make.
     if recipe.policy.model == Some(std::path::absolute(&args.out)?) {
         recipe.policy.model = None;

@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// Set a recipe key, e.g. --set train.steps=5. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Where the model is computed: cpu, cuda, or auto (a GPU where one can be used). The same as --set engine.device=…
+    #[arg(long, value_name = "DEVICE", conflicts_with = "resume")]
+    device: Option<hone_device::Device>,
     /// Where the run is recorded. Default: runs/NAME-N, the first N that is free.
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
@@ -154,7 +157,7 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
 
 fn read_recipe(args: &Args) -> Result<Recipe> {
     let source = args.recipe.as_deref().map_or_else(|| Ok(QUICKSTART.source()), Source::find)?;
-    let recipe = source.read(&args.set)?;
+    let recipe = source.read(&engines::with_device(&args.set, args.device))?;
     let advice = |out: &str| {
         let recipe = &source.given;
         format!(

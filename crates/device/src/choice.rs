@@ -1,0 +1,168 @@
+//! The device a recipe asks for: `engine.device` and `engine.precision`, and what becomes of `auto`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use half::bf16;
+use hone_engine::{Cpu, open_on};
+use hone_trace::{Engine, EngineFault, EngineKind, EngineSpec, FreshSpec, nearest};
+use serde_json::{Map, Value};
+
+use crate::cuda::Cuda;
+
+/// Where the native engine computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Device {
+    /// A GPU where one can be used, else the cores of this machine.
+    Auto,
+    #[default]
+    Cpu,
+    Cuda,
+}
+
+/// What weights and activations are stored in on a GPU. Master weights, norms, softmax and sums are f32 in both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Precision {
+    #[default]
+    Bf16,
+    F32,
+}
+
+impl Device {
+    const ALL: [(&'static str, Self); 3] = [("auto", Self::Auto), ("cpu", Self::Cpu), ("cuda", Self::Cuda)];
+}
+
+impl Precision {
+    const ALL: [(&'static str, Self); 2] = [("bf16", Self::Bf16), ("f32", Self::F32)];
+}
+
+fn named<T: Copy>(text: &str, all: &[(&'static str, T)]) -> Result<T, String> {
+    all.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
+        let names = all.iter().map(|(name, _)| *name);
+        let near = nearest(text, names.clone()).unwrap_or_default();
+        format!("there is no {text:?}; did you mean {near:?}? Known are: {}", names.collect::<Vec<_>>().join(", "))
+    })
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        named(text, &Self::ALL)
+    }
+}
+
+impl FromStr for Precision {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        named(text, &Self::ALL)
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::ALL.iter().find(|(_, value)| value == self).map_or("", |(name, _)| name))
+    }
+}
+
+/// `[engine] kind = "native"`: the model on this machine, on its cores or its GPU.
+#[derive(Debug, Clone, Copy)]
+pub struct Native;
+
+/// Options of the native engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Options {
+    device: Device,
+    precision: Precision,
+}
+
+impl Options {
+    fn read(options: &Map<String, Value>) -> Result<Self, EngineFault> {
+        let mut read = Self::default();
+        for (key, value) in options {
+            let text = value.as_str().unwrap_or_default();
+            let bad = |what| EngineFault::new(format!("engine.{key}: {what}"));
+            match key.as_str() {
+                "device" => read.device = text.parse().map_err(bad)?,
+                "precision" => read.precision = text.parse().map_err(bad)?,
+                _ => {
+                    return Err(EngineFault::new(format!(
+                        "the native engine has no option {key:?}; its options are device and precision"
+                    )));
+                }
+            }
+        }
+        Ok(read)
+    }
+}
+
+#[async_trait]
+impl EngineKind for Native {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    async fn open(&self, spec: &EngineSpec) -> Result<Arc<dyn Engine>, EngineFault> {
+        let Options { device, precision } = Options::read(&spec.options)?;
+        match (device, precision) {
+            (Device::Cpu, _) => open_on(Arc::new(Cpu::new(spec.threads)?), spec),
+            (_, Precision::F32) => on_gpu(device, spec, Cuda::<f32>::open(0), open_on),
+            (_, Precision::Bf16) => on_gpu(device, spec, Cuda::<bf16>::open(0), open_on),
+        }
+    }
+
+    /// Fresh weights are made on the host, the same ones for every device.
+    async fn fresh(&self, spec: &FreshSpec<'_>) -> Result<(), EngineFault> {
+        hone_engine::Native.fresh(spec).await
+    }
+}
+
+type Opened = Result<Arc<dyn Engine>, EngineFault>;
+
+/// The engine on the GPU; where there is none that can be used, an error, or the CPU and a line that says why.
+fn on_gpu<T: hone_cuda::Float>(
+    device: Device,
+    spec: &EngineSpec,
+    gpu: hone_engine::Result<Cuda<T>>,
+    open: fn(Arc<Cuda<T>>, &EngineSpec) -> Opened,
+) -> Opened {
+    match gpu {
+        Ok(gpu) => open(Arc::new(gpu), spec),
+        Err(error) if device == Device::Auto => {
+            let error = error.to_string();
+            eprintln!("device: cpu ({})", error.lines().next().unwrap_or_default());
+            open_on(Arc::new(Cpu::new(spec.threads)?), spec)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(text: &str) -> Result<Options, EngineFault> {
+        let Value::Object(map) = serde_json::from_str(text).unwrap() else { unreachable!() };
+        Options::read(&map)
+    }
+
+    #[test]
+    fn options_are_read_and_others_are_refused_by_name() {
+        assert_eq!(options("{}"), Ok(Options::default()));
+        let read = options(r#"{"device": "cuda", "precision": "f32"}"#).unwrap();
+        assert_eq!((read.device, read.precision), (Device::Cuda, Precision::F32));
+        for (text, expected) in [
+            (r#"{"device": "gpu"}"#, "engine.device: there is no \"gpu\""),
+            (r#"{"device": "cudo"}"#, "did you mean \"cuda\"?"),
+            (r#"{"device": 1}"#, "Known are: auto, cpu, cuda"),
+            (r#"{"precision": "fp8"}"#, "Known are: bf16, f32"),
+            (r#"{"devices": "cpu"}"#, "no option \"devices\""),
+        ] {
+            let error = options(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! One GPU as a device of the engine, and a model's dimensions as its kernels see them.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hone_cuda::heads::{Padded, wide};
+use hone_cuda::rope::Heads;
+use hone_cuda::{Buffer, CudaError, Float, Gpu, Matmul};
+use hone_engine::rope::{Rope, Table};
+use hone_engine::weights::ModelParams;
+use hone_engine::{Config, EngineError, Result};
+
+/// One GPU. `T` is what weights and activations are stored in: bf16, or f32 for tests.
+#[derive(Debug)]
+pub struct Cuda<T> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) storage: PhantomData<T>,
+}
+
+/// What everything on the device needs: the stream and the products with their scratch memory.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) gpu: Gpu,
+    pub(crate) matmul: Matmul,
+}
+
+impl<T: Float> Cuda<T> {
+    /// Opens a device of the machine. What is missing is said now, with what to install.
+    pub fn open(ordinal: usize) -> Result<Self> {
+        let gpu = Gpu::open(ordinal).map_err(fault)?;
+        let matmul = Matmul::new(&gpu).map_err(fault)?;
+        Ok(Self { shared: Arc::new(Shared { gpu, matmul }), storage: PhantomData })
+    }
+
+    pub fn name(&self) -> &str {
+        self.shared.gpu.name()
+    }
+}
+
+/// The engine's error of an error of the GPU. A full memory is told as one.
+pub(crate) fn fault(error: CudaError) -> EngineError {
+    EngineError::Device(error.to_string())
+}
+
+/// Dimensions and layout of a model on the device.
+#[derive(Debug)]
+pub(crate) struct Spec {
+    pub(crate) params: Arc<ModelParams>,
+    pub(crate) config: Config,
+    pub(crate) heads: Padded,
+    /// Cosines and sines by position, grown as longer sequences come.
+    angles: Mutex<Option<Arc<Buffer<f32>>>>,
+}
+
+impl Spec {
+    /// Refuses what the kernels do not compute.
+    pub(crate) fn new(config: &Config, params: &Arc<ModelParams>) -> Result<Self> {
+        let c = config;
+        let heads = Heads { q: c.heads.queries, kv: c.heads.keys, dim: c.heads.dim };
+        let refuse = |what: String| EngineError::Device(format!("{what}; set engine.device = \"cpu\""));
+        let Some(wide) = wide(heads.dim) else {
+            return Err(refuse(format!(
+                "the GPU kernels take heads of up to 128, the model has heads of {}",
+                heads.dim
+            )));
+        };
+        if heads.q / heads.kv > 8 {
+            return Err(refuse(format!(
+                "the GPU kernels take up to 8 query heads per key head, the model has {}",
+                heads.q / heads.kv
+            )));
+        }
+        if !c.hidden.is_multiple_of(8) || !c.mlp.is_multiple_of(8) || c.hidden > 8192 {
+            return Err(refuse(format!(
+                "the GPU kernels take widths that are multiples of 8, the residual stream up to 8192; the model has {} \
+                 and {}",
+                c.hidden, c.mlp
+            )));
+        }
+        Ok(Self {
+            params: Arc::clone(params),
+            config: c.clone(),
+            heads: Padded { heads, wide },
+            angles: Mutex::default(),
+        })
+    }
+
+    /// Heads have the width the kernels are written for.
+    pub(crate) fn whole(&self) -> bool {
+        self.heads.wide == self.heads.heads.dim
+    }
+
+    /// Table of angles for sequences of up to `positions` tokens.
+    pub(crate) fn angles(&self, gpu: &Gpu, positions: usize) -> Result<Arc<Buffer<f32>>> {
+        let dim = self.config.heads.dim;
+        // A poisoned lock only means that another thread failed to grow the table: the one in it is whole.
+        let mut table = self.angles.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = table.as_ref().filter(|t| t.len() >= positions * dim) {
+            return Ok(Arc::clone(table));
+        }
+        let rope: Rope = self.config.rope;
+        let values = Table::new(&rope, 0, positions.next_power_of_two().max(256));
+        let made = Arc::new(Buffer::from_slice(gpu, values.values()).map_err(fault)?);
+        *table = Some(Arc::clone(&made));
+        Ok(made)
+    }
+}
