@@ -11,6 +11,7 @@ mod policies;
 mod problem;
 mod progress;
 mod recipes;
+mod speaker;
 
 use std::io;
 use std::process::ExitCode;
@@ -33,6 +34,8 @@ enum Command {
     Recipe(commands::recipe::Args),
     Report(commands::report::Args),
     Doctor(commands::doctor::Args),
+    Chat(commands::chat::Args),
+    Generate(commands::generate::Args),
     Parse(commands::parse::Args),
     Render(commands::render::Args),
     Replay(commands::replay::Args),
@@ -63,6 +66,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Recipe(args) => commands::recipe::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
+        Command::Chat(args) => commands::chat::run(args),
+        Command::Generate(args) => commands::generate::run(args),
         Command::Parse(args) => commands::parse::run(args),
         Command::Render(args) => commands::render::run(args),
         Command::Replay(args) => commands::replay::run(args),

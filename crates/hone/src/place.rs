@@ -42,6 +42,14 @@ impl Place {
         )
     }
 
+    /// A policy, or a base and the adapter that is named beside it.
+    pub(crate) fn given(model: &Path, adapter: Option<&Path>) -> Result<Self> {
+        let (model, adapter) = (Some(model.to_owned()), adapter.map(Path::to_owned));
+        let mut policy = PolicyRecipe { model, adapter, ..PolicyRecipe::default() };
+        Self::settle(&mut policy)?;
+        Ok(Self { model: policy.model.context("no model")?, adapter: policy.adapter })
+    }
+
     /// The policy with its weights.
     pub(crate) fn load(&self, device: Arc<Cpu>) -> Result<(Model, Option<Adapter>)> {
         let model = Model::load(&self.model, device)?;

@@ -34,7 +34,7 @@ pub use engine::{
 pub use group::{Advantage, Group, NoSignal, Span};
 pub use loss::{Loss, TokenBatch, TokenColumns};
 pub use message::{Content, ImageUrl, Message, Part};
-pub use names::nearest;
+pub use names::{did_you_mean, nearest};
 pub use node::{BadNode, Node, Origin, PolicyVersion, Sampled};
 pub use outcome::{Boundary, Fault, Limit, Outcome, ParseFailure, ParseFailureKind};
 pub use policy::{

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::ahead::AsyncRecipe;
-use crate::catalogue::nearest;
+use crate::catalogue::{did_you_mean, nearest};
 use crate::checkpoint::CheckpointRecipe;
 use crate::credit::CreditRecipe;
 use crate::evaluate::Kind;
@@ -431,9 +431,9 @@ fn component(key: &str, name: &str, known: &[&str]) -> Result<(), RecipeError> {
     if known.contains(&name) {
         return Ok(());
     }
-    let nearest = nearest(name, known.iter().copied()).unwrap_or_default();
     Err(RecipeError(format!(
-        "{key} is {name:?}, which is no component of the rubric; did you mean {nearest:?}? Its components are {}",
+        "{key} is {name:?}, which is no component of the rubric; {}Its components are {}",
+        did_you_mean(name, known.iter().copied()),
         known.join(", ")
     )))
 }
@@ -470,8 +470,10 @@ fn with_nearest(error: &impl fmt::Display) -> String {
     let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
     match names.split_first() {
         Some((unknown, known)) if text.contains("unknown field") && !known.is_empty() => {
-            let nearest = nearest(unknown, known.iter().copied()).unwrap_or_default();
-            format!("{}\ndid you mean `{nearest}`?", text.trim_end())
+            match nearest(unknown, known.iter().copied()) {
+                Some(nearest) => format!("{}\ndid you mean `{nearest}`?", text.trim_end()),
+                None => text.trim_end().to_owned(),
+            }
         }
         _ => text.trim_end().to_owned(),
     }

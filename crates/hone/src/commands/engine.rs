@@ -7,13 +7,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use hone_chat::files::read_json;
+use hone_chat::files::{parse_json, read_json};
 use hone_engine::generate::{self, Generator, GeneratorSettings};
 use hone_engine::parity::{self, How, NamedGradients};
 use hone_engine::weights::{Storage, Tensor, write_tensors};
 use hone_engine::{Adapter, Cpu, Model, Net, Policy, Snapshot};
 use hone_trace::{SampleRequest, SamplingParams};
 use serde::Serialize;
+
+use crate::place::Place;
 
 /// Run the native model on token ids: logprobs, logits, gradients, greedy tokens
 #[derive(Debug, clap::Args)]
@@ -31,7 +33,7 @@ enum Action {
 /// What is loaded, and where it runs.
 #[derive(Debug, clap::Args)]
 struct Loading {
-    /// Model directory: config.json and safetensors
+    /// Model directory: config.json and safetensors; or an adapter, a checkpoint, a run (its best checkpoint)
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// A LoRA adapter on top of it: adapter_config.json, adapter_model.safetensors
@@ -49,7 +51,7 @@ struct Loading {
 struct Logprobs {
     #[command(flatten)]
     loading: Loading,
-    /// A JSON list of token-id lists
+    /// A JSON list of token-id lists, or one of them, as `hone render --ids` prints it; `-` reads standard input
     #[arg(value_name = "IDS.json")]
     ids: PathBuf,
     /// Also write the logits of every position, as seq{i}.logits
@@ -80,7 +82,7 @@ struct Logprobs {
 struct Greedy {
     #[command(flatten)]
     loading: Loading,
-    /// A JSON list of token-id lists
+    /// A JSON list of token-id lists, or one of them, as `hone render --ids` prints it; `-` reads standard input
     #[arg(value_name = "PROMPTS.json")]
     prompts: PathBuf,
     /// Tokens to generate per prompt
@@ -97,16 +99,31 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
 impl Loading {
     fn load(&self) -> Result<(Model, Option<Adapter>)> {
-        let model = Model::load(&self.model, Arc::new(Cpu::new(self.threads)?))?;
-        let adapter = self.adapter.as_deref().map(|dir| Adapter::load(&model, dir)).transpose()?;
-        Ok((model, adapter))
+        Place::given(&self.model, self.adapter.as_deref())?.load(Arc::new(Cpu::new(self.threads)?))
     }
+}
+
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum Ids {
+    Many(Vec<Vec<u32>>),
+    One(Vec<u32>),
 }
 
 /// Token-id lists, each with at least `least` ids of the model.
 fn read_ids(path: &Path, least: usize, model: &Model) -> Result<Vec<Vec<u32>>> {
-    let lists: Vec<Vec<u32>> =
-        read_json(path).context("expected a JSON list of token-id lists, for example [[1, 2, 3], [4, 5]]")?;
+    let read = if path.as_os_str() == "-" {
+        let text = std::io::read_to_string(std::io::stdin().lock()).context("cannot read standard input")?;
+        parse_json(path, &text)
+    } else {
+        read_json(path)
+    };
+    let expected = "expected a JSON list of token-id lists, for example [[1, 2, 3], [4, 5]], or one of them";
+    let lists = match read.context(expected)? {
+        Ids::Many(lists) => lists,
+        // As `hone render --ids` prints them.
+        Ids::One(ids) => vec![ids],
+    };
     for (number, ids) in lists.iter().enumerate() {
         ensure!(
             ids.len() >= least,
