@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hone_trace::{
     Engine, EngineFault, EngineKind, EngineSpec, FreshSpec, Learner, LearnerSpec, LoraSpec, Memory, PolicyVersion,
-    Reference, Sampler, Workload, nearest,
+    Reference, Sampler, Workload, did_you_mean,
 };
 
 use crate::backend::{Backend, Need};
@@ -88,8 +88,11 @@ fn adapter_config(lora: &LoraSpec) -> std::result::Result<LoraConfig, EngineFaul
     if !lora.target_modules.is_empty() {
         let known = |name: &String| {
             Module::ALL.into_iter().find(|module| module.name() == name).ok_or_else(|| {
-                let nearest = nearest(name, Module::ALL.map(Module::name)).unwrap_or_default();
-                EngineFault::new(format!("policy.lora.target_modules: there is no {name:?}; did you mean {nearest:?}?"))
+                let (near, all) = (did_you_mean(name, Module::ALL.map(Module::name)), Module::ALL.map(Module::name));
+                EngineFault::new(format!(
+                    "policy.lora.target_modules: there is no {name:?}; {near}There are: {}",
+                    all.join(", ")
+                ))
             })
         };
         config.modules = lora.target_modules.iter().map(known).collect::<std::result::Result<_, _>>()?;

@@ -1,7 +1,7 @@
 //! The engines a recipe may name in its `[engine]` table: the one place where training meets them.
 
 use anyhow::{Result, bail};
-use hone_trace::{EngineKind, nearest};
+use hone_trace::{EngineKind, did_you_mean};
 use hone_train::recipe::Recipe;
 use hone_train::setup::Setup;
 
@@ -13,8 +13,8 @@ pub(crate) fn engine_of(recipe: &Recipe) -> Result<&'static dyn EngineKind> {
     match ENGINES.iter().find(|engine| engine.name() == wanted) {
         Some(engine) => Ok(*engine),
         None => bail!(
-            "there is no engine.kind {wanted:?}; did you mean {:?}? Known are: {}",
-            nearest(wanted, names.clone()).unwrap_or_default(),
+            "there is no engine.kind {wanted:?}; {}Known are: {}",
+            did_you_mean(wanted, names.clone()),
             names.collect::<Vec<_>>().join(", ")
         ),
     }

@@ -11,6 +11,7 @@ mod policies;
 mod problem;
 mod progress;
 mod recipes;
+mod speaker;
 
 use std::io;
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ enum Command {
     Report(commands::report::Args),
     Check(commands::check::Args),
     Doctor(commands::doctor::Args),
+    Chat(commands::chat::Args),
+    Generate(commands::generate::Args),
     View(commands::view::Args),
     Show(commands::show::Args),
     Parse(commands::parse::Args),
@@ -68,6 +71,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Report(args) => commands::report::run(args),
         Command::Check(args) => commands::check::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
+        Command::Chat(args) => commands::chat::run(args),
+        Command::Generate(args) => commands::generate::run(args),
         Command::View(args) => commands::view::run(args),
         Command::Show(args) => commands::show::run(args),
         Command::Parse(args) => commands::parse::run(args),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use hone_engine::lora::LoraConfig;
-use hone_engine::{Adapter, Cpu, Model};
+use hone_engine::{Adapter, Backend, Model};
 use hone_train::recipe::{PolicyRecipe, Recipe};
 use hone_train::run::recorded_recipe;
 
@@ -42,8 +42,16 @@ impl Place {
         )
     }
 
+    /// A policy, or a base and the adapter that is named beside it.
+    pub(crate) fn given(model: &Path, adapter: Option<&Path>) -> Result<Self> {
+        let (model, adapter) = (Some(model.to_owned()), adapter.map(Path::to_owned));
+        let mut policy = PolicyRecipe { model, adapter, ..PolicyRecipe::default() };
+        Self::settle(&mut policy)?;
+        Ok(Self { model: policy.model.context("no model")?, adapter: policy.adapter })
+    }
+
     /// The policy with its weights.
-    pub(crate) fn load(&self, device: Arc<Cpu>) -> Result<(Model, Option<Adapter>)> {
+    pub(crate) fn load<B: Backend>(&self, device: Arc<B>) -> Result<(Model<B>, Option<Adapter<B>>)> {
         let model = Model::load(&self.model, device)?;
         let adapter = self.adapter.as_deref().map(|dir| Adapter::load(&model, dir)).transpose()?;
         Ok((model, adapter))

@@ -1,8 +1,16 @@
 //! Names that were nearly right.
 
-/// The candidate with the fewest edits to `name`; the first of several.
+/// The candidate with the fewest edits to `name`, the first of several. `None` where none is near: a third of its letters may
+/// differ, and two always.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    candidates.into_iter().min_by_key(|candidate| edits(name, candidate))
+    let near = candidates.into_iter().map(|candidate| (edits(name, candidate), candidate));
+    let near = near.filter(|(edits, candidate)| *edits <= (candidate.chars().count() / 3).max(2));
+    near.min_by_key(|(edits, _)| *edits).map(|(_, candidate)| candidate)
+}
+
+/// `did you mean "…"? ` where a candidate is near, else nothing.
+pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(name, candidates).map(|near| format!("did you mean {near:?}? ")).unwrap_or_default()
 }
 
 /// serde's error about an unknown field or variant, which lists the known ones, with the nearest of them as a line of its own.
@@ -15,8 +23,7 @@ pub fn with_nearest(error: &str) -> String {
         // The error may end with the place where it stands, `in `train``: no name of a field.
         Some((unknown, known)) if !known.is_empty() => {
             let listed = known.iter().copied().filter(|name| !text.ends_with(&format!("in `{name}`")));
-            let nearest = nearest(unknown, listed).or_else(|| known.first().copied()).unwrap_or_default();
-            format!("{text}\ndid you mean `{nearest}`?")
+            nearest(unknown, listed).map_or_else(|| text.to_owned(), |near| format!("{text}\ndid you mean `{near}`?"))
         }
         _ => text.to_owned(),
     }
@@ -35,4 +42,22 @@ fn edits(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_near_is_suggested() {
+        let names = ["learning_rate", "steps", "groups"];
+        assert_eq!(nearest("learning_rat", names), Some("learning_rate"));
+        assert_eq!(nearest("step", names), Some("steps"));
+        assert_eq!(nearest("dropout", names), None);
+        assert_eq!(nearest("lr", names), None);
+        assert_eq!(
+            (did_you_mean("group", names).as_str(), did_you_mean("x", names).as_str()),
+            ("did you mean \"groups\"? ", "")
+        );
+    }
 }

@@ -73,14 +73,16 @@ impl Budget {
     pub fn shortage(&self) -> Option<String> {
         let MemoryBudget { parts, total_bytes } = self.memory?;
         let available = parts.available_bytes?;
-        (total_bytes > available).then(|| {
+        // The weights are in memory already: they are not part of what is free.
+        let needed = total_bytes.saturating_sub(parts.weights_bytes);
+        (needed > available).then(|| {
             let fix = self.change.as_deref().map_or_else(
                 || "no setting makes it fit: train a smaller model, or an adapter (policy.lora)".to_owned(),
                 |change| format!("the smallest change that fits: {change}"),
             );
             format!(
-                "the run may need {} and {} are free (activations take {}, keys and values {}); {fix}",
-                gigabytes(total_bytes),
+                "the run may need {} more and {} are free (activations take {}, keys and values {}); {fix}",
+                gigabytes(needed),
                 gigabytes(available),
                 gigabytes(parts.activation_bytes),
                 gigabytes(parts.cache_bytes)
@@ -89,11 +91,28 @@ impl Budget {
     }
 }
 
+impl MemoryBudget {
+    /// Parameters of the largest models this machine could train with the run's batches and window: all of them, and an
+    /// adapter on them. Activations and caches are taken as this model's, so this is a bound, not a promise.
+    pub fn largest(&self) -> Option<[u64; 2]> {
+        let Memory { parameters, weights_bytes, reference_bytes, .. } = self.parts;
+        let free = self.parts.available_bytes? + weights_bytes;
+        let left = free.checked_sub(self.parts.activation_bytes + self.parts.cache_bytes)?;
+        let copies = (weights_bytes + reference_bytes).checked_div(parameters)?;
+        // Gradients and two moments, in f32.
+        let whole = copies + 12;
+        Some([left / whole, left / copies.max(1)])
+    }
+}
+
 /// Smallest change with which the work fits: fewer tokens at once, which changes no number; then recomputation, which costs
 /// time; then fewer episodes at once. `None` where it fits as it is, or with none of them.
 fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
     let fits = |work: Workload| {
-        engine.memory(&work).is_some_and(|memory| memory.available_bytes.is_none_or(|free| memory.total() <= free))
+        engine.memory(&work).is_some_and(|memory| {
+            let needed = memory.total().saturating_sub(memory.weights_bytes);
+            memory.available_bytes.is_none_or(|free| needed <= free)
+        })
     };
     if engine.memory(&work).is_none() || fits(work) {
         return None;
@@ -147,8 +166,10 @@ pub struct Estimate {
     pub run_s: f64,
 }
 
-/// Episodes that a measurement plays at least, where a step has that many.
+/// Episodes that a measurement plays, where a step has that many and there is time.
 const MEASURED: usize = 32;
+/// Seconds of a measurement.
+const SECONDS: f64 = 10.0;
 
 /// Plays a few groups and learns from them, without a step, and scales that up. Sampling more episodes at once costs
 /// less per episode, so this is too long rather than too short.
@@ -157,10 +178,14 @@ pub async fn estimate(setup: &Setup, recipe: &Recipe) -> Result<Estimate, TrainE
     let wanted = MEASURED.div_ceil(train.group_size.max(1) as usize);
     let groups = wanted.min(train.groups).min(setup.tasks.len()).max(1);
     let mut learner = setup.engine.learner(&LearnerSpec::default()).await?;
-    // What is done for the first time takes longer: threads wake up, memory is taken.
-    measure(setup, recipe, &mut *learner, 1).await?;
+    // What is done for the first time takes longer: threads wake up, memory is taken. A slow run is estimated by that alone.
     let started = Instant::now();
-    let (sampled_s, learned_s, tokens) = measure(setup, recipe, &mut *learner, groups).await?;
+    let first = measure(setup, recipe, &mut *learner, 1).await?;
+    let first_s = started.elapsed().as_secs_f64();
+    let (groups, (sampled_s, learned_s, tokens)) = match groups.min(((SECONDS - first_s) / first_s) as usize) {
+        0 => (1, first),
+        groups => (groups, measure(setup, recipe, &mut *learner, groups).await?),
+    };
     let episodes = groups as u64 * u64::from(train.group_size);
     let step_s = (sampled_s + learned_s * f64::from(train.epochs_per_batch)) * train.groups as f64 / groups as f64;
     Ok(Estimate {

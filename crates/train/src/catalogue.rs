@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-pub use hone_trace::nearest;
+pub use hone_trace::{did_you_mean, nearest};
 
 /// Something a recipe can name.
 #[derive(Debug, Clone, Copy)]
@@ -63,11 +63,12 @@ pub(crate) use name_or_table;
 
 /// A name nothing is known under.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no {what} {name:?}; did you mean {nearest:?}? Known are: {known}")]
+#[error("there is no {what} {name:?}; {nearest}Known are: {known}")]
 pub struct UnknownName {
     pub what: &'static str,
     pub name: String,
-    pub nearest: &'static str,
+    /// What was meant, as a question, where a name is near.
+    pub nearest: String,
     pub known: String,
 }
 
@@ -76,7 +77,7 @@ pub fn find<T>(what: &'static str, entries: &'static [Entry<T>], name: &str) -> 
     let wanted = plain(name);
     entries.iter().find(|entry| plain(entry.name) == wanted).ok_or_else(|| {
         let names: Vec<_> = entries.iter().map(|entry| entry.name).collect();
-        let nearest = nearest(&wanted, names.iter().copied()).unwrap_or_default();
+        let nearest = did_you_mean(&wanted, names.iter().copied());
         UnknownName { what, name: name.to_owned(), nearest, known: names.join(", ") }
     })
 }

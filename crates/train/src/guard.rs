@@ -44,7 +44,7 @@ impl GuardRecipe {
 /// Steps that make up what is normal.
 const NORMAL: usize = 8;
 /// Standard errors that a fall must have: of the mean over tasks, whose episodes are not independent.
-const ERRORS: f64 = 2.5;
+const ERRORS: f64 = 3.0;
 
 /// What the guard remembers between steps.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::ahead::AsyncRecipe;
-use crate::catalogue::nearest;
+use crate::catalogue::did_you_mean;
 use crate::checkpoint::CheckpointRecipe;
 use crate::credit::CreditRecipe;
 use crate::evaluate::Kind;
@@ -481,9 +481,9 @@ fn component(key: &str, name: &str, known: &[&str]) -> Result<(), RecipeError> {
     if known.contains(&name) {
         return Ok(());
     }
-    let nearest = nearest(name, known.iter().copied()).unwrap_or_default();
     Err(RecipeError(format!(
-        "{key} is {name:?}, which is no component of the rubric; did you mean {nearest:?}? Its components are {}",
+        "{key} is {name:?}, which is no component of the rubric; {}Its components are {}",
+        did_you_mean(name, known.iter().copied()),
         known.join(", ")
     )))
 }

@@ -104,9 +104,12 @@ fn unscored(why: impl Into<String>) -> Verdict {
     Verdict::Unscored { unscored: why.into() }
 }
 
+/// The first word of such a reason.
+const NOT_APPLICABLE: &str = "not_applicable";
+
 /// The task does not say what this component needs.
 fn not_applicable(what: &str) -> Verdict {
-    unscored(format!("not_applicable: {what}"))
+    unscored(format!("{NOT_APPLICABLE}: {what}"))
 }
 
 /// The start of a text for a reason, on one line.

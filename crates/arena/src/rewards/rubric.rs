@@ -8,7 +8,7 @@
 use futures::future::join_all;
 use hone_trace::{EndState, Reward, Trace, Verdict};
 
-use super::{Case, Component, Named, finite, scored, unscored};
+use super::{Case, Component, NOT_APPLICABLE, Named, finite, scored, unscored};
 
 /// The name of the total among a trace's rewards.
 pub const TOTAL: &str = "total";
@@ -23,12 +23,25 @@ pub struct Term {
     pub gate: Option<f64>,
     /// True when the total makes no sense without it.
     pub required: bool,
+    /// Its value where the episode left unset what it looks at.
+    pub otherwise: Option<f64>,
 }
 
 impl Term {
+    /// What the component said; its `otherwise` where it had nothing to look at.
+    fn reward(&self, verdict: Verdict) -> Reward {
+        let verdict = match (verdict, self.otherwise) {
+            (Verdict::Unscored { unscored: why }, Some(value)) if why.starts_with(NOT_APPLICABLE) => {
+                scored(value, format!("otherwise: {why}"))
+            }
+            (verdict, _) => verdict,
+        };
+        finite(&self.scorer.name, verdict)
+    }
+
     pub fn new(name: impl Into<String>, weight: f64, component: impl Component + 'static) -> Self {
         let scorer = Named { name: name.into(), component: Box::new(component) };
-        Self { scorer, weight, gate: None, required: false }
+        Self { scorer, weight, gate: None, required: false, otherwise: None }
     }
 }
 
@@ -129,7 +142,7 @@ impl Rubric {
     /// Scores a case. Components that wait for somebody wait at the same time.
     pub async fn score_case(&self, case: &Case) -> Scorecard {
         let verdicts = join_all(self.terms.iter().map(|term| term.scorer.component.verdict(case))).await;
-        let components = self.terms.iter().zip(verdicts).map(|(term, verdict)| finite(&term.scorer.name, verdict));
+        let components = self.terms.iter().zip(verdicts).map(|(term, verdict)| term.reward(verdict));
         self.weigh(components.collect())
     }
 

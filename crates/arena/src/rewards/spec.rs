@@ -118,12 +118,15 @@ documented! {
         gate: Option<f64> where real(-1e6, 1e6),
         /// An episode without a value of this component has no total.
         required: bool,
+        /// Its value where the episode left unset what it looks at, as one that ended early does; absent: unscored, and its
+        /// weight shared out among the others. A scorer or a judge that failed is unscored either way.
+        otherwise: Option<f64>,
     }
 }
 
 impl Default for PlaceSpec {
     fn default() -> Self {
-        Self { kind: None, name: None, weight: 1.0, gate: None, required: false }
+        Self { kind: None, name: None, weight: 1.0, gate: None, required: false, otherwise: None }
     }
 }
 
@@ -131,10 +134,11 @@ fn term(index: usize, table: &Map<String, Value>) -> Result<Term, SpecError> {
     let bad = |name: &str, what: String| SpecError::Options { name: name.into(), what: with_nearest(&what) };
     let place: PlaceSpec = serde_json::from_value(Value::Object(table.clone()))
         .map_err(|error| bad(&index.to_string(), error.to_string()))?;
-    let kind = place.kind.ok_or(SpecError::NoKind(index))?;
-    let name = place.name.unwrap_or_else(|| kind.clone());
+    let kind = place.kind.clone().ok_or(SpecError::NoKind(index))?;
+    let name = place.name.clone().unwrap_or_else(|| kind.clone());
     let mut options = table.clone();
     options.retain(|key, _| PlaceSpec::KEYS.iter().all(|known| known.name != key));
     let component = (find(&kind)?.make)(Value::Object(options)).map_err(|what| bad(&name, what))?;
-    Ok(Term { scorer: Named { name, component }, weight: place.weight, gate: place.gate, required: place.required })
+    let PlaceSpec { weight, gate, required, otherwise, .. } = place;
+    Ok(Term { scorer: Named { name, component }, weight, gate, required, otherwise })
 }

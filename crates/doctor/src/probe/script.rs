@@ -165,6 +165,11 @@ impl Session {
 
     /// Scores the episode as it stands; the environment is given back to be looked at further.
     pub(super) async fn finish(mut self, rubric: &Rubric) -> (Transcript, Box<dyn Env>) {
+        if self.transcript.fault.is_none()
+            && let Err(fault) = self.env.finish().await
+        {
+            self.transcript.fault = Some(fault.to_string());
+        }
         let mut end = self.env.end();
         if let Ok(messages) = serde_json::to_value(&self.said) {
             end.facts.entry("messages").or_insert(messages);

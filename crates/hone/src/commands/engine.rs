@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use hone_chat::files::read_json;
+use hone_chat::files::{parse_json, read_json};
 use hone_device::{Cuda, Device, Precision};
 use hone_engine::generate::{self, Generator, GeneratorSettings};
 use hone_engine::parity::{self, How, NamedGradients};
@@ -15,6 +15,8 @@ use hone_engine::weights::{Storage, Tensor, write_tensors};
 use hone_engine::{Adapter, Backend, Cpu, Model, Net, Policy, Snapshot};
 use hone_trace::{SampleRequest, SamplingParams};
 use serde::Serialize;
+
+use crate::place::Place;
 
 /// Run the native model on token ids: logprobs, logits, gradients, greedy tokens
 #[derive(Debug, clap::Args)]
@@ -32,7 +34,7 @@ enum Action {
 /// A model to load, and the place to run it.
 #[derive(Debug, clap::Args)]
 struct Loading {
-    /// Model directory: config.json and safetensors
+    /// Model directory: config.json and safetensors; or an adapter, a checkpoint, a run (its best checkpoint)
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// A LoRA adapter on top of it: adapter_config.json, adapter_model.safetensors
@@ -56,7 +58,7 @@ struct Loading {
 struct Logprobs {
     #[command(flatten)]
     loading: Loading,
-    /// A JSON list of token-id lists
+    /// A JSON list of token-id lists, or one of them, as `hone render --ids` prints it; `-` reads standard input
     #[arg(value_name = "IDS.json")]
     ids: PathBuf,
     /// Also write the logits of every position, as seq{i}.logits
@@ -87,7 +89,7 @@ struct Logprobs {
 struct Greedy {
     #[command(flatten)]
     loading: Loading,
-    /// A JSON list of token-id lists
+    /// A JSON list of token-id lists, or one of them, as `hone render --ids` prints it; `-` reads standard input
     #[arg(value_name = "PROMPTS.json")]
     prompts: PathBuf,
     /// Tokens to generate per prompt
@@ -129,16 +131,31 @@ fn on<B: Backend>(action: &Action, device: B) -> Result<ExitCode> {
 
 impl Loading {
     fn load<B: Backend>(&self, device: Arc<B>) -> Result<(Model<B>, Option<Adapter<B>>)> {
-        let model = Model::load(&self.model, device)?;
-        let adapter = self.adapter.as_deref().map(|dir| Adapter::load(&model, dir)).transpose()?;
-        Ok((model, adapter))
+        Place::given(&self.model, self.adapter.as_deref())?.load(device)
     }
+}
+
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum Ids {
+    Many(Vec<Vec<u32>>),
+    One(Vec<u32>),
 }
 
 /// Token-id lists, each with at least `least` ids of the model.
 fn read_ids<B: Backend>(path: &Path, least: usize, model: &Model<B>) -> Result<Vec<Vec<u32>>> {
-    let lists: Vec<Vec<u32>> =
-        read_json(path).context("expected a JSON list of token-id lists, for example [[1, 2, 3], [4, 5]]")?;
+    let read = if path.as_os_str() == "-" {
+        let text = std::io::read_to_string(std::io::stdin().lock()).context("cannot read standard input")?;
+        parse_json(path, &text)
+    } else {
+        read_json(path)
+    };
+    let expected = "expected a JSON list of token-id lists, for example [[1, 2, 3], [4, 5]], or one of them";
+    let lists = match read.context(expected)? {
+        Ids::Many(lists) => lists,
+        // As `hone render --ids` prints them.
+        Ids::One(ids) => vec![ids],
+    };
     for (number, ids) in lists.iter().enumerate() {
         ensure!(
             ids.len() >= least,

@@ -67,7 +67,7 @@ enum Role {
 }
 
 #[derive(Debug, clap::Args)]
-struct Choice {
+pub(super) struct Choice {
     /// One of `hone env list`; a recipe's file, for its (first) environment; any other name with --set command=[…] for a
     /// program of your own
     name: String,
@@ -166,8 +166,14 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
 }
 
 impl Choice {
+    /// As if these flags had been given.
+    pub(super) fn of(name: &str, split: &str, task: &str, options: &[String]) -> Self {
+        let (name, split, task, options) = (name.into(), split.into(), task.into(), options.to_vec());
+        Self { name, seed: None, split, task, data: None, profile: None, options }
+    }
+
     /// The recipe table these flags stand for, opened.
-    fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment> {
+    pub(super) fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment> {
         let recipe = match Path::new(&self.name) {
             file if file.extension().is_some_and(|ending| ending == "toml") => Some(Source::find(file)?.read(&[])?),
             _ => None,
@@ -198,7 +204,7 @@ impl Choice {
         Ok(environment)
     }
 
-    fn task<'a>(&self, environment: &'a Environment) -> Result<&'a Task> {
+    pub(super) fn task<'a>(&self, environment: &'a Environment) -> Result<&'a Task> {
         let known = || environment.splits.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         let set = environment
             .splits
@@ -243,7 +249,7 @@ fn write_messages(out: &mut impl Write, messages: &[Message]) -> io::Result<()> 
 }
 
 /// Control characters could move the cursor or rewrite the screen; lines and tabs may stay.
-fn clean(text: &str) -> String {
+pub(super) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
@@ -280,7 +286,9 @@ fn play(choice: &Choice, role: Role) -> Result<()> {
                 as_oracle(&mut episode, task, &mut turns).await?;
             }
         }
-        score(&environment, &mut episode, turns).await
+        episode.env.finish().await?;
+        let facts = episode.env.end().facts;
+        score(&environment, facts, episode.tools, turns, false).await
     })
 }
 
@@ -368,14 +376,25 @@ fn read_arguments(tool: &ToolSpec, text: &str) -> Result<Map<String, Value>> {
     }
 }
 
-async fn score(environment: &Environment, episode: &mut Episode, turns: Vec<TurnRecord>) -> Result<()> {
-    episode.env.finish().await?;
-    let mut case = Case::read(Value::Object(episode.env.end().facts)).map_err(|why| anyhow!(why))?;
+/// Shows what an episode earned.
+pub(super) async fn score(
+    environment: &Environment,
+    facts: Map<String, Value>,
+    tools: ToolSet,
+    turns: Vec<TurnRecord>,
+    as_json: bool,
+) -> Result<()> {
+    let mut case = Case::read(Value::Object(facts)).map_err(|why| anyhow!(why))?;
     case.turns = Some(turns);
-    case.tools = Some(episode.tools.clone());
+    case.tools = Some(tools);
     let card = environment.rubric.score_case(&case).await;
+    let rewards = card.components.iter().chain([&card.total]);
+    if as_json {
+        anstream::println!("{}", json!({"rewards": rewards.collect::<Vec<_>>()}));
+        return Ok(());
+    }
     anstream::println!("\nrewards");
-    for reward in card.components.iter().chain([&card.total]) {
+    for reward in rewards {
         let value = reward.value().map_or("unscored".to_owned(), |value| format!("{value:.3}"));
         anstream::println!("  {:<16} {value:>8}  {}", reward.component, clean(reward.why()));
     }

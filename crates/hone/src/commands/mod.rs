@@ -1,10 +1,12 @@
 //! One file per command: its arguments, and `run`.
 
+pub(crate) mod chat;
 pub(crate) mod check;
 pub(crate) mod data;
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod env;
+pub(crate) mod generate;
 pub(crate) mod init;
 pub(crate) mod model;
 pub(crate) mod parse;

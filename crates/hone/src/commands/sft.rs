@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use hone_train::budget::{Budget, gigabytes};
 use hone_train::checkpoint::copy_texts;
 use hone_train::evaluate::evaluate;
 use hone_train::fresh::fresh_policy;
 use hone_train::recipe::Recipe;
 use hone_train::run::recorded_recipe;
 use hone_train::setup::Setup;
-use hone_train::sft::sft_recorded;
+use hone_train::sft::{sft, sft_recorded};
 use serde_json::json;
 
 use crate::engines;
@@ -36,8 +37,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DEVICE")]
     device: Option<hone_device::Device>,
     /// Where the model goes. Must not exist.
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
+    out: Option<PathBuf>,
+    /// Say what would be made and imitated, the memory it takes and how long (measured on three steps); then stop.
+    #[arg(long)]
+    dry_run: bool,
     /// Go on from the newest checkpoint of an imitation that was stopped. Checkpoints are kept in OUT.run until the model
     /// is written; the recipe must be the same.
     #[arg(long)]
@@ -50,8 +54,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let set = engines::with_device(&args.set, args.device);
     let mut recipe = Source::find(&args.recipe)?.read(&set)?;
+    let out = args.out.clone().unwrap_or_else(|| "policy".into());
     // A recipe may name the policy that this is about to make.
-    if recipe.policy.model == Some(std::path::absolute(&args.out)?) {
+    if recipe.policy.model == Some(std::path::absolute(&out)?) {
         recipe.policy.model = None;
     }
     if let Some(model) = recipe.policy.model.as_ref().filter(|model| !model.exists()) {
@@ -61,10 +66,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             model.display()
         );
     }
-    if args.out.exists() {
-        bail!("{} exists; name a new directory for the model", args.out.display());
+    if out.exists() {
+        bail!("{} exists; name a new directory for the model", out.display());
     }
-    let run = run_directory(&args.out);
+    if args.dry_run {
+        return dry_run(recipe, args.json);
+    }
+    let run = run_directory(&out);
     if run.exists() && !args.resume {
         bail!("{} holds an imitation that was stopped; go on with --resume, or remove it", run.display());
     }
@@ -73,7 +81,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let setup = runtime.block_on(async {
-        let recipe = with_policy(recipe.clone(), &args.out).await?;
+        let recipe = with_policy(recipe.clone(), &out).await?;
         engines::open(&recipe).await
     })?;
     let clock = std::time::Instant::now();
@@ -87,12 +95,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         let after = evaluate(&setup, &recipe, setup.engine.sampler()).await;
         anyhow::Ok((before, after))
     })?;
-    runtime.block_on(save(&setup, &args.out))?;
-    for aside in [run, beside(&args.out, ".fresh")].iter().filter(|path| path.exists()) {
+    runtime.block_on(save(&setup, &out))?;
+    for aside in [run, beside(&out, ".fresh")].iter().filter(|path| path.exists()) {
         std::fs::remove_dir_all(aside).with_context(|| format!("cannot remove {}", aside.display()))?;
     }
     if args.json {
-        let result = json!({"model": args.out, "eval": {"before": before, "after": after}, "seconds": clock.elapsed().as_secs_f64()});
+        let result =
+            json!({"model": out, "eval": {"before": before, "after": after}, "seconds": clock.elapsed().as_secs_f64()});
         writeln!(std::io::stdout().lock(), "{result}")?;
     }
     anstream::eprintln!(
@@ -100,9 +109,46 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         optional(before.success),
         with_interval(&after),
         optional(after.parse_failure_rate),
-        args.out.display()
+        out.display()
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// What an imitation takes, measured on its first steps.
+fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
+    let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let mut recipe = with_policy(recipe, &scratch.path().join("policy")).await?;
+        let setup = engines::open(&recipe).await?;
+        let budget = Budget::of(&setup, &recipe);
+        let parameters = budget.memory.map(|memory| memory.parts.parameters);
+        let memory = budget.memory.map(|memory| memory.total_bytes);
+        if let (Some(parameters), Some(memory)) = (parameters, memory) {
+            anstream::eprintln!("memory   {parameters} parameters, {} at most", gigabytes(memory));
+        }
+        if let Some(shortage) = budget.shortage() {
+            anstream::eprintln!("{shortage}");
+            return Ok(ExitCode::FAILURE);
+        }
+        let steps = std::mem::replace(&mut recipe.sft.steps, 3);
+        let mut clock = std::time::Instant::now();
+        let mut last = 0.0;
+        sft(&setup, &recipe, |_| {
+            last = clock.elapsed().as_secs_f64();
+            clock = std::time::Instant::now();
+        })
+        .await?;
+        let seconds = last * steps as f64;
+        anstream::eprintln!(
+            "time     about {last:.1} s a step and {seconds:.0} s for {steps} steps, without evaluations"
+        );
+        if as_json {
+            let result = json!({"parameters": parameters, "memory_bytes": memory, "step_s": last, "run_s": seconds});
+            writeln!(std::io::stdout().lock(), "{result}")?;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// The recipe with a policy: its own, or one made on the spot in OUT.fresh.
@@ -110,7 +156,17 @@ async fn with_policy(mut recipe: Recipe, out: &Path) -> Result<Recipe> {
     if recipe.policy.model.is_none() && recipe.policy.adapter.is_none() {
         let path = beside(out, ".fresh");
         if !path.exists() {
-            anstream::eprintln!("no policy.model: making a tiny one in {}", path.display());
+            let size = &recipe.policy.fresh;
+            anstream::eprintln!(
+                "no policy.model: making one of {} layers, {} wide, with a tokenizer of {} tokens trained on its environment's \
+                 episodes, in {}; {} steps of {} episodes ([policy.fresh] and [sft] change that)",
+                size.layers,
+                size.hidden,
+                size.vocabulary,
+                path.display(),
+                recipe.sft.steps,
+                recipe.sft.batch
+            );
             fresh_policy(&recipe, engines::engine_of(&recipe)?, &path).await?;
         }
         recipe.policy.model = Some(path);

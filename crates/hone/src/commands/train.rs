@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use hone_train::budget::{Budget, gigabytes};
 use hone_train::placebo::Placebo;
 use hone_train::recipe::Recipe;
 use hone_train::report::{BeforeAfter, PLACEBO, Row, RunReport};
 use hone_train::run::{extended_recipe, recorded_recipe, resume, train};
+use hone_train::setup::Setup;
 use hone_worlds::registry::EnvSpec;
 use serde_json::{Value, json};
 
@@ -141,6 +143,7 @@ async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) 
 async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
     let recipe = with_policy(recipe, directory)?;
     let setup = engines::open(&recipe).await?;
+    anstream::eprintln!("{}", start_line(&recipe, &setup));
     let findings = super::check::before_run(&setup, &recipe).await?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory).found_before(findings);
     if resumes {
@@ -153,6 +156,24 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
     super::report::save(&report, directory)?;
     anstream::eprint!("{}", summary(&report, directory, Style::for_stderr()));
     Ok(report)
+}
+
+/// What is about to run, before the first wait.
+fn start_line(recipe: &Recipe, setup: &Setup) -> String {
+    let envs = recipe.env.iter().map(EnvSpec::name).collect::<Vec<_>>().join(", ");
+    let memory = Budget::of(setup, recipe).memory.map_or_else(String::new, |memory| {
+        let free = memory.parts.available_bytes.map_or_else(String::new, |free| format!(", {} free", gigabytes(free)));
+        let size = dry_run::parameters(memory.parts.parameters);
+        format!("{size} parameters, at most {} of memory{free}; ", gigabytes(memory.total_bytes))
+    });
+    let trained = if recipe.policy.lora.is_some() || recipe.policy.adapter.is_some() { "an adapter on " } else { "" };
+    format!(
+        "{}: {memory}{} tasks and {} held out of {envs}; training {trained}{}",
+        recipe.name,
+        setup.tasks.len(),
+        setup.held_out.len(),
+        shortest(&setup.model_dir)
+    )
 }
 
 fn read_recipe(args: &Args) -> Result<Recipe> {

@@ -1,5 +1,5 @@
 //! Servers for tests, on ports of the system's choice.
-#![expect(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::sync::Arc;
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use hone_engine::Cpu;
-use hone_train::recipe::PolicyRecipe;
 
 use super::{Precision, make_empty};
 use crate::place::Place;
@@ -68,7 +67,7 @@ enum Form {
 }
 
 pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
-    let place = place(&args.dir, args.adapter.as_deref())?;
+    let place = Place::given(&args.dir, args.adapter.as_deref())?;
     let (model, Some(adapter)) = place.load(Arc::new(Cpu::new(0)?))? else {
         bail!("{} is a whole model; name the adapter to merge into it with --adapter DIR", args.dir.display());
     };
@@ -80,16 +79,8 @@ pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A policy, or a base and the adapter that is named beside it.
-fn place(dir: &Path, adapter: Option<&Path>) -> Result<Place> {
-    let mut policy =
-        PolicyRecipe { model: Some(dir.to_owned()), adapter: adapter.map(Path::to_owned), ..PolicyRecipe::default() };
-    Place::settle(&mut policy)?;
-    Ok(Place { model: policy.model.context("no model")?, adapter: policy.adapter })
-}
-
 pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
-    let place = place(&args.dir, args.adapter.as_deref())?;
+    let place = Place::given(&args.dir, args.adapter.as_deref())?;
     let (model, adapter) = place.load(Arc::new(Cpu::new(0)?))?;
     let to = args.to.unwrap_or(if adapter.is_some() { Form::Peft } else { Form::Hf });
     match (to, adapter) {

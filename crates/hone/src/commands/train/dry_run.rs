@@ -8,28 +8,39 @@ use hone_train::budget::{Budget, Estimate, MemoryBudget, estimate, gigabytes};
 use hone_train::recipe::Recipe;
 use serde_json::json;
 
-/// Exit code 1 when the machine has less memory than the run may need.
+/// Exit code 1 when the machine has less memory than the run may need: that is said first, and nothing is measured then.
 pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     // A recipe without a policy gets one of the size it would train.
     let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
     let opened = super::with_policy(recipe.clone(), scratch.path())?;
     let setup = crate::engines::open(&opened).await?;
-    crate::commands::check::before_run(&setup, &opened).await?;
     let budget = Budget::of(&setup, &recipe);
-    let estimate = estimate(&setup, &opened).await;
+    if !as_json {
+        show(&budget, &recipe);
+    }
+    let shortage = budget.shortage();
+    let estimate = match &shortage {
+        Some(_) => None,
+        None => {
+            crate::commands::check::before_run(&setup, &opened).await?;
+            Some(estimate(&setup, &opened).await)
+        }
+    };
     let mut stdout = std::io::stdout().lock();
     if as_json {
-        let estimate = estimate.as_ref().map_or_else(|error| json!({"error": error.to_string()}), |e| json!(e));
+        let estimate = estimate.as_ref().map(|measured| {
+            measured.as_ref().map_or_else(|error| json!({"error": error.to_string()}), |estimate| json!(estimate))
+        });
         writeln!(stdout, "{}", json!({"recipe": recipe, "budget": budget, "estimate": estimate}))?;
     } else {
-        write!(stdout, "{}", recipe.to_toml()?)?;
-        show(&budget, &recipe);
         match &estimate {
-            Ok(estimate) => show_time(estimate),
-            Err(error) => anstream::eprintln!("time     not measured: {error}"),
+            Some(Ok(estimate)) => show_time(estimate),
+            Some(Err(error)) => anstream::eprintln!("time     not measured: {error}"),
+            None => {}
         }
+        write!(stdout, "{}", recipe.to_toml()?)?;
     }
-    let Some(shortage) = budget.shortage() else { return Ok(ExitCode::SUCCESS) };
+    let Some(shortage) = shortage else { return Ok(ExitCode::SUCCESS) };
     anstream::eprintln!("{shortage}");
     Ok(ExitCode::FAILURE)
 }
@@ -48,8 +59,8 @@ fn show(budget: &Budget, recipe: &Recipe) {
     );
 }
 
-fn show_memory(MemoryBudget { parts, total_bytes }: MemoryBudget) {
-    let bytes = gigabytes;
+fn show_memory(memory: MemoryBudget) {
+    let (bytes, MemoryBudget { parts, total_bytes }) = (gigabytes, memory);
     anstream::eprintln!(
         "memory   {} at most: weights {}, gradients and optimizer {}, second set of weights {}, activations {}, keys and \
          values {}; free {}",
@@ -61,6 +72,23 @@ fn show_memory(MemoryBudget { parts, total_bytes }: MemoryBudget) {
         bytes(parts.cache_bytes),
         parts.available_bytes.map_or_else(|| "unknown".to_owned(), bytes),
     );
+    if let Some([whole, adapted]) = memory.largest() {
+        anstream::eprintln!(
+            "fits     with these batches and this window: models of up to {} parameters trained whole, of up to {} with an \
+             adapter (policy.lora)",
+            parameters(whole),
+            parameters(adapted)
+        );
+    }
+}
+
+/// A number of parameters as people say it.
+pub(super) fn parameters(count: u64) -> String {
+    match count {
+        0..1_000_000 => format!("{:.0}K", count as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1}M", count as f64 / 1e6),
+        _ => format!("{:.1}B", count as f64 / 1e9),
+    }
 }
 
 fn show_time(estimate: &Estimate) {

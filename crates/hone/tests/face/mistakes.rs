@@ -1,0 +1,185 @@
+//! Typical mistakes of somebody who begins: each is answered with its cause and what to do.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::run;
+
+/// An environment over stdio, with a line of Python for what it does on `open`.
+fn program(on_open: &str) -> String {
+    format!(
+        r#"import json, sys
+sys.tracebacklimit = 0
+TOOL = {{"name": "look", "description": "Look", "parameters": {{"type": "object", "properties": {{"at": {{"type": "string"}}}}, "required": ["at"]}}}}
+for line in sys.stdin:
+    ask = json.loads(line)
+    answer = {{"id": ask.get("id")}}
+    if ask["op"] == "open":
+        {on_open}
+    elif ask["op"] == "step":
+        raise ValueError("no such state")
+    elif ask["op"] == "close":
+        continue
+    print(json.dumps(answer), flush=True)
+"#
+    )
+}
+
+const OPENS: &str = r#"answer |= {"system": "s", "tools": [TOOL], "messages": [{"role": "user", "content": "Go."}]}"#;
+
+/// A recipe for it.
+const RECIPE: &str = "[env]\nname = \"mine\"\ncommand = [\"python3\", \"env.py\"]\ntasks = 32\nheld_out = 4\n\
+                      start_deadline_s = 4.0\ndeadline_s = 4.0\n[[rubric.component]]\nkind = \"correct\"\n[eval]\ntasks = 4\n";
+
+/// What is done, and what the directory holds: files by name.
+struct Mistake<'a> {
+    what: &'a str,
+    files: Vec<(&'a str, String)>,
+    arguments: Vec<&'a str>,
+    stdin: &'a str,
+}
+
+fn mistake<'a>(what: &'a str, arguments: &[&'a str], files: &[(&'a str, &str)]) -> Mistake<'a> {
+    let files = files.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
+    Mistake { what, files, arguments: arguments.to_vec(), stdin: "" }
+}
+
+fn policy(name: &str) -> String {
+    format!("{}/policies/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Sizes of this machine have no place in a snapshot.
+fn without_sizes(text: &str) -> String {
+    let mut words: Vec<&str> = text.split(' ').collect();
+    for at in 1..words.len() {
+        let unit = words[at].trim_end_matches([':', ';', ',', ')', '\n']);
+        if (unit == "GB" || unit == "MB") && words[at - 1].parse::<f64>().is_ok() {
+            words[at - 1] = "N";
+        }
+    }
+    words.join(" ")
+}
+
+fn page(mistakes: &[Mistake<'_>]) -> String {
+    let mut page = String::new();
+    for Mistake { what, files, arguments, stdin } in mistakes {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        }
+        let said = run(directory.path(), arguments, stdin).replace(&policy(""), "POLICIES/");
+        assert!(!said.starts_with("exit code 0\n"), "{what}: {said}");
+        writeln!(page, "════ {what}\n{}", without_sizes(&said)).unwrap();
+    }
+    page
+}
+
+#[test]
+fn with_the_model() {
+    let shop = policy("shop");
+    let shop = format!("policy.model={shop}");
+    let own = ("env.py", &*program(OPENS));
+    let (mine, other) = (("mine.toml", RECIPE), policy("triage-reader"));
+    let mixed = tempfile::tempdir().unwrap();
+    for (from, file) in
+        [(policy("shop"), "config.json"), (policy("shop"), "model.safetensors"), (other, "tokenizer.json")]
+    {
+        std::fs::copy(Path::new(&from).join(file), mixed.path().join(file)).unwrap();
+    }
+    let mixed = mixed.path().display().to_string();
+    let page = page(&[
+        mistake("no model, a built-in environment", &["train", "retail"], &[]),
+        mistake("no model, an environment of one's own", &["train", "mine.toml"], &[mine, own]),
+        mistake("a model that is not there", &["train", "mine.toml", "--set", "policy.model=modell"], &[mine, own]),
+        mistake("a model that is none", &["train", "mine.toml", "--set", "policy.model=."], &[mine, own]),
+        mistake("the tokenizer of another model", &["model", "info", &mixed], &[]),
+        mistake("more memory than there is", &["train", "--dry-run", "--set", "train.batch_tokens=500000000"], &[]),
+        mistake(
+            "a window that the first prompt fills",
+            &["train", "mine.toml", "--set", &shop, "--set", "rollout.window=16"],
+            &[mine, own],
+        ),
+        mistake("tasks without solutions to imitate", &["sft", "mine.toml", "--out", "policy"], &[mine, own]),
+        mistake("a talk with nobody", &["chat", "nowhere"], &[]),
+    ]);
+    insta::assert_snapshot!(page.replace(&mixed, "MIXED"));
+}
+
+#[test]
+fn with_the_recipe() {
+    let with = |text: &str| format!("{RECIPE}{text}");
+    let misspelt = RECIPE.replace("\"correct\"", "\"corect\"");
+    insta::assert_snapshot!(page(&[
+        mistake("no such file", &["train", "recipe.toml"], &[]),
+        mistake("no such recipe", &["train", "quickstrat"], &[]),
+        mistake(
+            "a key that is misspelt",
+            &["train", "mine.toml"],
+            &[("mine.toml", &with("[train]\nlearning_rte = 1\n"))]
+        ),
+        mistake(
+            "a key of another tool",
+            &["train", "mine.toml"],
+            &[("mine.toml", &with("[train]\nnum_generations = 8\n"))]
+        ),
+        mistake("text for a number", &["train", "mine.toml"], &[("mine.toml", &with("[train]\nsteps = \"many\"\n"))]),
+        mistake("a component that is misspelt", &["train", "mine.toml"], &[("mine.toml", &misspelt)]),
+        mistake("a success that is no component", &["train", "--set", "eval.success=reward"], &[]),
+        mistake("an environment that is misspelt", &["train", "--set", "env.name=shp"], &[]),
+        mistake("greedy training", &["train", "--set", "sampling.temperature=0"], &[]),
+        mistake("one episode a task", &["train", "--set", "train.group_size=1"], &[]),
+        mistake("JSON where TOML is meant", &["env", "show", "mine", "--set", "user={\"model\": 1}"], &[]),
+        mistake("going on with nothing", &["train", "--resume", "runs/none"], &[]),
+    ]));
+}
+
+#[test]
+fn with_the_environment() {
+    let own = program(OPENS);
+    let (mine, show) = (("mine.toml", RECIPE), ["env", "show", "mine.toml"]);
+    let crashing = program("raise ValueError('no world for this task')");
+    let printing = program("print('debug: opening'); raise ValueError('no world')");
+    let toolless = program(&OPENS.replace("[TOOL]", "[]"));
+    let schema = program(&OPENS.replace("[TOOL]", "[{**TOOL, 'parameters': {'type': 'objekt'}}]"));
+    let silent = program("continue");
+    let slow = RECIPE.replace("4.0", "0.3");
+    let filed = RECIPE.replace("tasks = 32", "task_file = \"tasks.jsonl\"");
+    let mut play = mistake("a step that raises", &["env", "play", "mine.toml"], &[mine, ("env.py", &own)]);
+    play.stdin = "look there\n";
+    insta::assert_snapshot!(page(&[
+        mistake("a script that is not there", &show, &[mine]),
+        mistake("a program that is not there", &show, &[("mine.toml", &RECIPE.replace("python3", "pyhton3"))]),
+        mistake("an exception when it opens", &show, &[mine, ("env.py", &crashing)]),
+        mistake("a debug print on stdout, then an exception", &show, &[mine, ("env.py", &printing)]),
+        mistake("no tools", &show, &[mine, ("env.py", &toolless)]),
+        mistake("a schema that is none", &show, &[mine, ("env.py", &schema)]),
+        mistake("no answer", &show, &[("mine.toml", &slow), ("env.py", &silent)]),
+        mistake("no task file", &show, &[("mine.toml", &filed), ("env.py", &own)]),
+        mistake(
+            "a task that is no JSON",
+            &show,
+            &[("mine.toml", &filed), ("env.py", &own), ("tasks.jsonl", "hello\n")]
+        ),
+        mistake(
+            "fewer tasks than are held out",
+            &show,
+            &[("mine.toml", &filed), ("env.py", &own), ("tasks.jsonl", "{\"key\": \"a\", \"prompt\": \"b\"}\n")],
+        ),
+        play,
+        mistake(
+            "an oracle without a solution",
+            &["env", "play", "mine.toml", "--as", "oracle"],
+            &[mine, ("env.py", &own)]
+        ),
+    ]));
+}
+
+/// A run has one writer.
+#[test]
+fn two_runs_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let _writer = hone_trace::rundir::RunDir::create(&directory.path().join("x"), "").unwrap();
+    let said = run(directory.path(), &["train", "--resume", "x"], "");
+    assert!(!said.starts_with("exit code 0\n"), "{said}");
+    insta::assert_snapshot!(said);
+}
