@@ -114,6 +114,11 @@ impl Keeper {
         self.cost.as_secs_f64()
     }
 
+    /// The step of the newest one.
+    pub fn newest(&self) -> Option<u64> {
+        self.newest
+    }
+
     /// Whether the newest checkpoint is that of a step.
     pub fn has(&self, step: u64) -> bool {
         self.newest == Some(step)
@@ -151,6 +156,10 @@ impl Keeper {
     ) -> Result<(), TrainError> {
         let clock = Instant::now();
         let step = state.step;
+        // Weights that are not finite would push the last good ones out.
+        if let Some(what) = learner.not_finite().await? {
+            return Err(TrainError::Diverged { step, what, newest: self.newest, run: run.path().into() });
+        }
         // Before the position is taken: an event of a checkpoint that did not come about is cut with what followed it.
         run.event(&Event::Checkpoint { step, best: state.best })?;
         state.version = learner.version().step;

@@ -92,6 +92,7 @@ impl Trainer<'_> {
         let (recipe, started) = (self.recipe, Instant::now());
         let seconds = self.state.seconds;
         if self.state.before.is_none() {
+            self.finite(0).await?;
             // The beginning is a checkpoint too: what the run starts from need not stay anywhere else.
             self.checkpoint().await?;
             self.floors(watch).await?;
@@ -105,18 +106,22 @@ impl Trainer<'_> {
             self.state.step = step;
             if step == recipe.train.steps || (recipe.eval.every > 0 && step.is_multiple_of(recipe.eval.every)) {
                 let measured = self.evaluate(step, watch).await?;
-                self.keeper.judge(&mut self.state, step, measured.headline(&recipe.eval));
+                // A step that taught nothing writes no checkpoint, so it cannot be the best one.
+                if self.state.idle == 0 {
+                    self.keeper.judge(&mut self.state, step, measured.headline(&recipe.eval));
+                }
                 self.state.after = Some(measured);
             }
             if step == recipe.train.steps && recipe.eval.controls {
                 self.controls(step, watch).await?;
             }
             self.state.seconds = seconds + started.elapsed().as_secs_f64();
-            if self.keeper.is_due(&self.state, recipe.train.steps) {
+            // On an idle step the newest checkpoint is as good, and none is pruned for it.
+            if self.state.idle == 0 && self.keeper.is_due(&self.state, recipe.train.steps) {
                 self.checkpoint().await?;
             }
         }
-        if !self.keeper.has(self.state.step) {
+        if self.state.idle == 0 && !self.keeper.has(self.state.step) {
             self.checkpoint().await?;
         }
         if let Some(bound) = &self.bound {
@@ -165,7 +170,14 @@ impl Trainer<'_> {
         let stages = stages.into_iter().chain([timing.metrics(account.sampled())]);
         let ledger = Ledger::of(step, stages);
         self.record(&ledger, groups, &learned)?;
-        self.patience(&Faults::of(groups), &learned)?;
+        let faults = Faults::of(groups);
+        if let Some(broke) = faults.broke() {
+            watch.broke(step, &broke);
+        }
+        if learned.optimized.iter().any(|optimized| optimized.report.skipped.is_none()) {
+            self.finite(step).await?;
+        }
+        self.patience(&faults, &learned)?;
         watch.stepped(&ledger);
         Ok(())
     }
@@ -241,6 +253,16 @@ impl Trainer<'_> {
             self.run.event(&event)?;
         }
         Ok(())
+    }
+
+    /// Stops a run whose weights are not finite any more, before they are written anywhere.
+    async fn finite(&mut self, step: u64) -> Result<(), TrainError> {
+        match self.learner.not_finite().await? {
+            None => Ok(()),
+            Some(what) => {
+                Err(TrainError::Diverged { step, what, newest: self.keeper.newest(), run: self.run.path().into() })
+            }
+        }
     }
 
     /// Stops a run that has learned nothing for too long, where that is not the policy's doing.

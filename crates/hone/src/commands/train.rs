@@ -100,7 +100,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if args.json {
         writeln!(std::io::stdout().lock(), "{result}")?;
     }
-    Ok(ExitCode::SUCCESS)
+    // Whatever `train.patience` let pass: a run that trained nothing has not done what it was started for.
+    Ok(if report.nothing_trained() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The recipe of a run's control.
@@ -130,15 +131,21 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
     let setup = engines::open(&recipe).await?;
     setup.check(&recipe).await?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
-    if resumes {
-        resume(&setup, &recipe, directory, &mut watch).await?;
+    let ended = if resumes {
+        resume(&setup, &recipe, directory, &mut watch).await
     } else {
-        train(&setup, &recipe, directory, &mut watch).await?;
-    }
+        train(&setup, &recipe, directory, &mut watch).await
+    };
     drop(watch);
+    // A run that came to nothing has a report too, with what broke.
+    let ended = match ended {
+        Err(error) if !error.is_verdict() => return Err(error.into()),
+        other => other,
+    };
     let report = RunReport::read(directory)?;
     report.save(directory)?;
     anstream::eprint!("{}", summary(&report, directory, Style::for_stderr()));
+    ended?;
     Ok(report)
 }
 
@@ -184,6 +191,7 @@ fn as_json(report: &RunReport, directory: &Path) -> Value {
         "steps": report.steps,
         "planned": report.planned,
         "seed": report.seed,
+        "broke": report.broke,
         // `before` and `after` are the headline's; a run that was stopped early has no `after`.
         "eval": {
             "before": report.before,

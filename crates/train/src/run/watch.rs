@@ -3,6 +3,7 @@
 use hone_trace::Group;
 
 use crate::evaluate::Measured;
+use crate::faults::Broke;
 use crate::ledger::Ledger;
 
 /// What a run is told about as it goes.
@@ -13,6 +14,8 @@ pub trait Watch {
     fn doing(&mut self, _step: u64, _what: &'static str) {}
     /// The step's episodes, before the step learns from them.
     fn sampled(&mut self, _step: u64, _groups: &[Group]) {}
+    /// Episodes of the step broke.
+    fn broke(&mut self, _step: u64, _broke: &Broke) {}
     fn evaluated(&mut self, _step: u64, _measured: &Measured) {}
     fn stepped(&mut self, _ledger: &Ledger) {}
     /// Asked before every step: whether the run ends here, with everything recorded and a checkpoint to go on from.

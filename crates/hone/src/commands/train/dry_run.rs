@@ -4,11 +4,12 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use hone_trace::clean;
 use hone_train::budget::{Budget, Estimate, MemoryBudget, estimate, gigabytes};
 use hone_train::recipe::Recipe;
 use serde_json::json;
 
-/// Exit code 1 when the machine has less memory than the run may need.
+/// Exit code 1 when the machine has less memory than the run may need, or when an episode broke.
 pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     // A recipe without a policy gets one of the size it would train.
     let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
@@ -29,9 +30,15 @@ pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
             Err(error) => anstream::eprintln!("time     not measured: {error}"),
         }
     }
-    let Some(shortage) = budget.shortage() else { return Ok(ExitCode::SUCCESS) };
-    anstream::eprintln!("{shortage}");
-    Ok(ExitCode::FAILURE)
+    let shortage = budget.shortage();
+    if let Some(shortage) = &shortage {
+        anstream::eprintln!("{shortage}");
+    }
+    let first = estimate.ok().and_then(|estimate| Some((estimate.episodes_broken, estimate.first_fault?)));
+    if let Some((broken, first)) = &first {
+        anstream::eprintln!("{broken} episodes broke; the first: {}", clean(first));
+    }
+    Ok(if shortage.is_none() && first.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn show(budget: &Budget, recipe: &Recipe) {
@@ -64,6 +71,11 @@ fn show_memory(MemoryBudget { parts, total_bytes }: MemoryBudget) {
 }
 
 fn show_time(estimate: &Estimate) {
+    let broken = match estimate.episodes_broken {
+        0 => "none of them broke".to_owned(),
+        broken => format!("{broken} of them broke"),
+    };
+    anstream::eprintln!("episodes {} played to measure the time; {broken}", estimate.episodes_measured);
     anstream::eprintln!(
         "time     about {:.0} s a step and {:.0} s in all, without evaluations: measured on {} episodes of {:.0} sampled \
          tokens in {:.1} s, and scaled up; larger batches are cheaper per episode",
