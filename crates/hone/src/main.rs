@@ -6,6 +6,7 @@
 mod bench;
 mod commands;
 mod engines;
+mod output;
 mod policies;
 mod problem;
 mod progress;

@@ -20,6 +20,21 @@ pub fn clean_line(text: &str) -> String {
     clean(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
+/// JSON with the same characters as `\u` escapes of its own: the value stays what it was.
+pub fn clean_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for character in json.chars() {
+        if matches!(character, '\n' | '\t') || !(character.is_control() || is_invisible(character)) {
+            out.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            out.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    out
+}
+
 /// Direction controls can make a line read as something it is not; the others hide text or split a word in two.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
@@ -38,5 +53,9 @@ mod tests {
         assert!(shown.contains("\\u{1b}]52") && shown.contains("\\u{9b}2J") && shown.contains("\\u{202e}"), "{shown}");
         assert_eq!(clean("Grüße, 世界 👩‍👩‍👧\n\tok"), "Grüße, 世界 👩‍👩‍👧\n\tok");
         assert_eq!(clean_line("a\nb\tc"), "a\\nb\\tc");
+        let value = serde_json::json!({"a": format!("{hostile}\u{e0041}")});
+        let json = clean_json(&value.to_string());
+        assert!(json.chars().all(|c| !c.is_control() && !is_invisible(c)), "{json:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap(), value);
     }
 }

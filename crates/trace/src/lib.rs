@@ -28,7 +28,7 @@ mod trace;
 mod world;
 
 pub use batch::{Batch, BatchNode, LossStats, Target};
-pub use clean::{clean, clean_line};
+pub use clean::{clean, clean_json, clean_line};
 pub use digest::{BadDigest, Digest};
 pub use engine::{
     AdamWSettings, Engine, EngineFault, EngineKind, EngineSpec, FreshSpec, LearnerSpec, LoraSpec, Memory, Reference,

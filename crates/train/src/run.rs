@@ -46,7 +46,12 @@ pub use watch::Watch;
 /// Trains the setup's policy by the recipe and records everything in `directory`: [`crate::report::RunReport`] reads it.
 pub async fn train(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut dyn Watch) -> Result<(), TrainError> {
     let recorded = recipe.to_toml()?;
-    let trainer = Trainer::new(setup, recipe, None, || RunDir::create(directory, &recorded)).await?;
+    let create = || {
+        let run = RunDir::create(directory, &recorded)?;
+        run.note("version", concat!(env!("CARGO_PKG_VERSION"), "\n"))?;
+        Ok(run)
+    };
+    let trainer = Trainer::new(setup, recipe, None, create).await?;
     trainer.run(watch).await
 }
 
@@ -54,6 +59,9 @@ pub async fn train(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut
 pub async fn resume(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut dyn Watch) -> Result<(), TrainError> {
     let (mut run, recovered) = RunDir::resume(directory)?;
     let found = checkpoint::newest(directory)?;
+    if let Some((path, _)) = &found {
+        checkpoint::verify(path)?;
+    }
     let (step, position) = found.as_ref().map(|(_, state)| (state.step, state.position)).unwrap_or_default();
     let superseded = run.rewind(position)?;
     run.event(&Event::Resumed { step: Some(step), superseded, dropped: Some(recovered.dropped) })?;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use hone_doctor::{CHECKS, Check, Diagnosis, Named, Run, Severity, diagnose};
+use hone_trace::{clean, clean_json};
 use owo_colors::OwoColorize as _;
 
 /// Find out what is wrong with a run: the fault, the arithmetic, the traces that show it, the fix.
@@ -28,7 +29,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let diagnosis = diagnose(CHECKS, &Run::read(&args.run)?)?;
     let mut out = anstream::stdout().lock();
     if args.json {
-        writeln!(out, "{}", serde_json::to_string(&diagnosis)?)?;
+        writeln!(out, "{}", clean_json(&serde_json::to_string(&diagnosis)?))?;
     } else {
         print(&mut out, &diagnosis, args.verbose)?;
     }
@@ -67,18 +68,18 @@ fn finding(out: &mut impl Write, named: &Named) -> Result<()> {
         Severity::Warning => write!(out, "{}", "warning".yellow().bold())?,
         Severity::Note => write!(out, "{}", "note".bold())?,
     }
-    writeln!(out, ": {}  [{check}]", finding.says)?;
+    writeln!(out, ": {}  [{check}]", clean(&finding.says))?;
     for line in &finding.evidence.lines {
-        writeln!(out, "    {line}")?;
+        writeln!(out, "    {}", clean(line))?;
     }
     if !finding.evidence.traces.is_empty() {
         let numbers: Vec<String> = finding.evidence.traces.iter().map(u64::to_string).collect();
         writeln!(out, "    traces that show it: {}", numbers.join(", "))?;
     }
     for other in consequences {
-        writeln!(out, "    from it follows: {}  [{}]", other.finding.says, other.check)?;
+        writeln!(out, "    from it follows: {}  [{}]", clean(&other.finding.says), other.check)?;
     }
     let general = CHECKS.iter().find(|other| other.name == *check).map_or("", |Check { fix, .. }| fix);
-    writeln!(out, "  {}: {}\n", "fix".green(), finding.fix.as_deref().unwrap_or(general))?;
+    writeln!(out, "  {}: {}\n", "fix".green(), clean(finding.fix.as_deref().unwrap_or(general)))?;
     Ok(())
 }

@@ -11,9 +11,11 @@ use hone_arena::registry::Environment;
 use hone_arena::rewards::Case;
 use hone_arena::solution::{Move, solution};
 use hone_arena::users::{HumanUser, NewUser, User};
-use hone_trace::{Action, Content, Episode, Message, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord};
+use hone_trace::{Action, Content, Episode, Message, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord, nearest};
 use hone_worlds::registry::{self, BUILTINS, EnvEntry, EnvSpec};
 use serde_json::{Map, Value, json};
+
+use crate::output;
 
 /// Built-in environments: list, describe, play in the terminal
 #[derive(Debug, clap::Args)]
@@ -92,9 +94,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn list(as_json: bool) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = output::text();
     if as_json {
-        return Ok(writeln!(out, "{}", BUILTINS.iter().map(|entry| about(entry)).collect::<Value>())?);
+        return Ok(writeln!(output::json(), "{}", BUILTINS.iter().map(|entry| about(entry)).collect::<Value>())?);
     }
     for builtin in BUILTINS {
         writeln!(out, "{:<16} {}", builtin.name, builtin.about)?;
@@ -113,7 +115,7 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
     // Kept until the episode is played: a program's process lives in its runtime.
     let runtime = runtime()?;
     let episode = runtime.block_on(environment.arena.open(task, choice.seed.unwrap_or_default()))?;
-    let mut out = io::stdout().lock();
+    let mut out = output::text();
     if as_json {
         let mut shown = json!({"name": environment.name, "about": described});
         let sets = environment.splits.iter();
@@ -125,7 +127,7 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
         shown["tools"] = json!(episode.tools);
         shown["task"] = json!(task);
         shown["messages"] = json!(episode.first);
-        return Ok(writeln!(out, "{shown}")?);
+        return Ok(writeln!(output::json(), "{shown}")?);
     }
     writeln!(out, "{}: {described}\n", environment.name)?;
     for (name, set) in &environment.splits {
@@ -141,7 +143,7 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
     for step in solution(task).unwrap_or_default() {
         match step {
             Move::Call(call) => writeln!(out, "  {} {}", call.name, Value::Object(call.arguments))?,
-            Move::Say(text) => writeln!(out, "  says: {}", clean(&text))?,
+            Move::Say(text) => writeln!(out, "  says: {}", text)?,
         }
     }
     Ok(())
@@ -166,10 +168,10 @@ impl Choice {
 
     fn task<'a>(&self, environment: &'a Environment) -> Result<&'a Task> {
         let known = || environment.splits.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let set = environment
-            .splits
-            .get(&self.split)
-            .with_context(|| format!("{} has no split {:?}; it has {}", self.name, self.split, known()))?;
+        let set = environment.splits.get(&self.split).with_context(|| {
+            let nearest = nearest(&self.split, environment.splits.keys().map(String::as_str)).unwrap_or_default();
+            format!("{} has no split {:?}; did you mean {nearest:?}? It has {}", self.name, self.split, known())
+        })?;
         let numbered = self.task.parse().ok().and_then(|number: usize| set[..].get(number));
         numbered.or_else(|| set.get(&self.task)).with_context(|| {
             format!("{} has no task {:?}: give a number under {} or a key", self.split, self.task, set.len())
@@ -188,10 +190,10 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 fn write_opening(out: &mut impl Write, episode: &Episode) -> io::Result<()> {
-    writeln!(out, "\nsystem: {}\n\ntools", clean(&episode.system))?;
+    writeln!(out, "\nsystem: {}\n\ntools", episode.system)?;
     for tool in episode.tools.iter() {
         let parameters: Vec<&str> = tool.parameter_names().collect();
-        let described = clean(tool.description.as_deref().unwrap_or_default());
+        let described = tool.description.as_deref().unwrap_or_default();
         writeln!(out, "  {}({}): {described}", tool.name, parameters.join(", "))?;
     }
     writeln!(out)?;
@@ -201,14 +203,9 @@ fn write_opening(out: &mut impl Write, episode: &Episode) -> io::Result<()> {
 fn write_messages(out: &mut impl Write, messages: &[Message]) -> io::Result<()> {
     for message in messages {
         let text = message.content().map(Content::text).unwrap_or_default();
-        writeln!(out, "{}: {}", message.role(), clean(&text))?;
+        writeln!(out, "{}: {}", message.role(), text)?;
     }
     Ok(())
-}
-
-/// Control characters could move the cursor or rewrite the screen; lines and tabs may stay.
-fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
 fn play(choice: &Choice, role: Role) -> Result<()> {
@@ -219,14 +216,14 @@ fn play(choice: &Choice, role: Role) -> Result<()> {
             bail!("the agent of {} talks to nobody; play as the agent", builtin.name);
         }
         human = Some(Arc::new(|_, _| {
-            Ok(Box::new(HumanUser::new(BufReader::new(io::stdin()), io::stdout())) as Box<dyn User>)
+            Ok(Box::new(HumanUser::new(BufReader::new(io::stdin()), output::text())) as Box<dyn User>)
         }));
     }
     let environment = choice.open(human)?;
     let task = choice.task(&environment)?;
     runtime()?.block_on(async {
         if role == Role::User {
-            anstream::println!("You are the user. Your instruction:\n{}\n", clean(&task.prompt));
+            writeln!(output::text(), "You are the user. Your instruction:\n{}\n", task.prompt)?;
         }
         let mut episode = environment.arena.open(task, choice.seed.unwrap_or_default()).await?;
         let mut turns = Vec::new();
@@ -240,12 +237,11 @@ fn play(choice: &Choice, role: Role) -> Result<()> {
 
 /// The human acts until the episode is over or the input ends.
 async fn as_agent(episode: &mut Episode, turns: &mut Vec<TurnRecord>) -> Result<()> {
-    write_opening(&mut io::stdout(), episode)?;
-    anstream::println!("\nType a tool's name and its arguments as JSON, or a reply. /quit leaves.");
+    write_opening(&mut output::text(), episode)?;
+    writeln!(output::text(), "\nType a tool's name and its arguments as JSON, or a reply. /quit leaves.")?;
     let mut lines = io::stdin().lock().lines();
     loop {
-        anstream::print!("> ");
-        io::stdout().flush()?;
+        write!(output::text(), "> ")?;
         let Some(line) = lines.next().transpose()?.filter(|line| line.trim() != "/quit") else { return Ok(()) };
         if line.trim().is_empty() {
             continue;
@@ -253,7 +249,7 @@ async fn as_agent(episode: &mut Episode, turns: &mut Vec<TurnRecord>) -> Result<
         let action = match read_action(line.trim(), &episode.tools) {
             Ok(action) => action,
             Err(error) => {
-                anstream::println!("{error}");
+                writeln!(output::text(), "{error}")?;
                 continue;
             }
         };
@@ -269,7 +265,7 @@ async fn as_user(episode: &mut Episode, task: &Task, turns: &mut Vec<TurnRecord>
     for step_of in solution {
         let action = match step_of {
             Move::Call(call) => {
-                anstream::println!("agent calls {} {}", call.name, Value::Object(call.arguments.clone()));
+                writeln!(output::text(), "agent calls {} {}", call.name, Value::Object(call.arguments.clone()))?;
                 Action::Calls(vec![call])
             }
             Move::Say(text) => Action::Reply(text),
@@ -288,7 +284,7 @@ async fn step(episode: &mut Episode, action: Action, turns: &mut Vec<TurnRecord>
         _ => Vec::new(),
     };
     let turn = episode.env.step(action).await?;
-    write_messages(&mut io::stdout(), &turn.messages)?;
+    write_messages(&mut output::text(), &turn.messages)?;
     turns.push(TurnRecord { executed: calls.len() as u32, failed: turn.failed, calls, ..TurnRecord::default() });
     Ok(turn)
 }
@@ -318,10 +314,10 @@ async fn score(environment: &Environment, episode: &mut Episode, turns: Vec<Turn
     case.turns = Some(turns);
     case.tools = Some(episode.tools.clone());
     let card = environment.rubric.score_case(&case).await;
-    anstream::println!("\nrewards");
+    writeln!(output::text(), "\nrewards")?;
     for reward in card.components.iter().chain([&card.total]) {
         let value = reward.value().map_or("unscored".to_owned(), |value| format!("{value:.3}"));
-        anstream::println!("  {:<16} {value:>8}  {}", reward.component, clean(reward.why()));
+        writeln!(output::text(), "  {:<16} {value:>8}  {}", reward.component, reward.why())?;
     }
     Ok(())
 }
@@ -355,10 +351,5 @@ mod tests {
         assert_eq!(read_option("level=2").unwrap(), ("level".into(), json!(2)));
         assert_eq!(read_option("size=full").unwrap(), ("size".into(), json!("full")));
         assert!(read_option("size").is_err());
-    }
-
-    #[test]
-    fn hostile_bytes_do_not_reach_the_terminal() {
-        assert_eq!(clean("a\u{1b}[2Jb\nc"), "a\u{fffd}[2Jb\nc");
     }
 }

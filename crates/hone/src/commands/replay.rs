@@ -1,7 +1,7 @@
 //! `hone replay`: recorded tool calls through a domain, one JSON line per step.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter};
+use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,6 +9,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use hone_worlds::domains::{self, Domain};
+
+use crate::output;
 
 /// Run recorded tool calls through a domain, one JSON line per step: observation and state hash
 #[derive(Debug, clap::Args)]
@@ -69,7 +71,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         let file = File::open(&args.actions).with_context(|| format!("opening {}", args.actions.display()))?;
         Box::new(BufReader::new(file))
     };
-    let unread = domains::replay::replay(&domain, input, BufWriter::new(io::stdout().lock()))?;
+    let unread = domains::replay::replay(&domain, input, output::json_lines())?;
     if unread > 0 {
         anstream::eprintln!("{unread} lines could not be read; their answers say why");
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use hone_trace::nearest;
 use hone_train::placebo::Placebo;
 use hone_train::recipe::Recipe;
 use hone_train::report::{BeforeAfter, PLACEBO, Row, RunReport};
@@ -14,6 +15,7 @@ use hone_train::run::{recorded_recipe, resume, train};
 use serde_json::{Value, json};
 
 use crate::engines;
+use crate::output;
 use crate::policies::Policy;
 use crate::progress::Style;
 use crate::progress::summary::{gain_line, summary};
@@ -57,10 +59,10 @@ pub(crate) struct Args {
 
 fn placebo_kind(text: &str) -> Result<Placebo, String> {
     let names = Placebo::ALL.map(Placebo::name).join(", ");
-    Placebo::ALL
-        .into_iter()
-        .find(|placebo| placebo.name() == text)
-        .ok_or_else(|| format!("{text:?} is none of {names}"))
+    Placebo::ALL.into_iter().find(|placebo| placebo.name() == text).ok_or_else(|| {
+        let nearest = nearest(text, Placebo::ALL.map(Placebo::name)).unwrap_or_default();
+        format!("{text:?} is none of {names}; did you mean {nearest:?}?")
+    })
 }
 
 const QUICKSTART: &str = include_str!("../../../../recipes/quickstart.toml");
@@ -98,7 +100,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         result["placebo"] = control;
     }
     if args.json {
-        writeln!(std::io::stdout().lock(), "{result}")?;
+        writeln!(output::json(), "{result}")?;
     }
     // Whatever `train.patience` let pass: a run that trained nothing has not done what it was started for.
     Ok(if report.nothing_trained() { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -1,10 +1,10 @@
 //! `hone train --dry-run`: the resolved recipe on stdout, what it will take on stderr.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use hone_trace::clean;
+use hone_trace::{clean, clean_json};
 use hone_train::budget::{Budget, Estimate, MemoryBudget, estimate, gigabytes};
 use hone_train::recipe::Recipe;
 use serde_json::json;
@@ -21,13 +21,16 @@ pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     let mut stdout = std::io::stdout().lock();
     if as_json {
         let estimate = estimate.as_ref().map_or_else(|error| json!({"error": error.to_string()}), |e| json!(e));
-        writeln!(stdout, "{}", json!({"recipe": recipe, "budget": budget, "estimate": estimate}))?;
+        let shown = json!({"recipe": recipe, "budget": budget, "estimate": estimate});
+        writeln!(stdout, "{}", clean_json(&shown.to_string()))?;
     } else {
-        write!(stdout, "{}", recipe.to_toml()?)?;
+        let text = recipe.to_toml()?;
+        // To a file it is a recipe, to the byte.
+        write!(stdout, "{}", if stdout.is_terminal() { clean(&text) } else { text })?;
         show(&budget, &recipe);
         match &estimate {
             Ok(estimate) => show_time(estimate),
-            Err(error) => anstream::eprintln!("time     not measured: {error}"),
+            Err(error) => anstream::eprintln!("time     not measured: {}", clean(&error.to_string())),
         }
     }
     let shortage = budget.shortage();
