@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Write as _};
 
+pub use hone_trace::clean;
 use hone_trace::{Node, Origin, Outcome, Trace, TurnRecord, Verdict};
 
 /// Settings for showing a trace. `decode` turns ids into text, special tokens included.
@@ -104,7 +105,7 @@ impl Show<'_> {
                 Verdict::Unscored { .. } => (Ink::Dim, "unscored".to_owned()),
             };
             let why = self.cut(&clean(reward.why()));
-            let _ = writeln!(out, "   {:width$}  {}  {why}", reward.component, self.ink(ink, &value));
+            let _ = writeln!(out, "   {:width$}  {}  {why}", clean(&reward.component), self.ink(ink, &value));
         }
     }
 
@@ -134,21 +135,6 @@ impl Show<'_> {
             _ => text.to_owned(),
         }
     }
-}
-
-/// Control characters as escapes; newlines and tabs as they are.
-pub fn clean(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\n' | '\t' => out.push(character),
-            c if c.is_control() => out.extend(c.escape_default()),
-            // Direction overrides can make a line read as something it is not.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.extend(character.escape_unicode()),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 fn outcome(outcome: &Outcome) -> String {

@@ -260,6 +260,12 @@ fn short<B: Backend>(snapshot: &Snapshot<B>, keep: Keep, error: EngineError) -> 
     LearnFault::Memory { needed, limit, fix }
 }
 
+/// Name of the parameter at a place of the flat array.
+fn name_at(table: &Table, at: usize) -> String {
+    let found = table.params.iter().find(|param| param.range.contains(&at));
+    found.map_or_else(|| "a parameter".to_owned(), |param| param.name.clone())
+}
+
 fn fault(error: EngineError) -> LearnFault {
     match error {
         EngineError::Memory { needed, limit, .. } => LearnFault::Memory {
@@ -280,6 +286,16 @@ impl<B: Backend> Learner for NativeLearner<B> {
 
     async fn step(&mut self, step: OptimizerStep) -> std::result::Result<StepReport, LearnFault> {
         self.apply(step).map_err(fault)
+    }
+
+    async fn not_finite(&mut self) -> std::result::Result<Option<String>, LearnFault> {
+        let snapshot = self.policy.current();
+        let values = match &snapshot.adapter {
+            Some(adapter) => B::read_adapter(&adapter.weights),
+            None => B::read(&snapshot.model.weights),
+        };
+        let values = values.map_err(fault)?;
+        Ok(values.iter().position(|value| !value.is_finite()).map(|at| name_at(trained_table(&snapshot), at)))
     }
 
     async fn score(&mut self, batch: &Batch, whose: Whose) -> std::result::Result<TokenScores, LearnFault> {

@@ -6,6 +6,7 @@
 mod bench;
 mod commands;
 mod engines;
+mod output;
 mod place;
 mod policies;
 mod problem;
@@ -17,6 +18,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use hone_train::run::TrainError;
 
 /// Train tool-using LLM agents with reinforcement learning, and prove the training is real.
 #[derive(Debug, Parser)]
@@ -57,7 +59,9 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprint!("{}", problem::shown(&error));
-            ExitCode::from(2)
+            // A run that ran and came to nothing is an answer; everything else kept the command from running.
+            let verdict = error.downcast_ref::<TrainError>().is_some_and(TrainError::is_verdict);
+            ExitCode::from(if verdict { 1 } else { 2 })
         }
     }
 }

@@ -3,6 +3,8 @@
 //! An error's text says what is wrong and then, after a semicolon or as a sentence of its own, what to do: "cannot read x;
 //! give the domain's own directory". Here the second part becomes a `hint:` line, after all causes.
 
+use hone_trace::clean;
+
 /// The two parts of an error's text.
 #[derive(Debug, PartialEq, Eq)]
 struct Problem {
@@ -61,7 +63,8 @@ fn advice_clause(text: &str) -> Option<(&str, String)> {
 pub(crate) fn shown(error: &anyhow::Error) -> String {
     let (mut lines, mut hints) = (Vec::new(), Vec::new());
     let mut said = String::new();
-    for (depth, cause) in error.chain().map(ToString::to_string).enumerate() {
+    // Errors quote environments, templates, models and files.
+    for (depth, cause) in error.chain().map(|cause| clean(&cause.to_string())).enumerate() {
         // Many errors quote the one below them.
         if depth > 0 && said.contains(&cause) {
             continue;

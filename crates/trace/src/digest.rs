@@ -1,7 +1,7 @@
 //! SHA-256 digests, written as 64 hex digits everywhere.
 
-use std::fmt;
 use std::str::FromStr;
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -14,6 +14,17 @@ pub struct Digest([u8; 32]);
 impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
+    }
+
+    /// Of everything a reader gives, a piece at a time.
+    pub fn of_reader(mut reader: impl io::Read) -> io::Result<Self> {
+        let (mut hash, mut piece) = (Sha256::new(), vec![0; 1 << 16]);
+        loop {
+            match reader.read(&mut piece)? {
+                0 => return Ok(Self(hash.finalize().into())),
+                count => hash.update(&piece[..count]),
+            }
+        }
     }
 
     pub fn from_bytes(bytes: [u8; 32]) -> Self {

@@ -7,6 +7,7 @@
 //! Everything is recorded in a [`rundir::RunDir`].
 
 mod batch;
+mod clean;
 mod digest;
 mod engine;
 mod group;
@@ -28,6 +29,7 @@ mod trace;
 mod world;
 
 pub use batch::{Batch, BatchNode, LossStats, Target};
+pub use clean::{clean, clean_json, clean_line};
 pub use digest::{BadDigest, Digest};
 pub use engine::{
     AdamWSettings, Engine, EngineFault, EngineKind, EngineSpec, FreshSpec, LearnerSpec, LoraSpec, Memory, Reference,

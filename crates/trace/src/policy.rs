@@ -198,6 +198,12 @@ pub trait Learner: Send {
 
     fn abilities(&self) -> Abilities;
 
+    /// Name of a trained parameter that is not finite, where there is one: the policy has diverged. A run asks after every
+    /// step that learned and before every checkpoint. A learner that cannot look into its weights says `None`.
+    async fn not_finite(&mut self) -> Result<Option<String>, LearnFault> {
+        Ok(None)
+    }
+
     /// Writes into `dir` what [`Learner::restore`] needs: the weights (or where the other side keeps them) and the optimizer
     /// state. Gradients not yet applied are not saved.
     async fn save(&mut self, dir: &Path) -> Result<(), LearnFault>;

@@ -5,6 +5,7 @@ use std::time::Instant;
 use hone_trace::{Engine, Group, LearnFault, Learner, LearnerSpec, Memory, Seed, Task, Trace, Workload};
 use serde::Serialize;
 
+use crate::faults::Broke;
 use crate::loss::{LossRecipe, Reduction};
 use crate::pack::{self, Credited, Packing, Sequence};
 use crate::recipe::Recipe;
@@ -155,11 +156,16 @@ pub fn gigabytes(bytes: u64) -> String {
 }
 
 /// Time estimate of a run, by a small measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Estimate {
     /// Seconds the measurement took.
     pub measured_s: f64,
     pub episodes_measured: u64,
+    /// Of those, the ones that something outside the policy broke.
+    pub episodes_broken: u64,
+    /// Who broke the first of them, and its own words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_fault: Option<String>,
     /// Tokens sampled in a mean episode.
     pub sampled_per_episode: f64,
     pub step_s: f64,
@@ -182,28 +188,39 @@ pub async fn estimate(setup: &Setup, recipe: &Recipe) -> Result<Estimate, TrainE
     let started = Instant::now();
     let first = measure(setup, recipe, &mut *learner, 1).await?;
     let first_s = started.elapsed().as_secs_f64();
-    let (groups, (sampled_s, learned_s, tokens)) = match groups.min(((SECONDS - first_s) / first_s) as usize) {
-        0 => (1, first),
-        groups => (groups, measure(setup, recipe, &mut *learner, groups).await?),
-    };
+    let (groups, Measurement { sampled_s, learned_s, tokens, broke }) =
+        match groups.min(((SECONDS - first_s) / first_s) as usize) {
+            0 => (1, first),
+            groups => (groups, measure(setup, recipe, &mut *learner, groups).await?),
+        };
     let episodes = groups as u64 * u64::from(train.group_size);
     let step_s = (sampled_s + learned_s * f64::from(train.epochs_per_batch)) * train.groups as f64 / groups as f64;
     Ok(Estimate {
         measured_s: started.elapsed().as_secs_f64(),
         episodes_measured: episodes,
+        episodes_broken: broke.as_ref().map_or(0, |broke| broke.broken as u64),
+        first_fault: broke.map(|broke| broke.first),
         sampled_per_episode: tokens as f64 / episodes.max(1) as f64,
         step_s,
         run_s: step_s * train.steps as f64,
     })
 }
 
-/// Seconds of sampling, seconds of learning and tokens sampled for `groups` groups.
+/// Seconds of sampling and of learning, tokens sampled, and what broke.
+struct Measurement {
+    sampled_s: f64,
+    learned_s: f64,
+    tokens: usize,
+    broke: Option<Broke>,
+}
+
+/// Plays `groups` groups and learns from them.
 async fn measure(
     setup: &Setup,
     recipe: &Recipe,
     learner: &mut dyn Learner,
     count: usize,
-) -> Result<(f64, f64, usize), TrainError> {
+) -> Result<Measurement, TrainError> {
     let rollouts = setup.rollouts(recipe, setup.engine.sampler(), recipe.sampling.temperature);
     let tasks: Vec<&Task> = setup.tasks.iter().take(count).collect();
     let clock = Instant::now();
@@ -224,7 +241,7 @@ async fn measure(
             learner.accumulate(&batch, &loss).await?;
         }
     }
-    Ok((sampled_s, clock.elapsed().as_secs_f64(), tokens))
+    Ok(Measurement { sampled_s, learned_s: clock.elapsed().as_secs_f64(), tokens, broke: Broke::of(&groups) })
 }
 
 #[cfg(test)]

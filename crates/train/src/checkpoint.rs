@@ -4,12 +4,13 @@
 //! `state.json`. Learning rates, seeds and orders are functions of the step, so the step is all there is to remember of
 //! them. Going on from a checkpoint gives the numbers of a run that was never interrupted.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hone_trace::rundir::{Position, RunDir, RunReader};
-use hone_trace::{Learner, documented};
+use hone_trace::{Digest, Learner, documented};
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::{Evaluation, Measured};
@@ -118,6 +119,11 @@ impl Keeper {
         self.cost.as_secs_f64()
     }
 
+    /// The step of the newest one.
+    pub fn newest(&self) -> Option<u64> {
+        self.newest
+    }
+
     /// True when the newest checkpoint is that of a step.
     pub fn has(&self, step: u64) -> bool {
         self.newest == Some(step)
@@ -155,6 +161,10 @@ impl Keeper {
     ) -> Result<(), TrainError> {
         let clock = Instant::now();
         let step = state.step;
+        // Weights that are not finite would push the last good ones out.
+        if let Some(what) = learner.not_finite().await? {
+            return Err(TrainError::Diverged { step, what, newest: self.newest, run: run.path().into() });
+        }
         // Before the position is taken: an event of a checkpoint that did not come about is cut with what followed it.
         run.event(&Event::Checkpoint { step, best: state.best })?;
         state.version = learner.version().step;
@@ -163,7 +173,8 @@ impl Keeper {
         let written = async |dir: &Path| {
             learner.save(dir).await.map_err(io::Error::other)?;
             copy_texts(model_dir, dir)?;
-            std::fs::write(dir.join(STATE), serde_json::to_vec_pretty(state)?)
+            std::fs::write(dir.join(STATE), serde_json::to_vec_pretty(state)?)?;
+            std::fs::write(dir.join(DIGESTS), serde_json::to_vec_pretty(&digests(dir)?)?)
         };
         let path = run.checkpoint(step, written).await?;
         if let Some(best) = state.best.filter(|best| best.step == step) {
@@ -182,6 +193,37 @@ impl Keeper {
 }
 
 const STATE: &str = "state.json";
+/// SHA-256 of every other file of the checkpoint.
+const DIGESTS: &str = "digests.json";
+
+/// The digest of every file beside [`DIGESTS`].
+fn digests(directory: &Path) -> io::Result<BTreeMap<String, Digest>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if path.is_file() && name != DIGESTS {
+            found.insert(name, Digest::of_reader(std::fs::File::open(&path)?)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Refuses a checkpoint whose files are not what was written. Those of older versions have no digests and pass.
+pub fn verify(checkpoint: &Path) -> Result<(), TrainError> {
+    let bad = |what: String| TrainError::Checkpoint { path: checkpoint.to_owned(), what };
+    let text = match std::fs::read(checkpoint.join(DIGESTS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(|error| bad(format!("cannot read {DIGESTS}: {error}")))?,
+    };
+    let written: BTreeMap<String, Digest> =
+        serde_json::from_slice(&text).map_err(|error| bad(format!("{DIGESTS}: {error}")))?;
+    let found = digests(checkpoint).map_err(|error| bad(format!("cannot be read: {error}")))?;
+    match written.iter().find(|(name, digest)| found.get(*name) != Some(digest)) {
+        None => Ok(()),
+        Some((name, _)) => Err(bad(format!("{name} is missing or not what was written (its digest differs)"))),
+    }
+}
 
 /// The newest checkpoint of a run. `None` where it was stopped before the first.
 pub fn newest(run: &Path) -> Result<Option<(PathBuf, State)>, TrainError> {

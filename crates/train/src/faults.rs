@@ -1,6 +1,7 @@
 //! Faults of a step: counted by who broke it, recorded, and waited out for a while.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use hone_trace::{Group, Outcome};
 
@@ -17,6 +18,29 @@ pub struct Faults {
     by: BTreeMap<String, Counted>,
     /// By component: how many went unscored, and the first one's reason.
     unscored: BTreeMap<String, Counted>,
+    first: Option<String>,
+}
+
+/// Episodes that something outside the policy broke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broke {
+    pub broken: usize,
+    pub episodes: usize,
+    /// Who broke the first of them, and its own words.
+    pub first: String,
+}
+
+impl Broke {
+    /// Of recorded episodes, where some broke.
+    pub fn of(groups: &[Group]) -> Option<Self> {
+        Faults::of(groups).broke()
+    }
+}
+
+impl fmt::Display for Broke {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} episodes broke; the first: {}", self.broken, self.episodes, self.first)
+    }
 }
 
 impl Faults {
@@ -27,6 +51,7 @@ impl Faults {
             if let Outcome::Fault { fault } = &trace.outcome {
                 faults.faulted += 1;
                 count(&mut faults.by, fault.boundary.to_string(), &fault.what);
+                faults.first.get_or_insert_with(|| fault.to_string());
                 continue;
             }
             let total = trace.reward(hone_arena::rewards::TOTAL);
@@ -36,6 +61,12 @@ impl Faults {
             }
         }
         faults
+    }
+
+    /// The broken episodes, where there are some.
+    pub fn broke(&self) -> Option<Broke> {
+        let first = self.first.clone()?;
+        Some(Broke { broken: self.faulted, episodes: self.episodes, first })
     }
 
     /// The event of the step, where something broke.

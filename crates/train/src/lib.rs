@@ -12,7 +12,7 @@ pub mod credit;
 pub mod drift;
 pub mod evaluate;
 pub mod events;
-mod faults;
+pub mod faults;
 pub mod fresh;
 pub mod guard;
 pub mod keys;

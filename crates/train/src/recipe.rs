@@ -436,6 +436,13 @@ impl Recipe {
 
     fn check(&self) -> Result<(), RecipeError> {
         let bad = |what: String| Err(RecipeError(what));
+        if !names_a_directory(&self.name) {
+            return bad(format!(
+                "name is {:?}, and a run's directory is called after it; use letters, digits, spaces, -, _ and dots (not first), \
+                 100 characters at most",
+                self.name
+            ));
+        }
         self.loss.build().map_err(|error| RecipeError(error.to_string()))?;
         let episodes = self.train.groups.saturating_mul(self.train.group_size as usize);
         if episodes > MOST_EPISODES {
@@ -475,6 +482,12 @@ impl Recipe {
     pub fn to_toml(&self) -> Result<String, RecipeError> {
         toml::to_string_pretty(self).map_err(|error| RecipeError(format!("the recipe cannot be written: {error}")))
     }
+}
+
+/// Whether a run of this name stays under `runs/`.
+fn names_a_directory(name: &str) -> bool {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '+' | '=' | ',' | '@');
+    !name.is_empty() && name.chars().count() <= 100 && !name.starts_with('.') && name.chars().all(plain)
 }
 
 fn component(key: &str, name: &str, known: &[&str]) -> Result<(), RecipeError> {
@@ -560,6 +573,10 @@ mod tests {
             ("loss = \"dappo\"", "did you mean \"dapo\"?"),
             ("loss = { name = \"dapo\", clip_hihg = 0.3 }", "did you mean \"clip_high\"? It reads: clip_low"),
             ("[train]\ngroup_size = 1", "siblings"),
+            ("name = \"../out\"", "directory is called after it"),
+            ("name = \"/tmp/out\"", "directory is called after it"),
+            ("name = \"..\"", "directory is called after it"),
+            ("name = \"\"", "directory is called after it"),
             ("[env]\ntasks = 3", "train.groups"),
             ("[eval]\ntasks = 999", "held_out"),
             ("[eval]\nsamples = 0", "eval.samples"),

@@ -49,7 +49,12 @@ pub use watch::Watch;
 /// Trains the setup's policy by the recipe and records everything in `directory`: [`crate::report::RunReport`] reads it.
 pub async fn train(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut dyn Watch) -> Result<(), TrainError> {
     let recorded = recipe.to_toml()?;
-    let trainer = Trainer::new(setup, recipe, None, || RunDir::create(directory, &recorded)).await?;
+    let create = || {
+        let run = RunDir::create(directory, &recorded)?;
+        run.note("version", concat!(env!("CARGO_PKG_VERSION"), "\n"))?;
+        Ok(run)
+    };
+    let trainer = Trainer::new(setup, recipe, None, create).await?;
     trainer.run(watch).await
 }
 
@@ -57,6 +62,9 @@ pub async fn train(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut
 pub async fn resume(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut dyn Watch) -> Result<(), TrainError> {
     let (mut run, recovered) = RunDir::resume(directory)?;
     let found = checkpoint::newest(directory)?;
+    if let Some((path, _)) = &found {
+        checkpoint::verify(path)?;
+    }
     let (step, position) = found.as_ref().map(|(_, state)| (state.step, state.position)).unwrap_or_default();
     let superseded = run.rewind(position)?;
     run.event(&Event::Resumed { step: Some(step), superseded, dropped: Some(recovered.dropped) })?;
@@ -101,6 +109,7 @@ impl Trainer<'_> {
         let seconds = self.state.seconds;
         if self.state.before.is_none() {
             self.notices(watch, None)?;
+            self.finite(0).await?;
             // The beginning is a checkpoint too: what the run starts from need not stay anywhere else.
             self.checkpoint().await?;
             self.floors(watch).await?;
@@ -114,18 +123,22 @@ impl Trainer<'_> {
             self.state.step = step;
             if step == recipe.train.steps || (recipe.eval.every > 0 && step.is_multiple_of(recipe.eval.every)) {
                 let measured = self.evaluate(step, watch).await?;
-                self.keeper.judge(&mut self.state, step, measured.headline(&recipe.eval));
+                // A step that taught nothing writes no checkpoint, so it cannot be the best one.
+                if self.state.idle == 0 {
+                    self.keeper.judge(&mut self.state, step, measured.headline(&recipe.eval));
+                }
                 self.state.after = Some(measured);
             }
             if step == recipe.train.steps && recipe.eval.controls {
                 self.controls(step, watch).await?;
             }
             self.state.seconds = seconds + started.elapsed().as_secs_f64();
-            if self.keeper.is_due(&self.state, recipe.train.steps) {
+            // On an idle step the newest checkpoint is as good, and none is pruned for it.
+            if self.state.idle == 0 && self.keeper.is_due(&self.state, recipe.train.steps) {
                 self.checkpoint().await?;
             }
         }
-        if !self.keeper.has(self.state.step) {
+        if self.state.idle == 0 && !self.keeper.has(self.state.step) {
             self.checkpoint().await?;
         }
         if let Some(bound) = &self.bound {
@@ -176,7 +189,14 @@ impl Trainer<'_> {
         let ledger = Ledger::of(step, stages);
         let traces = learned.lessons.recorded(groups, &advantages, drift.taken_back);
         self.record(&ledger, groups, &traces, &learned)?;
-        self.patience(&Faults::of(groups), &learned)?;
+        let faults = Faults::of(groups);
+        if let Some(broke) = faults.broke() {
+            watch.broke(step, &broke);
+        }
+        if learned.optimized.iter().any(|optimized| optimized.report.skipped.is_none()) {
+            self.finite(step).await?;
+        }
+        self.patience(&faults, &learned)?;
         watch.stepped(&ledger);
         self.notices(watch, Some(&ledger))?;
         self.guard(&ledger, watch).await
@@ -263,6 +283,16 @@ impl Trainer<'_> {
             self.run.event(&event)?;
         }
         Ok(())
+    }
+
+    /// Stops a run whose weights are not finite any more, before they are written anywhere.
+    async fn finite(&mut self, step: u64) -> Result<(), TrainError> {
+        match self.learner.not_finite().await? {
+            None => Ok(()),
+            Some(what) => {
+                Err(TrainError::Diverged { step, what, newest: self.keeper.newest(), run: self.run.path().into() })
+            }
+        }
     }
 
     /// Stops a run that has learned nothing for too long, where that is not the policy's doing.

@@ -54,6 +54,7 @@ pub async fn sft_recorded(
     let (mut run, found) = open_run(recipe, directory)?;
     let mut learner = setup.engine.learner(&recipe.train.learner()).await?;
     if let Some((dir, state)) = &found {
+        checkpoint::verify(dir)?;
         learner.restore(dir, state.version).await?;
     }
     let state = found.map(|(_, state)| state).unwrap_or_default();

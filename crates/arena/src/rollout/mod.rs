@@ -6,6 +6,7 @@
 //! the episode is truncated there and scored, so that crashing tools is no way out.
 
 mod cache;
+mod endurance;
 mod episode;
 mod reading;
 mod settings;
@@ -26,6 +27,7 @@ pub use settings::{CallMode, OnMalformed, OnRepair, RolloutSettings};
 
 use crate::rewards::Rubric;
 use cache::Cache;
+use endurance::Endurance;
 use episode::{Play, Played};
 
 /// Everything it takes to play and score episodes of an arena with a policy. Cheap to clone.
@@ -110,23 +112,40 @@ impl Rollouts {
         tasks.iter().map(|_| Group::new(traces.by_ref().take(size as usize).collect())).collect()
     }
 
-    /// Plays the slots, `settings.concurrency` at a time, and returns their traces in order.
+    /// Plays the slots, `settings.concurrency` at a time, and returns their traces in order. Where the environment is down,
+    /// second attempts are bounded, and after a row of broken episodes the rest is not played.
     pub async fn play_all(&self, slots: Vec<Slot<'_>>) -> Vec<Trace> {
-        let plays = slots.into_iter().map(|slot| self.play(slot));
+        let endurance = Endurance::new(self.settings.concurrency);
+        let plays = slots.into_iter().map(|slot| self.play_within(slot, Some(&endurance)));
         futures::stream::iter(plays).buffered(self.settings.concurrency.max(1)).collect().await
     }
 
     /// Plays one episode to its end and scores it. Always gives a trace: a fault that stays is its outcome.
     pub async fn play(&self, slot: Slot<'_>) -> Trace {
+        self.play_within(slot, None).await
+    }
+
+    async fn play_within(&self, slot: Slot<'_>, endurance: Option<&Endurance>) -> Trace {
         let mut attempt = 0;
         loop {
-            let Played { mut trace, end, fault } = self.attempt(slot).await;
+            let given_up = endurance.and_then(Endurance::exhausted);
+            let Played { mut trace, end, fault } = match given_up {
+                Some(why) => Played::not_opened(slot, &self.sampling, why),
+                None => self.attempt(slot).await,
+            };
             attempt += 1;
             match fault {
-                Some(fault) if attempt < self.settings.attempts && is_worth_another_try(&fault) => {
+                Some(fault)
+                    if attempt < self.settings.attempts
+                        && is_worth_another_try(&fault)
+                        && endurance.is_none_or(Endurance::may_retry) =>
+                {
                     tokio::time::sleep(self.settings.backoff(attempt - 1)).await;
                 }
                 fault => {
+                    if let Some(endurance) = endurance {
+                        endurance.ended(fault.as_ref());
+                    }
                     if let Some(fault) = fault {
                         trace.outcome = Outcome::Fault { fault };
                     }

@@ -129,9 +129,27 @@ impl Config {
             init_std: keys.number("initializer_range")?.unwrap_or(0.02) as f32,
             source: Map::new(),
         };
+        refuse_absurd(&config)?;
         refuse_sliding_window(keys, &config)?;
         Ok(Self { source, ..config })
     }
+}
+
+/// Refuses sizes that no model has, before a table of a billion layers is made of them.
+fn refuse_absurd(config: &Config) -> std::result::Result<(), String> {
+    for (key, size, most) in [
+        ("num_hidden_layers", config.layers, 4_096),
+        ("hidden_size", config.hidden, 1 << 20),
+        ("intermediate_size", config.mlp, 1 << 22),
+        ("num_attention_heads", config.heads.queries, 1 << 16),
+        ("head_dim", config.heads.dim, 1 << 16),
+        ("vocab_size", config.vocab, 1 << 26),
+    ] {
+        if size > most {
+            return Err(format!("{key} is {size}, and no model has more than {most}; look at config.json"));
+        }
+    }
+    Ok(())
 }
 
 /// Dynamic frequencies are made for sequences beyond the trained length; the others end where they were trained.

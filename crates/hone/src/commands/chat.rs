@@ -11,11 +11,11 @@ use hone_chat::parse::Toolbox;
 use hone_chat::tools::read_tools;
 use hone_chat::{Conversation, Prompt};
 use hone_trace::{
-    Action, Content, Env, Episode, Message, SamplingParams, StopReason, Task, ToolCall, ToolSet, TurnRecord,
+    Action, Content, Env, Episode, Message, SamplingParams, StopReason, Task, ToolCall, ToolSet, TurnRecord, clean,
 };
 use serde_json::{Value, json};
 
-use super::env::{self, Choice, clean};
+use super::env::{self, Choice};
 use crate::speaker::{Reply, Sampling, Speaker};
 
 /// Talk to a policy in the terminal, with tools that an environment plays or that you play

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use hone_doctor::{CHECKS, Confidence, Diagnosis, Named, Run, Severity, diagnose};
+use hone_trace::{clean, clean_json};
 use owo_colors::OwoColorize as _;
 
 /// Find out what is wrong with a run: the fault, the arithmetic, the traces that show it, the fix.
@@ -29,7 +30,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let diagnosis = diagnose(CHECKS, &run)?.waive(&run.recipe.doctor.waive);
     let mut out = anstream::stdout().lock();
     if args.json {
-        writeln!(out, "{}", serde_json::to_string(&diagnosis)?)?;
+        writeln!(out, "{}", clean_json(&serde_json::to_string(&diagnosis)?))?;
     } else {
         print(&mut out, &diagnosis, args.verbose)?;
     }
@@ -70,22 +71,22 @@ fn finding(out: &mut impl Write, named: &Named) -> Result<()> {
         Severity::Note => write!(out, "{}", "note".bold())?,
     }
     match finding.confidence {
-        Confidence::Certain => writeln!(out, ": {}  [{check}]", finding.says)?,
-        other => writeln!(out, " ({}): {}  [{check}]", other.word(), finding.says)?,
+        Confidence::Certain => writeln!(out, ": {}  [{check}]", clean(&finding.says))?,
+        other => writeln!(out, " ({}): {}  [{check}]", other.word(), clean(&finding.says))?,
     }
     if let Some(reason) = waived {
-        writeln!(out, "    the recipe's reason: {reason}")?;
+        writeln!(out, "    the recipe's reason: {}", clean(reason))?;
     }
     for line in &finding.evidence.lines {
-        writeln!(out, "    {line}")?;
+        writeln!(out, "    {}", clean(line))?;
     }
     if !finding.evidence.traces.is_empty() {
         let numbers: Vec<String> = finding.evidence.traces.iter().map(u64::to_string).collect();
         writeln!(out, "    traces that show it: {}", numbers.join(", "))?;
     }
     for other in consequences {
-        writeln!(out, "    from it follows: {}  [{}]", other.finding.says, other.check)?;
+        writeln!(out, "    from it follows: {}  [{}]", clean(&other.finding.says), other.check)?;
     }
-    writeln!(out, "  {}: {}\n", "fix".green(), named.fix())?;
+    writeln!(out, "  {}: {}\n", "fix".green(), clean(named.fix()))?;
     Ok(())
 }

@@ -194,7 +194,7 @@ struct GreedyReport {
 }
 
 fn print(report: &impl Serialize) -> Result<ExitCode> {
-    writeln!(std::io::stdout().lock(), "{}", serde_json::to_string(report)?)?;
+    writeln!(crate::output::json(), "{}", serde_json::to_string(report)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

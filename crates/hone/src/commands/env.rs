@@ -14,10 +14,13 @@ use hone_arena::rewards::Case;
 use hone_arena::solution::{Move, solution};
 use hone_arena::users::{HumanUser, NewUser, User};
 use hone_chat::parse::{Format, Toolbox, parse};
-use hone_trace::{Action, Content, Episode, Message, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord};
+use hone_trace::{
+    Action, Content, Episode, Message, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord, did_you_mean,
+};
 use hone_worlds::registry::{self, BUILTINS, EnvEntry, EnvSpec};
 use serde_json::{Map, Value, json};
 
+use crate::output;
 use crate::recipes::{Source, setting};
 
 /// Built-in environments: list, describe, play in the terminal, serve to other trainers
@@ -109,9 +112,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn list(as_json: bool) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = output::text();
     if as_json {
-        return Ok(writeln!(out, "{}", BUILTINS.iter().map(|entry| about(entry)).collect::<Value>())?);
+        return Ok(writeln!(output::json(), "{}", BUILTINS.iter().map(|entry| about(entry)).collect::<Value>())?);
     }
     for builtin in BUILTINS {
         writeln!(out, "{:<16} {}", builtin.name, builtin.about)?;
@@ -131,7 +134,7 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
     let runtime = runtime()?;
     let episode = runtime.block_on(environment.arena.open(task, choice.seed.unwrap_or_default()))?;
     toolbox(&environment, &episode)?;
-    let mut out = io::stdout().lock();
+    let mut out = output::text();
     if as_json {
         let mut shown = json!({"name": environment.name, "about": described});
         let sets = environment.splits.iter();
@@ -143,7 +146,7 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
         shown["tools"] = json!(episode.tools);
         shown["task"] = json!(task);
         shown["messages"] = json!(episode.first);
-        return Ok(writeln!(out, "{shown}")?);
+        return Ok(writeln!(output::json(), "{shown}")?);
     }
     writeln!(out, "{}: {described}\n", environment.name)?;
     for (name, set) in &environment.splits {
@@ -159,7 +162,7 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
     for step in solution(task).unwrap_or_default() {
         match step {
             Move::Call(call) => writeln!(out, "  {} {}", call.name, Value::Object(call.arguments))?,
-            Move::Say(text) => writeln!(out, "  says: {}", clean(&text))?,
+            Move::Say(text) => writeln!(out, "  says: {}", text)?,
         }
     }
     Ok(())
@@ -206,10 +209,10 @@ impl Choice {
 
     pub(super) fn task<'a>(&self, environment: &'a Environment) -> Result<&'a Task> {
         let known = || environment.splits.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let set = environment
-            .splits
-            .get(&self.split)
-            .with_context(|| format!("{} has no split {:?}; it has {}", self.name, self.split, known()))?;
+        let set = environment.splits.get(&self.split).with_context(|| {
+            let near = did_you_mean(&self.split, environment.splits.keys().map(String::as_str));
+            format!("{} has no split {:?}; {near}it has {}", self.name, self.split, known())
+        })?;
         let numbered = self.task.parse().ok().and_then(|number: usize| set[..].get(number));
         numbered.or_else(|| set.get(&self.task)).with_context(|| {
             format!("{} has no task {:?}: give a number under {} or a key", self.split, self.task, set.len())
@@ -230,10 +233,10 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 fn write_opening(out: &mut impl Write, episode: &Episode) -> io::Result<()> {
-    writeln!(out, "\nsystem: {}\n\ntools", clean(&episode.system))?;
+    writeln!(out, "\nsystem: {}\n\ntools", episode.system)?;
     for tool in episode.tools.iter() {
         let parameters: Vec<&str> = tool.parameter_names().collect();
-        let described = clean(tool.description.as_deref().unwrap_or_default());
+        let described = tool.description.as_deref().unwrap_or_default();
         writeln!(out, "  {}({}): {described}", tool.name, parameters.join(", "))?;
     }
     writeln!(out)?;
@@ -243,14 +246,9 @@ fn write_opening(out: &mut impl Write, episode: &Episode) -> io::Result<()> {
 fn write_messages(out: &mut impl Write, messages: &[Message]) -> io::Result<()> {
     for message in messages {
         let text = message.content().map(Content::text).unwrap_or_default();
-        writeln!(out, "{}: {}", message.role(), clean(&text))?;
+        writeln!(out, "{}: {}", message.role(), text)?;
     }
     Ok(())
-}
-
-/// Control characters could move the cursor or rewrite the screen; lines and tabs may stay.
-pub(super) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
 fn play(choice: &Choice, role: Role) -> Result<()> {
@@ -261,14 +259,14 @@ fn play(choice: &Choice, role: Role) -> Result<()> {
             bail!("the agent of {} talks to nobody; play as the agent", builtin.name);
         }
         human = Some(Arc::new(|_, _| {
-            Ok(Box::new(HumanUser::new(BufReader::new(io::stdin()), io::stdout())) as Box<dyn User>)
+            Ok(Box::new(HumanUser::new(BufReader::new(io::stdin()), output::text())) as Box<dyn User>)
         }));
     }
     let environment = choice.open(human)?;
     let task = choice.task(&environment)?;
     runtime()?.block_on(async {
         if role == Role::User {
-            anstream::println!("You are the user. Your instruction:\n{}\n", clean(&task.prompt));
+            writeln!(output::text(), "You are the user. Your instruction:\n{}\n", task.prompt)?;
         }
         let mut episode = environment.arena.open(task, choice.seed.unwrap_or_default()).await?;
         let toolbox = toolbox(&environment, &episode)?;
@@ -282,7 +280,7 @@ fn play(choice: &Choice, role: Role) -> Result<()> {
                 }
             }
             Role::Oracle => {
-                write_opening(&mut io::stdout(), &episode)?;
+                write_opening(&mut output::text(), &episode)?;
                 as_oracle(&mut episode, task, &mut turns).await?;
             }
         }
@@ -294,12 +292,11 @@ fn play(choice: &Choice, role: Role) -> Result<()> {
 
 /// The human acts until the episode is over or the input ends.
 async fn as_agent(episode: &mut Episode, toolbox: &Toolbox, turns: &mut Vec<TurnRecord>) -> Result<()> {
-    write_opening(&mut io::stdout(), episode)?;
-    anstream::println!("\nType a tool's name and its arguments as JSON, or a reply. /quit leaves.");
+    write_opening(&mut output::text(), episode)?;
+    writeln!(output::text(), "\nType a tool's name and its arguments as JSON, or a reply. /quit leaves.")?;
     let mut lines = io::stdin().lock().lines();
     loop {
-        anstream::print!("> ");
-        io::stdout().flush()?;
+        write!(output::text(), "> ")?;
         let Some(line) = lines.next().transpose()?.filter(|line| line.trim() != "/quit") else { return Ok(()) };
         if line.trim().is_empty() {
             continue;
@@ -307,7 +304,7 @@ async fn as_agent(episode: &mut Episode, toolbox: &Toolbox, turns: &mut Vec<Turn
         let action = match read_action(line.trim(), &episode.tools, toolbox) {
             Ok(action) => action,
             Err(error) => {
-                anstream::println!("{error}");
+                writeln!(output::text(), "{error}")?;
                 continue;
             }
         };
@@ -325,11 +322,11 @@ async fn as_oracle(episode: &mut Episode, task: &Task, turns: &mut Vec<TurnRecor
     for step_of in solution {
         let action = match step_of {
             Move::Call(call) => {
-                anstream::println!("agent calls {} {}", call.name, Value::Object(call.arguments.clone()));
+                writeln!(output::text(), "agent calls {} {}", call.name, Value::Object(call.arguments.clone()))?;
                 Action::Calls(vec![call])
             }
             Move::Say(text) => {
-                anstream::println!("agent says: {}", clean(&text));
+                writeln!(output::text(), "agent says: {text}")?;
                 Action::Reply(text)
             }
         };
@@ -346,7 +343,7 @@ async fn step(episode: &mut Episode, action: Action, turns: &mut Vec<TurnRecord>
         _ => Vec::new(),
     };
     let turn = episode.env.step(action).await?;
-    write_messages(&mut io::stdout(), &turn.messages)?;
+    write_messages(&mut output::text(), &turn.messages)?;
     turns.push(TurnRecord { executed: calls.len() as u32, failed: turn.failed, calls, ..TurnRecord::default() });
     Ok(turn)
 }
@@ -390,13 +387,13 @@ pub(super) async fn score(
     let card = environment.rubric.score_case(&case).await;
     let rewards = card.components.iter().chain([&card.total]);
     if as_json {
-        anstream::println!("{}", json!({"rewards": rewards.collect::<Vec<_>>()}));
+        writeln!(output::json(), "{}", json!({"rewards": rewards.collect::<Vec<_>>()}))?;
         return Ok(());
     }
-    anstream::println!("\nrewards");
+    writeln!(output::text(), "\nrewards")?;
     for reward in rewards {
         let value = reward.value().map_or("unscored".to_owned(), |value| format!("{value:.3}"));
-        anstream::println!("  {:<16} {value:>8}  {}", reward.component, clean(reward.why()));
+        writeln!(output::text(), "  {:<16} {value:>8}  {}", reward.component, reward.why())?;
     }
     Ok(())
 }
@@ -429,10 +426,5 @@ mod tests {
         assert!(error.contains("form") && error.contains("Give only arguments the tool has"), "{error}");
         assert!(read_action("search {\"query\"").is_err());
         assert_eq!(read_action("searching now").unwrap(), Action::Reply("searching now".into()));
-    }
-
-    #[test]
-    fn hostile_bytes_do_not_reach_the_terminal() {
-        assert_eq!(clean("a\u{1b}[2Jb\nc"), "a\u{fffd}[2Jb\nc");
     }
 }

@@ -10,8 +10,10 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use hone_chat::parse::{Format, Toolbox, explain, parse};
-use hone_trace::ToolSet;
+use hone_trace::{ToolSet, clean_line};
 use serde_json::Value;
+
+use crate::output;
 
 /// Largest reply that is read. A million tokens are about 5 MB.
 const MAX_REPLY: usize = 16 << 20;
@@ -59,13 +61,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     if args.jsonl {
         let mut job = Lines { tools, format, explain: args.explain, known: HashMap::new() };
-        return job.run(BufReader::new(input), std::io::stdout().lock());
+        return job.run(BufReader::new(input), output::json_lines());
     }
     let tools = tools.ok_or_else(|| anyhow!("--tools is missing: give the file of tool schemas"))?;
     let text = read_reply(input)?;
     let parsed = parse(&text, &tools, format);
     let explained = args.explain.then(|| explain(&text, &tools));
-    writeln!(std::io::stdout().lock(), "{}", parsed.to_json(None, explained.as_deref()))?;
+    writeln!(output::json(), "{}", parsed.to_json(None, explained.as_deref()))?;
     Ok(ExitCode::from(u8::from(parsed.error.is_some())))
 }
 
@@ -125,7 +127,7 @@ impl Lines {
                         "{}",
                         serde_json::json!({"id": id, "line": number, "unusable": format!("{error:#}")})
                     )?;
-                    anstream::eprintln!("line {number} (id {id}): {error:#}");
+                    anstream::eprintln!("{}", clean_line(&format!("line {number} (id {id}): {error:#}")));
                 }
             }
         }

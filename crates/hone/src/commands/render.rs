@@ -3,7 +3,7 @@
 //! The messages go to the template as they stand in the file: a key Hone has no name for reaches the template too.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, IsTerminal as _, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,10 +13,11 @@ use hone_chat::files::{parse_json, read_json, read_text};
 use hone_chat::template::{ChatTemplate, Clock, TemplateInput};
 use hone_chat::tools::{missing_names, read_tools, system_section};
 use hone_chat::{ModelDir, Tokenizer};
-use hone_trace::ToolSet;
+use hone_trace::{ToolSet, clean, clean_json, clean_line};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::output;
 use crate::recipes::setting;
 
 /// Show what a model is shown: messages to prompt text or token ids
@@ -35,7 +36,7 @@ pub(crate) struct Args {
     /// Put the tools into the system prompt, for a template that ignores them
     #[arg(long)]
     tools_in_system: bool,
-    /// Use this chat template instead of the model's
+    /// Use this chat template instead of the model's; with --jsonl also a directory of templates
     #[arg(long, value_name = "FILE")]
     template: Option<PathBuf>,
     /// Print token ids as a JSON array instead of text
@@ -59,8 +60,8 @@ pub(crate) struct Args {
     /// Print one JSON object: text, ids, the names that did not reach the prompt, the budget
     #[arg(long, conflicts_with = "jsonl")]
     json: bool,
-    /// Render many: input lines {"id", "messages", "tools"?, "documents"?, "kwargs"?, "template"? (a file),
-    /// "add_generation_prompt"?}, output lines {"id", "text" or "ids"} or {"id", "error"}
+    /// Render many: input lines {"id", "messages", "tools"?, "documents"?, "kwargs"?, "template"? (a file under
+    /// --template DIR, --model DIR or the input's directory), "add_generation_prompt"?}, output lines {"id", "text" or "ids"} or {"id", "error"}
     #[arg(long, conflicts_with_all = ["tools", "tools_in_system", "budget"])]
     jsonl: bool,
 }
@@ -234,10 +235,14 @@ fn render_one(args: &Args, job: &Job) -> Result<ExitCode> {
         let budget = plan
             .as_ref()
             .map(|plan| plan.as_ref().map_or_else(|error| json!({ "error": error.to_string() }), |plan| json!(plan)));
-        writeln!(stdout, "{}", json!({ "text": text, "ids": ids, "missing": missing, "budget": budget }))?;
+        let shown = json!({ "text": text, "ids": ids, "missing": missing, "budget": budget });
+        writeln!(stdout, "{}", clean_json(&shown.to_string()))?;
     } else if args.ids {
         writeln!(stdout, "{}", serde_json::to_string(&ids)?)?;
+    } else if stdout.is_terminal() {
+        stdout.write_all(clean(&text).as_bytes())?;
     } else {
+        // To a file or a program it is the prompt, to the byte.
         stdout.write_all(text.as_bytes())?;
     }
     stdout.flush()?;
@@ -249,14 +254,14 @@ fn render_one(args: &Args, job: &Job) -> Result<ExitCode> {
 fn verdict(missing: &[String], plan: Option<&Result<Plan, hone_chat::budget::DoesNotFit>>) -> ExitCode {
     match plan {
         Some(Ok(plan)) => anstream::eprint!("{}", plan.table()),
-        Some(Err(error)) => anstream::eprintln!("no: {error}"),
+        Some(Err(error)) => anstream::eprintln!("no: {}", clean(&error.to_string())),
         None => {}
     }
     if !missing.is_empty() {
         anstream::eprintln!(
             "no: the tools do not reach the prompt: {} not found in it. Use a chat template that renders `tools` \
              (--template), or put them into the system prompt (--tools-in-system)",
-            missing.join(", ")
+            clean_line(&missing.join(", "))
         );
     }
     if missing.is_empty() && !matches!(plan, Some(Err(_))) { ExitCode::SUCCESS } else { ExitCode::from(1) }
@@ -271,7 +276,7 @@ fn render_lines(args: &Args, job: &Job) -> Result<ExitCode> {
         Box::new(BufReader::new(file))
     };
     let mut templates = HashMap::new();
-    let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut stdout = output::json_lines();
     for (number, line) in input.split(b'\n').enumerate() {
         let place = || format!("{}, line {}", args.messages.display(), number + 1);
         let line = line.with_context(place)?;
@@ -288,11 +293,33 @@ fn render_lines(args: &Args, job: &Job) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A template that a line names, looked up in the directory of --template or --model, else in the lines' own; never outside of
+/// it. Lines come from anywhere, and an error about a template shows its text.
+fn template_under(args: &Args, file: &Path) -> Result<PathBuf> {
+    let directory = match (&args.template, &args.model) {
+        (Some(given), _) if given.is_dir() => given.clone(),
+        (None, Some(model)) => model.clone(),
+        _ if args.messages.as_os_str() == "-" => PathBuf::from("."),
+        _ => args.messages.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).into(),
+    };
+    let whole = |path: &Path| path.canonicalize().with_context(|| format!("cannot read {}", path.display()));
+    let (inside, found) = (whole(&directory)?, whole(&directory.join(file))?);
+    if found.starts_with(&inside) {
+        return Ok(found);
+    }
+    bail!(
+        "the template {} lies outside of {}; put it there, or name its directory with --template DIR",
+        file.display(),
+        directory.display()
+    )
+}
+
 /// Templates compiled so far, by file and by whether tools are offered.
 type Templates = HashMap<(Option<PathBuf>, bool), ChatTemplate>;
 
 fn render_line(args: &Args, job: &Job, templates: &mut Templates, request: &Request) -> Result<Value> {
-    let file = request.template.clone().or_else(|| args.template.clone());
+    let named = request.template.as_deref().map(|file| template_under(args, file)).transpose()?;
+    let file = named.or_else(|| args.template.clone().filter(|given| !given.is_dir()));
     let key = (file, request.tools.is_some());
     let template = if let Some(template) = templates.get(&key) {
         template.clone()

@@ -1,7 +1,7 @@
 //! `hone replay`: recorded tool calls through a domain, one JSON line per step; recorded results, graded again.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Write as _};
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use hone_worlds::domains::grade::Graded;
 use hone_worlds::domains::{self, Domain};
+
+use crate::output;
 
 /// Run recorded tool calls through a domain, one JSON line per step, or grade recorded results again
 #[derive(Debug, clap::Args)]
@@ -80,7 +82,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         let file = File::open(&args.actions).with_context(|| format!("opening {}", args.actions.display()))?;
         Box::new(BufReader::new(file))
     };
-    let unread = domains::replay::replay(&domain, input, BufWriter::new(io::stdout().lock()))?;
+    let unread = domains::replay::replay(&domain, input, output::json_lines())?;
     if unread > 0 {
         anstream::eprintln!("{unread} lines could not be read; their answers say why");
     }
@@ -92,7 +94,7 @@ fn grade(domain: &Arc<Domain>, path: &Path) -> Result<ExitCode> {
     let text = fs::read_to_string(path).with_context(|| format!("opening {shown}"))?;
     let results = serde_json::from_str(&text).with_context(|| format!("{shown} is not JSON"))?;
     let graded = domains::grade::grade(domain, &results).with_context(|| format!("{shown} is not a result file"))?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = output::json_lines();
     for episode in &graded {
         writeln!(out, "{}", serde_json::to_string(episode)?)?;
     }

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use hone_train::report::RunReport;
 
+use crate::output;
+
 /// Report of a run: held-out success, windows, advantages, calibration.
 ///
 /// Recomputed from the run directory alone, live or finished: success is recounted from the recorded evaluation traces.
@@ -22,11 +24,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let report = RunReport::read(&args.run)?;
-    let mut out = std::io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+        writeln!(output::json(), "{}", serde_json::to_string(&report)?)?;
     } else {
-        write!(out, "{}", page(&report, &args.run))?;
+        write!(output::text(), "{}", page(&report, &args.run))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,8 +11,10 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::rewards::{Case, Rubric, Scorecard};
 use hone_trace::rundir::RunReader;
-use hone_trace::{EndState, Outcome, Trace, Verdict};
+use hone_trace::{EndState, Outcome, Trace, Verdict, clean_line};
 use serde_json::{Map, Value, json};
+
+use crate::output;
 
 /// Reward components over recorded completions, one JSON line each
 #[derive(Debug, clap::Args)]
@@ -57,7 +59,7 @@ const AT_ONCE: usize = 16;
 
 pub(crate) fn run(Args { reward, input, json }: Args) -> Result<ExitCode> {
     let rubric = rubric(&reward)?;
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = output::json_lines();
     let mut scoring = Scoring { rubric: &rubric, out: &mut out, waiting: Vec::new(), summary: Summary::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(scoring.all(&input))?;
@@ -274,6 +276,7 @@ impl Summary {
     fn print(&self) {
         for (name, sum, scored, unscored) in &self.components {
             let mean = if *scored == 0 { "-".to_owned() } else { format!("{:.4}", sum / *scored as f64) };
+            let name = clean_line(name);
             anstream::eprintln!("{name:<22} mean {mean:>8}   scored {scored}   unscored {unscored}");
         }
         if self.bad > 0 {

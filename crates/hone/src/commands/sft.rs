@@ -102,7 +102,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if args.json {
         let result =
             json!({"model": out, "eval": {"before": before, "after": after}, "seconds": clock.elapsed().as_secs_f64()});
-        writeln!(std::io::stdout().lock(), "{result}")?;
+        writeln!(crate::output::json(), "{result}")?;
     }
     anstream::eprintln!(
         "success {} -> {}, parse failures {}; the model is in {}",

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use hone_trace::did_you_mean;
 use hone_train::budget::{Budget, gigabytes};
 use hone_train::placebo::Placebo;
 use hone_train::recipe::Recipe;
@@ -17,6 +18,7 @@ use hone_worlds::registry::EnvSpec;
 use serde_json::{Value, json};
 
 use crate::engines;
+use crate::output;
 use crate::place::Place;
 use crate::policies::Policy;
 use crate::progress::Style;
@@ -71,10 +73,10 @@ pub(crate) struct Args {
 
 fn placebo_kind(text: &str) -> Result<Placebo, String> {
     let names = Placebo::ALL.map(Placebo::name).join(", ");
-    Placebo::ALL
-        .into_iter()
-        .find(|placebo| placebo.name() == text)
-        .ok_or_else(|| format!("{text:?} is none of {names}"))
+    Placebo::ALL.into_iter().find(|placebo| placebo.name() == text).ok_or_else(|| {
+        let near = did_you_mean(text, Placebo::ALL.map(Placebo::name));
+        format!("{text:?} is none of {names}{}{}", if near.is_empty() { "" } else { "; " }, near.trim_end())
+    })
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
@@ -113,9 +115,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         result["placebo"] = control;
     }
     if args.json {
-        writeln!(std::io::stdout().lock(), "{result}")?;
+        writeln!(output::json(), "{result}")?;
     }
-    Ok(ExitCode::SUCCESS)
+    // Whatever `train.patience` let pass: a run that trained nothing has not done what it was started for.
+    Ok(if report.nothing_trained() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The recipe of a run's control.
@@ -146,15 +149,21 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
     anstream::eprintln!("{}", start_line(&recipe, &setup));
     let findings = super::check::before_run(&setup, &recipe).await?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory).found_before(findings);
-    if resumes {
-        resume(&setup, &recipe, directory, &mut watch).await?;
+    let ended = if resumes {
+        resume(&setup, &recipe, directory, &mut watch).await
     } else {
-        train(&setup, &recipe, directory, &mut watch).await?;
-    }
+        train(&setup, &recipe, directory, &mut watch).await
+    };
     drop(watch);
+    // A run that came to nothing has a report too, with what broke.
+    let ended = match ended {
+        Err(error) if !error.is_verdict() => return Err(error.into()),
+        other => other,
+    };
     let report = RunReport::read(directory)?;
     super::report::save(&report, directory)?;
     anstream::eprint!("{}", summary(&report, directory, Style::for_stderr()));
+    ended?;
     Ok(report)
 }
 
@@ -245,6 +254,7 @@ fn as_json(report: &RunReport, directory: &Path) -> Value {
         "steps": report.steps,
         "planned": report.planned,
         "seed": report.seed,
+        "broke": report.broke,
         // `before` and `after` are the headline's; a run that was stopped early has no `after`.
         "eval": {
             "before": report.before,

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use hone_trace::clean_line;
+
 use super::sparkline::sparkline;
 use super::style::{Style, columns_of};
 
@@ -44,7 +46,7 @@ struct Series {
 impl Board {
     pub(crate) fn new(title: impl Into<String>, unit: &'static str, total: u64) -> Self {
         Self {
-            title: title.into(),
+            title: clean_line(&title.into()),
             unit,
             done: 0,
             total,
@@ -74,10 +76,10 @@ impl Board {
 
     /// The next value of a number. Numbers are shown in the order they first came.
     pub(crate) fn note(&mut self, name: &str, value: Option<f64>) {
-        let Some(value) = value else { return };
+        let (Some(value), name) = (value, clean_line(name)) else { return };
         match self.series.iter_mut().find(|series| series.name == name) {
             Some(series) => series.values.push(value),
-            None => self.series.push(Series { name: name.to_owned(), values: vec![value] }),
+            None => self.series.push(Series { name, values: vec![value] }),
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::CommandFactory as _;
+use hone_trace::clean_line;
 use hone_train::evaluate::{Difference, Evaluation};
 use hone_train::report::{Row, RunReport};
 
@@ -16,6 +17,7 @@ pub(crate) fn summary(report: &RunReport, directory: &Path, style: Style) -> Str
         let stopped = format!("stopped after step {} of {}; everything is recorded", report.steps, report.planned);
         let _ = writeln!(out, "\n{}", style.bold(&stopped));
     }
+    broken(&mut out, report, style);
     held_out(&mut out, report, style);
     training(&mut out, report, style);
     let _ = writeln!(out, "\n{}  {}  (report.md says more)", style.bold("run "), directory.display());
@@ -24,6 +26,20 @@ pub(crate) fn summary(report: &RunReport, directory: &Path, style: Style) -> Str
         let _ = writeln!(out, "{label}  {command}");
     }
     out
+}
+
+/// What broke in training, in its own words, and whether anything was trained at all.
+fn broken(out: &mut String, report: &RunReport, style: Style) {
+    if let Some(broke) = &report.broke {
+        let first = clean_line(&broke.first);
+        let line =
+            format!("{} training episodes broke; the first, in step {}: {first}", broke.episodes, broke.first_step);
+        let _ = writeln!(out, "\n{}", style.red(&line));
+    }
+    if report.nothing_trained() {
+        let why = if report.broke.is_some() { "" } else { ": no group told its episodes apart, or none was scored" };
+        let _ = writeln!(out, "\n{}", style.red(&format!("no token was trained in {} steps{why}", report.steps)));
+    }
 }
 
 fn training(out: &mut String, report: &RunReport, style: Style) {
@@ -96,6 +112,9 @@ fn held_out(out: &mut String, report: &RunReport, style: Style) {
         if count > 0 {
             let _ = writeln!(out, "  {}", style.red(&format!("{count} episodes {what} and are not counted")));
         }
+    }
+    if let (None, Some(first)) = (&report.broke, report.first_fault()) {
+        let _ = writeln!(out, "  {}", style.red(&format!("the first that broke: {}", clean_line(&first))));
     }
     let _ = writeln!(out, "\n{}", style.bold(&verdict_line(report)));
     let _ = writeln!(out, "{}", gain_line(report));

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use hone_arena::show::Show;
 use hone_doctor::{Live, Named, Severity};
-use hone_trace::{Group, Trace};
+use hone_trace::{Group, Trace, clean_line};
 use hone_train::evaluate::{Evaluation, Measured};
 use hone_train::events::Event;
+use hone_train::faults::Broke;
 use hone_train::ledger::Ledger;
 use hone_train::ledger::names::{self, Name};
 use hone_train::recipe::Recipe;
@@ -33,6 +34,8 @@ pub(crate) struct TrainProgress<'a> {
     live: Live,
     /// Findings from before the first step.
     preflight: Vec<Named>,
+    /// What broke last, in its own words.
+    broke: Option<String>,
 }
 
 impl<'a> TrainProgress<'a> {
@@ -45,7 +48,7 @@ impl<'a> TrainProgress<'a> {
         let notice = format!("stopping when this step is recorded; {resume}ctrl-c again stops at once");
         interrupt.listen(progress.handle(), notice);
         let live = Live::new(recipe);
-        Self { progress, interrupt, setup, samples, evaluations: Vec::new(), live, preflight: Vec::new() }
+        Self { progress, interrupt, setup, samples, evaluations: Vec::new(), live, preflight: Vec::new(), broke: None }
     }
 
     /// Findings from before the first step, for the record.
@@ -64,7 +67,8 @@ impl<'a> TrainProgress<'a> {
     }
 
     fn facts(&self) -> Vec<String> {
-        let Some((_, first)) = self.evaluations.first() else { return Vec::new() };
+        let broke = self.broke.iter().map(|broke| self.progress.style().red(broke));
+        let Some((_, first)) = self.evaluations.first() else { return broke.collect() };
         let last = self.evaluations.last().filter(|(step, _)| *step > 0);
         let line = |name: &str, of: fn(&Measured) -> &Evaluation| match last {
             None => format!("held-out success, {name}: {} at the start", with_interval(of(first))),
@@ -74,7 +78,8 @@ impl<'a> TrainProgress<'a> {
                 with_interval(of(last))
             ),
         };
-        vec![line("greedy", |measured| &measured.greedy), line("sampled", |measured| &measured.sampled)]
+        let success = [line("greedy", |measured| &measured.greedy), line("sampled", |measured| &measured.sampled)];
+        success.into_iter().chain(broke).collect()
     }
 }
 
@@ -138,8 +143,22 @@ impl Watch for TrainProgress<'_> {
         }
     }
 
+    fn broke(&mut self, step: u64, broke: &Broke) {
+        let line = clean_line(&format!("step {step}: {broke}"));
+        if !self.progress.is_live() {
+            self.progress.print(&line);
+        }
+        self.broke = Some(line);
+        let facts = self.facts();
+        self.progress.update(|board| board.facts = facts);
+    }
+
     fn evaluated(&mut self, step: u64, measured: &Measured) {
         self.evaluations.push((step, measured.clone()));
+        if let Some(first) = measured.sampled.first_fault.as_ref().or(measured.greedy.first_fault.as_ref()) {
+            let faults = measured.sampled.faults + measured.greedy.faults;
+            self.broke = Some(clean_line(&format!("eval at step {step}: {faults} episodes broke; the first: {first}")));
+        }
         let facts = self.facts();
         self.progress.update(|board| board.facts = facts);
         if !self.progress.is_live() {
@@ -198,10 +217,12 @@ fn foot(ledger: &Ledger) -> String {
 }
 
 fn evaluation_line(step: u64, Measured { greedy, sampled }: &Measured) -> String {
+    let first = sampled.first_fault.as_ref().or(greedy.first_fault.as_ref());
+    let first = first.map(|first| format!("; the first: {}", clean_line(first))).unwrap_or_default();
     let failures = sampled.parse_failure_rate.map_or_else(|| "–".to_owned(), |rate| format!("{rate:.3}"));
     let lost = match (sampled.unscored + greedy.unscored, sampled.faults + greedy.faults) {
         (0, 0) => String::new(),
-        (unscored, faults) => format!("; {unscored} episodes unscored, {faults} broken"),
+        (unscored, faults) => format!("; {unscored} episodes unscored, {faults} broken{first}"),
     };
     format!(
         "eval at step {step}: success {} greedily, {} sampled at {} on {} held-out tasks, parse failures {failures}{lost}",

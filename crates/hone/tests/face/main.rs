@@ -8,6 +8,7 @@
 mod commands;
 mod errors;
 mod help;
+mod hostile;
 mod mistakes;
 
 use std::io::Write as _;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! recipe.toml           the resolved recipe, written once
+//! version               Hone's, when the run began
 //! metrics.jsonl         one JSON object per line
 //! events.jsonl          one JSON object per line
 //! traces/00000.jsonl.zst, …   zstd frames of JSON lines; `zstd -dc` reads them
@@ -106,6 +107,11 @@ impl RunDir {
         write_atomically(&self.path.join("recipe.toml"), recipe.as_bytes())?;
         self._lock = lock(&self.path)?;
         Ok(())
+    }
+
+    /// Writes a small file of the run's own beside the recipe: `version`.
+    pub fn note(&self, name: &str, text: &str) -> Result<(), RunDirError> {
+        write_atomically(&self.path.join(name), text.as_bytes())
     }
 
     /// Appends one line to metrics.jsonl. Values that are not finite are written as null: absent, not zero.

@@ -162,6 +162,11 @@ impl Learner for BigramLearner {
         self.abilities
     }
 
+    async fn not_finite(&mut self) -> Result<Option<String>, LearnFault> {
+        let broken = self.current.table.0.iter().any(|value| !value.is_finite());
+        Ok(broken.then(|| "the table".to_owned()))
+    }
+
     async fn save(&mut self, dir: &Path) -> Result<(), LearnFault> {
         let mut moments = MOMENTS.iter().zip(&self.moments);
         let saved = moments.try_for_each(|(name, values)| bigrams::write(&dir.join(name), values));

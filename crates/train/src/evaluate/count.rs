@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hone_trace::{ToolSpec, Trace};
+use hone_trace::{Outcome, ToolSpec, Trace};
 use serde::{Deserialize, Serialize};
 
 use super::entropy::entropy;
@@ -26,6 +26,9 @@ pub struct Evaluation {
     pub tasks: usize,
     /// Episodes left out because something outside the policy broke.
     pub faults: usize,
+    /// Who broke the first of them, and its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_fault: Option<String>,
     /// Episodes left out because nobody scored the success component.
     #[serde(default)]
     pub unscored: usize,
@@ -70,6 +73,10 @@ pub fn count(traces: &[Trace], success: &str) -> Counted {
         n,
         tasks: by_task.len(),
         faults: traces.len() - played,
+        first_fault: traces.iter().find_map(|trace| match &trace.outcome {
+            Outcome::Fault { fault } => Some(fault.to_string()),
+            _ => None,
+        }),
         unscored: played - n,
         temperature: traces.first().map_or(0.0, |trace| trace.sampling.temperature),
         filters: traces.first().is_some_and(|trace| trace.sampling.truncates()),

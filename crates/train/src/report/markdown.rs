@@ -7,6 +7,7 @@ use super::{Change, Row, RunReport, Skill};
 impl RunReport {
     pub fn markdown(&self) -> String {
         let mut page = format!("# {}\n\n{}\n", self.name, self.headline());
+        self.broken(&mut page);
         self.held_out.markdown(&mut page);
         if let Some(windows) = &self.windows {
             let [[a, b], [c, d]] = [windows.first, windows.last];
@@ -39,6 +40,26 @@ impl RunReport {
             }
         }
         page
+    }
+
+    /// What broke, in its own words: a reader should not have to look for it.
+    fn broken(&self, page: &mut String) {
+        if self.nothing_trained() {
+            *page += "\n**No token was trained in this run.**\n";
+        }
+        if let Some(broke) = &self.broke {
+            let _ = write!(
+                page,
+                "\n{} training episodes broke, in {} steps, and are in no statistics. The first, in step {}:\n\n{}",
+                broke.episodes,
+                broke.steps,
+                broke.first_step,
+                quoted(&broke.first)
+            );
+        } else if let Some(first) = self.first_fault() {
+            let _ =
+                write!(page, "\nEpisodes of evaluations broke and are not counted. The first:\n\n{}", quoted(&first));
+        }
     }
 
     fn headline(&self) -> String {
@@ -103,4 +124,9 @@ impl RunReport {
 fn line(row: &Row) -> String {
     let error = row.standard_error.map_or_else(String::new, |error| format!("{error:.4}"));
     format!("| {} | {:.4} | {:.4} | {:+.4} | {error} |\n", row.name, row.first, row.last, row.difference)
+}
+
+/// Foreign words as a block that nothing in them can end.
+fn quoted(text: &str) -> String {
+    hone_trace::clean(text).lines().map(|line| format!("    {line}\n")).collect()
 }

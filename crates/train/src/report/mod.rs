@@ -23,7 +23,7 @@ pub use windows::{Row, Windows};
 
 use crate::checkpoint;
 use crate::evaluate::{Evaluation, Kind};
-use crate::events::Event;
+use crate::events::{Counted, Event};
 use crate::ledger::Ledger;
 use crate::ledger::names::{self, Metric};
 use crate::recipe::{Recipe, RecipeError};
@@ -71,6 +71,31 @@ pub struct RunReport {
     pub tokens: BTreeMap<String, f64>,
     /// By set of episodes; empty where no component is a Brier score.
     pub calibration: BTreeMap<String, Calibration>,
+    /// Training episodes that something outside the policy broke. Absent where none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broke: Option<BrokenEpisodes>,
+}
+
+/// Training episodes that broke, and how it began.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct BrokenEpisodes {
+    pub episodes: usize,
+    /// Steps in which some did.
+    pub steps: usize,
+    pub first_step: u64,
+    /// Who broke the first of them, and its own words.
+    pub first: String,
+}
+
+impl BrokenEpisodes {
+    /// One more step's, steps in order.
+    fn add(found: &mut Option<Self>, step: u64, faults: &BTreeMap<String, Counted>) {
+        let Some((who, counted)) = faults.iter().max_by_key(|(_, counted)| counted.episodes) else { return };
+        let first = || Self { first_step: step, first: format!("{who}: {}", counted.first), ..Self::default() };
+        let broke = found.get_or_insert_with(first);
+        broke.steps += 1;
+        broke.episodes += faults.values().map(|counted| counted.episodes).sum::<usize>();
+    }
 }
 
 /// An evaluation, recounted, and the step it was made at.
@@ -124,6 +149,7 @@ impl RunReport {
             advantage_shares: record.shares(),
             tokens: record.tokens(),
             calibration: record.calibration(windows)?,
+            broke: record.broke,
         })
     }
 
@@ -136,6 +162,19 @@ impl RunReport {
                 .map_err(|source| ReportError::Write { path: path.display().to_string(), source })?;
         }
         Ok(())
+    }
+
+    /// Whether steps were taken and not one token was trained.
+    pub fn nothing_trained(&self) -> bool {
+        self.steps > 0 && self.tokens.get("trained").copied().unwrap_or(0.0) == 0.0
+    }
+
+    /// The first words of whatever broke first: a training episode, or one of an evaluation.
+    pub fn first_fault(&self) -> Option<String> {
+        let evaluations = [&self.held_out.greedy, &self.held_out.sampled];
+        let of_evaluations = evaluations.into_iter().flat_map(|kind| [&kind.before, &kind.after]).flatten();
+        let mut firsts = of_evaluations.filter_map(|found| found.result.first_fault.clone());
+        self.broke.as_ref().map(|broke| broke.first.clone()).or_else(|| firsts.next())
     }
 
     /// The gain in held-out success.
@@ -154,6 +193,7 @@ struct Record {
     evaluations: BTreeMap<u64, (Range<u64>, Kind)>,
     events: held_out::Events,
     optimizer_steps: u64,
+    broke: Option<BrokenEpisodes>,
     traces: TraceReader,
 }
 
@@ -167,12 +207,14 @@ impl Record {
             evaluations: BTreeMap::new(),
             events: held_out::Events::default(),
             optimizer_steps: 0,
+            broke: None,
             traces: run.traces()?,
         };
         for event in run.events()?.records.iter().filter_map(Event::read) {
             match event {
                 Event::Step { step, traces: [from, to] } => _ = record.episodes.insert(step, from..to),
                 Event::OptimizerStep(taken) => record.optimizer_steps += u64::from(taken.skipped.is_none()),
+                Event::Faults { step, faults, .. } => BrokenEpisodes::add(&mut record.broke, step, &faults),
                 other => record.events.add(other),
             }
         }

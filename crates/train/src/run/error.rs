@@ -1,6 +1,6 @@
 //! Why a run stopped.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hone_trace::rundir::RunDirError;
 use hone_trace::{EngineFault, LearnFault};
@@ -32,10 +32,39 @@ pub enum TrainError {
     Run(#[from] RunDirError),
     #[error("checkpoint {}: {what}; delete that directory to go on from the one before it", path.display())]
     Checkpoint { path: PathBuf, what: String },
+    #[error("{}", diverged(*step, what, *newest, run))]
+    Diverged { step: u64, what: String, newest: Option<u64>, run: PathBuf },
     #[error(
         "nothing was learned in {steps} steps in a row, at last because {why}\neverything is recorded in {}; put it right and go \
          on with `--resume {}` (train.patience sets how long is waited)",
         run.display(), run.display()
     )]
     Stuck { steps: u32, why: String, run: PathBuf },
+}
+
+impl TrainError {
+    /// Whether the run itself said no: it ran, recorded everything, and came to nothing. Other errors kept it from running.
+    pub fn is_verdict(&self) -> bool {
+        matches!(self, Self::Stuck { .. } | Self::Diverged { .. })
+    }
+}
+
+/// The reason and the way back. The recorded recipe would diverge again, so it is changed first.
+fn diverged(step: u64, what: &str, newest: Option<u64>, run: &Path) -> String {
+    let run = run.display();
+    match newest {
+        None if step > 0 => format!(
+            "step {step} made the policy's weights not finite ({what}), before any checkpoint; lower the learning rate and \
+             start again"
+        ),
+        None => format!(
+            "the policy's weights are not finite ({what}) before the first step; give another policy.model: this one is \
+             damaged"
+        ),
+        Some(newest) => format!(
+            "step {step} made the policy's weights not finite ({what}), and nothing of them was kept; lower \
+             train.learning_rate or train.max_grad_norm in {run}/recipe.toml and go on from the checkpoint of step {newest} \
+             with `hone train --resume {run}` (a warm start: `hone sft … --resume` with the lower sft.learning_rate)"
+        ),
+    }
 }

@@ -4,6 +4,7 @@ use hone_trace::Group;
 
 use crate::evaluate::Measured;
 use crate::events::Event;
+use crate::faults::Broke;
 use crate::ledger::Ledger;
 
 /// An observer of a run, told of events as they happen.
@@ -18,6 +19,8 @@ pub trait Watch {
     fn doing(&mut self, _step: u64, _what: &'static str) {}
     /// The step's episodes, before the step learns from them.
     fn sampled(&mut self, _step: u64, _groups: &[Group]) {}
+    /// Episodes of the step broke.
+    fn broke(&mut self, _step: u64, _broke: &Broke) {}
     fn evaluated(&mut self, _step: u64, _measured: &Measured) {}
     fn stepped(&mut self, _ledger: &Ledger) {}
     /// Asked after every step, and once before the first: what else the run should record. Whoever watches may know more

@@ -8,10 +8,16 @@ use async_trait::async_trait;
 use hone_arena::rewards::{Case, Component, Measure, Rubric, Term};
 use hone_trace::rundir::RunReader;
 use hone_trace::{Arena, Boundary, Episode, Fault, Task, Verdict};
+use hone_train::budget::estimate;
+use hone_train::report::RunReport;
 use hone_train::run::{TrainError, recorded_recipe, resume, train};
 use serde_json::Value;
 
 use crate::tiny::{Even, Silent, paid_for, recipe, setup, timeless, traces};
+
+fn checkpoints(run: &Path) -> Vec<u64> {
+    RunReader::open(run).unwrap().checkpoints().unwrap().into_iter().map(|(step, _)| step).collect()
+}
 
 fn events(run: &Path, kind: &str) -> Vec<Value> {
     let events = RunReader::open(run).unwrap().events().unwrap().records;
@@ -81,6 +87,7 @@ async fn a_judge_that_stays_down_stops_the_run_which_then_resumes() {
     let text = error.to_string();
     assert!(text.contains("connection refused") && text.contains("--resume"), "{text}");
     assert_eq!(timeless(&run).len(), 3, "the steps that taught nothing are recorded too");
+    assert_eq!(checkpoints(&run), [0, 1], "and cost no checkpoint");
 
     let recipe = recorded_recipe(&run).unwrap();
     resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
@@ -128,6 +135,66 @@ async fn a_dead_environment_is_left_out_or_stops_the_run() {
     let error = train(&all, &recipe, &dead, &mut Silent).await.unwrap_err().to_string();
     assert!(error.contains("every episode broke") && error.contains("the tool server is gone"), "{error}");
     assert_eq!(traces(&dead).len(), 4 + 2 * 12, "an evaluation, and every episode that broke");
+    let report = RunReport::read(&dead).unwrap();
+    let broke = report.broke.clone().unwrap();
+    assert_eq!((broke.episodes, broke.steps, broke.first_step), (24, 2, 1));
+    assert!(report.nothing_trained() && broke.first == "environment: the tool server is gone", "{broke:?}");
+    assert!(report.markdown().contains("    environment: the tool server is gone\n"), "{}", report.markdown());
+
+    // A dry run plays them too, and says so.
+    let estimate = estimate(&all, &recipe).await.unwrap();
+    assert_eq!((estimate.episodes_broken, estimate.episodes_measured), (12, 12));
+    assert!(estimate.first_fault.unwrap().contains("the tool server is gone"));
+    // A patient run ends all the same, and knows that it trained nothing.
+    let patient = directory.path().join("patient");
+    let mut longer = recipe.clone();
+    longer.train.patience = 99;
+    train(&all, &longer, &patient, &mut Silent).await.unwrap();
+    assert!(RunReport::read(&patient).unwrap().nothing_trained());
+    assert_eq!(checkpoints(&patient), [0]);
+}
+
+/// A rate that throws the weights out of the numbers: the run stops before they are written anywhere, and goes on from the
+/// last good ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn weights_that_are_not_finite_stop_the_run_and_cost_no_checkpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let good = recipe(&["train.steps=1", "eval.every=0", "eval.controls=false", "checkpoint.keep_last=1"]);
+    train(&setup(&good), &good, &run, &mut Silent).await.unwrap();
+    assert_eq!(checkpoints(&run), [0, 1]);
+    let mut wild = good.clone();
+    // No recipe may say so.
+    (wild.train.steps, wild.train.learning_rate) = (3, 1e39);
+    let error = resume(&setup(&wild), &wild, &run, &mut Silent).await.unwrap_err();
+    assert!(matches!(error, TrainError::Diverged { step: 2, newest: Some(1), .. }) && error.is_verdict(), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("not finite (the table)") && text.contains("hone train --resume"), "{text}");
+    assert_eq!(checkpoints(&run), [0, 1], "the last good one stays");
+    let mut calm = good.clone();
+    calm.train.steps = 3;
+    resume(&setup(&calm), &calm, &run, &mut Silent).await.unwrap();
+    assert_eq!((timeless(&run).len(), checkpoints(&run)), (3, vec![0, 3]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_that_was_changed_is_refused_with_the_way_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["train.steps=2", "eval.every=0", "eval.controls=false"]);
+    train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
+    assert_eq!(std::fs::read_to_string(run.join("version")).unwrap().trim(), env!("CARGO_PKG_VERSION"));
+    let newest = run.join("checkpoints/step-00000002");
+    let file = newest.join("moment1.f32");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let text = resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap_err().to_string();
+    assert!(text.contains("moment1.f32 is missing or not what was written"), "{text}");
+    assert!(text.contains("delete that directory to go on from the one before it"), "{text}");
+    std::fs::remove_dir_all(newest).unwrap();
+    resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
+    assert_eq!(timeless(&run).len(), 2);
 }
 
 /// A loss so large that gradients overflow: no step is taken with them, and the weights stay what they were.

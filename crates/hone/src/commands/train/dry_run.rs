@@ -1,14 +1,16 @@
 //! `hone train --dry-run`: the resolved recipe on stdout, what it will take on stderr.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use hone_trace::{clean, clean_json};
 use hone_train::budget::{Budget, Estimate, MemoryBudget, estimate, gigabytes};
 use hone_train::recipe::Recipe;
 use serde_json::json;
 
-/// Exit code 1 when the machine has less memory than the run may need: that is said first, and nothing is measured then.
+/// Exit code 1 when the machine has less memory than the run may need, or when an episode broke. Memory is said first, and
+/// nothing is measured where there is too little.
 pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     // A recipe without a policy gets one of the size it would train.
     let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
@@ -31,18 +33,27 @@ pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
         let estimate = estimate.as_ref().map(|measured| {
             measured.as_ref().map_or_else(|error| json!({"error": error.to_string()}), |estimate| json!(estimate))
         });
-        writeln!(stdout, "{}", json!({"recipe": recipe, "budget": budget, "estimate": estimate}))?;
+        let shown = json!({"recipe": recipe, "budget": budget, "estimate": estimate});
+        writeln!(stdout, "{}", clean_json(&shown.to_string()))?;
     } else {
         match &estimate {
             Some(Ok(estimate)) => show_time(estimate),
-            Some(Err(error)) => anstream::eprintln!("time     not measured: {error}"),
+            Some(Err(error)) => anstream::eprintln!("time     not measured: {}", clean(&error.to_string())),
             None => {}
         }
-        write!(stdout, "{}", recipe.to_toml()?)?;
+        let text = recipe.to_toml()?;
+        // To a file it is a recipe, to the byte.
+        write!(stdout, "{}", if stdout.is_terminal() { clean(&text) } else { text })?;
     }
-    let Some(shortage) = shortage else { return Ok(ExitCode::SUCCESS) };
-    anstream::eprintln!("{shortage}");
-    Ok(ExitCode::FAILURE)
+    if let Some(shortage) = &shortage {
+        anstream::eprintln!("{shortage}");
+    }
+    let measured = estimate.and_then(Result::ok);
+    let first = measured.and_then(|estimate| Some((estimate.episodes_broken, estimate.first_fault?)));
+    if let Some((broken, first)) = &first {
+        anstream::eprintln!("{broken} episodes broke; the first: {}", clean(first));
+    }
+    Ok(if shortage.is_none() && first.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn show(budget: &Budget, recipe: &Recipe) {
@@ -92,6 +103,11 @@ pub(super) fn parameters(count: u64) -> String {
 }
 
 fn show_time(estimate: &Estimate) {
+    let broken = match estimate.episodes_broken {
+        0 => "none of them broke".to_owned(),
+        broken => format!("{broken} of them broke"),
+    };
+    anstream::eprintln!("episodes {} played to measure the time; {broken}", estimate.episodes_measured);
     anstream::eprintln!(
         "time     about {:.0} s a step and {:.0} s in all, without evaluations: measured on {} episodes of {:.0} sampled \
          tokens in {:.1} s, and scaled up; larger batches are cheaper per episode",

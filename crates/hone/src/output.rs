@@ -1,0 +1,81 @@
+//! Standard output, for programs and for people: foreign text leaves through one of these two doors.
+//!
+//! What an environment, a model or a file says may hold escape sequences (OSC 52 writes the clipboard), C1 controls and
+//! direction controls. In text they are shown as visible escapes, in JSON as JSON's own.
+
+use std::io::{self, Write};
+
+use hone_trace::{clean, clean_json};
+
+/// Text for people. Ours and foreign alike: it has no colours.
+pub(crate) fn text() -> Filtered<io::Stdout> {
+    Filtered::new(io::stdout(), clean)
+}
+
+/// One JSON value on a line.
+pub(crate) fn json() -> Filtered<io::Stdout> {
+    Filtered::new(io::stdout(), clean_json)
+}
+
+/// Many JSON lines. Flush it: what is lost when it is dropped is lost in silence.
+pub(crate) fn json_lines() -> Filtered<io::BufWriter<io::Stdout>> {
+    Filtered::new(io::BufWriter::new(io::stdout()), clean_json)
+}
+
+/// A writer that passes whole lines through a cleaner.
+#[derive(Debug)]
+pub(crate) struct Filtered<W: Write> {
+    inner: W,
+    pending: Vec<u8>,
+    cleaner: fn(&str) -> String,
+}
+
+impl<W: Write> Filtered<W> {
+    fn new(inner: W, cleaner: fn(&str) -> String) -> Self {
+        Self { inner, pending: Vec::new(), cleaner }
+    }
+
+    fn pass(&mut self, count: usize) -> io::Result<()> {
+        let bytes: Vec<u8> = self.pending.drain(..count).collect();
+        self.inner.write_all((self.cleaner)(&String::from_utf8_lossy(&bytes)).as_bytes())
+    }
+}
+
+impl<W: Write> Write for Filtered<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.pending.extend_from_slice(bytes);
+        // Up to the last newline: a character is never cut in two.
+        if let Some(last) = self.pending.iter().rposition(|byte| *byte == b'\n') {
+            self.pass(last + 1)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.pass(self.pending.len())?;
+        self.inner.flush()
+    }
+}
+
+impl<W: Write> Drop for Filtered<W> {
+    fn drop(&mut self) {
+        // Nobody is left to tell; commands flush where it matters.
+        let _ = self.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cleaned_whole_however_they_are_written() {
+        let mut sink = Vec::new();
+        let mut out = Filtered::new(&mut sink, clean);
+        for byte in "a\u{9b}2J\nü\u{202e}".bytes() {
+            out.write_all(&[byte]).unwrap();
+        }
+        drop(out);
+        assert_eq!(String::from_utf8(sink).unwrap(), "a\\u{9b}2J\nü\\u{202e}");
+    }
+}
