@@ -102,7 +102,7 @@ fn played(change: fn(&mut Episode)) -> Played {
     let one = |task: usize, replica: u32| -> Trace {
         let stage = Stage::Training(1);
         let mut episode = Episode::healthy(stage, task, replica);
-        if replica == 3 && task % 4 == 0 {
+        if replica == 3 && task.is_multiple_of(4) {
             episode.score("parse_penalty", -0.1);
         }
         change(&mut episode);
