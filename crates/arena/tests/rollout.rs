@@ -415,21 +415,3 @@ async fn a_message_that_no_window_holds_is_never_encoded() {
     assert_eq!(fault.boundary, Boundary::Environment);
     assert!(fault.what.contains("first prompt") && fault.what.contains("rollout.window"), "{}", fault.what);
 }
-
-#[tokio::test]
-async fn an_environment_that_cannot_be_trained_in_is_refused_before_the_first_step() {
-    let task = Task::new("t", "says", "");
-    let refused = async |arena: Says, settings: RolloutSettings| {
-        let rollouts = Stage::new(arena, vec![], settings).rollouts;
-        rollouts.check(&task).await.map_err(|fault| fault.what)
-    };
-    assert_eq!(refused(Says::new(), settings()).await, Ok(()));
-    let none = Says { tools: hone_trace::ToolSet::none(), ..Says::new() };
-    let error = refused(none, settings()).await.unwrap_err();
-    assert!(error.contains("no tools") && error.contains("says"), "{error}");
-    let odd = hone_trace::ToolSpec::new("odd", "", serde_json::json!({"type": 7}));
-    let odd = Says { tools: hone_trace::ToolSet::new(vec![odd]).unwrap(), ..Says::new() };
-    assert!(refused(odd, settings()).await.unwrap_err().contains("odd"));
-    let error = refused(Says::new(), RolloutSettings { window: 32, ..settings() }).await.unwrap_err();
-    assert!(error.contains("rollout.window"), "{error}");
-}

@@ -73,7 +73,8 @@ impl Diagnosis {
     }
 }
 
-/// Makes every check. A symptom goes to the first cause in the list that explains it and is no less severe.
+/// Makes every check. A symptom goes to the worst cause that explains it and is no less severe, of equals to the first in the
+/// list.
 pub fn diagnose<S>(checks: &[Check<S>], subject: &S) -> Result<Diagnosis, RunDirError> {
     let mut diagnosis = Diagnosis::default();
     let mut found: Vec<(&Check<S>, Finding)> = Vec::new();
@@ -90,9 +91,11 @@ pub fn diagnose<S>(checks: &[Check<S>], subject: &S) -> Result<Diagnosis, RunDir
         }
     }
     let cause = |(check, finding): &(&Check<S>, Finding)| {
-        found.iter().position(|(other, worse)| {
+        let explains = |(other, worse): &(&Check<S>, Finding)| {
             other.explains.contains(&check.name) && worse.severity <= finding.severity && other.name != check.name
-        })
+        };
+        let causes = (0..found.len()).filter(|&place| explains(&found[place]));
+        causes.min_by_key(|&place| (found[place].1.severity, place))
     };
     let causes: Vec<Option<usize>> = found.iter().map(cause).collect();
     let named = |(check, finding): &(&Check<S>, Finding)| Named {

@@ -106,17 +106,6 @@ impl Setup {
         Ok(Self { engine, renderer, format, end_of_turn, model_dir, arena, tasks, held_out, rubric, baselines })
     }
 
-    /// Opens one episode of every environment and refuses those that cannot be trained in, in their own words: before the
-    /// first step rather than after a run of broken ones.
-    pub async fn check(&self, recipe: &Recipe) -> Result<(), SetupError> {
-        let rollouts = self.rollouts(recipe, self.engine.sampler(), recipe.sampling.temperature);
-        let mut seen = std::collections::HashSet::new();
-        for task in self.tasks.iter().filter(|task| seen.insert(task.env.as_str())) {
-            rollouts.check(task).await?;
-        }
-        Ok(())
-    }
-
     /// A rollout driver for any sampler in this world.
     pub fn rollouts(&self, recipe: &Recipe, sampler: Arc<dyn Sampler>, temperature: f32) -> Rollouts {
         let sampling = SamplingParams { temperature, ..recipe.sampling.clone() };

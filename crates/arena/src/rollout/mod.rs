@@ -191,33 +191,6 @@ impl Rollouts {
         }
     }
 
-    /// Opens one episode of a task, as play would, and looks at what it offers: a training run asks before its first step.
-    /// An environment without tools has nothing for an agent to do, and an invalid schema constrains no call.
-    pub async fn check(&self, task: &Task) -> Result<(), Fault> {
-        let refused = |what: String| Err(Fault::new(Boundary::Environment, format!("{}: {what}", task.env)));
-        let mut attempt = 0;
-        let (episode, opening) = loop {
-            attempt += 1;
-            match self.open(Slot { task, replica: 0, seed: 0 }).await {
-                Ok(opened) => break opened,
-                Err(fault) if attempt < self.settings.attempts && fault.transient => {
-                    tokio::time::sleep(self.settings.backoff(attempt - 1)).await;
-                }
-                Err(fault) => return Err(fault),
-            }
-        };
-        if episode.tools.is_empty() {
-            return refused("it offers no tools; answer `open` with at least one under \"tools\"".into());
-        }
-        let (length, window) = (opening.conversation.ids().len(), self.settings.window);
-        if length >= window {
-            return refused(format!(
-                "its first prompt takes {length} tokens of a window of {window}; raise rollout.window"
-            ));
-        }
-        Ok(())
-    }
-
     /// Renders the first prompt, or takes it from an episode of the same task.
     fn opening(&self, task: &Task, episode: &Episode) -> Result<Opening, Fault> {
         let bytes = text_bytes(&episode.first) + episode.system.len();

@@ -57,7 +57,7 @@ pub struct Live {
 impl Live {
     pub fn new(recipe: &Recipe) -> Self {
         let rubric = recipe.rubric.build().ok();
-        let weights = rubric.iter().flat_map(|rubric| rubric.weights());
+        let weights = rubric.iter().flat_map(hone_arena::rewards::Rubric::weights);
         Self {
             weights: weights
                 .filter(|(_, weight)| *weight != 0.0)

@@ -26,7 +26,7 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         let says = format!("turns cannot be appended to the prompt of task {}", opening.task);
         return Finding::new(Severity::Error, says).line(refusal.words.clone()).into();
     }
-    let rewritten = world.openings.iter().flat_map(|opening| opening.rendered.known()).flat_map(|r| &r.rewrites);
+    let rewritten = world.openings.iter().filter_map(|opening| opening.rendered.known()).flat_map(|r| &r.rewrites);
     if let Some(rewrite) = rewritten.into_iter().find(|rewrite| matches!(rewrite, Rewrite::Prompt { .. })) {
         return Finding::new(Severity::Warning, rewrite.to_string())
             .line("a server that renders every turn anew shows the policy other tokens than it was trained on")

@@ -25,7 +25,7 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         // What the start policy really writes decides, where it was seen.
         let played = probe.played.known();
         let calls = played.map(|played| played.episodes().map(|(_, trace)| calls(trace)).sum::<u32>());
-        if !calls.is_some_and(|calls| calls > 0) {
+        if calls.is_none_or(|calls| calls == 0) {
             let says = format!("replies are read as {}, and the chat template writes {}", read.name(), written.name());
             return Finding::new(Severity::Error, says)
                 .fix(format!("Set rollout.format = {:?}, or leave it out.", written.name()))

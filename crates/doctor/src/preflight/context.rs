@@ -8,19 +8,17 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "context",
     what: "The window does not hold an episode.",
-    measure: "Tokens of the first prompt, of the tools in it and of one reply against rollout.window, the window against the model's, and the references' turns against rollout.max_turns. Error where no episode can be finished, warning where the prompt leaves no full reply or most references do not fit, note where tools take over half of the window.",
+    measure: "Tokens of the first prompt, of the tools in it and of one reply against rollout.window, the model's own window (warning), and the references' turns against rollout.max_turns. Error where no episode can be finished, warning where the prompt leaves no full reply or most references do not fit, note where tools take over half of the window.",
     fix: "Raise rollout.window or rollout.max_turns, offer fewer tools, or shorten the system prompt.",
-    explains: &["truncated", "no_signal", "unscored"],
+    explains: &["truncated", "no_signal", "unscored", "faulted", "no_calls"],
     look,
 };
 
 fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     let (rollout, sampling) = (&probe.recipe.rollout, &probe.recipe.sampling);
-    let window = rollout.window;
-    if let Some(most) = probe.texts.known().and_then(|texts| texts.context_window).filter(|most| *most < window) {
-        let says = format!("rollout.window is {window}, and the model was made for {most} tokens");
-        return Finding::new(Severity::Error, says).fix(format!("Set rollout.window to at most {most}.")).into();
-    }
+    // The model's own limit holds whatever the recipe says.
+    let made_for = probe.texts.known().and_then(|texts| texts.context_window).unwrap_or(usize::MAX);
+    let window = rollout.window.min(made_for);
     let Some(world) = probe.world.known() else { return probe.world.skipped("an environment that opens") };
     let rendered = world.openings.iter().filter_map(|opening| Some((opening, opening.rendered.known()?)));
     let Some((opening, longest)) = rendered.max_by_key(|(_, rendered)| rendered.tokens) else {
@@ -31,11 +29,15 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         format!("system {system} + tools {tools} + task {task} + template {scaffold} = {total} tokens")
     });
     if longest.tokens >= window {
-        let says = format!(
-            "{}: its first prompt takes {} tokens of a window of {window}; raise rollout.window",
-            opening.env, longest.tokens
-        );
+        let fix = if made_for < rollout.window { "take a model with a longer window" } else { "raise rollout.window" };
+        let says =
+            format!("{}: its first prompt takes {} tokens of a window of {window}; {fix}", opening.env, longest.tokens);
         return Finding::new(Severity::Error, says).lines(parts).into();
+    }
+    if made_for < rollout.window {
+        let says = format!("rollout.window is {}, and the model was made for {made_for} tokens", rollout.window);
+        let fix = format!("Set rollout.window to {made_for}, so that an episode is cut where it ends anyway.");
+        return Finding::new(Severity::Warning, says).fix(fix).into();
     }
     let left = window - longest.tokens;
     if let Some(found) = turns(probe) {
@@ -59,7 +61,8 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
 fn turns(probe: &Probe) -> Option<Finding> {
     let most = probe.recipe.rollout.max_turns as usize;
     let scripts = probe.world.known()?.scripts.known()?;
-    let long: Vec<_> = scripts.references.iter().filter(|reference| reference.turns.len() > most).collect();
+    let ended = scripts.references.iter().filter(|reference| reference.done);
+    let long: Vec<_> = ended.filter(|reference| reference.turns.len() > most).collect();
     let longest = long.iter().map(|reference| reference.turns.len()).max()?;
     let severity = match (long.len(), scripts.references.len()) {
         (long, all) if long == all => Severity::Error,

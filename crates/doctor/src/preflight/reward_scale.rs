@@ -22,7 +22,7 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     for (number, trace) in probe.played.known().into_iter().flat_map(Played::episodes) {
         trace.rewards.iter().for_each(|r| {
             if let Some(value) = r.value() {
-                see(&r.component, value, Some(number))
+                see(&r.component, value, Some(number));
             }
         });
     }

@@ -6,7 +6,7 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "sampling_filters",
     what: "Training samples through a filter, so that it trains another distribution than it samples from.",
-    measure: "sampling.top_k, top_p and min_p. Warning; error where they leave one token.",
+    measure: "sampling.top_k, top_p and min_p. Warning; error where they leave one token, note where they cut off less than a thousandth.",
     fix: "Leave sampling.top_k, top_p and min_p out of training; a filter at evaluation is `eval.filters`.",
     explains: &["identical_rollouts"],
     look,
@@ -22,6 +22,14 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         return Finding::new(Severity::Error, format!("training samples the likeliest token only ({what})"))
             .line("every episode of a group is the same, with no advantage and no gradient")
             .into();
+    }
+    // So little is cut off that the two distributions are one.
+    if sampling.top_k == 0 && sampling.top_p >= 0.999 && sampling.min_p <= 0.001 {
+        return Finding::new(
+            Severity::Note,
+            format!("training samples through a filter that cuts next to nothing ({what})"),
+        )
+        .into();
     }
     let corrected = probe.recipe.loss.correction.is_some();
     let finding = Finding::new(Severity::Warning, format!("training samples through a filter ({what})"));

@@ -7,7 +7,7 @@ use crate::probe::{Played, Probe};
 pub(super) const CHECK: Check<Probe> = Check {
     name: "unscored",
     what: "Episodes nobody scores: a judge or verifier is down, or the environment leaves out what the reward needs.",
-    measure: "Episodes of the start policy, and scripts, without a value of the success component. Warning from 2 %, error from 20 %.",
+    measure: "Episodes of the start policy, and replays of references, without a value of the success component. Warning from 2 %, error from 20 %.",
     fix: "Bring the scorer up, or let the environment state what the component asks for under `facts`; the reason is in the reward.",
     explains: &["no_signal", "reference_fails", "do_nothing"],
     look,
@@ -26,7 +26,7 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         }
     }
     let scripts = probe.world.known().and_then(|world| world.scripts.known());
-    for script in scripts.into_iter().flat_map(|scripts| scripts.references.iter().chain(&scripts.idle)) {
+    for script in scripts.into_iter().flat_map(|scripts| scripts.references.iter()) {
         all += usize::from(script.fault.is_none());
         let why = script.unscored.iter().find(|(name, _)| name == success);
         missing.extend(why.map(|(_, why)| (None, why.clone())));

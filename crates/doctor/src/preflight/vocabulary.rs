@@ -25,7 +25,7 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
             .into();
     }
     let rendered = probe.world.known().into_iter().flat_map(|world| &world.openings);
-    let lossy = rendered.filter_map(|opening| opening.rendered.known()?.lossy.as_ref()).next();
+    let lossy = rendered.into_iter().find_map(|opening| opening.rendered.known()?.lossy.as_ref());
     match lossy {
         Some((text, back)) => Finding::new(Severity::Warning, "the tokenizer does not give back what it was given")
             .line(format!("{text:?} comes back as {back:?}"))

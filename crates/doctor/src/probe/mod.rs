@@ -288,14 +288,16 @@ impl Probe {
         let scene = opening::Scene {
             recipe,
             renderer: &setup.renderer,
-            dated: dated(&setup.model_dir),
+            // Another reading of the tokenizer: seconds where it is large.
+            dated: if depth == Depth::Played { dated(&setup.model_dir) } else { None },
             format: recipe.rollout.format.unwrap_or(setup.format),
         };
         let mut world = world::of(&setup.tasks, &setup.held_out);
         world.openings = opening::open(&*setup.arena, &setup.tasks, &scene, depth).await;
         let mut probe =
             Self { recipe: recipe.clone(), given, texts, budget: Some(Budget::of(setup, recipe)), ..Self::default() };
-        let opens = world.openings.iter().all(|opening| opening.fault.is_none() && opening.refusal.is_none());
+        let opens =
+            world.openings.iter().all(|opening| opening.rendered.known().is_some() && !opening.tools.is_empty());
         if depth == Depth::Played && opens {
             world.scripts = Part::Known(world::scripts(setup, recipe, SCRIPTS).await);
             let groups = play::groups(setup, recipe, EPISODES).await;

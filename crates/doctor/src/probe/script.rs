@@ -179,12 +179,11 @@ impl Session {
             let trace = self.trace.finish(outcome);
             let scored = tokio::time::timeout(self.deadline, rubric.score(&trace, &end)).await;
             for reward in scored.into_iter().flat_map(|card| card.components.into_iter().chain([card.total])) {
-                match reward.value() {
-                    Some(value) => self.transcript.rewards.push((reward.component, value)),
-                    None => {
-                        let why = reward.why().to_owned();
-                        self.transcript.unscored.push((reward.component, why));
-                    }
+                if let Some(value) = reward.value() {
+                    self.transcript.rewards.push((reward.component, value));
+                } else {
+                    let why = reward.why().to_owned();
+                    self.transcript.unscored.push((reward.component, why));
                 }
             }
         }

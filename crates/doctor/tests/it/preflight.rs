@@ -102,7 +102,7 @@ fn played(change: fn(&mut Episode)) -> Played {
     let one = |task: usize, replica: u32| -> Trace {
         let stage = Stage::Training(1);
         let mut episode = Episode::healthy(stage, task, replica);
-        if replica == 3 && task % 4 == 0 {
+        if replica == 3 && task.is_multiple_of(4) {
             episode.score("parse_penalty", -0.1);
         }
         change(&mut episode);
@@ -206,7 +206,7 @@ fn a_waived_error_does_not_refuse() {
 }
 
 /// Keys, the check, its severity, and a word of what it says.
-const RECIPES: [(&[&str], &str, Severity, &str); 24] = [
+const RECIPES: [(&[&str], &str, Severity, &str); 25] = [
     (&["train.learning_rate=0.0"], "learning_rate", Severity::Error, "nothing can change"),
     (&["train.learning_rate=5.0"], "learning_rate", Severity::Error, "reaches 5"),
     (&["train.learning_rate=1e-12"], "learning_rate", Severity::Warning, "hardly move"),
@@ -224,6 +224,7 @@ const RECIPES: [(&[&str], &str, Severity, &str); 24] = [
     (&["eval.every=4096"], "inert_keys", Severity::Warning, "shorter"),
     (&["sampling.top_k=1"], "sampling_filters", Severity::Error, "likeliest"),
     (&["sampling.top_p=0.9"], "sampling_filters", Severity::Warning, "filter"),
+    (&["sampling.min_p=0.00005"], "sampling_filters", Severity::Note, "next to nothing"),
     (&["sampling.temperature=0.01"], "temperature", Severity::Warning, "explores"),
     (&["sampling.temperature=3.0"], "temperature", Severity::Warning, "noise"),
     (&["eval.temperature=0.5"], "decoding_filter", Severity::Note, "0.5"),
@@ -343,6 +344,7 @@ fn tokenizers_that_do_not_fit() {
     finds(&texts(|texts| texts.vocabulary = Some(512)), "vocabulary", Severity::Error);
     finds(&texts(|texts| texts.reference_agrees = Some(false)), "vocabulary", Severity::Error);
     finds(&texts(|texts| texts.context_window = Some(128)), "context", Severity::Error);
+    finds(&texts(|texts| texts.context_window = Some(1024)), "context", Severity::Warning);
     let lossy = with_rendered(|rendered| rendered.lossy = Some(("Zürich".into(), "Zrich".into())));
     finds(&lossy, "vocabulary", Severity::Warning);
 }

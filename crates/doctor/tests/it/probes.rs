@@ -136,26 +136,22 @@ impl Env for Sitting {
             }
             return Err(Fault::new(Boundary::Environment, "the episode is over"));
         }
-        match action {
-            Action::Calls(calls) => {
-                if self.flaw == Flaw::Crashes {
-                    return Err(Fault::new(Boundary::Environment, "KeyError: 'value'"));
-                }
-                let value = calls[0].arguments.get("value").and_then(Value::as_i64).unwrap_or(-1);
-                let before = self.dial.swap(value, Ordering::SeqCst);
-                let count = self.calls.fetch_add(1, Ordering::SeqCst);
-                let said = match self.flaw {
-                    Flaw::CountsCalls => format!("call {count}: the dial was at {before}"),
-                    _ => format!("the dial was at {before}"),
-                };
-                let messages = if self.flaw == Flaw::Mute { Vec::new() } else { vec![Message::tool("set", said)] };
-                Ok(Turn { messages, ..Turn::default() })
-            }
-            _ => {
-                self.done = self.flaw != Flaw::NeverDone;
-                Ok(Turn { messages: vec![Message::user("Go on.")], done: self.done, failed: 0 })
-            }
+        let Action::Calls(calls) = action else {
+            self.done = self.flaw != Flaw::NeverDone;
+            return Ok(Turn { messages: vec![Message::user("Go on.")], done: self.done, failed: 0 });
+        };
+        if self.flaw == Flaw::Crashes {
+            return Err(Fault::new(Boundary::Environment, "KeyError: 'value'"));
         }
+        let value = calls[0].arguments.get("value").and_then(Value::as_i64).unwrap_or(-1);
+        let before = self.dial.swap(value, Ordering::SeqCst);
+        let count = self.calls.fetch_add(1, Ordering::SeqCst);
+        let said = match self.flaw {
+            Flaw::CountsCalls => format!("call {count}: the dial was at {before}"),
+            _ => format!("the dial was at {before}"),
+        };
+        let messages = if self.flaw == Flaw::Mute { Vec::new() } else { vec![Message::tool("set", said)] };
+        Ok(Turn { messages, ..Turn::default() })
     }
 
     fn end(&mut self) -> EndState {

@@ -16,6 +16,16 @@ use super::train::with_policy;
 use crate::engines;
 use crate::recipes::{QUICKSTART, Source};
 
+const EXAMPLES: &str = "\
+A recipe waives a check by name, with a reason that the run records:
+  [doctor]
+  waive = { do_nothing = \"a third of these tickets need no answer\" }
+
+Examples:
+  hone check                                   the quickstart
+  hone check my.toml --set policy.model=DIR    a recipe of your own
+  hone check my.toml --traces probe            keep the episodes that findings point at";
+
 /// Find out what is wrong with a recipe before its first step: the fault, the arithmetic, the fix.
 ///
 /// Opens everything that the recipe names, replays references and other scripts in its environment, plays a few groups
@@ -23,18 +33,8 @@ use crate::recipes::{QUICKSTART, Source};
 /// optimizer step back. Under a minute on the quickstart; nothing is trained and nothing is kept. Findings that follow
 /// from another one are shown under it. Ends with 1 where a finding is an error that the recipe does not waive.
 /// docs/doctor.md describes every check.
-///
-/// A recipe waives a check by name, with a reason that the run records:
-///
-///   [doctor]
-///   waive = { do_nothing = "a third of these tickets need no answer" }
-///
-/// Examples:
-///   hone check                                   the quickstart
-///   hone check my.toml --set policy.model=DIR    a recipe of your own
-///   hone check my.toml --traces probe            keep the episodes that findings point at
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// A recipe in TOML. Without one: the quickstart, with the tiny policy inside this binary.
     recipe: Option<PathBuf>,

@@ -110,7 +110,9 @@ impl Watch for TrainProgress<'_> {
         let done = steps.last().map_or(0, |ledger| ledger.step);
         self.progress.print(&format!("going on after step {done}"));
         // What was noticed then is in the record: it is not said again.
-        steps.iter().for_each(|ledger| drop(self.live.see(ledger)));
+        for ledger in steps {
+            drop(self.live.see(ledger));
+        }
         self.progress.update(|board| {
             for ledger in steps {
                 note(board, ledger);
