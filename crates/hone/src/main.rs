@@ -27,6 +27,8 @@ struct Cli {
 enum Command {
     Train(commands::train::Args),
     Sft(commands::sft::Args),
+    Eval(commands::eval::Args),
+    Compare(commands::compare::Args),
     Report(commands::report::Args),
     Doctor(commands::doctor::Args),
     Parse(commands::parse::Args),
@@ -56,6 +58,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Train(args) => commands::train::run(args),
         Command::Sft(args) => commands::sft::run(args),
+        Command::Eval(args) => commands::eval::run(args),
+        Command::Compare(args) => commands::compare::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Parse(args) => commands::parse::run(args),

@@ -1,9 +1,11 @@
 //! One file per command: its arguments, and `run`.
 
+pub(crate) mod compare;
 pub(crate) mod data;
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod env;
+pub(crate) mod eval;
 pub(crate) mod model;
 pub(crate) mod parse;
 pub(crate) mod render;
