@@ -2,10 +2,12 @@
 
 pub(crate) mod chat;
 pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod data;
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod env;
+pub(crate) mod eval;
 pub(crate) mod generate;
 pub(crate) mod init;
 pub(crate) mod model;

@@ -1,0 +1,148 @@
+//! Intervals by bootstrap over tasks: episodes of one task are no independent evidence, so tasks are drawn, never episodes.
+//!
+//! The percentile interval of few tasks is too narrow, by the factor between the bootstrap's variance and the sample's and
+//! between the normal and Student's quantile. Both are put back in (Hesterberg 2015, "What teachers should know about the
+//! bootstrap", section 4.1.3). Where all tasks agree the bootstrap has nothing to draw from; then it is Wilson's interval at
+//! the number of tasks.
+
+use hone_trace::{Rng, Seed};
+use hone_train::evaluate::wilson;
+use serde::{Deserialize, Serialize};
+
+/// A mean over tasks with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    pub mean: f64,
+    pub ci: [f64; 2],
+    /// Tasks it is the mean of.
+    pub tasks: usize,
+}
+
+const DRAWS: usize = 2000;
+const Z: f64 = 1.959_963_984_540_054;
+
+/// The mean of the tasks' values. `None` of nothing. `share`: the values are shares, and so are the interval's ends.
+pub fn over_tasks(values: &[f64], share: bool) -> Option<Estimate> {
+    drawn(values, share, DRAWS)
+}
+
+fn drawn(values: &[f64], share: bool, draws: usize) -> Option<Estimate> {
+    let tasks = values.len();
+    if tasks == 0 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / tasks as f64;
+    let flat = values.iter().all(|value| (value - values[0]).abs() < 1e-12);
+    if tasks == 1 || flat {
+        let certain = share && (mean <= 0.0 || mean >= 1.0);
+        let at_most = wilson((mean * tasks as f64).round() as usize, tasks).filter(|_| share);
+        let ci = at_most.unwrap_or([mean, mean]);
+        // A share strictly between 0 and 1 that all tasks have: Wilson's interval around it.
+        let ci = if certain { ci } else { [ci[0].min(mean), ci[1].max(mean)] };
+        return Some(Estimate { mean, ci, tasks });
+    }
+    let mut rng: Rng = Seed::root(0).with("bootstrap").at(tasks as u64).rng();
+    let mut one = || (0..tasks).map(|_| values[rng.below(tasks)]).sum::<f64>() / tasks as f64;
+    let mut means: Vec<f64> = (0..draws).map(|_| one()).collect();
+    means.sort_by(f64::total_cmp);
+    let at = |share: f64| means[((draws as f64 - 1.0) * share).round() as usize];
+    let n = tasks as f64;
+    let wider = (n / (n - 1.0)).sqrt() * student(n - 1.0) / Z;
+    let mut ci = [mean - (mean - at(0.025)) * wider, mean + (at(0.975) - mean) * wider];
+    if share {
+        ci = [ci[0].max(0.0), ci[1].min(1.0)];
+    }
+    Some(Estimate { mean, ci, tasks })
+}
+
+/// The 97.5 % quantile of Student's distribution, by the Cornish-Fisher expansion; exact to 1 % from 3 degrees of freedom on.
+fn student(nu: f64) -> f64 {
+    if nu < 3.0 {
+        return if nu < 2.0 { 12.706 } else { 4.303 };
+    }
+    let z = Z;
+    z + (z.powi(3) + z) / (4.0 * nu)
+        + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * nu * nu)
+        + (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / (384.0 * nu.powi(3))
+}
+
+/// The chance of a mean difference at least this large if signs were arbitrary: a two-sided sign-flip test. Exact up to 16
+/// differences that are not 0, else by 10,000 draws. `None` without differences.
+pub fn sign_flip(differences: &[f64]) -> Option<f64> {
+    if differences.is_empty() {
+        return None;
+    }
+    let moved: Vec<f64> = differences.iter().copied().filter(|difference| *difference != 0.0).collect();
+    let seen = moved.iter().sum::<f64>().abs() - 1e-9;
+    if moved.len() <= 16 {
+        let all = 1u32 << moved.len();
+        let sum = |signs: u32| {
+            moved.iter().enumerate().map(|(at, d)| if signs >> at & 1 == 0 { *d } else { -d }).sum::<f64>()
+        };
+        let as_large = (0..all).filter(|signs| sum(*signs).abs() >= seen).count();
+        return Some(as_large as f64 / f64::from(all));
+    }
+    const TRIES: usize = 10_000;
+    let mut rng = Seed::root(0).with("sign flip").rng();
+    let mut one = || moved.iter().map(|d| if rng.below(2) == 0 { *d } else { -d }).sum::<f64>().abs() >= seen;
+    let as_large = (0..TRIES).filter(|_| one()).count();
+    // The order that was seen is one of those possible.
+    Some((as_large + 1) as f64 / (TRIES + 1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tasks of different difficulty, several episodes each: the interval covers the true mean in 93 to 97 % of simulated
+    /// evaluations.
+    #[test]
+    fn the_interval_covers() {
+        let mut rng = Rng::new(11);
+        for (tasks, episodes) in [(20, 4), (50, 3), (120, 1)] {
+            let (mut covered, rounds) = (0, 1500);
+            for _ in 0..rounds {
+                let values: Vec<f64> = (0..tasks)
+                    .map(|_| {
+                        // The middle of three uniforms: mean 0.5, tasks from easy to hard.
+                        let mut p = [rng.unit(), rng.unit(), rng.unit()];
+                        p.sort_by(f64::total_cmp);
+                        (0..episodes).filter(|_| rng.unit() < p[1]).count() as f64 / f64::from(episodes)
+                    })
+                    .collect();
+                let [low, high] = drawn(&values, true, 400).unwrap().ci;
+                covered += usize::from((low..=high).contains(&0.5));
+            }
+            let share = f64::from(covered as u32) / f64::from(rounds);
+            assert!((0.93..=0.97).contains(&share), "{tasks} tasks of {episodes} episodes: {share}");
+        }
+    }
+
+    #[test]
+    fn tasks_that_all_agree_are_no_certainty() {
+        let all = over_tasks(&[1.0; 20], true).unwrap();
+        assert!(all.mean == 1.0 && all.ci[0] < 0.9 && all.ci[1] == 1.0, "{all:?}");
+        assert_eq!(over_tasks(&[], true), None);
+        let half = over_tasks(&[0.5; 8], true).unwrap();
+        assert!(half.ci[0] < 0.5 && half.ci[1] > 0.5);
+    }
+
+    #[test]
+    fn students_quantiles() {
+        for (nu, exact) in [(1.0, 12.706), (2.0, 4.303), (3.0, 3.182), (9.0, 2.262), (30.0, 2.042), (1e9, Z)] {
+            assert!((student(nu) / exact - 1.0).abs() < 0.01, "{nu}: {}", student(nu));
+        }
+    }
+
+    #[test]
+    fn the_sign_flip_test_is_exact_for_few_and_close_for_many() {
+        // Five tasks that all got better: 2 of 32 orders are as large.
+        assert_eq!(sign_flip(&[1.0; 5]), Some(2.0 / 32.0));
+        assert_eq!(sign_flip(&[0.0, 0.0]), Some(1.0));
+        assert_eq!(sign_flip(&[]), None);
+        // McNemar's mid-sized case: 30 better, 10 worse; the exact two-sided binomial value is 0.0022.
+        let many: Vec<f64> = (0..40).map(|at| if at < 30 { 1.0 } else { -1.0 }).collect();
+        let p = sign_flip(&many).unwrap();
+        assert!((0.0005..0.006).contains(&p), "{p}");
+    }
+}

@@ -1,0 +1,349 @@
+//! Rows of an evaluation: by environment, split and difficulty, by whether anything was to be changed, and over all.
+
+use std::collections::{BTreeMap, HashMap};
+
+use hone_arena::rewards::TOTAL;
+use hone_data::table::Table;
+use hone_trace::{Task, Trace};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::bootstrap::{Estimate, over_tasks};
+use crate::passes::{pass_at, pass_hat};
+
+/// What passing is: the success component at its threshold.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Passing {
+    pub component: String,
+    pub at_least: f64,
+}
+
+/// One episode, as far as tables go.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Episode {
+    pub task: String,
+    /// Something outside the policy broke. Never a failure.
+    pub fault: bool,
+    /// Whether it passed; `None` where nobody scored it.
+    pub passed: Option<bool>,
+    pub reward: Option<f64>,
+}
+
+impl Episode {
+    pub fn of(trace: &Trace, passing: &Passing) -> Self {
+        let fault = !trace.outcome.is_scorable();
+        let scored = |component: &str| trace.reward(component).filter(|_| !fault);
+        Self {
+            task: trace.task.clone(),
+            fault,
+            passed: scored(&passing.component).map(|value| value >= passing.at_least - 1e-6),
+            reward: scored(TOTAL),
+        }
+    }
+}
+
+/// What is known of a task beside its episodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    pub env: String,
+    pub split: String,
+    pub difficulty: Option<u8>,
+    /// Whether the reference changes state; `None`: not known.
+    pub changes: Option<bool>,
+}
+
+impl About {
+    /// Of a task of a split. `trace`: an episode of it, whose facts may say whether anything was to be changed.
+    pub fn of(task: &Task, split: &str, trace: Option<&Trace>) -> Self {
+        let wanted =
+            trace.and_then(|trace| trace.facts.get("changes")?.get("wanted")?.as_array().map(|list| !list.is_empty()));
+        let by_states = || {
+            let states = trace?.facts.get("states")?;
+            Some(states.get("initial") != states.get("reference"))
+        };
+        let empty = || task.reference.as_ref().filter(|calls| calls.is_empty()).map(|_| false);
+        Self {
+            env: task.env.clone(),
+            split: split.to_owned(),
+            difficulty: task.difficulty,
+            changes: wanted.or_else(by_states).or_else(empty),
+        }
+    }
+}
+
+/// One row: a policy on some tasks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    pub tasks: usize,
+    /// Episodes played: scored, unscored and broken ones.
+    pub episodes: usize,
+    /// Episodes counted: the denominator.
+    pub scored: usize,
+    pub passed: usize,
+    pub unscored: usize,
+    pub faults: usize,
+    /// Mean total reward over tasks.
+    pub reward: Option<Estimate>,
+    /// By k; only tasks with at least k scored episodes count, and the estimate says how many those are.
+    pub pass_at: BTreeMap<usize, Estimate>,
+    pub pass_hat: BTreeMap<usize, Estimate>,
+}
+
+impl Row {
+    /// Counts episodes; `ks` are the k of pass@k and pass^k.
+    pub fn of<'a>(episodes: impl IntoIterator<Item = &'a Episode>, ks: &[usize]) -> Self {
+        let mut by_task: BTreeMap<&str, Vec<&Episode>> = BTreeMap::new();
+        for episode in episodes {
+            by_task.entry(&episode.task).or_default().push(episode);
+        }
+        let all = || by_task.values().flatten();
+        let count = |pick: &dyn Fn(&Episode) -> bool| all().filter(|episode| pick(episode)).count();
+        let trials: Vec<(usize, usize)> = by_task
+            .values()
+            .map(|own| {
+                let scored = own.iter().filter_map(|episode| episode.passed);
+                (scored.clone().count(), scored.filter(|passed| *passed).count())
+            })
+            .collect();
+        let means: Vec<f64> = by_task
+            .values()
+            .filter_map(|own| {
+                let rewards: Vec<f64> = own.iter().filter_map(|episode| episode.reward).collect();
+                (!rewards.is_empty()).then(|| rewards.iter().sum::<f64>() / rewards.len() as f64)
+            })
+            .collect();
+        let by_k = |pass: fn(usize, usize, usize) -> Option<f64>| {
+            let one = |&k: &usize| {
+                let values: Vec<f64> = trials.iter().filter_map(|&(n, c)| pass(n, c, k)).collect();
+                over_tasks(&values, true).map(|estimate| (k, estimate))
+            };
+            ks.iter().filter_map(one).collect()
+        };
+        Self {
+            tasks: by_task.len(),
+            episodes: all().count(),
+            scored: count(&|episode| episode.passed.is_some()),
+            passed: count(&|episode| episode.passed == Some(true)),
+            unscored: count(&|episode| !episode.fault && episode.passed.is_none()),
+            faults: count(&|episode| episode.fault),
+            reward: over_tasks(&means, false),
+            pass_at: by_k(pass_at),
+            pass_hat: by_k(pass_hat),
+        }
+    }
+
+    /// The share of tasks' episodes that pass.
+    pub fn pass(&self) -> Option<Estimate> {
+        self.pass_at.get(&1).copied()
+    }
+}
+
+/// A policy's episodes under its name.
+#[derive(Debug, Clone)]
+pub struct Column {
+    pub name: String,
+    pub episodes: Vec<Episode>,
+}
+
+/// Rows of every group, by policy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    pub name: String,
+    pub policies: Vec<(String, Row)>,
+}
+
+/// An evaluation, counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    pub passing: Passing,
+    /// All tasks first, then by split, environment, difficulty, and by whether the reference changes state.
+    pub groups: Vec<Group>,
+}
+
+impl Results {
+    pub fn of(columns: &[Column], about: &HashMap<String, About>, passing: Passing, ks: &[usize]) -> Self {
+        let mut names: Vec<(u8, String)> = vec![(0, "all".into())];
+        for about in about.values() {
+            names.extend(groups_of(about));
+        }
+        names.sort();
+        names.dedup();
+        // A group that is all tasks says nothing new.
+        let members = |name: &(u8, String)| about.values().filter(|about| is_in(about, name)).count();
+        names.retain(|name| name.0 == 0 || members(name) < about.len() || name.0 == 4);
+        let group = |name: (u8, String)| {
+            let row = |column: &Column| {
+                let own = column
+                    .episodes
+                    .iter()
+                    .filter(|episode| about.get(&episode.task).is_some_and(|about| is_in(about, &name)));
+                (column.name.clone(), Row::of(own, ks))
+            };
+            Group {
+                policies: columns.iter().map(row).filter(|(_, row)| row.episodes > 0).collect(),
+                name: name.1.clone(),
+            }
+        };
+        Self { passing, groups: names.into_iter().map(group).collect() }
+    }
+
+    /// The first policy on all tasks.
+    pub fn headline(&self) -> Option<&Row> {
+        self.groups.first()?.policies.first().map(|(_, row)| row)
+    }
+
+    pub fn table(&self) -> Table {
+        let ks: Vec<usize> = {
+            let rows = self.groups.iter().flat_map(|group| &group.policies);
+            let mut ks: Vec<usize> = rows.flat_map(|(_, row)| row.pass_at.keys().copied()).filter(|k| *k > 1).collect();
+            ks.sort_unstable();
+            ks.dedup();
+            ks
+        };
+        let mut head: Vec<String> =
+            ["tasks", "policy", "reward", "pass@1", "95 %", "passed"].map(str::to_owned).to_vec();
+        head.extend(ks.iter().flat_map(|k| [format!("pass@{k}"), format!("pass^{k}")]));
+        head.extend(["unscored".to_owned(), "faults".to_owned()]);
+        let mut table = Table::new(head);
+        for group in &self.groups {
+            for (name, row) in &group.policies {
+                let mut cells = vec![format!("{} ({})", group.name, row.tasks), name.clone()];
+                cells.push(number(row.reward.as_ref()));
+                cells.push(number(row.pass().as_ref()));
+                cells.push(
+                    row.pass().map_or_else(|| "–".into(), |pass| format!("{:.3} to {:.3}", pass.ci[0], pass.ci[1])),
+                );
+                cells.push(format!("{} of {}", row.passed, row.scored));
+                cells.extend(ks.iter().flat_map(|k| [number(row.pass_at.get(k)), number(row.pass_hat.get(k))]));
+                cells.extend([row.unscored.to_string(), row.faults.to_string()]);
+                table.row(cells);
+            }
+        }
+        table
+    }
+
+    /// The page of an evaluation. `what`: a line about the policy and how it was played.
+    pub fn markdown(&self, what: &str) -> String {
+        format!(
+            "# Evaluation\n\n{what}\n\nAn episode passes where {} is at least {}. Means weigh tasks the same; intervals are 95 %, \
+             by bootstrap over tasks. Faults (something outside the policy broke) and unscored episodes are in no denominator: \
+             \"passed\" says of how many.\n\n{}",
+            self.passing.component,
+            self.passing.at_least,
+            self.table().markdown()
+        )
+    }
+}
+
+fn groups_of(about: &About) -> Vec<(u8, String)> {
+    let mut groups = vec![(1, format!("split {}", about.split)), (2, format!("{}, {}", about.env, about.split))];
+    groups.extend(about.difficulty.map(|level| (3, format!("difficulty {level}"))));
+    groups.push((4, effect(about.changes).to_owned()));
+    groups
+}
+
+fn effect(changes: Option<bool>) -> &'static str {
+    match changes {
+        Some(true) => "reference changes state",
+        Some(false) => "reference changes nothing",
+        None => "reference unknown",
+    }
+}
+
+fn is_in(about: &About, name: &(u8, String)) -> bool {
+    name.0 == 0 || groups_of(about).contains(name)
+}
+
+fn number(estimate: Option<&Estimate>) -> String {
+    estimate.map_or_else(|| "–".into(), |estimate| format!("{:.3}", estimate.mean))
+}
+
+/// The conversation an episode's facts hold, as JSON; empty where it was not recorded.
+pub(crate) fn messages(trace: &Trace) -> Vec<hone_trace::Message> {
+    let list: Option<&Value> = trace.facts.get("messages");
+    list.and_then(|list| serde_json::from_value(list.clone()).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn episode(task: &str, passed: Option<bool>, fault: bool) -> Episode {
+        Episode { task: task.into(), fault, passed, reward: passed.map(|passed| f64::from(u8::from(passed))) }
+    }
+
+    #[test]
+    fn faults_are_no_failures_and_the_denominator_is_there() {
+        let episodes = [
+            episode("a", Some(true), false),
+            episode("a", None, true),
+            episode("b", Some(false), false),
+            episode("b", None, false),
+            episode("c", None, true),
+        ];
+        let row = Row::of(&episodes, &[1, 2]);
+        assert_eq!((row.tasks, row.episodes, row.scored, row.passed, row.unscored, row.faults), (3, 5, 2, 1, 1, 2));
+        let pass = row.pass().unwrap();
+        assert_eq!((pass.mean, pass.tasks), (0.5, 2));
+        assert!(row.pass_at.get(&2).is_none(), "no task has two scored episodes");
+    }
+
+    #[test]
+    fn groups_split_by_what_is_known_of_a_task() {
+        let about =
+            |env: &str, difficulty, changes| About { env: env.into(), split: "held-out".into(), difficulty, changes };
+        let known = HashMap::from([
+            ("a".to_owned(), about("retail", Some(1), Some(true))),
+            ("b".to_owned(), about("retail", Some(2), Some(false))),
+            ("c".to_owned(), about("airline", Some(1), Some(true))),
+        ]);
+        let columns = [Column {
+            name: "p".into(),
+            episodes: vec![
+                episode("a", Some(true), false),
+                episode("b", Some(true), false),
+                episode("c", Some(false), false),
+            ],
+        }];
+        let passing = Passing { component: "tau".into(), at_least: 1.0 };
+        let results = Results::of(&columns, &known, passing, &[1]);
+        let passed: Vec<(&str, usize, usize)> = results
+            .groups
+            .iter()
+            .map(|group| (group.name.as_str(), group.policies[0].1.passed, group.policies[0].1.scored))
+            .collect();
+        assert_eq!(
+            passed,
+            [
+                ("all", 2, 3),
+                ("airline, held-out", 0, 1),
+                ("retail, held-out", 2, 2),
+                ("difficulty 1", 1, 2),
+                ("difficulty 2", 1, 1),
+                ("reference changes nothing", 1, 1),
+                ("reference changes state", 1, 2),
+            ]
+        );
+    }
+
+    #[test]
+    #[ignore = "needs tau-bench's data (see CONTRIBUTING.md)"]
+    fn the_200_recorded_airline_trajectories() {
+        let path = hone_testdata::third_party("data/tau/golden/airline_gpt4o_rewards.jsonl");
+        let text = std::fs::read_to_string(path).unwrap();
+        let episodes: Vec<Episode> = text
+            .lines()
+            .map(|line| {
+                let line: Value = serde_json::from_str(line).unwrap();
+                let passed = (line["recorded_reward"].as_f64().unwrap() - 1.0).abs() <= 1e-6;
+                episode(&line["task_id"].to_string(), Some(passed), false)
+            })
+            .collect();
+        let row = Row::of(&episodes, &[1, 2, 3, 4]);
+        assert_eq!((row.tasks, row.scored), (50, 200));
+        for (k, published) in [(1, 0.42), (2, 0.2733), (3, 0.22), (4, 0.20)] {
+            assert!((row.pass_hat[&k].mean - published).abs() < 1e-4, "pass^{k} is {}", row.pass_hat[&k].mean);
+        }
+        assert!((row.pass_at[&1].mean - 0.42).abs() < 1e-9 && row.pass_at[&4].mean > row.pass_at[&2].mean);
+    }
+}

@@ -1,0 +1,292 @@
+//! `hone eval`: a policy on a recipe's tasks, with what it must be held against.
+
+mod policy;
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
+use futures::StreamExt as _;
+use hone_arena::baseline::{Baseline, everywhere};
+use hone_arena::player::{self, Player, Scripted, Sitting};
+use hone_eval::table::{About, Column, Episode, Passing, Results};
+use hone_trace::rundir::RunDir;
+use hone_trace::{Seed, Task, Trace};
+use hone_train::evaluate::{Decoding, Kind, count, play};
+use hone_train::events::Event;
+use hone_train::recipe::Recipe;
+use serde_json::json;
+
+use policy::{Policy, Who};
+
+const EXAMPLES: &str = "\
+Examples:
+  hone eval runs/quickstart-1                            a run's newest checkpoint on its held-out tasks
+  hone eval runs/quickstart-1 --checkpoint best --samples 4 --fail-under 0.6
+  hone eval MODEL_DIR --recipe recipes/retail.toml --split both
+  hone eval https://api.example.org/v1#big --key-env API_KEY --recipe recipes/retail.toml    a remote model, same tasks
+  hone eval oracle --set env.name=retail                 is the environment solvable?
+
+Ends with 1 where --fail-under is not reached. The directory of an evaluation is a run directory: `hone compare` reads two.";
+
+/// Measure a policy: mean reward, pass@k, pass^k with intervals, beside doing nothing and calling at random
+///
+/// Plays the tasks greedily (temperature 0, once) and sampled (the temperature of training, --samples times). By split,
+/// environment, difficulty and whether the reference changes state. Faults are counted apart and are never failures.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A run, a checkpoint, a model directory, URL#MODEL of an OpenAI-compatible API, or `oracle`. Without: the recipe's model.
+    policy: Option<String>,
+    /// The recipe whose environments, rubric and limits are used. Without: that of the run, or the quickstart.
+    #[arg(long, value_name = "FILE")]
+    recipe: Option<PathBuf>,
+    /// Set a recipe key, e.g. --set env.held_out=64. May be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Of a run: the step of a checkpoint, `best` or `last`.
+    #[arg(long, value_name = "STEP", default_value = "last")]
+    checkpoint: String,
+    #[arg(long, default_value = "held-out")]
+    split: Split,
+    /// Tasks of each split, the first so many. Without: eval.tasks of the recipe.
+    #[arg(long, value_name = "N")]
+    tasks: Option<usize>,
+    /// Sampled episodes of each task. Without: eval.samples of the recipe.
+    #[arg(long, value_name = "K")]
+    samples: Option<u32>,
+    /// The value of the success component (eval.success) from which an episode passes.
+    #[arg(long, value_name = "VALUE", default_value_t = 1.0)]
+    pass: f64,
+    /// End with 1 where the sampled pass@1 over all tasks is under this (greedy, where only that was played).
+    #[arg(long, value_name = "SHARE")]
+    fail_under: Option<f64>,
+    /// Leave the greedy or the sampled evaluation out.
+    #[arg(long, value_name = "KIND")]
+    only: Option<Only>,
+    /// Name of the environment variable that holds a remote API's key.
+    #[arg(long, value_name = "NAME")]
+    key_env: Option<String>,
+    /// Where the evaluation is recorded. Default: RUN/evals/N for a run, else evals/N, the first N that is free.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Split {
+    Train,
+    HeldOut,
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Only {
+    Greedy,
+    Sampled,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(evaluate(&args))
+}
+
+/// Tasks with the split each is of.
+struct Chosen {
+    tasks: Vec<Task>,
+    splits: HashMap<String, &'static str>,
+}
+
+async fn evaluate(args: &Args) -> Result<ExitCode> {
+    let scratch = tempfile::tempdir().context("cannot make a directory for the policy")?;
+    let (recipe, policy) = Policy::open(args, scratch.path()).await?;
+    let chosen = choose(args, &recipe, &policy)?;
+    let out = args.out.clone().unwrap_or_else(|| free_directory(policy.run.as_deref()));
+    let mut record = RunDir::create(&out, &recipe.to_toml()?)?;
+    let mut columns = Vec::new();
+    let mut first_traces: HashMap<String, Trace> = HashMap::new();
+    let passing = Passing { component: recipe.eval.success.clone(), at_least: args.pass };
+    let samples = args.samples.unwrap_or(recipe.eval.samples).max(1);
+    for kind in kinds(args, &policy) {
+        anstream::eprintln!("playing {} tasks, {}", chosen.tasks.len(), kind.name());
+        let traces = episodes(&policy, &recipe, &chosen, kind, samples).await;
+        let numbers = record.traces(&traces)?;
+        let result = Some(count(&traces, &recipe.eval.success).evaluation);
+        let step = policy.step.unwrap_or(0);
+        record.event(&Event::Eval { step, kind, result, traces: [numbers.start, numbers.end] })?;
+        let name = if columns.is_empty() && args.only.is_some() {
+            policy.name.clone()
+        } else {
+            format!("{}, {}", policy.name, kind.name())
+        };
+        columns.push(column(name, &traces, &passing));
+        for trace in traces {
+            first_traces.entry(trace.task.clone()).or_insert(trace);
+        }
+    }
+    // Sampled first: it is the headline.
+    columns.reverse();
+    for baseline in everywhere().into_iter().chain(policy.baselines.iter().cloned()) {
+        let traces = baseline_episodes(&policy, &recipe, &chosen, &baseline).await;
+        columns.push(column(baseline.name().to_owned(), &traces, &passing));
+    }
+    let about = chosen.tasks.iter().map(|task| {
+        let split = chosen.splits.get(&task.key).copied().unwrap_or("held-out");
+        (task.key.clone(), About::of(task, split, first_traces.get(&task.key)))
+    });
+    let ks: Vec<usize> = (1..=samples as usize).filter(|k| k.is_power_of_two() || *k == samples as usize).collect();
+    let results = Results::of(&columns, &about.collect(), passing, &ks);
+    finish(args, &results, &policy, &recipe, &out)
+}
+
+fn kinds(args: &Args, policy: &Policy) -> Vec<Kind> {
+    match (&policy.who, args.only) {
+        (_, Some(Only::Greedy)) => vec![Kind::Greedy],
+        (_, Some(Only::Sampled)) | (Who::Player(_), None) => vec![Kind::Sampled],
+        (Who::Sampler { .. } | Who::Oracle, None) => vec![Kind::Greedy, Kind::Sampled],
+    }
+    .into_iter()
+    // The oracle is the same at every temperature.
+    .filter(|kind| !matches!((&policy.who, kind), (Who::Oracle, Kind::Greedy)) || args.only.is_some())
+    .collect()
+}
+
+fn column(name: String, traces: &[Trace], passing: &Passing) -> Column {
+    Column { name, episodes: traces.iter().map(|trace| Episode::of(trace, passing)).collect() }
+}
+
+fn choose(args: &Args, recipe: &Recipe, policy: &Policy) -> Result<Chosen> {
+    let most = args.tasks.unwrap_or(recipe.eval.tasks);
+    let (mut tasks, mut splits) = (Vec::new(), HashMap::new());
+    for (wanted, name, all) in
+        [(Split::Train, "train", &policy.world.tasks), (Split::HeldOut, "held-out", &policy.world.held_out)]
+    {
+        if args.split != wanted && args.split != Split::Both {
+            continue;
+        }
+        if args.tasks.is_some_and(|count| count > all.len()) {
+            bail!(
+                "--tasks {most} is more than the {} {name} tasks there are; lower it, or raise env.tasks or env.held_out",
+                all.len()
+            );
+        }
+        for task in all.iter().take(most) {
+            splits.insert(task.key.clone(), name);
+            tasks.push(task.clone());
+        }
+    }
+    if tasks.is_empty() {
+        bail!("there is no task to evaluate on; choose another --split, or raise env.held_out and eval.tasks");
+    }
+    Ok(Chosen { tasks, splits })
+}
+
+async fn episodes(policy: &Policy, recipe: &Recipe, chosen: &Chosen, kind: Kind, samples: u32) -> Vec<Trace> {
+    let samples = if kind == Kind::Greedy { 1 } else { samples };
+    match &policy.who {
+        Who::Sampler { setup, sampler } => {
+            let mut recipe = recipe.clone();
+            recipe.eval.tasks = chosen.tasks.len();
+            let decoding = Decoding { samples, ..kind.decoding(&recipe) };
+            play(setup, &recipe, Arc::clone(sampler), decoding).await
+        }
+        Who::Player(player) => played(policy, recipe, chosen, samples, &|_| Some(Arc::clone(player))).await,
+        Who::Oracle => {
+            let moves = |task: &Task| {
+                let moves = hone_arena::solution::solution(task)?;
+                Some(Arc::new(player::Moves(moves)) as Arc<dyn Player>)
+            };
+            played(policy, recipe, chosen, samples, &moves).await
+        }
+    }
+}
+
+async fn baseline_episodes(
+    policy: &Policy,
+    recipe: &Recipe,
+    chosen: &Chosen,
+    baseline: &Arc<dyn Baseline>,
+) -> Vec<Trace> {
+    let player: Arc<dyn Player> = Arc::new(Scripted(Arc::clone(baseline)));
+    let own = policy.own_baselines.get(baseline.name());
+    played(policy, recipe, chosen, 1, &|task| own.is_none_or(|env| *env == task.env).then(|| Arc::clone(&player))).await
+}
+
+/// Episodes of players, `rollout.concurrency` at a time. A task for which there is no player is left out.
+async fn played(
+    policy: &Policy,
+    recipe: &Recipe,
+    chosen: &Chosen,
+    samples: u32,
+    player_of: &(dyn Fn(&Task) -> Option<Arc<dyn Player>> + Sync),
+) -> Vec<Trace> {
+    let seed = Seed::root(recipe.eval.seed).with("eval");
+    let plays = chosen.tasks.iter().flat_map(|task| (0..samples).map(move |replica| (task, replica))).filter_map(
+        |(task, replica)| {
+            let player = player_of(task)?;
+            let sitting = Sitting {
+                replica,
+                seed: seed.with(&task.key).at(u64::from(replica)),
+                max_turns: recipe.rollout.max_turns,
+            };
+            Some(async move { player::play(&*policy.world.arena, &policy.rubric, task, &*player, sitting).await })
+        },
+    );
+    futures::stream::iter(plays).buffered(recipe.rollout.concurrency.max(1)).collect().await
+}
+
+fn finish(args: &Args, results: &Results, policy: &Policy, recipe: &Recipe, out: &Path) -> Result<ExitCode> {
+    let what = format!(
+        "{} on {}. Sampled at temperature {}, greedy at 0; seed {}.",
+        policy.name,
+        recipe.env.iter().map(|env| env.name().to_owned()).collect::<Vec<_>>().join(", "),
+        Decoding::sampled(recipe).temperature,
+        recipe.eval.seed
+    );
+    let page = results.markdown(&what);
+    let pass = results.headline().and_then(hone_eval::table::Row::pass);
+    let object =
+        json!({"policy": policy.name, "out": out, "results": results, "pass": pass, "fail_under": args.fail_under});
+    for (name, text) in [("eval.md", page.clone()), ("eval.json", serde_json::to_string_pretty(&object)? + "\n")] {
+        let path = out.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let mut stdout = std::io::stdout().lock();
+    if args.json {
+        writeln!(stdout, "{object}")?;
+    } else if args.markdown {
+        write!(stdout, "{page}")?;
+    } else {
+        write!(stdout, "{}", results.table().text())?;
+        let Passing { component, at_least } = &results.passing;
+        writeln!(
+            stdout,
+            "\npassed: {component} of at least {at_least}; 95 % by bootstrap over tasks. Recorded in {}",
+            out.display()
+        )?;
+    }
+    let Some(bar) = args.fail_under else { return Ok(ExitCode::SUCCESS) };
+    match pass {
+        Some(pass) if pass.mean >= bar => Ok(ExitCode::SUCCESS),
+        Some(pass) => {
+            anstream::eprintln!("pass@1 is {:.3}, under {bar}", pass.mean);
+            Ok(ExitCode::FAILURE)
+        }
+        None => {
+            anstream::eprintln!("no episode was scored, so {bar} is not reached");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn free_directory(run: Option<&Path>) -> PathBuf {
+    let root = run.map_or_else(|| PathBuf::from("evals"), |run| run.join("evals"));
+    (1..=u32::MAX).map(|number| root.join(number.to_string())).find(|path| !path.exists()).unwrap_or(root)
+}
