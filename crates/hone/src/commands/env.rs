@@ -1,5 +1,6 @@
 //! `hone env`: the built-in environments: what there is, what one looks like, playing one in the terminal, serving one.
 
+mod import;
 mod serve;
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -47,6 +48,7 @@ enum Command {
         role: Role,
     },
     Serve(serve::Args),
+    Import(import::Args),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -91,6 +93,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Command::Show { choice, json } => show(&choice, json)?,
         Command::Play { choice, role } => play(&choice, role)?,
         Command::Serve(args) => serve::run(args)?,
+        Command::Import(args) => import::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
