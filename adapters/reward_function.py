@@ -5,8 +5,8 @@
     command = ["path/to/venv/bin/python", "reward_function.py", "my_rewards.py:format_reward"]
 
 The function is called as TRL calls it, with lists of one: prompts, completions, and the case's other fields as columns
-(`answer`, `reference`, whatever the environment says). It returns a list of numbers; None is unscored. Add --text for
-functions that want completions as strings instead of messages.
+(`reference`, `question`, `correct`, …); the reference is also there as `answer`, `solution` and `ground_truth`. It returns a
+list of numbers; None is unscored. Add --text for functions that want completions as strings instead of messages.
 """
 import contextlib
 import importlib
@@ -46,6 +46,8 @@ def score(function, case, text):
         prompt = "\n".join(message.get("content") or "" for message in prompt)
         completion = said if said is not None else completion[-1].get("content") or ""
     columns = {key: [value] for key, value in case.items() if key not in ("messages", "completion")}
+    if case.get("reference"):
+        columns = {name: case["reference"][:1] for name in ("answer", "solution", "ground_truth")} | columns
     takes = inspect.signature(function).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values()):
         columns = {key: value for key, value in columns.items() if key in takes}
