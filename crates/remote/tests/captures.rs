@@ -91,13 +91,19 @@ async fn replay(mut stream: TcpStream, schema: String, session: Vec<(bool, Strin
     }
     let head = String::from_utf8(head).unwrap();
     if head.starts_with("GET /schema") {
-        let answer = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{schema}", schema.len());
+        let answer =
+            format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{schema}", schema.len());
         stream.write_all(answer.as_bytes()).await.unwrap();
         return;
     }
-    let key = head.lines().find_map(|line| line.to_lowercase().starts_with("sec-websocket-key").then(|| line.split_once(": ").unwrap().1)).unwrap();
+    let key = head
+        .lines()
+        .find_map(|line| line.to_lowercase().starts_with("sec-websocket-key").then(|| line.split_once(": ").unwrap().1))
+        .unwrap();
     let accept = tokio_tungstenite::tungstenite::handshake::derive_accept_key(key.trim().as_bytes());
-    let switch = format!("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n");
+    let switch = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+    );
     stream.write_all(switch.as_bytes()).await.unwrap();
     while let Some(message) = read_frame(&mut stream).await {
         let asked: Value = serde_json::from_str(&message).unwrap();
@@ -186,7 +192,8 @@ async fn mcp_servers_of_both_versions_are_played_as_recorded() {
         let mut episode = environment.arena.open(&environment.splits["train"][0], 0).await.unwrap();
         let names: Vec<&str> = episode.tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["echo_message", "echo_with_length"]);
-        let call = |name| Action::Calls(vec![ToolCall::new(name, json!({"message": "hi"}).as_object().unwrap().clone())]);
+        let call =
+            |name| Action::Calls(vec![ToolCall::new(name, json!({"message": "hi"}).as_object().unwrap().clone())]);
         let turn = episode.env.step(call("echo_message")).await.unwrap();
         assert_eq!(turn.messages[0].content().unwrap().text(), "hi", "{version}");
         let turn = episode.env.step(call("echo_with_length")).await.unwrap();
@@ -213,7 +220,8 @@ async fn our_server_answers_the_recorded_requests_as_the_recorded_server_did() {
     ] {
         let recorded = capture(&format!("v0.10.0_echo/{file}"));
         let (asked, _) = recorded.split_once("<<< RESPONSE BYTES").unwrap();
-        let request: Value = serde_json::from_str(asked.lines().rev().find(|line| line.starts_with('{')).unwrap()).unwrap();
+        let request: Value =
+            serde_json::from_str(asked.lines().rev().find(|line| line.starts_with('{')).unwrap()).unwrap();
         let reply = http.send(reqwest::Method::POST, path, Some(&request), &[]).await.unwrap();
         assert_eq!(String::from_utf8(reply.body).unwrap(), body(&format!("v0.10.0_echo/{file}")), "{file}");
         assert!(recorded.contains(&format!("HTTP/1.1 {}", reply.status.as_u16())), "{file}: {}", reply.status);

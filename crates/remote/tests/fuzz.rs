@@ -20,15 +20,35 @@ fn any_json() -> impl Strategy<Value = Value> {
         any::<i64>().prop_map(Value::from),
         any::<f64>().prop_map(Value::from),
         "\\PC{0,12}".prop_map(Value::from),
-        prop_oneof![Just("reset"), Just("step"), Just("state"), Just("mcp"), Just("call_tool"), Just("list_tools"), Just("2.0"), Just("tools/call")]
-            .prop_map(Value::from),
+        prop_oneof![
+            Just("reset"),
+            Just("step"),
+            Just("state"),
+            Just("mcp"),
+            Just("call_tool"),
+            Just("list_tools"),
+            Just("2.0"),
+            Just("tools/call")
+        ]
+        .prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 24, 6, |inner| {
         let key = prop_oneof![
-            Just("type".to_owned()), Just("data".to_owned()), Just("action".to_owned()), Just("tool_name".to_owned()),
-            Just("arguments".to_owned()), Just("metadata".to_owned()), Just("seed".to_owned()), Just("split".to_owned()),
-            Just("method".to_owned()), Just("params".to_owned()), Just("jsonrpc".to_owned()), Just("id".to_owned()),
-            Just("name".to_owned()), Just("session_id".to_owned()), "\\PC{0,8}".prop_map(|text| text),
+            Just("type".to_owned()),
+            Just("data".to_owned()),
+            Just("action".to_owned()),
+            Just("tool_name".to_owned()),
+            Just("arguments".to_owned()),
+            Just("metadata".to_owned()),
+            Just("seed".to_owned()),
+            Just("split".to_owned()),
+            Just("method".to_owned()),
+            Just("params".to_owned()),
+            Just("jsonrpc".to_owned()),
+            Just("id".to_owned()),
+            Just("name".to_owned()),
+            Just("session_id".to_owned()),
+            "\\PC{0,8}".prop_map(|text| text),
         ];
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
@@ -123,7 +143,9 @@ async fn tokens_keep_strangers_out_and_agents_from_the_verifier() {
         assert_eq!(nobody.send(Method::GET, path, None, &[]).await.unwrap().status, 401, "{path}");
     }
     assert!(Socket::connect(&nobody, "ws").await.unwrap_err().what.contains("401"));
-    for (method, path) in [(Method::POST, "reset"), (Method::POST, "step"), (Method::GET, "state"), (Method::POST, "shop/tasks")] {
+    for (method, path) in
+        [(Method::POST, "reset"), (Method::POST, "step"), (Method::GET, "state"), (Method::POST, "shop/tasks")]
+    {
         assert_eq!(agent.send(method, path, Some(&json!({})), &[]).await.unwrap().status, 403, "{path}");
     }
     // The operator opens a session and resets it; the agent acts in it.
@@ -135,7 +157,8 @@ async fn tokens_keep_strangers_out_and_agents_from_the_verifier() {
     socket.close().await;
     let refused = agent.json(Method::POST, "mcp", Some(&rpc("openenv/session/create", json!({})))).await.unwrap();
     assert_eq!(refused["error"]["code"], -32001);
-    let listed = agent.json(Method::POST, "mcp", Some(&rpc("tools/list", json!({"session_id": session})))).await.unwrap();
+    let listed =
+        agent.json(Method::POST, "mcp", Some(&rpc("tools/list", json!({"session_id": session})))).await.unwrap();
     assert!(listed["result"]["tools"].as_array().unwrap().len() > 1);
     let mut socket = common::attached(&agent, &path).await;
     for kind in ["reset", "state"] {

@@ -50,7 +50,8 @@ impl Drop for Server {
 impl Server {
     /// Starts a server that prints its address as its first line.
     fn start(command: &mut Command) -> Result<Self> {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("cannot start the server")?;
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("cannot start the server")?;
         let stdout = child.stdout.take().context("the server has no stdout")?;
         let mut url = String::new();
         BufReader::new(stdout).read_line(&mut url)?;
@@ -162,7 +163,8 @@ async fn load(server: &Server, sessions: usize, steps: usize, call: &Value) -> R
     }
     let seconds = clock.elapsed().as_secs_f64();
     times.sort_unstable();
-    let at = |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1))).copied();
+    let at =
+        |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1))).copied();
     let (median, p99) = (at(0.5).unwrap_or_default(), at(0.99).unwrap_or_default());
     Ok(Load { steps_per_s: times.len() as f64 / seconds, median, p99, memory: server.memory() })
 }

@@ -15,7 +15,7 @@ use hone_arena::rewards::Case;
 use hone_arena::solution::{Move, solution};
 use hone_arena::users::{HumanUser, NewUser, User};
 use hone_trace::{Action, Content, Episode, Message, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord};
-use hone_worlds::registry::{self, BUILTINS, EnvEntry, EnvSpec};
+use hone_worlds::registry::{self, BUILTINS, EnvEntry, EnvSpec, REMOTE};
 use serde_json::{Map, Value, json};
 
 /// Built-in environments: list, describe, play in the terminal, serve to other trainers
@@ -59,7 +59,8 @@ enum Role {
 
 #[derive(Debug, clap::Args)]
 struct Choice {
-    /// One of `hone env list`; any other name with --set command=[…] for a program of your own
+    /// One of `hone env list`; any other name with --set command=[…] for a program of your own, or --set kind=openenv for a
+    /// server
     name: String,
     #[arg(long)]
     seed: Option<u64>,
@@ -101,10 +102,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 fn list(as_json: bool) -> Result<()> {
     let mut out = io::stdout().lock();
     if as_json {
-        return Ok(writeln!(out, "{}", BUILTINS.iter().map(|entry| about(entry)).collect::<Value>())?);
+        let elsewhere = REMOTE.iter().map(|entry| {
+            let mut about = about(entry);
+            about["kind"] = about["name"].take();
+            about
+        });
+        let all: Value = BUILTINS.iter().map(|entry| about(entry)).chain(elsewhere).collect();
+        return Ok(writeln!(out, "{all}")?);
     }
     for builtin in BUILTINS {
         writeln!(out, "{:<16} {}", builtin.name, builtin.about)?;
+    }
+    for remote in REMOTE {
+        writeln!(out, "{:<16} {}", format!("kind={}", remote.name), remote.about)?;
     }
     Ok(())
 }
@@ -116,7 +126,7 @@ fn about(entry: &EnvEntry) -> Value {
 fn show(choice: &Choice, as_json: bool) -> Result<()> {
     let environment = choice.open(None)?;
     let task = choice.task(&environment)?;
-    let described = registry::find(&environment.name).map_or("a program of your own", |builtin| builtin.about);
+    let described = registry::find(&environment.name).map_or("an environment of your own", |builtin| builtin.about);
     // Kept until the episode is played: a program's process lives in its runtime.
     let runtime = runtime()?;
     let episode = runtime.block_on(environment.arena.open(task, choice.seed.unwrap_or_default()))?;
