@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Served, host, solve};
+use common::{Served, host, small, solve};
 use hone_arena::rewards::Case;
 use hone_remote::serve::Options;
 use hone_trace::{Action, Boundary, Message, ToolCall};
@@ -20,7 +20,7 @@ fn remote(url: &str, more: &Value) -> hone_arena::registry::Environment {
 async fn a_solution_earns_over_the_wire_what_it_earns_here() {
     for builtin in BUILTINS {
         let served = Served::start(host(builtin.name, Options::default())).await;
-        let here = EnvSpec::named(builtin.name).unwrap().open().unwrap();
+        let here = small(builtin.name);
         let there = remote(&served.url, &json!({}));
         for (at, task) in here.splits[0].iter().take(3).enumerate() {
             let mut elsewhere = there.splits[0][at].clone();

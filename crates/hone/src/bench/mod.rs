@@ -6,6 +6,7 @@ mod env;
 mod learn;
 mod losses;
 mod parse;
+mod serve;
 mod step;
 mod view;
 
@@ -28,6 +29,7 @@ enum Bench {
     Engine(engine::Args),
     Parse(parse::Args),
     Env(env::Args),
+    Serve(serve::Args),
     Step(step::Args),
     Losses(losses::Args),
     Learn(learn::Args),
@@ -40,6 +42,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Bench::Engine(args) => engine::run(args),
         Bench::Parse(args) => parse::run(args),
         Bench::Env(args) => env::run(args),
+        Bench::Serve(args) => serve::run(args),
         Bench::Step(args) => step::run(args),
         Bench::Losses(args) => losses::run(args),
         Bench::Learn(args) => learn::run(args),

@@ -1,5 +1,6 @@
 //! `hone env`: the built-in environments: what there is, what one looks like, playing one in the terminal, serving one.
 
+mod import;
 mod serve;
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -17,7 +18,7 @@ use hone_chat::parse::{Format, Toolbox, parse};
 use hone_trace::{
     Action, Content, Episode, Message, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord, did_you_mean,
 };
-use hone_worlds::registry::{self, BUILTINS, EnvEntry, EnvSpec};
+use hone_worlds::registry::{self, BUILTINS, EnvEntry, EnvSpec, REMOTE};
 use serde_json::{Map, Value, json};
 
 use crate::output;
@@ -60,6 +61,7 @@ enum Command {
         role: Role,
     },
     Serve(serve::Args),
+    Import(import::Args),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -72,7 +74,7 @@ enum Role {
 #[derive(Debug, clap::Args)]
 pub(super) struct Choice {
     /// One of `hone env list`; a recipe's file, for its (first) environment; any other name with --set command=[…] for a
-    /// program of your own
+    /// program of your own, or --set kind=openenv for a server
     name: String,
     #[arg(long)]
     seed: Option<u64>,
@@ -107,6 +109,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Command::Show { choice, json } => show(&choice, json)?,
         Command::Play { choice, role } => play(&choice, role)?,
         Command::Serve(args) => serve::run(args)?,
+        Command::Import(args) => import::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -114,10 +117,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 fn list(as_json: bool) -> Result<()> {
     let mut out = output::text();
     if as_json {
-        return Ok(writeln!(output::json(), "{}", BUILTINS.iter().map(|entry| about(entry)).collect::<Value>())?);
+        let elsewhere = REMOTE.iter().map(|entry| {
+            let mut about = about(entry);
+            about["kind"] = about["name"].take();
+            about
+        });
+        let all: Value = BUILTINS.iter().map(|entry| about(entry)).chain(elsewhere).collect();
+        return Ok(writeln!(output::json(), "{all}")?);
     }
     for builtin in BUILTINS {
         writeln!(out, "{:<16} {}", builtin.name, builtin.about)?;
+    }
+    for remote in REMOTE {
+        writeln!(out, "{:<16} {}", format!("kind={}", remote.name), remote.about)?;
     }
     Ok(())
 }
@@ -129,7 +141,7 @@ fn about(entry: &EnvEntry) -> Value {
 fn show(choice: &Choice, as_json: bool) -> Result<()> {
     let environment = choice.open(None)?;
     let task = choice.task(&environment)?;
-    let described = registry::find(&environment.name).map_or("a program of your own", |builtin| builtin.about);
+    let described = registry::find(&environment.name).map_or("an environment of your own", |builtin| builtin.about);
     // Kept until the episode is played: a program's process lives in its runtime.
     let runtime = runtime()?;
     let episode = runtime.block_on(environment.arena.open(task, choice.seed.unwrap_or_default()))?;

@@ -34,6 +34,8 @@ pub(crate) struct Board {
     pub(crate) foot: String,
     /// A notice for the user.
     pub(crate) notice: Option<String>,
+    /// The server that is waited for.
+    pub(crate) waiting: Option<String>,
 }
 
 /// A number over time.
@@ -57,6 +59,7 @@ impl Board {
             series: Vec::new(),
             foot: String::new(),
             notice: None,
+            waiting: None,
         }
     }
 
@@ -87,6 +90,7 @@ impl Board {
     pub(super) fn settle(&mut self) {
         self.doing = "";
         self.notice = None;
+        self.waiting = None;
         self.times.clear();
     }
 
@@ -96,6 +100,7 @@ impl Board {
         let width = self.series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0).min(NAME);
         lines.extend(self.series.iter().map(|series| series.line(width, columns, style)));
         lines.extend((!self.foot.is_empty()).then(|| style.dim(&self.foot)));
+        lines.extend(self.waiting.iter().map(|waiting| style.dim(waiting)));
         lines.extend(self.notice.iter().map(|notice| style.bold(notice)));
         lines
     }

@@ -28,6 +28,8 @@ impl Interrupt {
             let number = signals.next().await;
             // What is recorded can be read after a kill at any byte, and no terminal mode is left to undo.
             let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\nstopped at once\n");
+            // What is rented elsewhere would cost on.
+            let _ = tokio::task::spawn_blocking(hone_remote::supervise::cleanup::release_all).await;
             std::process::exit(128 + number);
         });
     }

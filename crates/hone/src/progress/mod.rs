@@ -12,6 +12,7 @@ mod sparkline;
 mod style;
 pub(crate) mod summary;
 pub(crate) mod train;
+mod waits;
 
 use std::io::IsTerminal as _;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -107,6 +108,29 @@ impl Drop for Progress {
 pub(crate) struct Handle(Arc<Shared>);
 
 impl Handle {
+    /// Prints lines that stay.
+    pub(crate) fn print(&self, text: &str) {
+        let mut state = self.0.lock();
+        if !state.finished {
+            state.print(text);
+        }
+    }
+
+    /// Says what is waited for: in the block while it lasts, or as a line. `None`: nothing any more.
+    fn waiting(&self, text: Option<String>) {
+        let mut state = self.0.lock();
+        if state.finished || state.board.waiting == text {
+            return;
+        }
+        match (&text, state.screen.is_some()) {
+            (Some(text), false) => state.print(text),
+            _ => {
+                state.board.waiting = text;
+                state.draw();
+            }
+        }
+    }
+
     /// Says something about what happens next: in the block, or as a line.
     pub(crate) fn notice(&self, text: &str) {
         let mut state = self.0.lock();

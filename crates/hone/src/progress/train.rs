@@ -47,6 +47,7 @@ impl<'a> TrainProgress<'a> {
         let resume = if has("train", Some("resume")) { resume } else { String::new() };
         let notice = format!("stopping when this step is recorded; {resume}ctrl-c again stops at once");
         interrupt.listen(progress.handle(), notice);
+        super::waits::listen(progress.handle());
         let live = Live::new(recipe);
         Self { progress, interrupt, setup, samples, evaluations: Vec::new(), live, preflight: Vec::new(), broke: None }
     }

@@ -162,7 +162,8 @@ impl OpenEnvEnv {
             _ => (shown(&envelope.observation), false),
         };
         let mut turn = answer(call, (text, failed));
-        if let Some(messages) = told {
+        // A call that was refused led to no messages: the agent gets the refusal.
+        if let Some(messages) = told.filter(|_| error.is_none()) {
             turn.messages = messages;
         }
         turn.done = envelope.done;

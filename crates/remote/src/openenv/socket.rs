@@ -62,9 +62,13 @@ impl Socket {
         Ok((socket, said))
     }
 
-    /// Says that the session is over. Whether it arrives is the server's business: a dropped connection ends it too.
+    /// Says that the session is over and waits until the server has closed it. A dropped connection ends it too, later.
     pub async fn close(mut self) {
         let _ = self.0.send(Message::text(r#"{"type":"close"}"#)).await;
-        let _ = self.0.close(None).await;
+        while let Some(Ok(message)) = self.0.next().await {
+            if message.is_close() {
+                break;
+            }
+        }
     }
 }

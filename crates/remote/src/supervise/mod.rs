@@ -114,7 +114,7 @@ impl Server {
             Err(_) => {
                 let seconds = patience.total.as_secs_f64();
                 let because = last.map(|last: Failure| format!(" ({})", last.what)).unwrap_or_default();
-                Failure::infrastructure(format!("no answer within {seconds} s{because}"))
+                Failure::infrastructure(format!("no answer within {seconds:.1} s{because}"))
             }
         };
         Err(Failure { what: format!("{what} at {}: {}", self.name, failure.what), ..failure })
@@ -135,7 +135,7 @@ impl Server {
         loop {
             self.admitted(last).await;
             let tried = tokio::time::timeout(patience.attempt, attempt()).await.unwrap_or_else(|_| {
-                Err(Failure::infrastructure(format!("no answer within {} s", patience.attempt.as_secs_f64())))
+                Err(Failure::infrastructure(format!("no answer within {:.1} s", patience.attempt.as_secs_f64())))
             });
             let failure = match tried {
                 Err(failure) if failure.kind == Kind::Infrastructure => {

@@ -37,7 +37,9 @@ impl Drop for Waiting {
 /// Notes a wait that begins now.
 pub fn enter(server: &str, who: &str, what: &str) -> Waiting {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let wait = Wait { server: server.into(), who: who.into(), what: what.into(), since: Instant::now() };
+    // Keys of tasks are anybody's; a table is for a terminal.
+    let clean = |text: &str| text.chars().filter(|c| !c.is_control()).take(120).collect();
+    let wait = Wait { server: clean(server), who: clean(who), what: clean(what), since: Instant::now() };
     table().insert(number, wait);
     Waiting(number)
 }

@@ -6,7 +6,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::ws::{Message, WebSocketUpgrade};
 use axum::routing::get;
+use hone_arena::registry::Environment;
 use hone_arena::solution::{Move, solution};
+use hone_remote::http::Http;
+use hone_remote::openenv::socket::Socket;
+use hone_remote::openenv::wire::Said;
 use hone_remote::serve::{Host, Options};
 use hone_trace::{Action, Episode, Task, Turn};
 use hone_worlds::registry::EnvSpec;
@@ -26,10 +30,13 @@ impl Drop for Served {
 }
 
 /// A built-in environment with a few tasks.
+pub fn small(name: &str) -> Environment {
+    let table = json!({"name": name, "tasks": 6, "held_out": 4});
+    EnvSpec::read(table.as_object().unwrap().clone()).unwrap().open().unwrap()
+}
+
 pub fn host(name: &str, options: Options) -> Host {
-    let table = json!({"name": name});
-    let environment = EnvSpec::read(table.as_object().unwrap().clone()).unwrap().open().unwrap();
-    Host::new(environment, "an environment of the tests", options)
+    Host::new(small(name), "an environment of the tests", options)
 }
 
 impl Served {
@@ -80,4 +87,22 @@ pub async fn solve(episode: &mut Episode, task: &Task) -> Turn {
         }
     }
     last
+}
+
+/// A connection that has a session, however long the server takes to notice that the one before is gone.
+pub async fn connected(http: &Http) -> Socket {
+    attached(http, "ws").await
+}
+
+/// A connection to a session that another has just left.
+pub async fn attached(http: &Http, path: &str) -> Socket {
+    loop {
+        let socket = Socket::connect(http, path).await.unwrap();
+        if let Ok((socket, said)) = socket.ask(&json!({"type": "nothing"})).await
+            && matches!(said, Said::Error { ref code, .. } if code == "UNKNOWN_TYPE")
+        {
+            return socket;
+        }
+        tokio::task::yield_now().await;
+    }
 }

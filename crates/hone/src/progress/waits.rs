@@ -1,0 +1,50 @@
+//! Servers that are waited for: the whole table on SIGUSR1, and a line while one is waited for long.
+
+use std::time::Duration;
+
+use hone_remote::supervise::waits;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Handle;
+
+/// A wait that is worth a line.
+const LONG: Duration = Duration::from_secs(10);
+
+/// Shows waits from now on, on the runtime this is called in.
+pub(super) fn listen(handle: Handle) {
+    let shown = handle.clone();
+    tokio::spawn(async move {
+        // Where no handler can be installed, the table cannot be asked for.
+        let Ok(mut asked) = signal(SignalKind::user_defined1()) else { return };
+        while asked.recv().await.is_some() {
+            shown.print(&waits::page(Duration::ZERO));
+        }
+    });
+    tokio::spawn(async move {
+        // A line for the first ten seconds, then at every doubling: a log is not filled by one wait.
+        let mut next = LONG;
+        loop {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let waits = waits::longer_than(LONG);
+            let Some(longest) = waits.first() else {
+                next = LONG;
+                handle.waiting(None);
+                continue;
+            };
+            let waited = longest.since.elapsed();
+            if waited >= next {
+                next = waited * 2;
+                let others = waits.len() - 1;
+                let text = format!(
+                    "waiting {:.0} s at {} for {} ({}), and {others} more; kill -USR1 {} shows all",
+                    waited.as_secs_f64(),
+                    longest.server,
+                    longest.what,
+                    longest.who,
+                    std::process::id()
+                );
+                handle.waiting(Some(text));
+            }
+        }
+    });
+}

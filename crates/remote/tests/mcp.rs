@@ -1,0 +1,133 @@
+//! MCP servers as environments: over HTTP ours, over stdio a program of a few lines of Python.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Served, host};
+use hone_arena::registry::Environment;
+use hone_arena::rewards::Case;
+use hone_remote::serve::Options;
+use hone_trace::{Action, Boundary, ToolCall};
+use hone_worlds::registry::EnvSpec;
+use serde_json::{Value, json};
+
+fn open(table: &Value) -> Environment {
+    EnvSpec::read(table.as_object().unwrap().clone()).unwrap().open().unwrap()
+}
+
+fn call(name: &str, arguments: Value) -> Action {
+    Action::Calls(vec![ToolCall::new(name, arguments.as_object().unwrap().clone())])
+}
+
+#[tokio::test]
+async fn our_server_is_an_mcp_server() {
+    let served = Served::start(host("shop", Options { sessions: 2, ..Options::default() })).await;
+    let url = format!("{}/mcp?seed=3", served.url);
+    let there = open(&json!({"kind": "mcp", "url": url, "verify": "rubric", "tasks": 1, "held_out": 1, "sessions": 1}));
+    // More episodes than the server has room for: each ends its session.
+    for _ in 0..4 {
+        let mut episode = there.arena.open(&there.splits["train"][0], 0).await.unwrap();
+        assert!(!episode.system.is_empty(), "the instructions of the server");
+        assert!(episode.tools.get("respond").is_some() && episode.tools.len() > 2);
+        let turn = episode.env.step(call("no_such_tool", json!({}))).await.unwrap();
+        assert!(turn.failed == 1 && turn.messages[0].content().unwrap().text().contains("Unknown tool"));
+        let turn = episode.env.step(call("respond", json!({"content": "done"}))).await.unwrap();
+        assert_eq!(turn.failed, 0);
+    }
+}
+
+/// A counter: MCP over stdio, with a notification, a question of its own and a stray line in between.
+const COUNTER: &str = r#"
+import json, sys
+count = 0
+def send(message): print(json.dumps({"jsonrpc": "2.0"} | message), flush=True)
+schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+for line in sys.stdin:
+    ask = json.loads(line)
+    method, id = ask.get("method"), ask.get("id")
+    if method == "initialize":
+        print("a stray line", flush=True)
+        send({"method": "notifications/message", "params": {}})
+        send({"id": "theirs", "method": "ping"})
+        send({"id": id, "result": {"protocolVersion": "2025-06-18", "capabilities": {}, "instructions": "Count."}})
+    elif method == "tools/list":
+        page = ask["params"].get("cursor")
+        names = ["total", "hang", "die"] if page else ["add"]
+        send({"id": id, "result": {"tools": [{"name": name, "inputSchema": schema} for name in names],
+              **({} if page else {"nextCursor": "2"})}})
+    elif method == "tools/call":
+        name, n = ask["params"]["name"], ask["params"]["arguments"].get("n")
+        if name == "die": sys.exit(1)
+        if name == "hang": continue
+        if name == "add" and not isinstance(n, int):
+            send({"id": id, "result": {"content": [{"type": "text", "text": "n is a number"}], "isError": True}})
+            continue
+        count += n or 0
+        send({"id": id, "result": {"content": [{"type": "text", "text": str(count)}], "structuredContent": {"count": count}}})
+"#;
+
+fn counter(directory: &tempfile::TempDir) -> Environment {
+    let (program, tasks) = (directory.path().join("counter.py"), directory.path().join("tasks.jsonl"));
+    std::fs::write(&program, COUNTER).unwrap();
+    let line = |at| json!({"key": format!("t{at}"), "prompt": "Make it 5.", "expected": {"count": 5}}).to_string();
+    std::fs::write(&tasks, [line(0), line(1)].join("\n")).unwrap();
+    open(&json!({
+        "kind": "mcp", "name": "counter", "command": ["python3", program], "task_file": tasks, "held_out": 1,
+        "verify": "state", "state_tool": "total", "system": "Be exact.", "deadline_s": 2.0,
+    }))
+}
+
+#[tokio::test]
+async fn a_program_is_judged_by_its_state_however_the_episode_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let environment = counter(&directory);
+    for (numbers, replies, correct) in [(&[2, 3][..], true, true), (&[2], true, false), (&[5], false, true)] {
+        let mut episode = environment.arena.open(&environment.splits["train"][0], 0).await.unwrap();
+        assert_eq!(episode.system, "Be exact.\n\nCount.");
+        let names: Vec<&str> = episode.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["add", "hang", "die"], "both pages, without the tool that judges");
+        for n in numbers {
+            episode.env.step(call("add", json!({"n": n}))).await.unwrap();
+        }
+        let turn = episode.env.step(call("add", json!({"n": "x"}))).await.unwrap();
+        assert_eq!((turn.failed, turn.messages[0].content().unwrap().text().as_str()), (1, "Error: n is a number"));
+        if replies {
+            assert!(episode.env.step(Action::Reply("done".into())).await.unwrap().done);
+        }
+        episode.env.finish().await.unwrap();
+        let case = Case::read(Value::Object(episode.env.end().facts)).unwrap();
+        assert_eq!(case.correct, Some(correct));
+        assert_eq!(environment.rubric.score_case(&case).await.total.value(), Some(f64::from(correct)));
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_hangs_or_dies_is_a_fault() {
+    let directory = tempfile::tempdir().unwrap();
+    let environment = counter(&directory);
+    for (tool, words) in [("hang", "no answer within 2.0 s"), ("die", "the program ended")] {
+        let mut episode = environment.arena.open(&environment.splits["train"][0], 0).await.unwrap();
+        let fault = episode.env.step(call(tool, json!({}))).await.unwrap_err();
+        assert!(fault.transient && fault.what.contains(words), "{fault}");
+        let fault = episode.env.finish().await.unwrap_err();
+        assert!(
+            fault.boundary == Boundary::Verifier && fault.what.contains("gone"),
+            "no verdict, and no zero: {fault}"
+        );
+    }
+}
+
+#[test]
+fn what_is_right_must_be_known() {
+    for (table, words) in [
+        (json!({"kind": "mcp"}), "`url` or `command`"),
+        (json!({"kind": "mcp", "url": "http://h", "command": ["x"]}), "one of the two"),
+        (json!({"kind": "mcp", "url": "http://h"}), "`task_file`"),
+        (json!({"kind": "mcp", "url": "http://h", "verify": "state"}), "`state_tool`"),
+        (json!({"kind": "mcp", "url": "http://h", "verify": "guess"}), "`answer`"),
+    ] {
+        let opened = EnvSpec::read(table.as_object().unwrap().clone()).and_then(|spec| spec.open());
+        let error = opened.unwrap_err().to_string();
+        assert!(error.contains(words), "{table}: {error}");
+    }
+}
