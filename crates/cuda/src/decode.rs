@@ -210,14 +210,8 @@ pub fn over_pages<T: Float>(
         format!("{heads:?}, q {}, o {}, {rows} rows; at most {GROUP} query heads per key head", q.len, o.len)
     })?;
     let scale = 1.0 / (heads.dim as f32).sqrt();
-    let head: [Arg; 6] = [
-        q.into(),
-        layer.k.into(),
-        layer.v.into(),
-        seen.table.into(),
-        seen.stride.into(),
-        seen.length.into(),
-    ];
+    let head: [Arg; 6] =
+        [q.into(), layer.k.into(), layer.v.into(), seen.table.into(), seen.stride.into(), seen.length.into()];
     if T::SUFFIX == "f32" {
         let kernel = format!("decode_f32_{}", heads.dim);
         let grid = ((rows * heads.q).div_ceil(4) as u32, 1);
@@ -232,8 +226,13 @@ pub fn over_pages<T: Float>(
     // The grid's second dimension has 65,535 places.
     let most = 65_535 / heads.kv;
     ensure(rows <= most, "decode", || format!("{rows} rows; at most {most} at once"))?;
-    let launch =
-        Launch { module: "decode", kernel: &kernel, grid: (splits as u32, (heads.kv * rows) as u32), block: 128, shared: 0 };
+    let launch = Launch {
+        module: "decode",
+        kernel: &kernel,
+        grid: (splits as u32, (heads.kv * rows) as u32),
+        block: 128,
+        shared: 0,
+    };
     let tail: [Arg; 4] = [(&partial.view_mut()).into(), (&*o).into(), heads.kv.into(), scale.into()];
     // SAFETY: as decode.cu declares; lengths checked above, blocks by whoever made the table.
     unsafe { gpu.launch(launch, &[&head[..], &tail].concat()) }?;
@@ -243,14 +242,7 @@ pub fn over_pages<T: Float>(
     let kernel = format!("decode_merge_{}", heads.dim);
     let grid = ((rows * heads.q).div_ceil(4) as u32, 1);
     let launch = Launch { module: "decode", kernel: &kernel, grid, block: 128, shared: 0 };
-    let args = [
-        partial.view().into(),
-        seen.length.into(),
-        (&*o).into(),
-        splits.into(),
-        heads.q.into(),
-        rows.into(),
-    ];
+    let args = [partial.view().into(), seen.length.into(), (&*o).into(), splits.into(), heads.q.into(), rows.into()];
     // SAFETY: as decode_merge declares; `partial` has a place per row, head and split.
     unsafe { gpu.launch(launch, &args) }
 }

@@ -197,13 +197,7 @@ impl Matmul {
         body(plan)
     }
 
-    fn spanned_queue<T: Float, O: Float>(
-        &self,
-        blas: &Blas,
-        key: Key,
-        pointers: [u64; 3],
-        alpha: f32,
-    ) -> Result<()> {
+    fn spanned_queue<T: Float, O: Float>(&self, blas: &Blas, key: Key, pointers: [u64; 3], alpha: f32) -> Result<()> {
         Self::plan::<T, O>(blas, key, |plan| {
             self.gpu.spanned(
                 || format!("matmul {:?} {}x{}x{}", key.product, key.m, key.n, key.k),

@@ -53,7 +53,11 @@ impl Runs {
         for row in 0..rows {
             starts[row + 1] += starts[row];
         }
-        Ok(Self { order: Buffer::from_slice(gpu, &order)?, starts: Buffer::from_slice(gpu, &starts)?, of: places.len() })
+        Ok(Self {
+            order: Buffer::from_slice(gpu, &order)?,
+            starts: Buffer::from_slice(gpu, &starts)?,
+            of: places.len(),
+        })
     }
 }
 

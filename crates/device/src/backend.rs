@@ -11,9 +11,7 @@ use hone_engine::generate::step::{Draw, Step};
 use hone_engine::lora::LoraConfig;
 use hone_engine::optim::AdamWStep;
 use hone_engine::weights::{ModelParams, Table, TensorSource};
-use hone_engine::{
-    Config, Forest, GeneratorSettings, Keep, LossGradients, Net, Pass, Result, Scored, Trained,
-};
+use hone_engine::{Config, Forest, GeneratorSettings, Keep, LossGradients, Net, Pass, Result, Scored, Trained};
 use hone_trace::Digest;
 
 use crate::cuda::{Cuda, Spec, fault};

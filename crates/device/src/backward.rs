@@ -214,7 +214,8 @@ impl<T: Float> Body<'_, T> {
         let dr = self.norm_backward(&dy, &r2, &rstd2, &at.post_norm, Some(&dr), grads)?;
         drop((dy, r2));
         let packed = self.packed(&o)?;
-        let d_o = self.project_backward(layer, Projection::Out, dr.view(), packed.as_ref().unwrap_or(&o).view(), grads)?;
+        let d_o =
+            self.project_backward(layer, Projection::Out, dr.view(), packed.as_ref().unwrap_or(&o).view(), grads)?;
         drop(packed);
         let dqkv = self.attention_backward(layer, state, (qkv, split, o, lse), d_o, grads)?;
         let y = self.normed(r1.view(), &at.input_norm)?.0;

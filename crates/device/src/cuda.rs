@@ -59,7 +59,10 @@ impl Spec {
         let heads = Heads { q: c.heads.queries, kv: c.heads.keys, dim: c.heads.dim };
         let refuse = |what: String| EngineError::Device(format!("{what}; set engine.device = \"cpu\""));
         let Some(wide) = wide(heads.dim) else {
-            return Err(refuse(format!("the GPU kernels take heads of up to 128, the model has heads of {}", heads.dim)));
+            return Err(refuse(format!(
+                "the GPU kernels take heads of up to 128, the model has heads of {}",
+                heads.dim
+            )));
         };
         if heads.q / heads.kv > 8 {
             return Err(refuse(format!(
@@ -74,7 +77,12 @@ impl Spec {
                 c.hidden, c.mlp
             )));
         }
-        Ok(Self { params: Arc::clone(params), config: c.clone(), heads: Padded { heads, wide }, angles: Mutex::default() })
+        Ok(Self {
+            params: Arc::clone(params),
+            config: c.clone(),
+            heads: Padded { heads, wide },
+            angles: Mutex::default(),
+        })
     }
 
     /// Heads have the width the kernels are written for.

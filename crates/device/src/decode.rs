@@ -38,12 +38,16 @@ struct Sent<'a> {
 
 impl Decoder {
     /// Lays out and sends the integers of a step. Rows past the step's own are of no sequence.
-    fn send<'a, T: Float>(&'a mut self, body: &Body<'_, T>, step: &Step, pages: &Pages<T>) -> Result<(Sent<'a>, usize)> {
+    fn send<'a, T: Float>(
+        &'a mut self,
+        body: &Body<'_, T>,
+        step: &Step,
+        pages: &Pages<T>,
+    ) -> Result<(Sent<'a>, usize)> {
         let rows = rounded(step.rows());
         let (longest, paths) = (step.longest(), step.paths());
         let stride = longest.div_ceil(BLOCK).max(1);
-        let due: Vec<i32> =
-            step.runs().iter().filter(|r| r.samples).map(|r| (r.row + r.len - 1) as i32).collect();
+        let due: Vec<i32> = step.runs().iter().filter(|r| r.samples).map(|r| (r.row + r.len - 1) as i32).collect();
         let due_rows = rounded(due.len());
         let host = &mut self.host;
         host.clear();
@@ -155,7 +159,8 @@ impl<T: Float> Body<'_, T> {
             };
             let q = split.q.view().slice(from * width..to * width);
             let mut o = o.view_mut();
-            decode::over_pages(self.gpu, heads, q, cache, seen, &mut o.slice(from * width..to * width)).map_err(fault)?;
+            decode::over_pages(self.gpu, heads, q, cache, seen, &mut o.slice(from * width..to * width))
+                .map_err(fault)?;
         }
         let packed = self.packed(&o)?;
         let out = self.project(layer, Projection::Out, packed.as_ref().unwrap_or(&o).view(), rows)?;

@@ -164,7 +164,13 @@ impl<'a, T: Float> Body<'a, T> {
     }
 
     /// Rows of input times a fused matrix, with its bias and its adapters.
-    pub(crate) fn project(&self, layer: usize, which: Projection, input: View<'_, T>, rows: usize) -> Result<Buffer<T>> {
+    pub(crate) fn project(
+        &self,
+        layer: usize,
+        which: Projection,
+        input: View<'_, T>,
+        rows: usize,
+    ) -> Result<Buffer<T>> {
         let at = self.layer(layer);
         let range = which.range(at);
         let inner = input.len() / rows;
@@ -244,8 +250,7 @@ impl<'a, T: Float> Body<'a, T> {
     pub(crate) fn split(&self, layer: usize, rotation: Rotation<'_>, qkv: View<'_, T>) -> Result<Split<T>> {
         let (rows, own) = (rotation.position.len(), self.spec.heads);
         let heads = own.padded();
-        let (mut q, mut k) =
-            (self.buffer(rows * heads.q * heads.dim)?, self.buffer(rows * heads.kv * heads.dim)?);
+        let (mut q, mut k) = (self.buffer(rows * heads.q * heads.dim)?, self.buffer(rows * heads.kv * heads.dim)?);
         let norm = self.qk_norm(layer);
         if self.spec.whole() {
             rope::forward(self.gpu, heads, qkv, norm, rotation, &mut q.view_mut(), &mut k.view_mut()).map_err(fault)?;
@@ -261,10 +266,7 @@ impl<'a, T: Float> Body<'a, T> {
         let heads = self.spec.heads.padded();
         let v = match &split.v {
             Some(v) => Rows { view: v.view(), stride: heads.kv * heads.dim },
-            None => Rows {
-                view: qkv.view().slice((heads.q + heads.kv) * heads.dim..qkv.len()),
-                stride: heads.qkv(),
-            },
+            None => Rows { view: qkv.view().slice((heads.q + heads.kv) * heads.dim..qkv.len()), stride: heads.qkv() },
         };
         Qkv {
             q: Rows { view: split.q.view(), stride: heads.q * heads.dim },

@@ -33,14 +33,7 @@ pub struct Pages<T> {
 impl<T: Float> Pages<T> {
     pub(crate) fn new(shared: &Arc<Shared>, config: &Config, wide: usize) -> Self {
         let block = BLOCK * config.heads.keys * wide;
-        Self {
-            shared: Arc::clone(shared),
-            layers: config.layers,
-            block,
-            count: 0,
-            buffer: None,
-            copies: Vec::new(),
-        }
+        Self { shared: Arc::clone(shared), layers: config.layers, block, count: 0, buffer: None, copies: Vec::new() }
     }
 
     /// Elements of a page.

@@ -35,7 +35,14 @@ fn case<T: Float>(
     let (ghidden, gembedding) = (upload::<T>(gpu, &hidden)?, upload::<T>(gpu, &embedding)?);
     let gtarget = Buffer::from_slice(gpu, &target)?;
     let (gdlogprob, gdentropy) = (upload::<f32>(gpu, &dlogprob)?, upload::<f32>(gpu, &dentropy)?);
-    let call = Head { hidden: ghidden.view(), embedding: gembedding.view(), target: gtarget.view(), vocab, chunk, inverse: 1.0 };
+    let call = Head {
+        hidden: ghidden.view(),
+        embedding: gembedding.view(),
+        target: gtarget.view(),
+        vocab,
+        chunk,
+        inverse: 1.0,
+    };
     let (mut logprob, mut entropy) = (poisoned::<f32>(gpu, tokens)?, poisoned::<f32>(gpu, tokens)?);
     let (mut dhidden, mut dembedding) = (poisoned::<T>(gpu, hidden.len())?, poisoned::<f32>(gpu, embedding.len())?);
 

@@ -15,8 +15,8 @@ pub use pages::{PageShape, Pages};
 use crate::cpu::block::{After, Before, Gates, Spread};
 use crate::cpu::buffer::Buffer;
 use crate::cpu::decode::attention::Plan;
-use crate::cpu::{Cpu, Shared, with_scratch};
 use crate::cpu::kernels::simd::Isa;
+use crate::cpu::{Cpu, Shared, with_scratch};
 use crate::generate::step::{Choice, Draw, DrawRequest, Refusal, Step};
 use crate::model::Net;
 
