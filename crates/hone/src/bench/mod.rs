@@ -1,5 +1,6 @@
 //! The project's own benchmarks, printed as ratios against the peers they can find. Never an assertion on time.
 
+mod device;
 mod engine;
 mod env;
 mod learn;
@@ -24,6 +25,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Bench {
     Engine(engine::Args),
+    Device(device::Args),
     Parse(parse::Args),
     Env(env::Args),
     Step(step::Args),
@@ -34,6 +36,7 @@ enum Bench {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.bench {
         Bench::Engine(args) => engine::run(args),
+        Bench::Device(args) => device::run(args),
         Bench::Parse(args) => parse::run(args),
         Bench::Env(args) => env::run(args),
         Bench::Step(args) => step::run(args),
