@@ -5,6 +5,7 @@
 use half::bf16;
 
 use crate::buffer::{Buffer, Float, View, ViewMut};
+use crate::decode::Layer;
 use crate::error::{Result, ensure};
 use crate::gpu::{Gpu, Launch};
 use crate::norm::column_sum;
@@ -145,6 +146,28 @@ pub(crate) fn decode(
     q: &mut ViewMut<'_, bf16>,
     (k_pages, v_pages): (&mut ViewMut<'_, bf16>, &mut ViewMut<'_, bf16>),
 ) -> Result<()> {
+    into_pages(gpu, heads, qkv, norm, rotation, slot, q, Layer { k: k_pages.view(), v: v_pages.view() })
+}
+
+/// Storage types that [`into_pages`] has a kernel for.
+pub fn has_into_pages<T: Float>(heads: Heads) -> bool {
+    T::SUFFIX == "bf16" && (heads.dim == 64 || heads.dim == 128)
+}
+
+/// Rotated queries of rows to `q`, rotated keys and plain values to their slots of a layer's pages: one launch instead of two.
+/// Whoever wrote `slot` answers for places within the cache; one below zero is not written.
+#[expect(clippy::too_many_arguments, reason = "inputs and results of one kernel launch")]
+pub fn into_pages<T: Float>(
+    gpu: &Gpu,
+    heads: Heads,
+    qkv: View<'_, T>,
+    norm: Option<QkNorm<'_, T>>,
+    rotation: Rotation<'_>,
+    slot: View<'_, i32>,
+    q: &mut ViewMut<'_, T>,
+    layer: Layer<'_, T>,
+) -> Result<()> {
+    ensure(has_into_pages::<T>(heads), "rope decode", || format!("{heads:?} in {}", T::SUFFIX))?;
     let tokens = rotation.position.len;
     check(heads, tokens, qkv.len, norm, rotation, (q.len, tokens * heads.kv * heads.dim))?;
     ensure(slot.len == tokens, "rope decode", || format!("{} slots for {tokens} tokens", slot.len))?;
@@ -160,8 +183,8 @@ pub(crate) fn decode(
         rotation.position.into(),
         slot.into(),
         (&*q).into(),
-        (&*k_pages).into(),
-        (&*v_pages).into(),
+        layer.k.into(),
+        layer.v.into(),
         tokens.into(),
         heads.q.into(),
         heads.kv.into(),

@@ -35,6 +35,15 @@ impl<T: Float> Cuda<T> {
     pub fn name(&self) -> &str {
         self.shared.gpu.name()
     }
+
+    /// Most bytes in use at one time since the last [`Cuda::reset_peak`].
+    pub fn peak(&self) -> Result<u64> {
+        self.shared.gpu.peak().map_err(fault)
+    }
+
+    pub fn reset_peak(&self) -> Result<()> {
+        self.shared.gpu.reset_peak().map_err(fault)
+    }
 }
 
 /// The engine's error of an error of the GPU. A full memory is told as one.

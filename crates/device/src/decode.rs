@@ -5,7 +5,7 @@
 
 use hone_cuda::decode::{self, PAGE as BLOCK, Seen};
 use hone_cuda::draw::{self, Ticket};
-use hone_cuda::{Buffer, Float, View, embed};
+use hone_cuda::{Buffer, Float, View, embed, rope};
 use hone_engine::Result;
 use hone_engine::cpu::choose_on_host;
 use hone_engine::generate::step::{Choice, Draw, PAGE, Refusal, Step};
@@ -141,12 +141,22 @@ impl<T: Float> Body<'_, T> {
         let (r1, y, _) = self.enter(entry, &at.input_norm)?;
         let qkv = self.project(layer, Projection::Qkv, y.view(), rows)?;
         drop(y);
-        let split = self.split(layer, self.rotation(angles, sent.position), qkv.view())?;
-        let operands = self.operands(&split, &qkv);
         let Some(cache) = pages.layer(layer) else {
             return Err(hone_engine::EngineError::State("the cache has no pages".into()));
         };
-        decode::store(self.gpu, heads, operands.k, operands.v, sent.slot, cache).map_err(fault)?;
+        let rotation = self.rotation(angles, sent.position);
+        let queries = if self.spec.whole() && rope::has_into_pages::<T>(heads) {
+            let mut q = self.buffer(rows * heads.q * heads.dim)?;
+            let norm = self.qk_norm(layer);
+            rope::into_pages(self.gpu, heads, qkv.view(), norm, rotation, sent.slot, &mut q.view_mut(), cache)
+                .map_err(fault)?;
+            q
+        } else {
+            let split = self.split(layer, rotation, qkv.view())?;
+            let operands = self.operands(&split, &qkv);
+            decode::store(self.gpu, heads, operands.k, operands.v, sent.slot, cache).map_err(fault)?;
+            split.q
+        };
         let mut o = self.buffer(rows * heads.q * heads.dim)?;
         let (width, most) = (heads.q * heads.dim, 65_535 / heads.kv);
         for from in (0..rows).step_by(most) {
@@ -157,14 +167,14 @@ impl<T: Float> Body<'_, T> {
                 length: sent.length.slice(from..to),
                 longest: sent.longest,
             };
-            let q = split.q.view().slice(from * width..to * width);
+            let q = queries.view().slice(from * width..to * width);
             let mut o = o.view_mut();
             decode::over_pages(self.gpu, heads, q, cache, seen, &mut o.slice(from * width..to * width))
                 .map_err(fault)?;
         }
         let packed = self.packed(&o)?;
         let out = self.project(layer, Projection::Out, packed.as_ref().unwrap_or(&o).view(), rows)?;
-        drop((packed, o, split, qkv));
+        drop((packed, o, queries, qkv));
         let (r2, y, _) = self.enter(Entry::Add(&r1, out), &at.post_norm)?;
         let gate_up = self.project(layer, Projection::GateUp, y.view(), rows)?;
         let act = self.gated(&gate_up)?;

@@ -80,6 +80,21 @@ impl<B: Backend> Trainer<B> {
         Self::new(model, &nodes, &trained, Keep::Everything)
     }
 
+    /// As [`Trainer::group`], of several groups in one pass, each with a prompt of its own that is computed once.
+    pub fn groups(model: Model<B>, groups: usize, group: usize, prompt: usize, reply: usize) -> Result<Self> {
+        let c = &model.config;
+        let (mut nodes, mut trained) = (Vec::new(), Vec::new());
+        for number in 0..groups {
+            let root = nodes.len();
+            nodes.push(node(c, None, number * (group + 1), prompt));
+            for i in 0..group {
+                trained.extend((0..reply).map(|at| (nodes.len(), at)));
+                nodes.push(node(c, Some(root), number * (group + 1) + i + 1, reply));
+            }
+        }
+        Self::new(model, &nodes, &trained, Keep::Everything)
+    }
+
     fn new(model: Model<B>, nodes: &[BatchNode], trained: &[(usize, usize)], keep: Keep) -> Result<Self> {
         let forest = Forest::new(&model.config, nodes)?;
         let targets: Vec<_> = trained.iter().filter_map(|&(node, at)| forest.target(node, at)).collect();

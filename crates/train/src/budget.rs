@@ -126,10 +126,9 @@ fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
         return Some(format!("train.batch_tokens = {tokens}"));
     }
     if let Some(tokens) = fewer(again) {
-        return Some(match tokens == work.batch_tokens {
-            true => "train.recompute = true".to_owned(),
-            false => format!("train.recompute = true and train.batch_tokens = {tokens}"),
-        });
+        let recompute = "train.recompute = true".to_owned();
+        let both = || format!("{recompute} and train.batch_tokens = {tokens}");
+        return Some(if tokens == work.batch_tokens { recompute } else { both() });
     }
     let least = Workload { batch_tokens: work.window, ..again };
     let episodes = largest(1, work.episodes as usize, |n| fits(Workload { episodes: n as u64, ..least }))?;

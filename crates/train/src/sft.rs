@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use hone_trace::rundir::RunDir;
 use hone_trace::{Learner, LossStats, OptimizerStep, Rng, Seed, Trace};
 use serde_json::Value;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::checkpoint::{self, Keeper, State};
 use crate::evaluate::evaluate;
@@ -16,7 +17,7 @@ use crate::loss::{LossRecipe, Objective, Reduction};
 use crate::material::Material;
 use crate::oracle::Shown;
 use crate::pack::{self, Credited, Packing, Place, Sequence};
-use crate::plan::{Plan, PlanRecipe};
+use crate::plan::{Draw, Plan, PlanRecipe};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
 use crate::schedule::Schedule;
@@ -184,18 +185,52 @@ impl<'a> Imitation<'a> {
         let of_all = step as f64 / sft.steps as f64;
         let shown = if of_all <= sft.solutions_until { Shown::Solution } else { Shown::Demonstration };
         let vocab = self.setup.engine.vocabulary() as u32;
-        let mut sequences = Vec::with_capacity(sft.batch);
+        let (mut sequences, mut draws) = (Vec::with_capacity(sft.batch), Vec::new());
         for group in 0..sft.batch {
             if rng.unit() < copying {
                 sequences.push(repeated(group, vocab, &mut rng));
-                continue;
-            }
-            for draw in self.plan.draw(1) {
-                let trace = self.material.episode(self.setup, &self.rollouts, &self.plan, draw, shown).await?;
-                sequences.push(imitated(group, &trace, sft.context_weight as f32));
+            } else {
+                draws.extend(self.plan.draw(1).into_iter().map(|draw| (group, draw)));
             }
         }
+        sequences.extend(self.episodes(&draws, shown).await?);
+        // In the order they were drawn in, whichever was played first.
+        sequences.sort_by_key(|credited| credited.sequence.group);
         Ok(sequences)
+    }
+
+    /// Episodes of the draws. They are played on all cores where the runtime has more than one thread: a GPU learns from a
+    /// batch in less time than one core takes to play it.
+    async fn episodes(&self, draws: &[(usize, Draw)], shown: Shown) -> Result<Vec<Credited>, TrainError> {
+        let weight = self.recipe.sft.context_weight as f32;
+        let Self { setup, material, rollouts, plan, .. } = self;
+        let one = async |(group, draw): (usize, Draw)| -> Result<Credited, TrainError> {
+            let trace = material.episode(setup, rollouts, plan, draw, shown).await?;
+            Ok(imitated(group, &trace, weight))
+        };
+        let handle = Handle::try_current().ok().filter(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(draws.len());
+        let (Some(handle), 2..) = (handle, threads) else {
+            let mut played = Vec::with_capacity(draws.len());
+            for &draw in draws {
+                played.push(one(draw).await?);
+            }
+            return Ok(played);
+        };
+        let share = |part: &[(usize, Draw)]| -> Result<Vec<Credited>, TrainError> {
+            part.iter().map(|&draw| handle.block_on(one(draw))).collect()
+        };
+        tokio::task::block_in_place(|| {
+            std::thread::scope(|scope| {
+                let parts: Vec<_> =
+                    draws.chunks(draws.len().div_ceil(threads)).map(|part| scope.spawn(|| share(part))).collect();
+                let mut played = Vec::with_capacity(draws.len());
+                for part in parts {
+                    played.extend(part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+                }
+                Ok(played)
+            })
+        })
     }
 }
 

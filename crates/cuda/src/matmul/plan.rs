@@ -77,6 +77,7 @@ fn proposal(
     layouts: [sys::cublasLtMatrixLayout_t; 3],
     key: &Key,
 ) -> Result<sys::cublasLtMatmulAlgo_t> {
+    use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
     let choice = key.choice;
     let preference = result::create_matmul_pref().map_err(CudaError::cublas("cublasLtMatmulPreferenceCreate"))?;
     let attribute = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
@@ -84,7 +85,6 @@ fn proposal(
     // SAFETY: the attribute is a 64-bit integer.
     unsafe { result::set_matmul_pref_attribute(preference, attribute, (&raw const bytes).cast(), 8) }
         .map_err(CudaError::cublas("cublasLtMatmulPreferenceSetAttribute"))?;
-    use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
     for attribute in [
         Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
         Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,

@@ -1,5 +1,6 @@
 //! The project's own benchmarks, printed as ratios against the peers they can find. Never an assertion on time.
 
+mod device;
 mod doctor;
 mod engine;
 mod env;
@@ -27,6 +28,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Bench {
     Engine(engine::Args),
+    Device(device::Args),
     Parse(parse::Args),
     Env(env::Args),
     Serve(serve::Args),
@@ -40,6 +42,7 @@ enum Bench {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.bench {
         Bench::Engine(args) => engine::run(args),
+        Bench::Device(args) => device::run(args),
         Bench::Parse(args) => parse::run(args),
         Bench::Env(args) => env::run(args),
         Bench::Serve(args) => serve::run(args),

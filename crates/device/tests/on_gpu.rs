@@ -1,0 +1,99 @@
+//! The engine on a GPU against the engine on the CPU: what both compute of the reference models agrees in f32 to rounding, and
+//! what was sampled scores as it was sampled. scripts/gpu_parity.py does the same from the built binary, in bf16 too.
+
+use std::sync::Arc;
+
+use futures::executor::block_on;
+use hone_device::Cuda;
+use hone_engine::lora::LoraConfig;
+use hone_engine::parity::{self, How};
+use hone_engine::{Adapter, Backend, Cpu, Generator, Model, Net, Policy, Snapshot};
+use hone_testdata::committed;
+use hone_trace::{SampleRequest, SamplingParams};
+
+const MODELS: [&str; 3] = ["engine/qwen2-bias", "engine/qwen3-tied", "engine/qwen3-yarn"];
+
+fn sequences() -> Vec<Vec<u32>> {
+    let ids = |seed: u32, len: u32| (0..len).map(move |i| (i * i + 31 * seed + 7 * i) % 380);
+    let prefix: Vec<u32> = ids(1, 40).collect();
+    let with = |seed, len| prefix.iter().copied().chain(ids(seed, len)).collect();
+    vec![with(2, 30), with(3, 17), ids(4, 9).collect()]
+}
+
+#[track_caller]
+fn assert_close(found: &[f32], expected: &[f32], tolerance: f32, what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let scale = expected.iter().fold(1e-6f32, |top, v| top.max(v.abs()));
+    let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(worst <= tolerance * scale, "{what}: {worst} apart, of {scale}");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn logprobs_and_gradients_are_the_cpus() {
+    let (cpu, gpu) = (Arc::new(Cpu::new(2).unwrap()), Arc::new(Cuda::<f32>::open(0).unwrap()));
+    let sequences = sequences();
+    let weights: Vec<Vec<f32>> =
+        sequences.iter().map(|s| (1..s.len()).map(|i| (i % 5) as f32 - 1.5).collect()).collect();
+    for name in MODELS {
+        let here = Model::load(&committed(name), Arc::clone(&cpu)).unwrap();
+        let there = Model::load(&committed(name), Arc::clone(&gpu)).unwrap();
+        let (here, there) = (Net::new(&here, None), Net::new(&there, None));
+        let expected = parity::logprobs(&here, &sequences, How::default()).unwrap().concat();
+        let gradients = parity::gradients(&here, &sequences, &weights, How { packed: true, ..How::default() }).unwrap();
+        for how in [
+            How { packed: true, ..How::default() },
+            How { share_prefix: true, ..How::default() },
+            How { share_prefix: true, recompute: true, ..How::default() },
+        ] {
+            let what = format!("{name}, {how:?}");
+            let found = parity::logprobs(&there, &sequences, how).unwrap().concat();
+            assert_close(&found, &expected, 1e-5, &what);
+            let found = parity::gradients(&there, &sequences, &weights, how).unwrap();
+            for (parameter, (_, values)) in &found[0] {
+                assert_close(values, &gradients[0][parameter].1, 1e-4, &format!("{what}, {parameter}"));
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn an_adapter_is_the_cpus() {
+    let (cpu, gpu) = (Arc::new(Cpu::new(2).unwrap()), Arc::new(Cuda::<f32>::open(0).unwrap()));
+    let here = Model::load(&committed(MODELS[1]), cpu).unwrap();
+    let there = Model::load(&committed(MODELS[1]), gpu).unwrap();
+    let mut adapter = Adapter::fresh(&here, LoraConfig::all(4, 8.0), 3).unwrap();
+    let values: Vec<f32> = Cpu::read_adapter(&adapter.weights).unwrap().iter().map(|v| v + 0.01).collect();
+    let source = hone_engine::weights::Host(&values);
+    adapter.weights = here.device.load_adapter(&here.config, &adapter.config, &adapter.table, &source).unwrap();
+    let other = Adapter {
+        config: adapter.config.clone(),
+        weights: there.device.load_adapter(&there.config, &adapter.config, &adapter.table, &source).unwrap(),
+        table: adapter.table.clone(),
+    };
+    let expected = parity::logprobs(&Net::new(&here, Some(&adapter)), &sequences(), How::default()).unwrap().concat();
+    let found = parity::logprobs(&Net::new(&there, Some(&other)), &sequences(), How::default()).unwrap().concat();
+    assert_close(&found, &expected, 1e-5, "logprobs under an adapter");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn what_is_sampled_scores_as_it_was_sampled() {
+    for name in MODELS {
+        let model = Model::load(&committed(name), Arc::new(Cuda::<f32>::open(0).unwrap())).unwrap();
+        let serving = model.device.serving();
+        let policy = Policy::new(Snapshot::new(model.clone(), None, "laws"));
+        let generator = Generator::new(policy, serving).unwrap();
+        let params = SamplingParams { max_new_tokens: 40, ..SamplingParams::default() };
+        for truncated in [false, true] {
+            let params = SamplingParams { min_p: if truncated { 0.01 } else { 0.0 }, ..params.clone() };
+            let prompt = sequences()[0].clone();
+            let request = SampleRequest { prompt: prompt.clone(), params, seed: 5, gate: None };
+            let reply = block_on(generator.submit(request)).unwrap();
+            let whole = [prompt.clone(), reply.tokens.clone()].concat();
+            let learned = parity::logprobs(&Net::new(&model, None), &[whole], How::default()).unwrap().concat();
+            assert_close(&reply.sampled.logprobs, &learned[prompt.len() - 1..], 1e-4, name);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! `hone bench device`: the native engine on a GPU at the size of real models, with random weights.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use half::bf16;
+use hone_device::Cuda;
+use hone_engine::backend::Backend;
+use hone_engine::bench::{Trainer, training_flops};
+use hone_engine::config::Shape;
+use hone_engine::generate::bench::{Workload, generate};
+use hone_engine::weights::{ModelParams, Param, TensorSource};
+use hone_engine::{Config, Keep, Model};
+use serde_json::{Value, json};
+
+/// Time the native engine on a GPU: a training step, generation, and the two halves of a GRPO step
+///
+/// Weights are random, of the shape of Qwen3. Needs an NVIDIA GPU; docs/performance.md has figures. Nothing is compared:
+/// scripts/gpu_check.py measures PyTorch beside the kernels.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Shape: 0.6b, 1.7b, 4b or 8b
+    #[arg(long, value_name = "SIZE", default_value = "0.6b")]
+    shape: String,
+    /// Sequences of the training step
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    sequences: usize,
+    /// Tokens of each
+    #[arg(long, value_name = "N", default_value_t = 2048)]
+    tokens: usize,
+    /// Training steps; the median is printed
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    steps: usize,
+    /// Groups of 8 replies of the GRPO step, of 1,024 prompt and 512 sampled tokens; 0 leaves it out
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    groups: usize,
+}
+
+/// Replies of a group, and tokens of its prompt and of each reply.
+const GROUP: (usize, usize, usize) = (8, 1024, 512);
+/// Groups of one pass of the learner.
+const TOGETHER: usize = 4;
+
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let config = shape(&args.shape)?;
+    let device = Arc::new(Cuda::<bf16>::open(0)?);
+    let clock = Instant::now();
+    let model = random(config, &device)?;
+    let mut report = json!({
+        "device": device.name(),
+        "shape": args.shape,
+        "parameters": model.parameters(),
+        "made_s": clock.elapsed().as_secs_f64(),
+    });
+    report["train"] = guarded(|| train(&model, &device, &args));
+    for (name, prompts) in [("generate 1", 1), ("generate 64", 64), ("generate 256", 256)] {
+        let work = Workload { prompts, samples: 1, prompt_tokens: 256, new_tokens: 128 };
+        report[name] = guarded(|| sampled(&model, work));
+    }
+    if args.groups > 0 {
+        report["grpo"] = guarded(|| grpo(&model, args.groups));
+    }
+    writeln!(std::io::stdout().lock(), "{report:#}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One part's failure does not hide the others.
+fn guarded(part: impl FnOnce() -> Result<Value>) -> Value {
+    part().unwrap_or_else(|error| json!({"error": format!("{error:#}")}))
+}
+
+fn shape(name: &str) -> Result<Config> {
+    let (hidden, mlp, layers, heads, tied) = match name {
+        "0.6b" => (1024, 3072, 28, 16, true),
+        "1.7b" => (2048, 6144, 28, 16, true),
+        "4b" => (2560, 9728, 36, 32, true),
+        "8b" => (4096, 12288, 36, 32, false),
+        _ => bail!("there is no shape {name:?}; known are 0.6b, 1.7b, 4b, 8b"),
+    };
+    let shape = Shape { vocab: 151_936, hidden, mlp, layers, heads, key_heads: 8, head_dim: 128, ..Shape::default() };
+    Ok(Shape { context: 40_960, tied, ..shape }.config()?)
+}
+
+/// Cheap random weights: uniform with the deviation 0.02, norms 1.
+struct Noise;
+
+impl TensorSource for Noise {
+    fn read(&self, param: &Param, out: &mut [f32]) -> hone_engine::Result<()> {
+        if param.shape.len() < 2 {
+            out.fill(if param.name.ends_with("norm.weight") { 1.0 } else { 0.0 });
+            return Ok(());
+        }
+        let mut state = param.range.start as u64 ^ 0x9e37_79b9_7f4a_7c15;
+        for value in out {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *value = ((state >> 40) as f32 / 8_388_608.0 - 1.0) * 0.034_64;
+        }
+        Ok(())
+    }
+}
+
+fn random(config: Config, device: &Arc<Cuda<bf16>>) -> Result<Model<Cuda<bf16>>> {
+    let params = Arc::new(ModelParams::new(&config));
+    let weights = device.load(&config, &params, &Noise).context("the model does not fit")?;
+    Ok(Model { config: Arc::new(config), params, weights: Arc::new(weights), device: Arc::clone(device) })
+}
+
+fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn train(model: &Model<Cuda<bf16>>, device: &Cuda<bf16>, args: &Args) -> Result<Value> {
+    let (sequences, tokens) = (args.sequences, args.tokens);
+    let mut trainer = Trainer::sequences(model.clone(), sequences, tokens, Keep::Everything)?;
+    let (first, loss) = trainer.step()?;
+    device.reset_peak()?;
+    let mut times = Vec::new();
+    for _ in 0..args.steps.max(1) {
+        times.push(trainer.step()?.0);
+    }
+    let seconds = median(times.clone());
+    Ok(json!({
+        "sequences": sequences,
+        "tokens": tokens,
+        "tokens_per_s": (sequences * tokens) as f64 / seconds,
+        "tflop_per_s": training_flops(&model.config, sequences, tokens) / seconds / 1e12,
+        "step_s": times,
+        "first_step_s": first,
+        "first_loss": loss,
+        "peak_gb": device.peak()? as f64 / 1e9,
+    }))
+}
+
+fn sampled(model: &Model<Cuda<bf16>>, work: Workload) -> Result<Value> {
+    // Kernels, plans and memory of the first time.
+    generate(model, Workload { new_tokens: 8, ..work })?;
+    let measured = generate(model, work)?;
+    Ok(json!({
+        "tokens_per_s": measured.tokens_per_second(),
+        "decode_tokens_per_s": measured.decode_tokens_per_second,
+        "prefilled_tokens": measured.prefilled_tokens,
+        "seconds": measured.seconds,
+    }))
+}
+
+/// Sampling and learning of one step: groups that share a prompt.
+fn grpo(model: &Model<Cuda<bf16>>, groups: usize) -> Result<Value> {
+    let (samples, prompt_tokens, new_tokens) = GROUP;
+    let work = Workload { prompts: groups, samples, prompt_tokens, new_tokens };
+    let sampling = sampled(model, work)?;
+    let mut trainer = Trainer::groups(model.clone(), TOGETHER, samples, prompt_tokens, new_tokens)?;
+    trainer.step()?;
+    let times: Vec<f64> = (0..4).map(|_| Ok(trainer.step()?.0)).collect::<Result<_>>()?;
+    let passes = groups.div_ceil(TOGETHER) as f64;
+    let learn = median(times) * passes;
+    let sample = sampling["seconds"].as_f64().unwrap_or(f64::NAN);
+    Ok(json!({
+        "groups": groups,
+        "sampling": sampling,
+        "rows_of_a_pass": trainer.rows(),
+        "learn_s": learn,
+        "step_s": sample + learn,
+        "what": "learning: every pass with an update of its own",
+    }))
+}
