@@ -113,7 +113,7 @@ impl ProgramSpec {
     fn split(&self, path: &Path, mut tasks: Vec<Task>) -> Result<(Vec<Task>, Vec<Task>), RegistryError> {
         if tasks.len() <= self.held_out {
             let what = format!(
-                "{} has {} tasks, which leaves none to train on beside held_out = {}",
+                "{} has {} tasks, which leaves none to train on beside held_out = {}; add tasks, or lower env.held_out",
                 path.display(),
                 tasks.len(),
                 self.held_out

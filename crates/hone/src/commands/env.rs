@@ -16,6 +16,7 @@ use hone_trace::{Action, Content, Episode, Message, Task, ToolCall, ToolSet, Too
 use hone_worlds::registry::{self, BUILTINS, EnvEntry, EnvSpec};
 use serde_json::{Map, Value, json};
 
+use crate::problem::advised;
 use crate::recipes::{Source, setting};
 
 /// Built-in environments: list, describe, play in the terminal
@@ -125,7 +126,7 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
     let described = registry::find(&environment.name).map_or("a program of your own", |builtin| builtin.about);
     // Kept until the episode is played: a program's process lives in its runtime.
     let runtime = runtime()?;
-    let episode = runtime.block_on(environment.arena.open(task, choice.seed.unwrap_or_default()))?;
+    let episode = runtime.block_on(environment.arena.open(task, choice.seed.unwrap_or_default())).map_err(advised)?;
     toolbox(&environment, &episode)?;
     let mut out = io::stdout().lock();
     if as_json {
@@ -266,7 +267,7 @@ fn play(choice: &Choice, role: Role) -> Result<()> {
         if role == Role::User {
             anstream::println!("You are the user. Your instruction:\n{}\n", clean(&task.prompt));
         }
-        let mut episode = environment.arena.open(task, choice.seed.unwrap_or_default()).await?;
+        let mut episode = environment.arena.open(task, choice.seed.unwrap_or_default()).await.map_err(advised)?;
         let toolbox = toolbox(&environment, &episode)?;
         let mut turns = Vec::new();
         match role {
@@ -340,7 +341,7 @@ async fn step(episode: &mut Episode, action: Action, turns: &mut Vec<TurnRecord>
         Action::Calls(calls) => calls.clone(),
         _ => Vec::new(),
     };
-    let turn = episode.env.step(action).await?;
+    let turn = episode.env.step(action).await.map_err(advised)?;
     write_messages(&mut io::stdout(), &turn.messages)?;
     turns.push(TurnRecord { executed: calls.len() as u32, failed: turn.failed, calls, ..TurnRecord::default() });
     Ok(turn)

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::engines;
 use crate::place::Place;
 use crate::policies::Policy;
+use crate::problem::advised;
 use crate::progress::Style;
 use crate::progress::summary::{gain_line, summary};
 use crate::progress::train::TrainProgress;
@@ -135,7 +136,7 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
     let recipe = with_policy(recipe, directory)?;
     let setup = engines::open(&recipe).await?;
     anstream::eprintln!("{}", start_line(&recipe, &setup));
-    setup.check(&recipe).await?;
+    setup.check(&recipe).await.map_err(advised)?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory);
     if resumes {
         resume(&setup, &recipe, directory, &mut watch).await?;
@@ -170,6 +171,7 @@ fn start_line(recipe: &Recipe, setup: &Setup) -> String {
 fn read_recipe(args: &Args) -> Result<Recipe> {
     let source = args.recipe.as_deref().map_or_else(|| Ok(QUICKSTART.source()), Source::find)?;
     let recipe = source.read(&args.set)?;
+    recipe.rubric.build().with_context(|| format!("in {}", source.given))?;
     let advice = |out: &str| {
         let recipe = &source.given;
         format!(
