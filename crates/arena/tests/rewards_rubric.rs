@@ -202,3 +202,20 @@ fn an_episode_is_scored_from_its_facts_and_a_fault_is_not_scored() {
     assert!(card.components.iter().chain([&card.total]).all(|reward| reward.value().is_none()), "{card:?}");
     assert!(card.total.why().contains("the tool server died"));
 }
+
+/// `otherwise` is for what an episode left unset, never for a scorer or an environment that failed.
+#[test]
+fn what_an_episode_leaves_unset_can_have_a_value() {
+    let rubric = spec(json!({"component": [{"kind": "correct", "otherwise": 0}]})).unwrap();
+    let score = |outcome| futures::executor::block_on(rubric.score(&trace(outcome), &EndState::default())).total;
+    let early = Outcome::Truncated { limit: hone_trace::Limit::ReplyTokens };
+    assert_eq!(score(early).value(), Some(0.0));
+    let fault = Fault::new(Boundary::Environment, "gone");
+    assert_eq!(score(Outcome::Fault { fault }).value(), None);
+    let mut failed = Term::new("c", 1.0, Says(None));
+    failed.otherwise = Some(0.0);
+    assert_eq!(total(vec![failed], Vec::new()).value(), None, "not today is not unset");
+    let plain = spec(json!({"component": [{"kind": "correct"}]})).unwrap();
+    let card = futures::executor::block_on(plain.score(&trace(Outcome::Finished), &EndState::default()));
+    assert_eq!(card.total.value(), None);
+}

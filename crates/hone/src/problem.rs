@@ -82,6 +82,25 @@ pub(crate) fn shown(error: &anyhow::Error) -> String {
     lines.concat()
 }
 
+/// A program's fault with what usually helps.
+pub(crate) fn advised(error: impl Into<anyhow::Error>) -> anyhow::Error {
+    const ADVISED: [(&str, &str); 4] = [
+        ("cannot start ", "install it, or name it in full; it is started in the recipe's directory (env.directory)"),
+        ("is no answer: ", "print to stderr: stdout is for answers, one JSON object a line"),
+        (" ended (", "correct the program; `hone env show RECIPE` tries it again"),
+        (
+            "no answer within ",
+            "answer every request with its id and flush stdout after it, or raise deadline_s (start_deadline_s for the first)",
+        ),
+    ];
+    let error = error.into();
+    let text = error.to_string();
+    match ADVISED.iter().find(|(mark, _)| text.contains(mark)) {
+        Some((_, advice)) => anyhow::anyhow!("{text}\nhint: {advice}"),
+        None => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

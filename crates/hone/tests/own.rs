@@ -31,7 +31,7 @@ fn commands(page: &str) -> Vec<String> {
     found
 }
 
-/// A shell's output; the test fails where the command does.
+/// A shell's standard output; the test fails where the command does.
 fn shell(directory: &Path, line: &str) -> String {
     let binaries = Path::new(env!("CARGO_BIN_EXE_hone")).parent().unwrap();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
@@ -42,8 +42,8 @@ fn shell(directory: &Path, line: &str) -> String {
         .env("NO_COLOR", "1")
         .output()
         .unwrap();
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
-    assert!(output.status.success(), "{line}\n{said}");
+    let [said, aside] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert!(output.status.success(), "{line}\n{said}{aside}");
     said
 }
 

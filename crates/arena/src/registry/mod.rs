@@ -108,7 +108,7 @@ pub enum RegistryError {
     NoSplit { name: String, split: &'static str, known: String, fix: &'static str },
     #[error("two [[env]] tables are called {0:?}; their tasks could not be told apart, so give one table to each")]
     Twice(String),
-    #[error("cannot read the tasks in {}", path.display())]
+    #[error("cannot read the tasks in {}; env.task_file names them, relative to the recipe", path.display())]
     TaskFile { path: PathBuf, source: std::io::Error },
     #[error("{}, line {line}, is not a task ({{\"key\": …, \"prompt\": …}})", path.display())]
     TaskLine { path: PathBuf, line: usize, source: serde_json::Error },

@@ -61,7 +61,7 @@ impl TaskFile<'_> {
         let Counts { tasks: wanted, held_out, seed } = self.counts;
         if tasks.len() <= held_out {
             return Err(self.refused(format!(
-                "{} has {} tasks, which leaves none to train on beside held_out = {held_out}",
+                "{} has {} tasks, which leaves none to train on beside held_out = {held_out}; add tasks, or lower env.held_out",
                 self.path.display(),
                 tasks.len(),
             )));

@@ -38,6 +38,7 @@ impl Arena for StdioArena {
         let id = format!("e{number}");
         let mut env = StdioEnv { worker, process, id, facts: Map::new(), stderr: String::new() };
         let opened: Opened = env.ask(&wire::open(&env.id, task, seed)).await?;
+        env.facts = opened.facts.unwrap_or_default();
         let tools = ToolSet::new(opened.tools).map_err(|error| Fault::new(Boundary::Environment, error.to_string()))?;
         Ok(Episode { tools, system: opened.system, first: opened.messages, env: Box::new(env) })
     }

@@ -35,6 +35,9 @@ pub(super) struct Opened {
     #[serde(default)]
     pub(super) tools: Vec<ToolSpec>,
     pub(super) messages: Vec<Message>,
+    /// For an episode that ends before its first step.
+    #[serde(default)]
+    pub(super) facts: Option<Map<String, Value>>,
 }
 
 /// The answer to `step`.

@@ -16,6 +16,7 @@ use hone_trace::{
 use serde_json::{Value, json};
 
 use super::env::{self, Choice};
+use crate::problem::advised;
 use crate::speaker::{Reply, Sampling, Speaker};
 
 /// Talk to a policy in the terminal, with tools that an environment plays or that you play
@@ -103,7 +104,8 @@ impl Scene {
             let choice = Choice::of(name, &args.split, &args.task, &args.options);
             let environment = choice.open(None)?;
             let task = choice.task(&environment)?.clone();
-            let Episode { tools, system, first, env } = environment.arena.open(&task, args.sampling.seed).await?;
+            let Episode { tools, system, first, env } =
+                environment.arena.open(&task, args.sampling.seed).await.map_err(advised)?;
             let scene = Self { system: Some(system), tools, task, first, env: Some(env) };
             return Ok((scene, Some(environment)));
         }
@@ -211,7 +213,9 @@ impl Talk<'_> {
                 _ => vec![Message::user(line)],
             };
             if show.json {
-                asked.iter().for_each(|message| show.message(message));
+                for message in &asked {
+                    show.message(message);
+                }
             }
             let mut open = match conversation.take() {
                 None => self.speaker.renderer.open(&Prompt {
@@ -282,24 +286,23 @@ impl Talk<'_> {
         show: Show,
     ) -> Result<(Vec<Message>, bool)> {
         let mut record = TurnRecord { executed: calls.len() as u32, calls: calls.clone(), ..TurnRecord::default() };
-        let (answers, done) = match &mut scene.env {
-            Some(env) => {
-                let turn = env.step(Action::Calls(calls)).await?;
-                record.failed = turn.failed;
-                (turn.messages, turn.done)
+        let (answers, done) = if let Some(env) = &mut scene.env {
+            let turn = env.step(Action::Calls(calls)).await?;
+            record.failed = turn.failed;
+            (turn.messages, turn.done)
+        } else {
+            let mut answers = Vec::new();
+            for call in &calls {
+                let Some(answer) = lines.next(&format!("what {} answers", call.name), show)? else { break };
+                answers.push(Message::tool(&call.name, answer));
             }
-            None => {
-                let mut answers = Vec::new();
-                for call in &calls {
-                    let Some(answer) = lines.next(&format!("what {} answers", call.name), show)? else { break };
-                    answers.push(Message::tool(&call.name, answer));
-                }
-                (answers, false)
-            }
+            (answers, false)
         };
         self.turns.push(record);
         if scene.env.is_some() || show.json {
-            answers.iter().for_each(|answer| show.message(answer));
+            for answer in &answers {
+                show.message(answer);
+            }
         }
         Ok((answers, done))
     }

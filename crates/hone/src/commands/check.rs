@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use hone_doctor::{Depth, Named, Probe, Severity, given, preflight};
 use hone_trace::Trace;
 use hone_trace::rundir::RunDir;
@@ -14,6 +14,7 @@ use hone_train::setup::Setup;
 use super::doctor::print;
 use super::train::with_policy;
 use crate::engines;
+use crate::problem::advised;
 use crate::recipes::{QUICKSTART, Source};
 
 const EXAMPLES: &str = "\
@@ -101,11 +102,11 @@ pub(crate) async fn before_run(setup: &Setup, recipe: &Recipe) -> Result<Vec<Nam
             writeln!(text, "  fix: {}", named.fix())?;
         }
         let text = String::from_utf8_lossy(&text);
-        bail!(
-            "the run would be worthless: {}\n`hone check` says more; a recipe goes on all the same with [doctor] waive = \
+        return Err(advised(anyhow!(
+            "the run would be worthless: {}\n`hone check` says more; a recipe waives a check with [doctor] waive = \
              {{ NAME = \"reason\" }}",
             text.trim_end()
-        );
+        )));
     }
     for named in diagnosis.findings.iter().filter(|named| named.finding.severity != Severity::Note) {
         let word = if named.waived.is_some() { "waived" } else { named.finding.severity.word() };

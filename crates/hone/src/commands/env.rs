@@ -22,6 +22,7 @@ use hone_worlds::registry::{self, BUILTINS, EnvEntry, EnvSpec, REMOTE};
 use serde_json::{Map, Value, json};
 
 use crate::output;
+use crate::problem::advised;
 use crate::recipes::{Source, setting};
 
 /// Built-in environments: list, describe, play in the terminal, serve to other trainers
@@ -144,7 +145,7 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
     let described = registry::find(&environment.name).map_or("an environment of your own", |builtin| builtin.about);
     // Kept until the episode is played: a program's process lives in its runtime.
     let runtime = runtime()?;
-    let episode = runtime.block_on(environment.arena.open(task, choice.seed.unwrap_or_default()))?;
+    let episode = runtime.block_on(environment.arena.open(task, choice.seed.unwrap_or_default())).map_err(advised)?;
     toolbox(&environment, &episode)?;
     let mut out = output::text();
     if as_json {
@@ -280,7 +281,7 @@ fn play(choice: &Choice, role: Role) -> Result<()> {
         if role == Role::User {
             writeln!(output::text(), "You are the user. Your instruction:\n{}\n", task.prompt)?;
         }
-        let mut episode = environment.arena.open(task, choice.seed.unwrap_or_default()).await?;
+        let mut episode = environment.arena.open(task, choice.seed.unwrap_or_default()).await.map_err(advised)?;
         let toolbox = toolbox(&environment, &episode)?;
         let mut turns = Vec::new();
         match role {
@@ -354,7 +355,7 @@ async fn step(episode: &mut Episode, action: Action, turns: &mut Vec<TurnRecord>
         Action::Calls(calls) => calls.clone(),
         _ => Vec::new(),
     };
-    let turn = episode.env.step(action).await?;
+    let turn = episode.env.step(action).await.map_err(advised)?;
     write_messages(&mut output::text(), &turn.messages)?;
     turns.push(TurnRecord { executed: calls.len() as u32, failed: turn.failed, calls, ..TurnRecord::default() });
     Ok(turn)

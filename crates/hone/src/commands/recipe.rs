@@ -35,7 +35,6 @@ enum Command {
     },
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "every command's run takes its arguments whole")]
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     match args.command {

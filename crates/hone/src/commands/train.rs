@@ -188,6 +188,7 @@ fn start_line(recipe: &Recipe, setup: &Setup) -> String {
 fn read_recipe(args: &Args) -> Result<Recipe> {
     let source = args.recipe.as_deref().map_or_else(|| Ok(QUICKSTART.source()), Source::find)?;
     let recipe = source.read(&engines::with_device(&args.set, args.device))?;
+    recipe.rubric.build().with_context(|| format!("in {}", source.given))?;
     let advice = |out: &str| {
         let recipe = &source.given;
         format!(

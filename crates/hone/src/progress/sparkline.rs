@@ -2,8 +2,8 @@
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The values in at most `columns` characters, each the mean of an equal part of them, from the least to the most. A flat
-/// curve lies at the bottom.
+/// The values in at most `columns` characters, each the mean of an equal part of them. Rates (all within 0 and 1) are drawn
+/// between 0 and 1, so that noise does not look like learning; anything else from the least to the most, and flat at the bottom.
 pub(super) fn sparkline(values: &[f64], columns: usize) -> String {
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     let count = values.len().min(columns);
@@ -12,8 +12,9 @@ pub(super) fn sparkline(values: &[f64], columns: usize) -> String {
         part.iter().sum::<f64>() / part.len() as f64
     };
     let parts: Vec<f64> = (0..count).map(part).collect();
-    let low = parts.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = parts.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let rates = parts.iter().all(|value| (0.0..=1.0).contains(value));
+    let low = if rates { 0.0 } else { parts.iter().copied().fold(f64::INFINITY, f64::min) };
+    let high = if rates { 1.0 } else { parts.iter().copied().fold(f64::NEG_INFINITY, f64::max) };
     let block = |value: &f64| {
         let height = if high - low > 1e-12 { (value - low) / (high - low) } else { 0.0 };
         BLOCKS[((height * BLOCKS.len() as f64) as usize).min(BLOCKS.len() - 1)]
@@ -32,7 +33,8 @@ mod tests {
         assert_eq!(sparkline(&[3.0; 5], 3), "▁▁▁");
         assert_eq!(sparkline(&[], 10), "");
         assert_eq!(sparkline(&[1.0, 2.0], 0), "");
-        assert_eq!(sparkline(&[f64::NAN, 1.0], 4), "▁");
+        assert_eq!(sparkline(&[f64::NAN, 2.0], 4), "▁");
+        assert_eq!(sparkline(&[0.50, 0.52, 0.49], 3), "▅▅▄", "rates have a scale of their own");
         for columns in 1..40 {
             let values: Vec<f64> = (0..37).map(f64::from).collect();
             assert_eq!(sparkline(&values, columns).chars().count(), columns.min(37));

@@ -58,7 +58,8 @@ pub enum RunDirError {
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
-    _lock: File,
+    /// Held, never read.
+    lock: File,
     metrics: LineLog,
     events: LineLog,
     traces: TraceLog,
@@ -95,7 +96,7 @@ impl RunDir {
         let events = LineLog::open(&path.join("events.jsonl"), &mut recovered)?;
         let traces = TraceLog::open(&path.join("traces"), &mut recovered)?;
         checkpoints::clear_unfinished(&path.join("checkpoints"))?;
-        Ok((Self { path: path.into(), _lock: lock, metrics, events, traces }, recovered))
+        Ok((Self { path: path.into(), lock, metrics, events, traces }, recovered))
     }
 
     pub fn path(&self) -> &Path {
@@ -105,7 +106,7 @@ impl RunDir {
     /// Another recipe to go on by. The lock goes over to the new file.
     pub fn replace_recipe(&mut self, recipe: &str) -> Result<(), RunDirError> {
         write_atomically(&self.path.join("recipe.toml"), recipe.as_bytes())?;
-        self._lock = lock(&self.path)?;
+        self.lock = lock(&self.path)?;
         Ok(())
     }
 

@@ -10,6 +10,7 @@ mod credit_laws;
 mod engine;
 mod evaluation;
 mod faults;
+mod guard;
 mod keys;
 mod ledger;
 mod lessons;

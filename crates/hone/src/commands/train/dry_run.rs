@@ -21,12 +21,11 @@ pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
         show(&budget, &recipe);
     }
     let shortage = budget.shortage();
-    let estimate = match &shortage {
-        Some(_) => None,
-        None => {
-            crate::commands::check::before_run(&setup, &opened).await?;
-            Some(estimate(&setup, &opened).await)
-        }
+    let estimate = if shortage.is_some() {
+        None
+    } else {
+        crate::commands::check::before_run(&setup, &opened).await?;
+        Some(estimate(&setup, &opened).await)
     };
     let mut stdout = std::io::stdout().lock();
     if as_json {

@@ -59,7 +59,7 @@ def make_tasks(count):
 
 class Garden:
     def __init__(self, task):
-        self.state = dict(task["garden"])
+        self.state = {plant: "fine" for plant in PLANTS} | task["garden"]
         self.mistakes = 0
 
     def call(self, name, arguments):
