@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use hone_doctor::{Depth, Named, Probe, Severity, given, preflight};
 use hone_trace::Trace;
 use hone_trace::rundir::RunDir;
