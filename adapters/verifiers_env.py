@@ -1,4 +1,4 @@
-"""A `verifiers` environment for Hone: it runs its own rollout, and Hone is the model behind its client.
+"""A `verifiers` (< 0.2) environment for Hone: it runs its own rollout, and Hone is the model behind its client.
 
     [env]
     command = ["path/to/venv/bin/python", "verifiers_env.py", "reverse-text"]    # then arguments as JSON: '{"level": 2}'

@@ -19,7 +19,7 @@ use crate::supervise::Failure;
 const MAX_MESSAGE: usize = 100 << 20;
 
 #[derive(Debug)]
-pub struct Socket(WebSocketStream<reqwest::Upgraded>);
+pub struct Socket(Box<WebSocketStream<reqwest::Upgraded>>);
 
 impl Socket {
     /// Connects to a path of the server.
@@ -30,7 +30,7 @@ impl Socket {
             return Err(Failure::refused("the server switched protocols without the accept key of a WebSocket"));
         }
         let config = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
-        Ok(Self(WebSocketStream::from_raw_socket(stream, Role::Client, Some(config)).await))
+        Ok(Self(Box::new(WebSocketStream::from_raw_socket(stream, Role::Client, Some(config)).await)))
     }
 
     /// Sends a message and waits for its answer, as text. The socket comes back with it.

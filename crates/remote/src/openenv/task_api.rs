@@ -18,7 +18,7 @@ use crate::supervise::{Failure, Patience, Server};
 pub(super) fn splits(spec: &OpenEnvSpec, http: &Http, split: &str) -> Result<IndexMap<String, TaskSet>, RegistryError> {
     let wanted: Vec<String> =
         [Some(split), spec.held_out_split.as_deref()].into_iter().flatten().map(Into::into).collect();
-    let (own, http) = (spec.clone(), http.clone());
+    let (own, http) = (spec.clone(), http.fresh());
     let patience = seconds(spec.open_deadline_s) * 4 + Duration::from_secs(30);
     let listed = on_a_thread(patience, async move { list(&own, &http, &wanted).await });
     let mut lists = match listed {

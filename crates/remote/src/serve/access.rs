@@ -33,10 +33,12 @@ impl Access {
         };
         let is =
             |token: &Option<String>| token.as_deref().is_some_and(|token| same(token.as_bytes(), given.as_bytes()));
-        match () {
-            () if is(&self.operator) => Ok(Role::Operator),
-            () if is(&self.agent) => Ok(Role::Agent),
-            () => Err((StatusCode::UNAUTHORIZED, "Not authenticated: the token is not known here")),
+        if is(&self.operator) {
+            Ok(Role::Operator)
+        } else if is(&self.agent) {
+            Ok(Role::Agent)
+        } else {
+            Err((StatusCode::UNAUTHORIZED, "Not authenticated: the token is not known here"))
         }
     }
 }

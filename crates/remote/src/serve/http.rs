@@ -1,4 +1,5 @@
 //! Routes, and the plain HTTP among them: each request an environment of its own, as the protocol has it.
+#![expect(clippy::unused_async, reason = "a handler is async, whatever it does")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -93,9 +94,13 @@ fn broken() -> Response {
     respond(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", "Internal Server Error".into())
 }
 
-async fn body(request: Request) -> Result<Vec<u8>, Response> {
-    let read = to_bytes(request.into_body(), socket::MAX_MESSAGE).await;
-    read.map(Into::into).map_err(|_| detail(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 16 MiB"))
+/// The whole body; `None` where it is too long or breaks off.
+async fn body(request: Request) -> Option<Vec<u8>> {
+    Some(to_bytes(request.into_body(), socket::MAX_MESSAGE).await.ok()?.into())
+}
+
+fn too_long() -> Response {
+    detail(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 16 MiB, or broke off")
 }
 
 async fn metadata(State(host): Shared) -> Response {
@@ -120,10 +125,7 @@ async fn docs() -> Response {
 }
 
 async fn reset(State(host): Shared, request: Request) -> Response {
-    let body = match body(request).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
+    let Some(body) = body(request).await else { return too_long() };
     match check::reset(&body) {
         Err(errors) => unprocessable(errors),
         Ok(data) => observed(Play::new().reset(&host, &data).await),
@@ -131,10 +133,7 @@ async fn reset(State(host): Shared, request: Request) -> Response {
 }
 
 async fn step(State(host): Shared, request: Request) -> Response {
-    let body = match body(request).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
+    let Some(body) = body(request).await else { return too_long() };
     match check::step(&body).and_then(|action| Act::read(&action)) {
         Err(errors) => unprocessable(errors),
         Ok(act) => observed(Play::new().step(&host, act).await),
@@ -203,10 +202,7 @@ async fn mcp(
     if header.is_some() && session.is_none() {
         return detail(StatusCode::NOT_FOUND, "there is no such session; initialize again");
     }
-    let body = match body(request).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
+    let Some(body) = body(request).await else { return too_long() };
     let Ok(request) = serde_json::from_slice::<Value>(&body) else {
         return json(StatusCode::OK, &rpc::parse_error());
     };
@@ -254,16 +250,17 @@ async fn list_environments(State(host): Shared) -> Response {
     json(StatusCode::OK, &json!([host.environment.name]))
 }
 
-fn is_ours(host: &Host, env: &str) -> Result<(), Response> {
-    if host.environment.name.eq_ignore_ascii_case(env) {
-        return Ok(());
-    }
-    Err(detail(StatusCode::NOT_FOUND, &format!("unknown environment '{env}'")))
+fn is_ours(host: &Host, env: &str) -> bool {
+    host.environment.name.eq_ignore_ascii_case(env)
+}
+
+fn unknown(env: &str) -> Response {
+    detail(StatusCode::NOT_FOUND, &format!("unknown environment '{env}'"))
 }
 
 async fn splits(State(host): Shared, Path(env): Path<String>) -> Response {
-    if let Err(refusal) = is_ours(&host, &env) {
-        return refusal;
+    if !is_ours(&host, &env) {
+        return unknown(&env);
     }
     let kind = |name: &str| match name {
         "train" | "validation" | "test" => name.to_owned(),
@@ -278,13 +275,10 @@ async fn tasks(State(host): Shared, Path((env, what)): Path<(String, String)>, r
     if !matches!(what.as_str(), "tasks" | "num_tasks" | "task" | "task_range") {
         return detail(StatusCode::NOT_FOUND, "Not Found");
     }
-    if let Err(refusal) = is_ours(&host, &env) {
-        return refusal;
+    if !is_ours(&host, &env) {
+        return unknown(&env);
     }
-    let body = match body(request).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
+    let Some(body) = body(request).await else { return too_long() };
     let asked = match check::object(&body) {
         Ok(asked) => asked,
         Err(errors) => return unprocessable(errors),

@@ -109,10 +109,11 @@ async fn receive(socket: &mut WebSocket) -> Option<Message> {
     loop {
         socket.send(Message::Ping(Vec::new().into())).await.ok()?;
         match tokio::time::timeout(PING, socket.recv()).await {
-            Ok(Some(Ok(Message::Pong(_)))) => match tokio::time::timeout(PING, socket.recv()).await {
-                Ok(received) => return received?.ok(),
-                Err(_) => {}
-            },
+            Ok(Some(Ok(Message::Pong(_)))) => {
+                if let Ok(received) = tokio::time::timeout(PING, socket.recv()).await {
+                    return received?.ok();
+                }
+            }
             Ok(received) => return received?.ok(),
             Err(_) => {
                 let frame = CloseFrame { code: 1011, reason: "keepalive ping timeout".into() };
