@@ -11,7 +11,8 @@ use crate::run::{Run, messages, text};
 pub(super) const CHECK: Check = Check {
     name: "calls_as_text",
     what: "Calls in another format pass for plain replies: the user is told what a tool should have been.",
-    measure: "Replies of probed episodes that read as plain text and are a valid call of an offered tool in another format. Warning from 2 % of the replies, error from 15 %.",
+    measure: "Replies of probed episodes that read as plain text and are a valid call of an offered tool in another \
+              format. Warning from 2 % of the replies, error from 15 %.",
     fix: "Set rollout.format to the format that is named.",
     explains: &["no_signal", "do_nothing", "nothing_trained", "truncated"],
     look,

@@ -7,7 +7,8 @@ use crate::run::Run;
 pub(super) const CHECK: Check = Check {
     name: "calls_not_run",
     what: "The policy calls tools and the calls are not run.",
-    measure: "`environment/tool_calls_executed` over `environment/tool_calls_emitted`. Warning under 90 %, error under 50 %.",
+    measure: "`environment/tool_calls_executed` over `environment/tool_calls_emitted`. Warning under 90 %, error \
+              under 50 %.",
     fix: "Read a trace of it: a call that is read but not run is the environment's doing (unknown tool, episode over).",
     explains: &["no_signal", "do_nothing"],
     look,

@@ -8,7 +8,8 @@ pub(super) const CHECK: Check = Check {
     name: "faults_scored",
     what: "Episodes that broke outside the policy are scored: a dead tool server counts as a failure of the policy.",
     measure: "Probed episodes with a fault and a reward. Error.",
-    fix: "Leave faulted episodes out of their groups: 1, 1, 1 and a fault scored 0 gives the three healthy ones an advantage they did not earn.",
+    fix: "Leave faulted episodes out of their groups: 1, 1, 1 and a fault scored 0 gives the three healthy ones an \
+          advantage they did not earn.",
     explains: &["faulted", "no_signal"],
     look,
 };

@@ -6,10 +6,12 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "logprob_mismatch",
-    what: "Sampler and learner disagree on the same tokens: another policy, prompt or distribution is served than trained.",
+    what: "Sampler and learner disagree on the same tokens: another policy, prompt or distribution is served than \
+           trained.",
     measure: "`policy/rollout_train_logprobs_abs_diff_mean` and `_corr`. Warning from a difference of 0.02 or a correlation \
               under 0.99, error from 0.2 or under 0.9.",
-    fix: "Compare the served policy's version and the prompt's tools with the trained ones; turn penalties and filters off.",
+    fix: "Compare the served policy's version and the prompt's tools with the trained ones; turn penalties and \
+          filters off.",
     explains: &["kl_runaway", "gradients", "reward_without_success"],
     look,
 };

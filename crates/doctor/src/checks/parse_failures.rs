@@ -11,7 +11,8 @@ pub(super) const CHECK: Check = Check {
     what: "Replies are neither a valid call nor a plain reply, so that the tools never run.",
     measure: "`reward/parse_failure_rate`, late in training. Warning from 10 %, error from 40 %; the kinds come from the \
               traces.",
-    fix: "Name the model's own tool-call format (`hone parse --help` lists them), or start from a policy that knows it.",
+    fix: "Name the model's own tool-call format (`hone parse --help` lists them), or start from a policy that knows \
+          it.",
     explains: &["calls_not_run", "no_signal", "nothing_trained", "shared_gate", "do_nothing", "no_recovery"],
     look,
 };

@@ -8,8 +8,10 @@ use crate::run::{Run, weights};
 pub(super) const CHECK: Check = Check {
     name: "policy_frozen",
     what: "The policy that samples never changes: updates do not reach it.",
-    measure: "Digests of the weights that sampled the first and the last probed steps, and the first and the last evaluation, while tokens were trained. Error.",
-    fix: "Look at how weights reach the sampler: adapters that are skipped, a base model under the policy's name, a cache.",
+    measure: "Digests of the weights that sampled the first and the last probed steps, and the first and the last \
+              evaluation, while tokens were trained. Error.",
+    fix: "Look at how weights reach the sampler: adapters that are skipped, a base model under the policy's name, a \
+          cache.",
     explains: &["logprob_mismatch", "reward_without_success", "sharpening", "too_few_tasks", "no_signal"],
     look,
 };

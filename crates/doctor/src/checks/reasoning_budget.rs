@@ -8,8 +8,10 @@ use crate::run::{Run, messages, text};
 pub(super) const CHECK: Check = Check {
     name: "reasoning_budget",
     what: "Reasoning takes the tokens that acting needs.",
-    measure: "Replies of probed episodes cut by sampling.max_new_tokens in the middle of reasoning. Warning from 10 %, error from 60 %.",
-    fix: "Raise sampling.max_new_tokens, or ask for less reasoning (a template variable such as enable_thinking, or a length component).",
+    measure: "Replies of probed episodes cut by sampling.max_new_tokens in the middle of reasoning. Warning from 10 \
+              %, error from 60 %.",
+    fix: "Raise sampling.max_new_tokens, or ask for less reasoning (a template variable such as enable_thinking, or \
+          a length component).",
     explains: &["truncated", "parse_failures", "no_signal"],
     look,
 };

@@ -8,8 +8,10 @@ use crate::run::Run;
 pub(super) const CHECK: Check = Check {
     name: "records",
     what: "The records are damaged, or say different things.",
-    measure: "Traces of the probed steps and evaluations, read one by one; `rollouts/total` and `tokens/sampled` against the traces of the step; steps that are missing or recorded twice. Error.",
-    fix: "Go back to the last checkpoint with `hone train --resume`, or restore the directory; numbers of a damaged run are worth nothing.",
+    measure: "Traces of the probed steps and evaluations, read one by one; `rollouts/total` and `tokens/sampled` \
+              against the traces of the step; steps that are missing or recorded twice. Error.",
+    fix: "Go back to the last checkpoint with `hone train --resume`, or restore the directory; numbers of a damaged \
+          run are worth nothing.",
     explains: &["unscored", "no_signal", "nothing_trained", "too_few_tasks"],
     look,
 };

@@ -8,7 +8,8 @@ pub(super) const CHECK: Check = Check {
     name: "repeated_calls",
     what: "The policy makes the same call over and over.",
     measure: "Probed episodes with the same call, arguments included, three times in a row or more. Warning from 20 %.",
-    fix: "Let the environment answer a repetition with what is new, pay for progress (`repeated_calls` in docs/rewards.md), or end the episode.",
+    fix: "Let the environment answer a repetition with what is new, pay for progress (`repeated_calls` in \
+          docs/rewards.md), or end the episode.",
     explains: &["truncated"],
     look,
 };

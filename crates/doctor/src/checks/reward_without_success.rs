@@ -6,7 +6,8 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "reward_without_success",
-    what: "The reward rises and held-out success does not: something else is paid for, or training tasks are learned by heart.",
+    what: "The reward rises and held-out success does not: something else is paid for, or training tasks are \
+           learned by heart.",
     measure: "The total rose by more than three standard errors and a tenth of its early value, while no held-out gain is \
               shown. Warning; error where held-out success fell.",
     fix: "Compare the components' windows in report.md: the one that rises is the one that is paid.",

@@ -7,7 +7,8 @@ use crate::run::Run;
 pub(super) const CHECK: Check = Check {
     name: "success_cliff",
     what: "Success fell off a cliff and did not come back: the run destroyed what it had learned.",
-    measure: "`reward/success_rate`: the mean of the last quarter under half of the best quarter, which was over 20 %. Error.",
+    measure: "`reward/success_rate`: the mean of the last quarter under half of the best quarter, which was over 20 \
+              %. Error.",
     fix: "Go on from the best checkpoint with a lower learning rate or a KL to the start.",
     explains: &["reward_without_success", "entropy_collapse", "too_few_tasks"],
     look,

@@ -8,8 +8,10 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "total_mismatch",
-    what: "The total that is trained on is not what the components make: a verdict is recorded and never paid, or paid and not recorded.",
-    measure: "The rubric's total over the recorded components of probed episodes, against the recorded total. Error from 1 %.",
+    what: "The total that is trained on is not what the components make: a verdict is recorded and never paid, or \
+           paid and not recorded.",
+    measure: "The rubric's total over the recorded components of probed episodes, against the recorded total. Error \
+              from 1 %.",
     fix: "Score again with `hone score`, and compare the rubric of the recipe with the one that ran.",
     explains: &["reward_without_success", "dead_component", "no_signal"],
     look,

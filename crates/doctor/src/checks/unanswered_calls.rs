@@ -8,7 +8,8 @@ use crate::run::{Run, messages};
 pub(super) const CHECK: Check = Check {
     name: "unanswered_calls",
     what: "Calls are run and nothing comes back: the policy acts and is not told what came of it.",
-    measure: "Turns of probed episodes with a call that ran and no message of a tool behind it, the last turn aside. Warning from 10 %, error from 50 %.",
+    measure: "Turns of probed episodes with a call that ran and no message of a tool behind it, the last turn \
+              aside. Warning from 10 %, error from 50 %.",
     fix: "Answer every call with a message of role \"tool\", also where there is nothing to say.",
     explains: &["no_signal", "repeated_calls", "truncated", "no_recovery"],
     look,

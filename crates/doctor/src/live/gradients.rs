@@ -7,7 +7,8 @@ use crate::check::{Check, Finding, Looked, Severity};
 pub(super) const CHECK: Check<Live> = Check {
     name: "gradients",
     what: "Gradients vanish, explode, or are not finite.",
-    measure: "`policy/skipped_steps` of the last step (error), `policy/grad_norm` over 20 times the mean of the first 8 steps (warning), or 0 for 8 steps (warning).",
+    measure: "`policy/skipped_steps` of the last step (error), `policy/grad_norm` over 20 times the mean of the \
+              first 8 steps (warning), or 0 for 8 steps (warning).",
     fix: "Lower the learning rate or train.max_grad_norm; look at the step's traces for an extreme reward.",
     explains: &[],
     look,

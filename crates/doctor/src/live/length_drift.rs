@@ -7,7 +7,8 @@ use crate::check::{Check, Finding, Looked, Severity};
 pub(super) const CHECK: Check<Live> = Check {
     name: "length_drift",
     what: "Replies grow while success does not.",
-    measure: "`generate/avg_num_tokens`, the mean of the last 8 steps at least twice the first 8, while success rose by less than 5 points. Warning.",
+    measure: "`generate/avg_num_tokens`, the mean of the last 8 steps at least twice the first 8, while success \
+              rose by less than 5 points. Warning.",
     fix: "Find the component that pays for length; `hone doctor` measures the correlation.",
     explains: &[],
     look,

@@ -7,7 +7,8 @@ use crate::check::{Check, Finding, Looked, Severity};
 pub(super) const CHECK: Check<Live> = Check {
     name: "logprob_mismatch",
     what: "Sampler and learner disagree on the same tokens, or drift apart.",
-    measure: "`policy/rollout_train_logprobs_abs_diff_mean` of the last step: warning from 0.02, error from 0.2; the correlation: warning under 0.99, error under 0.9.",
+    measure: "`policy/rollout_train_logprobs_abs_diff_mean` of the last step: warning from 0.02, error from 0.2; \
+              the correlation: warning under 0.99, error under 0.9.",
     fix: "Compare the served weights and the prompt's tools with the trained ones; turn penalties and filters off.",
     explains: &[],
     look,

@@ -7,8 +7,10 @@ use crate::check::{Check, Finding, Looked, Severity};
 pub(super) const CHECK: Check<Live> = Check {
     name: "no_signal",
     what: "Groups without variance: there is nothing to learn from.",
-    measure: "`reward/signal_ratio`, the mean of the last 8 steps. Warning under 5 %, unless over 90 % of the episodes succeed.",
-    fix: "Mix in easier tasks or a shaped component, or sample larger groups; plan.zero_variance = \"replace\" samples other tasks.",
+    measure: "`reward/signal_ratio`, the mean of the last 8 steps. Warning under 5 %, unless over 90 % of the \
+              episodes succeed.",
+    fix: "Mix in easier tasks or a shaped component, or sample larger groups; plan.zero_variance = \"replace\" \
+          samples other tasks.",
     explains: &[],
     look,
 };

@@ -6,8 +6,10 @@ use crate::probe::{Probe, RefusalKind};
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "append_only",
-    what: "The chat template rewrites what was already said, so that later turns do not extend the tokens the policy saw.",
-    measure: "The first prompt of a task of every environment, rendered with its tools, and what the template makes of it once a reply and an answer follow. Error.",
+    what: "The chat template rewrites what was already said, so that later turns do not extend the tokens the \
+           policy saw.",
+    measure: "The first prompt of a task of every environment, rendered with its tools, and what the template makes \
+              of it once a reply and an answer follow. Error.",
     fix: "Change the line of the template that is named, so that a turn, once written, stays as it is.",
     explains: &["opens", "call_format", "tool_results"],
     look,

@@ -6,8 +6,11 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "budget",
     what: "The machine does not have the memory that the run may need.",
-    measure: "Weights, optimizer, copies, activations and caches at their largest, against what is free. Error where the optimizer and the copies alone do not fit, warning where everything at its largest does not.",
-    fix: "Lower train.batch_tokens or rollout.concurrency, set train.recompute = true, or train an adapter (policy.lora).",
+    measure: "Weights, optimizer, copies, activations and caches at their largest, against what is free. Error \
+              where the optimizer and the copies alone do not fit, warning where everything at its largest does \
+              not.",
+    fix: "Lower train.batch_tokens or rollout.concurrency, set train.recompute = true, or train an adapter \
+          (policy.lora).",
     explains: &[],
     look,
 };

@@ -7,9 +7,10 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "call_format",
     what: "Calls are read in another format than the model writes, or do not read back as they were written.",
-    measure: "A call rendered by the chat template itself, and calls of the offered tools (references and valid random ones) written in the format of the run and parsed again. Error.",
+    measure: "A call rendered by the chat template itself, and calls of the offered tools (references and valid \
+              random ones) written in the format of the run and parsed again. Error.",
     fix: "Set rollout.format to the format that the template writes, or leave it out.",
-    explains: &["opens", "parse_failures", "calls_as_text", "no_calls", "no_signal"],
+    explains: &["opens", "parse_failures", "calls_as_text", "no_calls", "identical_rollouts", "no_signal", "truncated"],
     look,
 };
 

@@ -6,7 +6,8 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "constant_component",
     what: "A reward component with weight is the same in every episode: it carries no gradient.",
-    measure: "Components with a weight that have one value in all of at least 32 scored episodes of the start policy, while the total varies. Note.",
+    measure: "Components with a weight that have one value in all of at least 32 scored episodes of the start \
+              policy, while the total varies. Note.",
     fix: "Drop it, or set its weight to 0 to go on watching it; one that should tell episodes apart is broken.",
     explains: &[],
     look,

@@ -8,7 +8,10 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "context",
     what: "The window does not hold an episode.",
-    measure: "Tokens of the first prompt, of the tools in it and of one reply against rollout.window, the model's own window (warning), and the references' turns against rollout.max_turns. Error where no episode can be finished, warning where the prompt leaves no full reply or most references do not fit, note where tools take over half of the window.",
+    measure: "Tokens of the first prompt, of the tools in it and of one reply against rollout.window, the model's \
+              own window (warning), and the references' turns against rollout.max_turns. Error where no episode can \
+              be finished, warning where the prompt leaves no full reply or most references do not fit, note where \
+              tools take over half of the window.",
     fix: "Raise rollout.window or rollout.max_turns, offer fewer tools, or shorten the system prompt.",
     explains: &["truncated", "no_signal", "unscored", "faulted", "no_calls"],
     look,

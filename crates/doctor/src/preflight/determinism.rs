@@ -6,7 +6,8 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "determinism",
-    what: "The same task, seed and actions give other answers: episodes of a group do not start alike, and nothing can be replayed.",
+    what: "The same task, seed and actions give other answers: episodes of a group do not start alike, and nothing \
+           can be replayed.",
     measure: "Up to 12 scripts played twice. Error where prompts, tools or rewards differ, warning where answers do.",
     fix: "Draw everything random from the seed that `open` gives, and take the time from the task's CURRENT_DATE.",
     explains: &["isolation"],

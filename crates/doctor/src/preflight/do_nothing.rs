@@ -7,7 +7,8 @@ use crate::probe::{Probe, Transcript};
 pub(super) const CHECK: Check<Probe> = Check {
     name: "do_nothing",
     what: "Tasks that are solved by doing nothing: a policy is paid for leaving things as they are.",
-    measure: "Episodes of up to 12 tasks that only say \"Done.\". Warning from 20 % solved, error from 60 %; error too where doing nothing earns as much as the reference does.",
+    measure: "Episodes of up to 12 tasks that only say \"Done.\". Warning from 20 % solved, error from 60 %; error \
+              too where doing nothing earns as much as the reference does.",
     fix: "Leave out tasks whose solution is to do nothing, or let the verifier ask for more than the unchanged state.",
     explains: &["no_op_tasks", "no_signal"],
     look,

@@ -6,8 +6,10 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "host_date",
-    what: "The prompt carries the date of this machine: tomorrow's prompt is another one, and the task's own dates do not fit it.",
-    measure: "The prompt rendered on another day, and today's date searched for in the environment's texts, where the task states no CURRENT_DATE of today. Warning.",
+    what: "The prompt carries the date of this machine: tomorrow's prompt is another one, and the task's own dates \
+           do not fit it.",
+    measure: "The prompt rendered on another day, and today's date searched for in the environment's texts, where \
+              the task states no CURRENT_DATE of today. Warning.",
     fix: "Give every task a CURRENT_DATE variable: environments and templates go by it.",
     explains: &[],
     look,

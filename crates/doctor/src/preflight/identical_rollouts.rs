@@ -8,7 +8,8 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "identical_rollouts",
     what: "No exploration: the episodes of a group are the same, token for token, so that none is better than another.",
-    measure: "Groups of the start policy, those solved by every episode aside, whose episodes all sampled the same ids. Warning from 30 %, error from 80 %.",
+    measure: "Groups of the start policy, those solved by every episode aside, whose episodes all sampled the same \
+              ids. Warning from 30 %, error from 80 %.",
     fix: "Sample at temperature 1 without top_k; look for a fixed seed where the temperature is right.",
     explains: &["no_signal"],
     look,

@@ -5,8 +5,10 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "kept_state",
-    what: "The environment keeps what an earlier episode did: a fresh episode does not start from the task's own state.",
-    measure: "A task that doing nothing does not solve, solved by its reference, and then again by doing nothing. Error.",
+    what: "The environment keeps what an earlier episode did: a fresh episode does not start from the task's own \
+           state.",
+    measure: "A task that doing nothing does not solve, solved by its reference, and then again by doing nothing. \
+              Error.",
     fix: "Build the state anew from the task and the seed at every `open`; share nothing that is written to.",
     explains: &["determinism", "isolation", "do_nothing", "reference_fails"],
     look,

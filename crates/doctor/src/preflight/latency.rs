@@ -6,7 +6,8 @@ use crate::probe::{Played, Probe};
 pub(super) const CHECK: Check<Probe> = Check {
     name: "latency",
     what: "The environment is slow.",
-    measure: "Seconds to open an episode and to answer a step, of the scripts. Warning where one takes over a third of its deadline, note where an episode waits longer for the environment than for the sampler.",
+    measure: "Seconds to open an episode and to answer a step, of the scripts. Warning where one takes over a third \
+              of its deadline, note where an episode waits longer for the environment than for the sampler.",
     fix: "Raise env.workers or rollout.concurrency, or make the environment cheaper to open.",
     explains: &[],
     look,

@@ -5,9 +5,12 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "logprob_mismatch",
-    what: "Sampler and learner disagree on the same tokens: another policy, prompt or distribution is served than trained.",
-    measure: "The learner's logprobs of tokens that the start policy sampled. Warning from a mean difference of 0.02 or a correlation under 0.99, error from 0.2 or under 0.9.",
-    fix: "Compare the served weights, the prompt's tools and the temperature with the trained ones; turn penalties and filters off.",
+    what: "Sampler and learner disagree on the same tokens: another policy, prompt or distribution is served than \
+           trained.",
+    measure: "The learner's logprobs of tokens that the start policy sampled. Warning from a mean difference of \
+              0.02 or a correlation under 0.99, error from 0.2 or under 0.9.",
+    fix: "Compare the served weights, the prompt's tools and the temperature with the trained ones; turn penalties \
+          and filters off.",
     explains: &["sampler_follows"],
     look,
 };

@@ -8,8 +8,9 @@ pub(super) const CHECK: Check<Probe> = Check {
     name: "no_calls",
     what: "The start policy hardly ever calls a tool, so that nothing it is paid for can happen.",
     measure: "Episodes of the start policy in which a tool ran. Warning under 5 %.",
-    fix: "Start from a policy that calls tools (`hone sft` imitates the references), or say in the system prompt that it must.",
-    explains: &["no_signal", "truncated", "unscored"],
+    fix: "Start from a policy that calls tools (`hone sft` imitates the references), or say in the system prompt \
+          that it must.",
+    explains: &["no_signal", "truncated", "unscored", "identical_rollouts"],
     look,
 };
 

@@ -8,8 +8,12 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "no_signal",
     what: "Groups without variance: all episodes of a task earn the same, so that there is nothing to learn from.",
-    measure: "Groups of the start policy whose totals differ. At a rate p the first group with signal is expected after 1 / (p x train.groups) steps; where none of n groups has any, p is under 3 / n with 95 % confidence. Warning under 15 %; error where the first is not expected within a tenth of the run, or every episode solves its task.",
-    fix: "Mix in easier tasks, pay for parts of the way (a shaped component), sample larger groups, or warm up with `hone sft`.",
+    measure: "Groups of the start policy whose totals differ. At a rate p the first group with signal is expected \
+              after 1 / (p x train.groups) steps; where none of n groups has any, p is under 3 / n with 95 % \
+              confidence. Warning under 15 %; error where the first is not expected within a tenth of the run, or \
+              every episode solves its task.",
+    fix: "Mix in easier tasks, pay for parts of the way (a shaped component), sample larger groups, or warm up with \
+          `hone sft`.",
     explains: &[],
     look,
 };

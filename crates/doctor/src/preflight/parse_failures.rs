@@ -11,9 +11,18 @@ use crate::probe::{Probe, Reply};
 pub(super) const CHECK: Check<Probe> = Check {
     name: "parse_failures",
     what: "The start policy's replies cannot be read, so that the tools never run.",
-    measure: "Replies of the start policy that are neither a valid call nor a plain reply, by kind, each read again in every format. Warning from 15 %, error from 50 %.",
+    measure: "Replies of the start policy that are neither a valid call nor a plain reply, by kind, each read again \
+              in every format. Warning from 15 %, error from 50 %.",
     fix: "Start from a policy that knows the tools' format: a short warm start with `hone sft`.",
-    explains: &["no_calls", "calls_not_run", "no_signal", "truncated", "constant_component", "unscored"],
+    explains: &[
+        "no_calls",
+        "calls_not_run",
+        "no_signal",
+        "truncated",
+        "constant_component",
+        "unscored",
+        "identical_rollouts",
+    ],
     look,
 };
 

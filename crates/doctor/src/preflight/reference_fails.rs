@@ -7,7 +7,8 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "reference_fails",
     what: "Broken tasks: their own reference does not earn success.",
-    measure: "The references of up to 12 tasks, replayed action by action and scored by the rubric. Error from half of them, warning below.",
+    measure: "The references of up to 12 tasks, replayed action by action and scored by the rubric. Error from half \
+              of them, warning below.",
     fix: "Correct or leave out the tasks that are named; where all fail, the verifier or eval.success is wrong.",
     explains: &["no_signal", "do_nothing"],
     look,

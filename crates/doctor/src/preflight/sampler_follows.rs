@@ -6,8 +6,11 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "sampler_follows",
     what: "The sampler does not follow the learner: updates do not reach what is served.",
-    measure: "One small optimizer step, then the difference between sampler and learner on newly sampled tokens, as a share of how far the learner moved; the step is taken back. Error from half of it, or where other weights are served than were trained.",
-    fix: "Look at how weights reach the sampler: adapters that are skipped, a base model under the policy's name, a cache.",
+    measure: "One small optimizer step, then the difference between sampler and learner on newly sampled tokens, as \
+              a share of how far the learner moved; the step is taken back. Error from half of it, or where other \
+              weights are served than were trained.",
+    fix: "Look at how weights reach the sampler: adapters that are skipped, a base model under the policy's name, a \
+          cache.",
     explains: &[],
     look,
 };

@@ -7,7 +7,8 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "script_faults",
     what: "The environment breaks under actions that it should answer.",
-    measure: "Scripts without a model: references, valid random calls, and doing nothing. Error from half of them, warning below.",
+    measure: "Scripts without a model: references, valid random calls, and doing nothing. Error from half of them, \
+              warning below.",
     fix: "Play it by hand with `hone env play` and put right what it says.",
     explains: &["reference_fails", "determinism", "isolation", "faulted", "unscored", "never_done"],
     look,

@@ -6,7 +6,8 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "small_evaluation",
     what: "The evaluation is too small to show the gains that runs make.",
-    measure: "The half width of a 95 % interval at a success of one half, 0.98 / root of eval.tasks x eval.samples at best. Note over 10 points.",
+    measure: "The half width of a 95 % interval at a success of one half, 0.98 / root of eval.tasks x eval.samples \
+              at best. Note over 10 points.",
     fix: "Raise eval.tasks: 256 tasks show a gain of about 6 points.",
     explains: &[],
     look,

@@ -6,7 +6,8 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "time",
     what: "The run takes longer than anybody waits.",
-    measure: "Seconds of the probe's episodes, scaled to a step and the run, learning not counted. Warning over a week.",
+    measure: "Seconds of the probe's episodes, scaled to a step and the run, learning not counted. Warning over a \
+              week.",
     fix: "Train fewer or smaller steps, raise rollout.concurrency, or use a faster engine.",
     explains: &[],
     look,

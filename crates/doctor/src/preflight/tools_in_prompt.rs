@@ -6,7 +6,8 @@ use crate::probe::{Probe, RefusalKind};
 pub(super) const CHECK: Check<Probe> = Check {
     name: "tools_in_prompt",
     what: "The tools do not reach the prompt: the policy is asked to use what it was never shown.",
-    measure: "The first prompt of a task of every environment, rendered with its tools, decoded and searched for every tool and parameter. Error.",
+    measure: "The first prompt of a task of every environment, rendered with its tools, decoded and searched for \
+              every tool and parameter. Error.",
     fix: "Use the chat template of the model's own instruct version; templates of base models often ignore `tools`.",
     explains: &[
         "opens",

@@ -7,7 +7,8 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "unanswered_calls",
     what: "Calls are run and nothing comes back: the policy acts and is not told what came of it.",
-    measure: "Calls of the scripts that are answered with no message while the episode goes on. Warning, error from half of them.",
+    measure: "Calls of the scripts that are answered with no message while the episode goes on. Warning, error from \
+              half of them.",
     fix: "Answer every call with a message of role \"tool\", also where there is nothing to say.",
     explains: &["no_signal", "truncated", "calls_not_run"],
     look,

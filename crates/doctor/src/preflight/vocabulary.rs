@@ -6,7 +6,8 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "vocabulary",
     what: "Tokenizer and weights do not belong together, or the tokenizer loses text.",
-    measure: "Largest id of the tokenizer against the ids the weights know (error); the tokenizer of policy.reference (error); lines of the prompt encoded and decoded again (warning).",
+    measure: "Largest id of the tokenizer against the ids the weights know (error); the tokenizer of \
+              policy.reference (error); lines of the prompt encoded and decoded again (warning).",
     fix: "Take tokenizer and weights from one model.",
     explains: &["logprob_mismatch", "parse_failures", "no_signal"],
     look,

@@ -101,7 +101,7 @@ fn render(opening: &mut Opening, task: &Task, episode: &Episode, toolbox: &Toolb
                 RenderError::ObservationLost { .. } => RefusalKind::ObservationLost,
                 _ => RefusalKind::Other,
             };
-            opening.refusal = Some(Refusal { kind, words: super::error_words(&error) });
+            opening.refusal = Some(Refusal { kind, words: super::gather::error_words(&error) });
             return;
         }
     };
