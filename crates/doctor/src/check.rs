@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::run::Run;
 
 /// One fault to look for.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Check {
     /// In snake case, as users name it.
     pub name: &'static str,

@@ -39,7 +39,12 @@ static POLICIES: [Policy; 3] = [policy!("shop"), policy!("triage-reader"), polic
 impl Policy {
     /// The one made for this environment, else the shop's.
     pub(crate) fn of(env: &str) -> &'static Self {
-        POLICIES.iter().find(|policy| policy.env == env).unwrap_or(&POLICIES[0])
+        Self::made_for(env).unwrap_or(&POLICIES[0])
+    }
+
+    /// The one made for this environment, where there is one.
+    pub(crate) fn made_for(env: &str) -> Option<&'static Self> {
+        POLICIES.iter().find(|policy| policy.env == env)
     }
 
     /// Writes it into `dir`.

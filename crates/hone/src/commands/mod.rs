@@ -1,8 +1,10 @@
 //! One file per command: its arguments, and `run`.
 
+pub(crate) mod audit;
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod env;
+mod foreign;
 pub(crate) mod model;
 pub(crate) mod parse;
 pub(crate) mod render;

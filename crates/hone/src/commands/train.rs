@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let mut recipe = match &args.resume {
         Some(run) => recorded_recipe(run)?,
-        None => read_recipe(&args)?,
+        None => recipe_of(args.recipe.as_deref(), &args.set)?,
     };
     if args.resume.is_none() && args.placebo == Some(Placebo::Permute) {
         recipe.train.kl_to_start = true;
@@ -142,13 +142,14 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
     Ok(report)
 }
 
-fn read_recipe(args: &Args) -> Result<Recipe> {
-    match &args.recipe {
+/// A recipe file with settings over it; without a file, the quickstart.
+pub(super) fn recipe_of(path: Option<&Path>, settings: &[String]) -> Result<Recipe> {
+    match path {
         Some(path) => {
             let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Recipe::parse(&text, &args.set).with_context(|| format!("in {}", path.display()))
+            Recipe::parse(&text, settings).with_context(|| format!("in {}", path.display()))
         }
-        None => Ok(Recipe::parse(QUICKSTART, &args.set)?),
+        None => Ok(Recipe::parse(QUICKSTART, settings)?),
     }
 }
 
