@@ -21,6 +21,15 @@ pub struct Check<S = Run> {
     pub look: fn(&S) -> Result<Looked, RunDirError>,
 }
 
+// Not derived: a check is copied whatever `S` is.
+impl<S> Clone for Check<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Check<S> {}
+
 /// Result of a check.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Looked {

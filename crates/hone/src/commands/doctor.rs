@@ -9,13 +9,18 @@ use hone_doctor::{CHECKS, Confidence, Diagnosis, Named, Run, Severity, diagnose}
 use hone_trace::{clean, clean_json};
 use owo_colors::OwoColorize as _;
 
+use super::foreign;
+
 /// Find out what is wrong with a run: the fault, the arithmetic, the traces that show it, the fix.
 ///
 /// Looks at the recorded tokens, traces and evaluations of a run, live or finished. Findings that follow from another one
 /// are shown under it. Ends with 1 where a finding is an error. docs/doctor.md describes every check.
+///
+/// Records of other trainers are read as far as they go: TRL's completions (parquet), SkyRL's dumps, ART's and verifiers'
+/// JSON lines, W&B histories (JSON lines, CSV). A check that lacks data says what it needs (--verbose).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A run directory.
+    /// A run directory, or a file or directory that another trainer wrote.
     run: PathBuf,
     /// Print one JSON object.
     #[arg(long)]
@@ -26,8 +31,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let run = Run::read(&args.run)?;
-    let diagnosis = diagnose(CHECKS, &run)?.waive(&run.recipe.doctor.waive);
+    let diagnosis = match foreign::diagnosed(&args.run)? {
+        Some(diagnosis) => diagnosis,
+        None => {
+            let run = Run::read(&args.run)?;
+            diagnose(CHECKS, &run)?.waive(&run.recipe.doctor.waive)
+        }
+    };
     let mut out = anstream::stdout().lock();
     if args.json {
         writeln!(out, "{}", clean_json(&serde_json::to_string(&diagnosis)?))?;

@@ -1,5 +1,6 @@
 //! One file per command: its arguments, and `run`.
 
+pub(crate) mod audit;
 pub(crate) mod chat;
 pub(crate) mod check;
 pub(crate) mod compare;
@@ -8,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod env;
 pub(crate) mod eval;
+mod foreign;
 pub(crate) mod generate;
 pub(crate) mod init;
 pub(crate) mod model;

@@ -160,7 +160,8 @@ async fn a_dead_environment_is_left_out_or_stops_the_run() {
 async fn weights_that_are_not_finite_stop_the_run_and_cost_no_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let run = directory.path().join("run");
-    let settings = ["train.steps=1", "eval.every=0", "eval.controls=false", "checkpoint.keep_last=1", "checkpoint.best="];
+    let settings =
+        ["train.steps=1", "eval.every=0", "eval.controls=false", "checkpoint.keep_last=1", "checkpoint.best="];
     let good = recipe(&settings);
     train(&setup(&good), &good, &run, &mut Silent).await.unwrap();
     assert_eq!(checkpoints(&run), [0, 1]);

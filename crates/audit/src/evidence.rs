@@ -1,0 +1,241 @@
+//! Evidence: every episode that was played, and the questions laws ask of it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::OnceLock;
+
+use hone_arena::rewards::{Rubric, TOTAL};
+use hone_trace::{Outcome, Trace};
+use hone_train::recipe::Recipe;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::probe::{Role, Sweep};
+
+/// A component of the rubric, or a product.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Component {
+    pub name: String,
+    /// Its entry in the catalogue; absent for a product.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    pub weight: f64,
+    /// Whether it moves the policy: by its weight, as a factor or a gate, or through `credit.arguments`.
+    pub paid: bool,
+}
+
+impl Component {
+    /// The components of a recipe's rubric, products last.
+    pub fn of(rubric: &Rubric, recipe: &Recipe) -> Vec<Self> {
+        let text = |table: &Map<String, Value>, key: &str| Some(table.get(key)?.as_str()?.to_owned());
+        let table = |name: &str| {
+            let mut tables = recipe.rubric.component.iter();
+            tables.find(|table| text(table, "name").or_else(|| text(table, "kind")).as_deref() == Some(name))
+        };
+        let paid = |name: &str, weight: f64| {
+            let mut products = recipe.rubric.product.iter();
+            weight > 0.0
+                || table(name).is_some_and(|table| table.contains_key("gate"))
+                || products.any(|product| product.weight > 0.0 && product.of.iter().any(|factor| factor == name))
+                || recipe.credit.arguments.values().any(|component| component == name)
+        };
+        rubric
+            .weights()
+            .map(|(name, weight)| Self {
+                name: name.to_owned(),
+                kind: table(name).and_then(|table| text(table, "kind")),
+                weight,
+                paid: paid(name, weight),
+            })
+            .collect()
+    }
+
+    /// Whether it says that it measures form alone.
+    pub fn is_format(&self) -> bool {
+        self.kind.as_deref() == Some("format") || self.name.to_lowercase().contains("format")
+    }
+}
+
+/// One played episode.
+#[derive(Debug, Clone)]
+pub struct Played {
+    pub probe: &'static str,
+    pub label: String,
+    pub role: Role,
+    pub point: Option<(Sweep, f64)>,
+    pub task: usize,
+    pub replies: Vec<String>,
+    pub trace: Trace,
+}
+
+impl Played {
+    pub fn value(&self, component: &str) -> Option<f64> {
+        self.trace.reward(component)
+    }
+
+    /// Whether the environment's own test finds it right, confidence and wording aside.
+    pub fn solved(&self, success: &str) -> Option<bool> {
+        let fact = |key: &str| self.trace.facts.get(key).and_then(Value::as_bool);
+        let finished = self.trace.outcome == Outcome::Finished;
+        let by_facts = fact("correct").or_else(|| fact("db_match").map(|right| right && finished));
+        by_facts.or_else(|| Some(self.value(success)? == 1.0))
+    }
+
+    pub fn is_fault(&self) -> bool {
+        matches!(self.trace.outcome, Outcome::Fault { .. })
+    }
+}
+
+/// The same episode, valued twice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Repeat {
+    pub label: String,
+    pub component: String,
+    pub first: Option<f64>,
+    pub second: Option<f64>,
+    /// Played again; else scored again from its record.
+    pub played: bool,
+}
+
+/// All that was played.
+#[derive(Debug, Default)]
+pub struct Evidence {
+    pub components: Vec<Component>,
+    /// The component whose value of 1 is success.
+    pub success: String,
+    pub tasks: usize,
+    pub played: Vec<Played>,
+    pub repeats: Vec<Repeat>,
+    /// Where the solutions of each task are among `played`.
+    solutions: OnceLock<HashMap<usize, Vec<usize>>>,
+}
+
+/// One probe's variant over all tasks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Line {
+    pub probe: &'static str,
+    pub label: String,
+    pub role: Role,
+    pub tasks: usize,
+    /// Mean value by component, the total included. A component nobody scored is absent.
+    pub means: BTreeMap<String, f64>,
+    /// Share that the environment's own test finds right.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub solved: Option<f64>,
+}
+
+impl Line {
+    pub fn total(&self) -> Option<f64> {
+        self.means.get(TOTAL).copied()
+    }
+}
+
+impl Evidence {
+    /// Components that move the policy, and the total.
+    pub fn paid(&self) -> impl Iterator<Item = &str> {
+        let paid = self.components.iter().filter(|component| component.paid).map(|component| component.name.as_str());
+        paid.chain([TOTAL])
+    }
+
+    /// Episodes that tell something about the rewards.
+    pub fn episodes(&self) -> impl Iterator<Item = &Played> {
+        self.played.iter().filter(|played| !played.is_fault())
+    }
+
+    /// Evidence of nothing yet.
+    pub fn new(components: Vec<Component>, success: &str, tasks: usize) -> Self {
+        Self { components, success: success.to_owned(), tasks, ..Self::default() }
+    }
+
+    /// The most that the solution of a task earned of a component. Asked only when everything is played.
+    pub fn oracle(&self, task: usize, component: &str) -> Option<f64> {
+        let solutions = self.solutions.get_or_init(|| {
+            let mut solutions: HashMap<usize, Vec<usize>> = HashMap::new();
+            for (at, played) in self.played.iter().enumerate() {
+                if played.role == Role::Oracle && !played.is_fault() {
+                    solutions.entry(played.task).or_default().push(at);
+                }
+            }
+            solutions
+        });
+        let mine = solutions.get(&task)?.iter().filter_map(|&at| self.played[at].value(component));
+        mine.max_by(f64::total_cmp)
+    }
+
+    /// Mean over tasks of what the solution earns.
+    pub fn oracle_mean(&self, component: &str) -> Option<f64> {
+        mean((0..self.tasks).filter_map(|task| self.oracle(task, component)))
+    }
+
+    /// Mean over tasks of what an empty reply earns: the zero of the scale on which junk is measured.
+    pub fn nothing(&self) -> Option<f64> {
+        let empty = self.episodes().filter(|played| played.probe == "empty" && played.label == "an empty reply");
+        mean(empty.filter_map(|played| played.value(TOTAL)))
+    }
+
+    /// A total between what nothing earns (0) and what the solution earns (1).
+    pub fn share(&self, total: f64) -> Option<f64> {
+        let (nothing, oracle) = (self.nothing()?, self.oracle_mean(TOTAL)?);
+        (oracle > nothing).then(|| (total - nothing) / (oracle - nothing))
+    }
+
+    /// Every variant over its tasks, in the order of play.
+    pub fn lines(&self) -> Vec<Line> {
+        let mut at: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        let mut groups: Vec<Vec<&Played>> = Vec::new();
+        for played in self.episodes() {
+            let place = *at.entry((played.probe, &played.label)).or_insert(groups.len());
+            if place == groups.len() {
+                groups.push(Vec::new());
+            }
+            groups[place].push(played);
+        }
+        groups.into_iter().map(|group| self.line(&group)).collect()
+    }
+
+    fn line(&self, group: &[&Played]) -> Line {
+        let names = self.components.iter().map(|component| component.name.as_str()).chain([TOTAL]);
+        let means = names
+            .filter_map(|name| Some((name.to_owned(), mean(group.iter().filter_map(|played| played.value(name)))?)));
+        let solved =
+            group.iter().filter_map(|played| played.solved(&self.success)).map(|right| f64::from(u8::from(right)));
+        Line {
+            probe: group[0].probe,
+            label: group[0].label.clone(),
+            role: group[0].role,
+            tasks: group.len(),
+            means: means.collect(),
+            solved: mean(solved),
+        }
+    }
+
+    /// The line of junk with the highest mean total, among those that most tasks have.
+    pub fn worst_junk(&self) -> Option<Line> {
+        let junk = self.lines().into_iter().filter(|line| line.role == Role::Junk && 2 * line.tasks > self.tasks);
+        junk.filter(|line| line.total().is_some())
+            .max_by(|a, b| a.total().unwrap_or(f64::MIN).total_cmp(&b.total().unwrap_or(f64::MIN)))
+    }
+
+    /// Mean value of a component along a sweep. `keep` chooses episodes.
+    pub fn curve(&self, sweep: Sweep, component: &str, keep: impl Fn(&Played) -> bool) -> Vec<(f64, f64)> {
+        let mut points: Vec<(f64, f64, f64)> = Vec::new();
+        for played in self.episodes().filter(|played| keep(played)) {
+            let Some((_, place)) = played.point.filter(|(other, _)| *other == sweep) else { continue };
+            let Some(value) = played.value(component) else { continue };
+            match points.iter_mut().find(|(at, ..)| *at == place) {
+                Some((_, sum, count)) => (*sum, *count) = (*sum + value, *count + 1.0),
+                None => points.push((place, value, 1.0)),
+            }
+        }
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        points.into_iter().map(|(at, sum, count)| (at, sum / count)).collect()
+    }
+}
+
+/// The mean of what there is; `None` of nothing.
+pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for value in values {
+        (sum, count) = (sum + value, count + 1.0);
+    }
+    (count > 0.0).then(|| sum / count)
+}

@@ -1,0 +1,35 @@
+use super::TENTHS;
+use crate::filler::filler;
+use crate::probe::{About, Probe, Role, Variant};
+use crate::scene::{Fill, Scene};
+
+/// Junk at one confidence, whatever the task.
+#[derive(Debug)]
+pub(super) struct Constant;
+
+impl Probe for Constant {
+    fn about(&self) -> About {
+        About {
+            name: "constant",
+            what: "Film trivia of the solution's length, nothing cited, at one confidence for every task.",
+            finds: "Calibration that a constant earns.",
+        }
+    }
+
+    fn variants(&self, scene: &Scene) -> Vec<Variant> {
+        let Some(answer) = scene.answer.as_ref().filter(|answer| answer.slots.confidence.is_some()) else {
+            return Vec::new();
+        };
+        let text = filler(answer.text.split_whitespace().count());
+        let at = |confidence: f64| {
+            let fill = Fill {
+                text: Some(&text),
+                citations: Some(Vec::new()),
+                confidence: Some(confidence),
+                flag: Some(false),
+            };
+            Variant::new(format!("film trivia, confidence always {confidence}"), Role::Junk, scene.junk(&fill))
+        };
+        TENTHS.map(at).into()
+    }
+}

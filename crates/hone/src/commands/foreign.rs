@@ -1,0 +1,31 @@
+//! Records of other trainers, for the commands that read runs.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use hone_doctor::{CHECKS, Check, Diagnosis, Run, Skipped, diagnose};
+
+/// The diagnosis of another trainer's record; `None` for a run directory of our own. Checks that the record cannot answer
+/// are not made, and say what they need.
+pub(super) fn diagnosed(path: &Path) -> Result<Option<Diagnosis>> {
+    if path.join("recipe.toml").is_file() {
+        return Ok(None);
+    }
+    let record = hone_foreign::read(path)?;
+    let (steps, episodes) = (record.steps().len(), record.episodes.len());
+    anstream::eprintln!(
+        "{}: {episodes} episodes and the curves of {} steps, over {steps} steps",
+        record.format,
+        record.curves.len()
+    );
+    for note in &record.notes {
+        anstream::eprintln!("  {note}");
+    }
+    let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
+    hone_foreign::write_run(&record, scratch.path())?;
+    let able: Vec<Check> = CHECKS.iter().copied().filter(|check| record.lacks(check.name).is_none()).collect();
+    let mut diagnosis = diagnose(&able, &Run::read(scratch.path())?)?;
+    let lacking = CHECKS.iter().filter_map(|check| Some((check.name, record.lacks(check.name)?)));
+    diagnosis.skipped.extend(lacking.map(|(check, needs)| Skipped { check, needs: needs.to_owned() }));
+    Ok(Some(diagnosis))
+}
