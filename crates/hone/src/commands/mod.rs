@@ -3,6 +3,7 @@
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod env;
+pub(crate) mod export;
 pub(crate) mod model;
 pub(crate) mod parse;
 pub(crate) mod render;
