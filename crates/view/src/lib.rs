@@ -2,16 +2,18 @@
 //!
 //! [`run::Run`] opens a run directory for looking at: offsets and columns, no trace before it is asked for, nothing that a cut
 //! or newer record could break. [`text`] prints it in the terminal; [`pages`] renders it as HTML and [`svg`], which
-//! [`server`] serves and [`export`] puts into one file. It knows no engine and no recipe: only records.
+//! [`server`] serves and [`export`] puts into one file; [`exports`] writes it for other tools. It knows no engine and no recipe: only records.
 //!
 //! Model output is hostile input. Text reaches a terminal through [`text::clean`], and a page through [`html::Html`], where
 //! only literals of this program can be markup.
 
 pub mod align;
 pub mod export;
+pub mod exports;
 pub mod html;
 pub mod number;
 pub mod pages;
+mod prometheus;
 pub mod run;
 pub mod server;
 pub mod site;

@@ -20,6 +20,11 @@ pub fn short(value: f64) -> String {
     }
 }
 
+/// A count: whole as long as it is short.
+pub fn count(value: f64) -> String {
+    if value.abs() < 1e4 && value.is_finite() { format!("{value:.0}") } else { short(value) }
+}
+
 /// A number, or a dash where there is none.
 pub fn cell(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), short)
@@ -55,6 +60,7 @@ mod tests {
             (cell(None), short(f64::NAN), signed(0.5), signed(-0.5)),
             ("–".into(), "–".into(), "+0.500".into(), "-0.500".into())
         );
+        assert_eq!([60.0, 12_840.0].map(count), ["60", "12.8k"]);
         assert_eq!([7, 1000, 1_048_576].map(thousands), ["7", "1,000", "1,048,576"]);
     }
 }

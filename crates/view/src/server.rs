@@ -175,6 +175,7 @@ async fn respond(shared: &Arc<Shared>, request: &Request<Incoming>) -> Response<
         "/style.css" => typed("text/css; charset=utf-8", STYLE.into()),
         "/script.js" => typed("text/javascript; charset=utf-8", SCRIPT.into()),
         "/live" => shared.live(),
+        "/metrics" => typed("text/plain; version=0.0.4; charset=utf-8", crate::prometheus::metrics(&shared.site)),
         path => shared.page(path.to_owned(), query).await,
     };
     if let Some(cookie) = cookie {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hone_doctor::{CHECKS, diagnose};
 use serde_json::Value;
@@ -22,7 +22,8 @@ pub struct Site {
 
 #[derive(Debug)]
 struct Opened {
-    run: RwLock<Run>,
+    /// Replaced, never changed: a page keeps the run it began with, and no reader waits for another.
+    run: Mutex<Arc<Run>>,
     path: PathBuf,
     doctor: Arc<Mutex<Doctor>>,
 }
@@ -70,22 +71,27 @@ impl Site {
         self.runs.is_empty()
     }
 
-    /// A run by its number. A thread that panicked while it read left it as it was.
-    pub fn run(&self, number: usize) -> Result<RwLockReadGuard<'_, Run>, ViewError> {
+    /// A run by its number, as it is now.
+    pub fn run(&self, number: usize) -> Result<Arc<Run>, ViewError> {
         let missing = || ViewError::Missing(format!("there is no run {number}; {} are open", self.runs.len()));
-        Ok(self.runs.get(number).ok_or_else(missing)?.run.read().unwrap_or_else(PoisonError::into_inner))
+        Ok(self.runs.get(number).ok_or_else(missing)?.now())
     }
 
-    pub fn all(&self) -> Vec<RwLockReadGuard<'_, Run>> {
-        self.runs.iter().map(|opened| opened.run.read().unwrap_or_else(PoisonError::into_inner)).collect()
+    pub fn all(&self) -> Vec<Arc<Run>> {
+        self.runs.iter().map(Opened::now).collect()
     }
 
     /// Reads what was appended since; returns how many steps and events there are, for comparison.
     pub fn refresh(&self) -> Result<String, ViewError> {
         let mut state = String::new();
         for opened in &self.runs {
-            let mut run = opened.run.write().unwrap_or_else(PoisonError::into_inner);
-            run.refresh()?;
+            let mut run = opened.now();
+            if run.is_behind() {
+                let mut next = (*run).clone();
+                next.refresh()?;
+                run = Arc::new(next);
+                *opened.run.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&run);
+            }
             let _ = write!(state, "{}/{}/{} ", run.done(), run.events.played.len(), run.events.checkpoints.len());
         }
         Ok(state)
@@ -156,7 +162,13 @@ impl Site {
 
 impl Opened {
     fn open(path: &Path) -> Result<Self, ViewError> {
-        Ok(Self { run: RwLock::new(Run::open(path)?), path: path.to_owned(), doctor: Arc::default() })
+        let run = Mutex::new(Arc::new(Run::open(path)?));
+        Ok(Self { run, path: path.to_owned(), doctor: Arc::default() })
+    }
+
+    /// A thread that panicked while it held the lock left a whole run there.
+    fn now(&self) -> Arc<Run> {
+        Arc::clone(&self.run.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::html::Html;
-use crate::number::short;
+use crate::number::{count, short};
 use crate::put;
 
 /// A curve chart.
@@ -312,7 +312,7 @@ fn bounds(values: impl Iterator<Item = f64>) -> [f64; 2] {
         let [low, high] = span.unwrap_or([value, value]);
         Some([low.min(value), high.max(value)])
     });
-    let [low, high] = found.unwrap_or([0.0, 1.0]);
+    let [low, high] = found.filter(|span| *span != [0.0, 0.0]).unwrap_or([0.0, 1.0]);
     let size = (high - low).max(low.abs().max(high.abs()) * 1e-3).max(1e-6);
     let floor = if low >= 0.0 && low < size * 0.35 { 0.0 } else { low - size * 0.06 };
     [floor, high + size * 0.06]
@@ -368,9 +368,9 @@ pub fn strip(dots: &[(f64, String, Option<String>, &'static str)], [low, high]: 
         let bin = (x / 7.0).round() as i64;
         let depth = taken.iter().filter(|other| **other == bin).count();
         taken.push(bin);
-        // Dots that fall together stand apart, alternating above and below.
-        let shift = [0.0, -4.5, 4.5, -7.5, 7.5][depth.min(4)];
-        let aside = if depth > 4 { (depth - 4) as f64 * 3.0 } else { 0.0 };
+        // Dots that fall together stand in columns of three, towards the middle.
+        let shift = [0.0, -6.3, 6.3][depth % 3];
+        let aside = (depth / 3) as f64 * if x > WIDTH / 2.0 { -6.3 } else { 6.3 };
         if let Some(href) = href {
             put!(out, "<a href=\"", href, "\">");
         }
@@ -379,7 +379,7 @@ pub fn strip(dots: &[(f64, String, Option<String>, &'static str)], [low, high]: 
             "<circle class=\"",
             *kind,
             "\" cx=\"",
-            (x + aside).min(WIDTH - 3.0),
+            x + aside,
             "\" cy=\"",
             11.0 + shift,
             "\" r=\"3\"><title>",
@@ -407,7 +407,7 @@ pub fn flow(whole: (&str, f64), parts: &[(&'static str, f64, &'static str)]) -> 
         "<svg class=\"flow\" viewBox=\"0 0 560 ",
         height + 8.0,
         "\" role=\"img\" aria-label=\"",
-        format!("{} {}", short(whole.1), whole.0),
+        format!("{} {}", count(whole.1), whole.0),
         "\">"
     );
     let top = (height - room) / 2.0;
@@ -424,7 +424,7 @@ pub fn flow(whole: (&str, f64), parts: &[(&'static str, f64, &'static str)]) -> 
         "</text><text class=\"amount\" text-anchor=\"end\" x=\"102\" y=\"",
         height / 2.0 + 15.0,
         "\">",
-        short(whole.1),
+        count(whole.1),
         "</text>"
     );
     let (mut from, mut to) = (top, gap / 2.0);
@@ -469,7 +469,7 @@ pub fn flow(whole: (&str, f64), parts: &[(&'static str, f64, &'static str)]) -> 
             "</text><text class=\"amount\" text-anchor=\"end\" x=\"556\" y=\"",
             middle,
             "\">",
-            format!("{}  {:.1} %", short(*amount), 100.0 * amount / total),
+            format!("{}  {:.1} %", count(*amount), 100.0 * amount / total),
             "</text>"
         );
         from += size;

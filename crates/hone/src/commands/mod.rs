@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod env;
 pub(crate) mod eval;
+pub(crate) mod export;
 mod foreign;
 pub(crate) mod generate;
 pub(crate) mod init;

@@ -20,8 +20,9 @@ pub(super) fn page(site: &Site, number: usize, part: &Part, group: usize) -> Res
         found.rollouts.iter().take(BESIDE).map(|rollout| run.trace(rollout.trace)).collect::<Result<Vec<_>, _>>()?;
     let mut body = Html::new();
     put!(body, "<section class=\"head\"><h1>", clipped(&found.task, 120), "</h1><p class=\"bar\">");
-    for (name, to, rel) in [("← group", group.wrapping_sub(1), "previous"), ("group →", group + 1, "next")] {
+    for (to, rel) in [(group.wrapping_sub(1), "previous"), (group + 1, "next")] {
         if (1..=count).contains(&to) {
+            let name = if rel == "next" { format!("group {to} →") } else { format!("← group {to}") };
             put!(
                 body,
                 "<a class=\"pick\" rel=\"",
@@ -30,8 +31,6 @@ pub(super) fn page(site: &Site, number: usize, part: &Part, group: usize) -> Res
                 site.group_url(number, part, to),
                 "\">",
                 name,
-                " ",
-                to,
                 "</a>"
             );
         }

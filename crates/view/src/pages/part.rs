@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Place, Query, called, crumbs, frame, notes, sign};
 use crate::html::{Html, clipped};
-use crate::number::{cell, short};
+use crate::number::{cell, count, short};
 use crate::put;
 use crate::run::{Brief, Filter, Group, Part, Run, ViewError};
 use crate::site::Site;
@@ -51,10 +51,11 @@ pub(super) fn page(site: &Site, number: usize, part: &Part, query: &Query) -> Re
 fn around(site: &Site, number: usize, run: &Run, part: &Part, body: &mut Html) {
     let Part::Step(step) = part else { return };
     let (before, after) = run.metrics.neighbours(*step);
-    for (name, step, id) in [("← step", before, "previous"), ("step →", after, "next")] {
-        if let Some(url) = step.and_then(|step| site.part_url(number, &Part::Step(step))) {
-            put!(body, "<a class=\"pick\" rel=\"", id, "\" href=\"", url, "\">", name, " ", step, "</a>");
-        }
+    for (step, rel) in [(before, "previous"), (after, "next")] {
+        let Some(step) = step else { continue };
+        let name = if rel == "next" { format!("step {step} →") } else { format!("← step {step}") };
+        let url = site.part_url(number, &Part::Step(step));
+        put!(body, "<a class=\"pick\" rel=\"", rel, "\" href=\"", url, "\">", name, "</a>");
     }
 }
 
@@ -76,7 +77,8 @@ fn facts(run: &Run, part: &Part, body: &mut Html) {
                 ("seconds", "timing/step"),
             ] {
                 if let Some(value) = run.metrics.at(*step, metric) {
-                    put!(body, "<div><dt>", name, "</dt><dd>", short(value), "</dd></div>");
+                    let value = if metric.starts_with("tokens/") { count(value) } else { short(value) };
+                    put!(body, "<div><dt>", name, "</dt><dd>", value, "</dd></div>");
                 }
             }
         }
@@ -196,7 +198,7 @@ fn table(site: &Site, number: usize, run: &Run, part: &Part, groups: &[Group], q
     } else if matches!(part, Part::Step(_)) {
         put!(body, "<th class=\"text\">advantage</th>");
     }
-    put!(body, "<th class=\"text\">tokens</th><th class=\"text\"></th></tr></thead><tbody>");
+    put!(body, "<th>tokens</th><th class=\"text\"></th></tr></thead><tbody>");
     for group in groups.iter().skip((page - 1) * GROUPS_A_PAGE).take(GROUPS_A_PAGE) {
         row(site, number, run, part, group, rewards, worths, body);
     }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use super::{Place, Query, frame, notes};
 use crate::html::Html;
-use crate::number::{cell, short, thousands};
+use crate::number::{cell, count, short, thousands};
 use crate::put;
 use crate::run::{Part, Run, ViewError};
 use crate::site::{Doctor, Site};
@@ -88,7 +88,7 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
     facts.extend(ends("batch_reward/total").map(|text| ("reward", text)));
     facts.extend(ends("reward/signal_ratio").map(|text| ("groups with signal", text)));
     if let (Some(sampled), Some(trained)) = (run.metrics.sum("tokens/sampled"), run.metrics.sum("tokens/trained")) {
-        facts.push(("tokens trained", format!("{} of {}", short(trained), short(sampled))));
+        facts.push(("tokens trained", format!("{} of {}", count(trained), count(sampled))));
     }
     if let Ok(traces) = run.traces() {
         facts.push(("traces", thousands(traces.len())));
@@ -353,14 +353,14 @@ pub(crate) fn ledger(run: &Run, query: &Query, named: bool) -> Html {
     put!(out, flow(("sampled", sum("sampled")), &parts));
     let total = |metric: &str| run.metrics.sum(metric);
     if let Some(episodes) = total("rollouts/total") {
-        let mut line = format!("{} episodes", short(episodes));
+        let mut line = format!("{} episodes", count(episodes));
         for (metric, name) in [
             ("rollouts/malformed", "ended malformed"),
             ("rollouts/truncated_overlong", "cut by a limit"),
             ("rollouts/faulted", "broken and excluded"),
         ] {
-            if let Some(count) = total(metric) {
-                let _ = write!(line, " · {} {name}", short(count));
+            if let Some(episodes) = total(metric) {
+                let _ = write!(line, " · {} {name}", count(episodes));
             }
         }
         put!(out, "<p class=\"dim\">", line, "</p>");
@@ -399,7 +399,7 @@ fn steps(site: &Site, number: usize, run: &Run, query: &Query) -> Html {
     for (name, _) in COLUMNS {
         put!(out, "<th>", name, "</th>");
     }
-    put!(out, "<th class=\"text\"></th></tr></thead><tbody>");
+    put!(out, "<th class=\"text\">held-out</th></tr></thead><tbody>");
     for step in steps.iter().skip((page - 1) * STEPS_A_PAGE).take(STEPS_A_PAGE).rev() {
         put!(
             out,
@@ -411,12 +411,12 @@ fn steps(site: &Site, number: usize, run: &Run, query: &Query) -> Html {
             put!(out, "<td>", cell(run.metrics.at(*step, metric)), "</td>");
         }
         put!(out, "<td class=\"text\">");
-        for played in run.events.played.iter().filter(|played| played.step == *step) {
+        for played in run.events.played.iter().filter(|played| played.step == *step && played.event == "eval") {
             put!(
                 out,
                 site.link(
                     site.part_url(number, &Part::Played(played.name())),
-                    &format!("{} {}", played.name(), cell(played.success))
+                    &format!("{} {}", played.kind, cell(played.success))
                 ),
                 " "
             );

@@ -1,6 +1,6 @@
 //! A trace in full: its conversation and its tokens.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use hone_trace::{Advantage, Fate};
 use serde::Serialize;
@@ -117,11 +117,28 @@ impl Run {
         });
         let (brief, record) =
             found.map_err(|why| ViewError::Missing(format!("trace {number} could not be read: {why}")))?;
-        Ok(self.full(brief, record))
+        let part = self.part_of(brief.trace).map(|part: Part| part.to_string());
+        Ok(self.full(brief, record, part))
     }
 
-    fn full(&self, brief: Brief, record: Value) -> Full {
-        let part = self.part_of(brief.trace).map(|part: Part| part.to_string());
+    /// Every trace of some numbers that can be read, one at a time, until `with` says to stop.
+    pub fn fulls(&self, numbers: Range<u64>, mut with: impl FnMut(Full) -> ControlFlow<()>) -> Result<(), ViewError> {
+        let mut now: Option<(Range<u64>, String)> = None;
+        self.traces()?.lines(numbers, |number, line| {
+            let Ok(line) = line else { return ControlFlow::Continue(()) };
+            let (Ok(brief), Ok(record)) = (Brief::read(number, line), parse(line)) else {
+                return ControlFlow::Continue(());
+            };
+            if now.as_ref().is_none_or(|(range, _)| !range.contains(&number)) {
+                let part = self.part_of(number);
+                now = part.and_then(|part| Some((self.range(&part).ok()?, part.to_string())));
+            }
+            with(self.full(brief, record, now.as_ref().map(|(_, part)| part.clone())))
+        });
+        Ok(())
+    }
+
+    fn full(&self, brief: Brief, record: Value, part: Option<String>) -> Full {
         let nodes: Vec<Node> = list(&record, "nodes").map(node).collect();
         let turn_records: Vec<TurnView> = list(&record, "turns").map(turn).collect();
         let mut messages: Vec<Message> =

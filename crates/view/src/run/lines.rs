@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::ViewError;
 
 /// The lines of a file so far, and what was passed over.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Tail {
     path: PathBuf,
     /// Bytes of complete lines that were read.
@@ -36,6 +36,10 @@ impl Tail {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(self.read > 0),
             Err(source) => Err(self.error(source)),
         }
+    }
+
+    pub(super) fn has_changed(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|metadata| metadata.len() != self.read + self.incomplete)
     }
 
     /// Hands over the objects of the lines that were completed since. Returns whether there were any.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use hone_chat::Tokenizer;
 use hone_trace::rundir::{RunDirError, RunReader, TraceReader};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 pub use brief::{Brief, Scored, Worth};
 pub use events::{Baseline, Events, Played};
@@ -35,7 +35,7 @@ pub enum ViewError {
 }
 
 /// A run, live or finished.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Run {
     pub path: PathBuf,
     /// The directory's name; a placebo has its run's before it.
@@ -46,7 +46,8 @@ pub struct Run {
     pub events: Events,
     metrics_file: Tail,
     events_file: Tail,
-    tokenizer: OnceLock<Option<Tokenizer>>,
+    /// Loaded when it is first needed, and kept when the run is read on.
+    tokenizer: Arc<OnceLock<Option<Tokenizer>>>,
 }
 
 impl Run {
@@ -61,7 +62,7 @@ impl Run {
             events: Events::default(),
             metrics_file: Tail::new(path.join("metrics.jsonl")),
             events_file: Tail::new(path.join("events.jsonl")),
-            tokenizer: OnceLock::new(),
+            tokenizer: Arc::default(),
         };
         run.refresh()?;
         Ok(run)
@@ -82,6 +83,11 @@ impl Run {
         let events = &mut self.events;
         changed |= self.events_file.read(|line| events.add(line))?;
         Ok(changed)
+    }
+
+    /// Whether its files have changed since they were read.
+    pub fn is_behind(&self) -> bool {
+        self.metrics_file.has_changed() || self.events_file.has_changed()
     }
 
     /// What was passed over, for people.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
 mod browser;
+mod exports;
 mod made;
 mod opening;
 mod pages;

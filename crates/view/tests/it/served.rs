@@ -44,6 +44,19 @@ fn pages_come_with_a_policy_that_runs_nothing_of_theirs() {
 }
 
 #[test]
+fn prometheus_reads_the_newest_values() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let _made = Made::whole(&run);
+    let (_runtime, addr) = serve(&run, None);
+    let (status, answer) = get(&addr, "/metrics", &format!("host: {addr}\r\n"));
+    assert_eq!(status, 200);
+    assert!(answer.contains("\nhone_step{run=\"run\"} 6\n"), "{answer}");
+    assert!(answer.contains("\nhone_metric{run=\"run\",name=\"reward/signal_ratio\"} 0.5\n"), "{answer}");
+    assert!(!answer.contains("policy_kl"), "absent is not zero");
+}
+
+#[test]
 fn a_page_elsewhere_that_points_its_name_here_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let _made = Made::whole(directory.path());

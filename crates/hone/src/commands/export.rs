@@ -1,0 +1,50 @@
+//! `hone export`: a run for other tools.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::builder::PossibleValuesParser;
+use hone_view::exports::FORMATS;
+use hone_view::run::Run;
+
+/// Write a run in the format of another tool.
+///
+/// Reads the run directory alone, live or finished, one trace at a time. Prints the files it wrote.
+#[derive(Debug, clap::Args)]
+#[command(after_help = help())]
+pub(crate) struct Args {
+    /// A run directory.
+    run: PathBuf,
+    /// One of the formats below.
+    #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(FORMATS.iter().map(|format| format.name)), hide_possible_values = true)]
+    to: String,
+    /// Where to; made if it is not there. Default: RUN/exports/FORMAT
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+fn help() -> String {
+    let lines = FORMATS.iter().map(|format| format!("  {:<12} {}", format.name, format.about));
+    let formats: Vec<String> = lines.collect();
+    format!(
+        "Formats:\n{}\n\nExamples:\n  hone export runs/quickstart-1 --to tensorboard\n  hone export runs/quickstart-1 --to parquet --out tables",
+        formats.join("\n")
+    )
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let run = Run::open(&args.run)?;
+    for note in run.notes() {
+        anstream::eprintln!("note: {}", hone_view::text::clean(&note));
+    }
+    let out = args.out.unwrap_or_else(|| args.run.join("exports").join(&args.to));
+    let mut stdout = std::io::stdout().lock();
+    for format in FORMATS.iter().filter(|format| format.name == args.to) {
+        for path in format.write(&run, &out)? {
+            writeln!(stdout, "{}", path.display())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
