@@ -8,6 +8,7 @@
 mod commands;
 mod errors;
 mod help;
+mod sets;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
