@@ -9,6 +9,8 @@ mod forms;
 mod hash;
 mod issue;
 pub mod manifest;
+#[cfg(feature = "parquet")]
+mod parquet_rows;
 pub mod read;
 mod scan;
 pub mod source;

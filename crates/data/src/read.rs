@@ -92,7 +92,7 @@ impl Reader {
         };
         let mut file = OneFile { reader: self, name: source.name.as_str().into(), side, context, splits: None, at: 0 };
         if source.extension() == "parquet" {
-            return crate::read::parquet(&mut file, source, each);
+            return parquet(&mut file, source, each);
         }
         file.splits = tau2_splits(source.path());
         let mut elements = Elements::new(source.open()?);
@@ -137,21 +137,7 @@ fn parquet(
     source: &Source,
     each: &mut dyn FnMut(Item) -> Result<(), DataError>,
 ) -> Result<(), DataError> {
-    use ::parquet::file::reader::{FileReader as _, SerializedFileReader};
-    let bad = |what: String| DataError::Form { path: source.name.clone(), what };
-    let read = |error| DataError::Read { path: source.name.clone(), source: error };
-    let reader = SerializedFileReader::new(std::fs::File::open(source.path()).map_err(read)?);
-    let reader = reader.map_err(|error| bad(format!("it is no parquet file that can be read: {error}")))?;
-    let rows = reader.get_row_iter(None).map_err(|error| bad(error.to_string()))?;
-    for (at, row) in rows.enumerate() {
-        let fields = match row.map(|row| row.to_json_value()) {
-            Ok(Value::Object(fields)) => Ok(fields),
-            Ok(_) => Err("the row is no record".to_owned()),
-            Err(error) => Err(error.to_string()),
-        };
-        file.row(at as u64 + 1, fields, each)?;
-    }
-    Ok(())
+    crate::parquet_rows::read(source, &mut |line, fields| file.row(line, fields, each))
 }
 
 /// The sides of tau2-bench's tasks, by id: the file beside `tasks.json` says.

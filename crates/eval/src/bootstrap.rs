@@ -19,6 +19,8 @@ pub struct Estimate {
 }
 
 const DRAWS: usize = 2000;
+/// Of the sign-flip test, where there are too many orders to go through.
+const TRIES: usize = 10_000;
 const Z: f64 = 1.959_963_984_540_054;
 
 /// The mean of the tasks' values. `None` of nothing. `share`: the values are shares, and so are the interval's ends.
@@ -82,7 +84,6 @@ pub fn sign_flip(differences: &[f64]) -> Option<f64> {
         let as_large = (0..all).filter(|signs| sum(*signs).abs() >= seen).count();
         return Some(as_large as f64 / f64::from(all));
     }
-    const TRIES: usize = 10_000;
     let mut rng = Seed::root(0).with("sign flip").rng();
     let mut one = || moved.iter().map(|d| if rng.below(2) == 0 { *d } else { -d }).sum::<f64>().abs() >= seen;
     let as_large = (0..TRIES).filter(|_| one()).count();

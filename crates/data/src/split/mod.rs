@@ -131,15 +131,12 @@ impl Splitter {
 
     pub fn add(&mut self, row: &Row) {
         let task = &row.task;
-        let env = match self.by_env.get(&task.env) {
-            Some(env) => *env,
-            None => {
-                let number = self.envs.len() as u32;
-                self.envs.push(task.env.clone());
-                self.by_env.insert(task.env.clone(), number);
-                number
-            }
-        };
+        let env = self.by_env.get(&task.env).copied().unwrap_or_else(|| {
+            let number = self.envs.len() as u32;
+            self.envs.push(task.env.clone());
+            self.by_env.insert(task.env.clone(), number);
+            number
+        });
         let hash = Seed::root(self.settings.seed).with("split").with(&task.env).with(&task.key);
         self.entries.push(Entry { key: task.key.clone(), env, hash: hash.rng().unit() });
         if self.settings.near.is_some() {

@@ -1,6 +1,6 @@
 //! Every form that tasks come in, and what is said of rows that cannot be taken as they are.
 
-use hone_data::IssueKind;
+use hone_data::IssueKind::{Dropped, Repaired};
 use hone_trace::Side;
 use serde_json::json;
 
@@ -31,7 +31,6 @@ fn a_bad_row_is_named_by_file_line_field_reason_and_fix_and_costs_only_itself() 
     let keys: Vec<&str> = rows.iter().map(|row| row.task.key.as_str()).collect();
     assert_eq!(keys, ["a", "e", "f"]);
     let found: Vec<_> = issues.iter().map(|issue| (issue.line, issue.field.as_str(), issue.kind)).collect();
-    use IssueKind::{Dropped, Repaired};
     assert_eq!(
         found,
         [

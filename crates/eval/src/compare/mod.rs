@@ -162,7 +162,8 @@ struct Observed {
 
 impl Observed {
     fn of(detector: &crate::detect::Detector, side: Side<'_>, passing: &Passing, common: &BTreeSet<&String>) -> Self {
-        let (mut shown, mut value): (BTreeMap<String, Vec<f64>>, BTreeMap<String, Vec<f64>>) = Default::default();
+        let mut shown: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let mut value: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         let mut example: Option<(f64, Sighted)> = None;
         for (at, trace) in side.traces.iter().enumerate() {
             if !trace.outcome.is_scorable() || !common.contains(&trace.task) {

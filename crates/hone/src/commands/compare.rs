@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use clap::ValueEnum;
 use hone_eval::compare::{Comparison, Side};
 use hone_eval::recorded::Recorded;
 use hone_eval::table::Passing;
@@ -28,9 +29,9 @@ pub(crate) struct Args {
     before: String,
     #[arg(value_name = "B")]
     after: String,
-    /// Compare the greedy evaluations instead of the sampled ones.
+    /// Which evaluations are compared. Without: the sampled ones, where there are some.
     #[arg(long)]
-    greedy: bool,
+    kind: Option<Decoded>,
     /// The value of the success component from which an episode passes.
     #[arg(long, value_name = "VALUE", default_value_t = 1.0)]
     pass: f64,
@@ -46,8 +47,17 @@ pub(crate) struct Args {
     json: bool,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Decoded {
+    Greedy,
+    Sampled,
+}
+
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let kind = args.greedy.then_some(Kind::Greedy);
+    let kind = args.kind.map(|kind| match kind {
+        Decoded::Greedy => Kind::Greedy,
+        Decoded::Sampled => Kind::Sampled,
+    });
     let (a, b) = (Recorded::read(&args.before, kind)?, Recorded::read(&args.after, kind)?);
     let (component, other) = (&a.recipe.eval.success, &b.recipe.eval.success);
     if component != other {

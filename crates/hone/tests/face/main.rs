@@ -10,6 +10,7 @@ mod errors;
 mod help;
 mod hostile;
 mod mistakes;
+mod sets;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

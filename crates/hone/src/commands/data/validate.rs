@@ -123,10 +123,10 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
 async fn all(args: &Args, bench: &Bench, rows: &[Row], context: &str, recipe: &Recipe) -> Result<Vec<Finding>> {
     let mut run = open_run(&args.out, recipe)?;
     let path = args.out.join("progress.jsonl");
-    let known: HashMap<Digest, Finding> = match path.exists() {
-        true => read_lines::<Done>(&path)?.records.into_iter().map(|done| (done.of, done.finding)).collect(),
-        false => HashMap::new(),
-    };
+    let mut known: HashMap<Digest, Finding> = HashMap::new();
+    if path.exists() {
+        known.extend(read_lines::<Done>(&path)?.records.into_iter().map(|done| (done.of, done.finding)));
+    }
     let progress = std::fs::OpenOptions::new().append(true).create(true).open(&path);
     let mut progress = progress.with_context(|| format!("cannot write {}", path.display()))?;
     let lint = Lint::of(rows);

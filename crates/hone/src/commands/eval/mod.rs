@@ -114,18 +114,16 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
     let mut first_traces: HashMap<String, Trace> = HashMap::new();
     let passing = Passing { component: recipe.eval.success.clone(), at_least: args.pass };
     let samples = args.samples.unwrap_or(recipe.eval.samples).max(1);
-    for kind in kinds(args, &policy) {
+    let kinds = kinds(args, &policy);
+    let alone = kinds.len() == 1;
+    for kind in kinds {
         anstream::eprintln!("playing {} tasks, {}", chosen.tasks.len(), kind.name());
         let traces = episodes(&policy, &recipe, &chosen, kind, samples).await;
         let numbers = record.traces(&traces)?;
         let result = Some(count(&traces, &recipe.eval.success).evaluation);
         let step = policy.step.unwrap_or(0);
         record.event(&Event::Eval { step, kind, result, traces: [numbers.start, numbers.end] })?;
-        let name = if columns.is_empty() && args.only.is_some() {
-            policy.name.clone()
-        } else {
-            format!("{}, {}", policy.name, kind.name())
-        };
+        let name = if alone { policy.name.clone() } else { format!("{}, {}", policy.name, kind.name()) };
         columns.push(column(name, &traces, &passing));
         for trace in traces {
             first_traces.entry(trace.task.clone()).or_insert(trace);
