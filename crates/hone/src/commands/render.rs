@@ -61,7 +61,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "jsonl")]
     json: bool,
     /// Render many: input lines {"id", "messages", "tools"?, "documents"?, "kwargs"?, "template"? (a file under
-    /// --template DIR, --model DIR or the input's directory), "add_generation_prompt"?}, output lines {"id", "text" or "ids"} or {"id", "error"}
+    /// --template DIR, --model DIR or the input's directory), "add_generation_prompt"?}, output lines {"id", "text" or
+    /// "ids"} or {"id", "error"}
     #[arg(long, conflicts_with_all = ["tools", "tools_in_system", "budget"])]
     jsonl: bool,
 }
