@@ -35,7 +35,7 @@ fn a_split_is_kept_by_its_lock() {
 fn validation_rejects_with_a_reason_and_goes_on_where_it_was() {
     let directory = tempfile::tempdir().unwrap();
     let world = ["--set", "env.name=retail", "--set", "env.tasks=40", "--set", "env.held_out=4"];
-    let whole = run(directory.path(), &[&["data", "validate", "--out", "whole"], world].concat(), "");
+    let whole = run(directory.path(), &[&["data", "validate", "--out", "whole"][..], &world].concat(), "");
     assert!(whole.starts_with("exit code 0"), "{whole}");
     let good = std::fs::read_to_string(directory.path().join("whole/tasks.jsonl")).unwrap();
     let mut lines: Vec<serde_json::Value> =
@@ -43,7 +43,7 @@ fn validation_rejects_with_a_reason_and_goes_on_where_it_was() {
     lines[1]["reference"][0]["arguments"] = serde_json::json!({"order_id": "#W0"});
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect::<String>() + "{\"key\": \"half\"\n";
     std::fs::write(directory.path().join("tasks.jsonl"), text).unwrap();
-    let arguments = [&["data", "validate", "tasks.jsonl", "--out", "checked"], world].concat();
+    let arguments = [&["data", "validate", "tasks.jsonl", "--out", "checked"][..], &world].concat();
     let first = run(directory.path(), &arguments, "");
     assert!(first.starts_with("exit code 1") && first.contains("wrong schema"), "{first}");
     let again = run(directory.path(), &arguments, "");
