@@ -22,32 +22,45 @@ pub(crate) struct Place {
 impl Place {
     /// What lies at a path.
     pub(crate) fn find(given: &Path) -> Result<Self> {
-        let shown = given.display();
-        if !given.exists() {
-            bail!("{shown} does not exist; name a model directory, an adapter, a checkpoint or a run");
+        let dir = directory(given)?;
+        if dir.join(ADAPTER).is_file() {
+            return Ok(Self { model: base(&dir)?, adapter: Some(dir) });
         }
-        if given.join("recipe.toml").is_file() && given.join("checkpoints").is_dir() {
-            return Self::find(&best(given)?);
-        }
-        if given.join(ADAPTER).is_file() {
-            let model = base(given)?;
-            return Ok(Self { model, adapter: Some(given.to_owned()) });
-        }
-        if given.join("config.json").is_file() {
-            return Ok(Self { model: given.to_owned(), adapter: None });
+        if dir.join("config.json").is_file() {
+            return Ok(Self { model: dir, adapter: None });
         }
         bail!(
-            "{shown} holds no policy; name a model directory (config.json), an adapter ({ADAPTER}), a checkpoint or a run \
-             (recipe.toml, checkpoints)"
+            "{} holds no policy; name a model directory (config.json), an adapter ({ADAPTER}), a checkpoint or a run \
+             (recipe.toml, checkpoints)",
+            given.display()
         )
     }
 
     /// A policy, or a base and the adapter that is named beside it.
     pub(crate) fn given(model: &Path, adapter: Option<&Path>) -> Result<Self> {
-        let (model, adapter) = (Some(model.to_owned()), adapter.map(Path::to_owned));
-        let mut policy = PolicyRecipe { model, adapter, ..PolicyRecipe::default() };
-        Self::settle(&mut policy)?;
-        Ok(Self { model: policy.model.context("no model")?, adapter: policy.adapter })
+        Self::join(Some(model), adapter, ["the model", "the adapter"])?.context("no model")
+    }
+
+    /// A model and an adapter by what the user calls them. An adapter whose model is named needs to know no base.
+    fn join(model: Option<&Path>, adapter: Option<&Path>, [called, beside]: [&str; 2]) -> Result<Option<Self>> {
+        let adapter = adapter.map(|adapter| {
+            let dir = directory(adapter).with_context(|| beside.to_owned())?;
+            if !dir.join(ADAPTER).is_file() {
+                bail!("{beside} is {}, which has no {ADAPTER}; name a whole model as {called}", adapter.display());
+            }
+            Ok(dir)
+        });
+        let adapter = adapter.transpose()?;
+        let Some(model) = model else { return adapter.map(|dir| Self::find(&dir)).transpose() };
+        let found = Self::find(model).with_context(|| called.to_owned())?;
+        if let (Some(_), Some(other)) = (&adapter, &found.adapter) {
+            bail!(
+                "{called} is an adapter ({}), and {beside} names one too; name the base model as {called}, or merge the \
+                 first (hone model merge)",
+                other.display()
+            );
+        }
+        Ok(Some(Self { adapter: adapter.or(found.adapter), model: found.model }))
     }
 
     /// The policy with its weights.
@@ -59,25 +72,9 @@ impl Place {
 
     /// The recipe's policy as an engine opens it: `policy.model` is a model, `policy.adapter` an adapter on it.
     pub(crate) fn settle(policy: &mut PolicyRecipe) -> Result<()> {
-        if let Some(adapter) = policy.adapter.take() {
-            let found = Self::find(&adapter).context("policy.adapter")?;
-            let Some(dir) = found.adapter else {
-                bail!("policy.adapter is {}, which is a whole model; name it in policy.model", adapter.display());
-            };
-            policy.adapter = Some(dir);
-            policy.model.get_or_insert(found.model);
-        }
-        if let Some(model) = &policy.model {
-            let found = Self::find(model).context("policy.model")?;
-            if let (Some(_), Some(other)) = (&policy.adapter, &found.adapter) {
-                bail!(
-                    "policy.model is an adapter ({}), and policy.adapter names one too; name the base model in policy.model, \
-                     or merge the first (hone model merge)",
-                    other.display()
-                );
-            }
-            policy.adapter = policy.adapter.take().or(found.adapter);
-            policy.model = Some(found.model);
+        let names = ["policy.model", "policy.adapter"];
+        if let Some(found) = Self::join(policy.model.as_deref(), policy.adapter.as_deref(), names)? {
+            (policy.model, policy.adapter) = (Some(found.model), found.adapter);
         }
         if let Some(reference) = &policy.reference {
             let found = Self::find(reference).context("policy.reference")?;
@@ -92,6 +89,15 @@ impl Place {
         }
         Ok(())
     }
+}
+
+/// The directory meant by a path: of a run, its best checkpoint.
+fn directory(given: &Path) -> Result<PathBuf> {
+    if !given.exists() {
+        bail!("{} does not exist; name a model directory, an adapter, a checkpoint or a run", given.display());
+    }
+    let run = given.join("recipe.toml").is_file() && given.join("checkpoints").is_dir();
+    if run { best(given) } else { Ok(given.to_owned()) }
 }
 
 /// The best checkpoint of a run, else its newest.
@@ -165,6 +171,8 @@ mod tests {
         adapter(&at("lost"), Some(Path::new("/no/such/model")));
         let error = format!("{:#}", Place::find(&at("lost")).unwrap_err());
         assert!(error.contains("base_model_name_or_path"), "{error}");
+        let beside = Place::given(&at("model"), Some(&at("lost"))).unwrap();
+        assert_eq!(beside, Place { model: at("model"), adapter: Some(at("lost")) }, "a base that is named is the base");
         let error = Place::find(root.path()).unwrap_err().to_string();
         assert!(error.contains("holds no policy"), "{error}");
     }

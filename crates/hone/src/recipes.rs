@@ -22,7 +22,7 @@ macro_rules! builtin {
 /// The recipe that `hone train` runs when it is given none.
 pub(crate) static QUICKSTART: Builtin = builtin!("quickstart");
 
-pub(crate) static BUILTINS: [Builtin; 8] = [
+pub(crate) static BUILTINS: [Builtin; 9] = [
     QUICKSTART,
     builtin!("triage-reader"),
     builtin!("triage-searcher"),
@@ -31,6 +31,7 @@ pub(crate) static BUILTINS: [Builtin; 8] = [
     builtin!("airline"),
     builtin!("tiny-policy"),
     builtin!("triage-base"),
+    builtin!("desk-small"),
 ];
 
 impl Builtin {

@@ -165,7 +165,7 @@ fn wrong_input_is_refused_by_name() {
     assert!(message.contains("65 tokens") && message.contains("context is 64"), "{message}");
     assert!(logprobs(&model, &json!([[]])).contains("sequence 0"));
     assert!(logprobs(&model, &json!({"ids": 1})).contains("list"));
-    assert!(logprobs(&path(&dir, "nowhere"), &json!([[1, 2]])).contains("config.json"));
+    assert!(logprobs(&path(&dir, "nowhere"), &json!([[1, 2]])).contains("nowhere does not exist"));
     let prompts = write(&dir, "prompts.json", &json!([vec![1; 60]]));
     let message = refusal(&["engine", "greedy", "--model", &model, &prompts, "--max-new", "5"]);
     assert!(message.contains("60 tokens") && message.contains("64"), "{message}");

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A policy that knows nothing, two short episodes a step: this is about what is said, not what is learned.
+/// Two short episodes a step, and too hot to parse every reply, so that some groups have signal: this is about what is said, not what is learned.
 const RECIPE: &str = r#"
 name = "tiny"
 seed = 5
@@ -17,7 +17,8 @@ seed = 5
 tasks = 8
 held_out = 4
 [sampling]
-max_new_tokens = 8
+max_new_tokens = 40
+temperature = 2.0
 [rollout]
 window = 1024
 max_turns = 2
@@ -29,7 +30,7 @@ weight = 0.3
 [train]
 steps = 2
 groups = 2
-group_size = 2
+group_size = 4
 [sft]
 steps = 1
 batch = 1

@@ -35,7 +35,7 @@ documented! {
     pub struct EnvReward {
         /// The value of an episode that ended before the environment gave a reward: by a limit, an unreadable reply, or a
         /// reply where a call was due.
-        unfinished: f64,
+        unfinished: f64 where real(-1e6, 1e6),
     }
 }
 

@@ -120,7 +120,7 @@ documented! {
         required: bool,
         /// Its value where the episode left unset what it looks at, as one that ended early does; absent: unscored, and its
         /// weight shared out among the others. A scorer or a judge that failed is unscored either way.
-        otherwise: Option<f64>,
+        otherwise: Option<f64> where real(-1e6, 1e6),
     }
 }
 

@@ -27,7 +27,7 @@ fn column(head: &[String]) -> Option<usize> {
 }
 
 fn read(source: &Source) -> Result<Record, ForeignError> {
-    let mut record = Record { format: "W&B history", ..Record::default() };
+    let mut record = Record { format: "wandb history", ..Record::default() };
     for path in source.json_lines() {
         for (_, row) in lines(path)? {
             let Some(step) = STEPS.iter().find_map(|step| row.get(step)?.as_f64()) else { continue };

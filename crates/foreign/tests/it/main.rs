@@ -79,7 +79,7 @@ fn skyrl_dumps_have_endings_and_scores_by_token() {
 #[test]
 fn wandb_histories_are_curves() {
     let record = record("wandb");
-    assert_eq!((record.format, record.curves.len()), ("W&B history", 30));
+    assert_eq!((record.format, record.curves.len()), ("wandb history", 30));
     assert_eq!(record.curves[&21][&Curve::GradNorm], 90.0);
     let chart = read(&data("wandb-chart.csv")).unwrap();
     assert!((chart.curves[&4][&Curve::Kl] - 0.4).abs() < 1e-12);

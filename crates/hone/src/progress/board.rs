@@ -186,8 +186,8 @@ mod tests {
         assert!(lines[0].starts_with("quickstart  step 3 of 4 · 0s · about 0s left"), "{lines:?}");
         assert_eq!(lines[1], "━".repeat(45) + &"─".repeat(15));
         assert_eq!(lines[2], "held-out success 0.391");
-        assert_eq!(lines[3], "total      0.600  ▁▅█  +0.400");
-        assert_eq!(lines[4], "signal     0.500  ▁▁▁  +0.000");
+        assert_eq!(lines[3], "total      0.600  ▂▄▅  +0.400");
+        assert_eq!(lines[4], "signal     0.500  ▅▅▅  +0.000");
         assert_eq!(lines.len(), 5);
     }
 

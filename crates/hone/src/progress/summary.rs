@@ -37,8 +37,9 @@ fn broken(out: &mut String, report: &RunReport, style: Style) {
         let _ = writeln!(out, "\n{}", style.red(&line));
     }
     if report.nothing_trained() {
-        let why = if report.broke.is_some() { "" } else { ": no group told its episodes apart, or none was scored" };
-        let _ = writeln!(out, "\n{}", style.red(&format!("no token was trained in {} steps{why}", report.steps)));
+        let why = if report.broke.is_some() { "" } else { ": no group had signal, or none was scored" };
+        let steps = if report.steps == 1 { "1 step".to_owned() } else { format!("{} steps", report.steps) };
+        let _ = writeln!(out, "\n{}", style.red(&format!("no token was trained in {steps}{why}")));
     }
 }
 

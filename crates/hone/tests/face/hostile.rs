@@ -42,7 +42,9 @@ fn harmless(shown: &str) {
 
 fn program(directory: &Path, mode: &str) -> String {
     std::fs::write(directory.join("env.py"), PROGRAM).unwrap();
-    format!("command={}", json!(["python3", directory.join("env.py"), mode, json!(HOSTILE).to_string()]))
+    let program = directory.join("env.py").display().to_string();
+    let words = ["python3".to_owned(), program, mode.to_owned(), json!(HOSTILE).to_string()];
+    format!("command={}", toml::Value::from(words.to_vec()))
 }
 
 #[test]
@@ -72,10 +74,12 @@ fn a_dry_run_of_a_broken_environment_quotes_it_and_fails() {
     let directory = tempfile::tempdir().unwrap();
     let command = program(directory.path(), "step").replacen('=', " = ", 1);
     let recipe = format!(
-        "[env]\nname = \"mine\"\n{command}\ntasks = 4\nheld_out = 2\n[sampling]\nmax_new_tokens = 4\n[rollout]\nattempts = 1\n\
+        "[policy]\nmodel = \"model\"\n[env]\nname = \"mine\"\n{command}\ntasks = 4\nheld_out = 2\n[sampling]\nmax_new_tokens = 4\n[rollout]\nattempts = 1\n\
          max_turns = 2\n[[rubric.component]]\nkind = \"correct\"\n[train]\ngroups = 2\ngroup_size = 2\n[eval]\ntasks = 2\n"
     );
     std::fs::write(directory.path().join("mine.toml"), recipe).unwrap();
+    let small = ["--hidden", "32", "--layers", "1", "--heads", "2", "--kv-heads", "1"];
+    assert!(run(directory.path(), &[&["model", "new", "model"], &small[..]].concat(), "").starts_with("exit code 0\n"));
     let said = run(directory.path(), &["train", "mine.toml", "--dry-run"], "");
     harmless(&said);
     assert!(

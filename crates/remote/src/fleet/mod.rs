@@ -49,29 +49,29 @@ documented! {
         /// Difficulties that are taken; empty: all.
         pub difficulties: Vec<u8>,
         /// Seconds that an instance lives without a heartbeat.
-        pub ttl_s: u64,
+        pub ttl_s: u64 where whole(1, 1_000_000),
         /// Seconds between heartbeats.
-        pub heartbeat_s: u64,
+        pub heartbeat_s: u64 where whole(1, 1_000_000),
         /// Seconds for creating an instance, its start included.
-        pub create_deadline_s: f64,
+        pub create_deadline_s: f64 where over(0.0, 86_400.0),
         /// Seconds for one tool call, retries included.
-        pub deadline_s: f64,
+        pub deadline_s: f64 where over(0.0, 86_400.0),
         /// Seconds for one run of the verifier.
-        pub verifier_deadline_s: f64,
+        pub verifier_deadline_s: f64 where over(0.0, 86_400.0),
         /// How often a verifier that did not run is asked.
-        pub verifier_attempts: u32,
+        pub verifier_attempts: u32 where whole(1, 1000),
         /// Pays a failed episode the share of the checks that its verifier reports as passed.
         pub partial_reward: bool,
         /// Instances at once.
-        pub instances: usize,
+        pub instances: usize where whole(1, 65_536),
         /// The system prompt. The task's variables are added to it.
         pub system: String,
         /// Training tasks, at most so many.
-        pub tasks: usize,
+        pub tasks: usize where whole(1, 1_000_000),
         /// Tasks that are evaluated on and never trained on.
-        pub held_out: usize,
+        pub held_out: usize where whole(0, 1_000_000),
         /// Seed that shuffles the tasks.
-        pub seed: u64,
+        pub seed: u64 where seed(),
     }
 }
 

@@ -72,20 +72,20 @@ documented! {
         /// The prompt of numbered tasks.
         pub prompt: String,
         /// Sessions at once.
-        pub sessions: usize,
+        pub sessions: usize where whole(1, 65_536),
         /// Seconds for one call.
-        pub deadline_s: f64,
+        pub deadline_s: f64 where over(0.0, 86_400.0),
         /// Seconds for starting or connecting.
-        pub open_deadline_s: f64,
+        pub open_deadline_s: f64 where over(0.0, 86_400.0),
         /// JSON lines of tasks, `key` and `prompt` at least. Absent: numbered tasks that all say `prompt`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub task_file: Option<PathBuf>,
         /// Training tasks; of a file, at most so many.
-        pub tasks: usize,
+        pub tasks: usize where whole(1, 1_000_000),
         /// Tasks that are evaluated on and never trained on.
-        pub held_out: usize,
+        pub held_out: usize where whole(0, 1_000_000),
         /// Seed of the tasks.
-        pub seed: u64,
+        pub seed: u64 where seed(),
     }
 }
 

@@ -64,13 +64,13 @@ documented! {
         /// The prompt of numbered tasks; what the reset shows follows it.
         pub prompt: String,
         /// Sessions at once: the server's `max_concurrent_envs`. Lowered where the server says that it has fewer.
-        pub sessions: usize,
+        pub sessions: usize where whole(1, 65_536),
         /// Seconds for one step.
-        pub deadline_s: f64,
+        pub deadline_s: f64 where over(0.0, 86_400.0),
         /// Seconds for connecting and resetting.
-        pub open_deadline_s: f64,
+        pub open_deadline_s: f64 where over(0.0, 86_400.0),
         /// Seconds that an episode waits for a free session.
-        pub queue_s: f64,
+        pub queue_s: f64 where real(0.0, 86_400.0),
         /// JSON lines of tasks, `key` and `prompt` at least; a task's `reset` table goes into its reset. Absent: numbered tasks
         /// with a `seed` each.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,11 +82,11 @@ documented! {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub held_out_split: Option<String>,
         /// Training tasks; of a file or a split, at most so many.
-        pub tasks: usize,
+        pub tasks: usize where whole(1, 1_000_000),
         /// Tasks that are evaluated on and never trained on.
-        pub held_out: usize,
+        pub held_out: usize where whole(0, 1_000_000),
         /// Seed of the tasks.
-        pub seed: u64,
+        pub seed: u64 where seed(),
     }
 }
 

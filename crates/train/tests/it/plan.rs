@@ -155,7 +155,11 @@ async fn groups_without_signal_are_replaced_up_to_the_limit_and_counted() {
     // Three rounds of three groups of three: nothing to learn from, and nothing dropped silently.
     assert_eq!((at("plan/rounds"), at("plan/left_out_groups"), at("plan/unfilled_groups")), (3.0, 9.0, 3.0));
     assert_eq!((at("rollouts/total"), at("tokens/trained")), (27.0, 0.0));
-    assert_eq!(traces(&run).len(), 4 + 27 + 4 + 2, "two evaluations of two both ways, every episode, the start again");
+    assert_eq!(
+        traces(&run).len(),
+        4 + 27 + 4 + 2 + 4,
+        "two evaluations of two both ways, every episode, the start again, two probes"
+    );
 
     let filtered = directory.path().join("filtered");
     let recipe = crate::tiny::recipe(&["plan.zero_variance=filter", "train.steps=1", "eval.every=0"]);

@@ -45,7 +45,7 @@ fn no_text_of_a_run_is_markup_on_any_page() {
         }
         hostile += html.matches("&lt;script&gt;window.pwned").count();
     }
-    assert!(hostile > 5, "the hostile text is on the pages, escaped: {hostile}");
+    assert!(hostile >= 5, "the hostile text is on the pages, escaped: {hostile}");
 }
 
 #[test]
