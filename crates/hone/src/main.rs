@@ -18,6 +18,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use commands::check::Refused;
 use hone_train::run::TrainError;
 
 /// Train tool-using LLM agents with reinforcement learning, and prove the training is real.
@@ -63,9 +64,9 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprint!("{}", problem::shown(&error));
-            // A run that ran and came to nothing is an answer; everything else kept the command from running.
+            // A run that came to nothing, or would, is an answer; everything else kept the command from running.
             let verdict = error.downcast_ref::<TrainError>().is_some_and(TrainError::is_verdict);
-            ExitCode::from(if verdict { 1 } else { 2 })
+            ExitCode::from(if verdict || error.is::<Refused>() { 1 } else { 2 })
         }
     }
 }

@@ -2,21 +2,23 @@ use hone_trace::rundir::RunDirError;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::checks::share;
-use crate::probe::Probe;
+use crate::probe::{Probe, Transcript};
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "script_faults",
     what: "The environment breaks under actions that it should answer.",
     measure: "Scripts without a model: references, valid random calls, and doing nothing. Error from half of them, \
-              warning below.",
+              warning below. At the start of a run, the first step of one episode alone, in several tries.",
     fix: "Play it by hand with `hone env play` and put right what it says.",
     explains: &["reference_fails", "determinism", "isolation", "faulted", "unscored", "never_done"],
     look,
 };
 
 fn look(probe: &Probe) -> Result<Looked, RunDirError> {
-    let Some(scripts) = probe.world.known().and_then(|world| world.scripts.known()) else {
-        return Looked::skipped("an environment that scripts can play: `hone check` plays some, `hone train` does not");
+    let world = probe.world.known();
+    let Some(scripts) = world.and_then(|world| world.scripts.known()) else {
+        let tries = world.map_or(&[][..], |world| &world.first_step);
+        return first_step(tries);
     };
     let all: Vec<_> = scripts.again.iter().map(|(first, _)| first).chain(&scripts.idle).collect();
     let broken: Vec<_> = all.iter().filter_map(|script| Some((script, script.fault.as_ref()?))).collect();
@@ -26,5 +28,18 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         script.turns.last().map_or_else(|| "at its first action".into(), |(action, _)| format!("after {action}"));
     Finding::new(severity, format!("{} scripted episodes break", share(broken.len(), all.len())))
         .line(format!("task {}, {last}: {words}", script.task))
+        .into()
+}
+
+/// Where no scripts were played: the first step of one episode, in as many tries as it took.
+fn first_step(tries: &[Transcript]) -> Result<Looked, RunDirError> {
+    let Some(last) = tries.last() else { return Looked::skipped("an environment whose episodes open") };
+    let Some((first, words)) = tries.iter().find_map(|tried| Some((tried, tried.fault.as_ref()?))) else {
+        return Ok(Looked::Healthy);
+    };
+    let severity = if last.fault.is_some() { Severity::Error } else { Severity::Warning };
+    let broke = tries.iter().filter(|tried| tried.fault.is_some()).count();
+    Finding::new(severity, format!("the first step of an episode breaks: {words}"))
+        .line(format!("task {}, {broke} of {} tries broke", first.task, tries.len()))
         .into()
 }

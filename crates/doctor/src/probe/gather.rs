@@ -61,6 +61,8 @@ impl Probe {
             let why = "no episode opens";
             world.scripts = Part::Broken(why.into());
             (probe.played, probe.identity) = (Part::Broken(why.into()), Part::Broken(why.into()));
+        } else if opens {
+            world.first_step = world::first_step(setup, recipe).await;
         }
         probe.world = Part::Known(world);
         probe

@@ -79,7 +79,7 @@ pub(super) struct Session {
     said: Vec<Message>,
     tools: ToolSet,
     trace: TraceBuilder,
-    transcript: Transcript,
+    pub(super) transcript: Transcript,
     seed: Seed,
     deadline: Duration,
     /// Messages of the prompt, where some of them look like the agent's own turns: a script counts its own.

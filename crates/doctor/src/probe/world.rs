@@ -10,7 +10,7 @@ use hone_train::recipe::Recipe;
 use hone_train::setup::Setup;
 
 use super::script::{Limits, Reference, Session, play};
-use super::{AfterDone, Scripts, World};
+use super::{AfterDone, Scripts, Transcript, World};
 
 /// The tasks, by content.
 pub(super) fn of(tasks: &[Task], held_out: &[Task]) -> World {
@@ -109,6 +109,35 @@ pub(super) async fn scripts(setup: &Setup, recipe: &Recipe, limit: Duration) -> 
         scripts.after_done = after_done(setup, task, &*script(task), first.turns.len(), limits(task)).await;
     }
     scripts
+}
+
+/// One episode is opened and stepped once: by a call, where that breaks by a reply, and then by a call again. An environment
+/// that breaks now and then, or at one of them, is no reason to refuse a run.
+pub(super) async fn first_step(setup: &Setup, recipe: &Recipe) -> Vec<Transcript> {
+    let Some(task) = setup.tasks.first() else { return Vec::new() };
+    let call: Box<dyn Baseline> = match solution(task) {
+        Some(moves) => Box::new(Reference(moves)),
+        None => Box::new(RandomCaller { calls: 1 }),
+    };
+    let deadline = Duration::try_from_secs_f64(recipe.rollout.env_deadline_s.max(recipe.rollout.user_deadline_s));
+    let deadline = deadline.unwrap_or(Duration::from_secs(30));
+    let mut tries = Vec::new();
+    for (number, script) in (0..).zip([&*call, &DoNothing, &*call]) {
+        let seed = Seed::root(recipe.seed).with("first step").at(number).value();
+        let tried = match Session::open(&*setup.arena, task, seed, deadline).await {
+            Ok(mut session) => {
+                session.advance(script).await;
+                session.transcript
+            }
+            Err(fault) => Transcript { task: task.key.clone(), fault: Some(fault), ..Transcript::default() },
+        };
+        let held = tried.fault.is_none();
+        tries.push(tried);
+        if held {
+            break;
+        }
+    }
+    tries
 }
 
 /// Steps an environment once more after it said that the episode is over, then opens another.

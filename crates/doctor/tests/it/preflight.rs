@@ -399,6 +399,13 @@ fn environments_that_misbehave_under_scripts() {
         }
     });
     finds(&broken, "script_faults", Severity::Error);
+    // At the start of a run no scripts are played, and one step is made.
+    let started = with_world(|world| {
+        world.scripts = Part::default();
+        world.first_step = vec![Transcript { fault: Some("KeyError: 'e7'".into()), ..Transcript::default() }; 3];
+    });
+    let diagnosis = finds(&started, "script_faults", Severity::Error);
+    assert!(diagnosis.found("script_faults").unwrap().finding.says.contains("KeyError: 'e7'"));
     let unlike = with_scripts(|scripts| scripts.again.iter_mut().for_each(|(_, again)| again.opened.push('!')));
     finds(&unlike, "determinism", Severity::Error);
     let noisy = with_scripts(|scripts| scripts.again[0].1.turns[0].1.push('!'));

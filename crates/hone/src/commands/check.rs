@@ -4,17 +4,16 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use hone_doctor::{Depth, Named, Probe, Severity, given, preflight};
 use hone_trace::Trace;
 use hone_trace::rundir::RunDir;
 use hone_train::recipe::Recipe;
 use hone_train::setup::Setup;
 
-use super::doctor::print;
+use super::doctor::{finding, print};
 use super::train::with_policy;
 use crate::engines;
-use crate::problem::advised;
 use crate::recipes::{QUICKSTART, Source};
 
 const EXAMPLES: &str = "\
@@ -87,26 +86,32 @@ fn keep(probe: &Probe, directory: &Path) -> Result<()> {
     Ok(run.sync()?)
 }
 
+/// A run that its preflight refuses: an answer about the recipe, as those of `hone check` are.
+#[derive(Debug)]
+pub(crate) struct Refused;
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            "the run would be worthless; put right what is said above (`hone check` looks further), or waive a check by its \
+             name: [doctor] waive = { NAME = \"reason\" }",
+        )
+    }
+}
+
+impl std::error::Error for Refused {}
+
 /// The cheap checks at the start of a run: refuses on errors that are not waived, and says what else was found.
 pub(crate) async fn before_run(setup: &Setup, recipe: &Recipe) -> Result<Vec<Named>> {
     let probe = Probe::of_setup(setup, recipe, std::collections::BTreeSet::new(), Depth::Opened).await;
     let diagnosis = preflight(&probe)?;
     if diagnosis.has_errors() {
-        let mut text = Vec::new();
-        let errors = diagnosis.findings.iter().filter(|named| named.finding.severity == Severity::Error);
-        for named in errors.filter(|named| named.waived.is_none()) {
-            writeln!(text, "{} [{}]", named.finding.says, named.check)?;
-            for line in &named.finding.evidence.lines {
-                writeln!(text, "  {line}")?;
-            }
-            writeln!(text, "  fix: {}", named.fix())?;
+        let mut out = anstream::stderr().lock();
+        let error = |named: &&Named| named.finding.severity == Severity::Error && named.waived.is_none();
+        for named in diagnosis.findings.iter().filter(error) {
+            finding(&mut out, named)?;
         }
-        let text = String::from_utf8_lossy(&text);
-        return Err(advised(anyhow!(
-            "the run would be worthless: {}\n`hone check` says more; a recipe waives a check with [doctor] waive = \
-             {{ NAME = \"reason\" }}",
-            text.trim_end()
-        )));
+        return Err(Refused.into());
     }
     for named in diagnosis.findings.iter().filter(|named| named.finding.severity != Severity::Note) {
         let word = if named.waived.is_some() { "waived" } else { named.finding.severity.word() };

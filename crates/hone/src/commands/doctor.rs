@@ -72,7 +72,8 @@ pub(super) fn print(out: &mut impl Write, diagnosis: &Diagnosis, verbose: bool) 
     Ok(())
 }
 
-fn finding(out: &mut impl Write, named: &Named) -> Result<()> {
+/// One finding: what is wrong, its evidence, what follows from it, and the fix.
+pub(super) fn finding(out: &mut impl Write, named: &Named) -> Result<()> {
     let Named { check, finding, consequences, waived, .. } = named;
     match finding.severity {
         _ if waived.is_some() => write!(out, "{}", "waived".bold())?,

@@ -83,7 +83,7 @@ fn a_dry_run_of_a_broken_environment_quotes_it_and_fails() {
     let said = run(directory.path(), &["train", "mine.toml", "--dry-run"], "");
     harmless(&said);
     assert!(
-        said.starts_with("exit code 1\n") && said.contains("episodes broke; the first: environment: step by"),
+        said.starts_with("exit code 1\n") && said.contains("the first step of an episode breaks: environment: step by"),
         "{said}"
     );
 }

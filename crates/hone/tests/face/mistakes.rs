@@ -53,7 +53,12 @@ fn plain(text: &str) -> String {
     let word = |word: &str, next: Option<&&str>| {
         let unit = next.map(|next| next.trim_end_matches([':', ';', ',', ')']));
         let size = matches!(unit, Some("GB" | "MB")) && word.parse::<f64>().is_ok();
-        if size { "N".to_owned() } else { word.rsplit_once("/python3:").map_or(word, |_| "python3:").to_owned() }
+        let fitting = word.len() > 4 && word.parse::<u64>().is_ok();
+        if size || fitting {
+            "N".to_owned()
+        } else {
+            word.rsplit_once("/python3:").map_or(word, |_| "python3:").to_owned()
+        }
     };
     let line = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
