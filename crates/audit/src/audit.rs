@@ -182,7 +182,7 @@ async fn honest_work(
                 note = Some(format!(
                     "the policy solves {:.1} % of these tasks, which is no work to compare with",
                     100.0 * rate.unwrap_or(0.0)
-                ))
+                ));
             }
         }
     }

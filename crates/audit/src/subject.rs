@@ -69,11 +69,11 @@ impl Subject {
     pub fn with_run(mut self, run: &Path) -> Result<Self, AuditError> {
         let reader = RunReader::open(run)?;
         let events = reader.events()?.records;
-        let steps = events.iter().filter_map(Event::read).filter_map(|event| match event {
+        let mut steps = events.iter().filter_map(Event::read).filter_map(|event| match event {
             Event::Step { traces, .. } => Some(traces),
             _ => None,
         });
-        let [from, to] = steps.last().ok_or_else(|| AuditError::NoSteps { run: run.display().to_string() })?;
+        let [from, to] = steps.next_back().ok_or_else(|| AuditError::NoSteps { run: run.display().to_string() })?;
         let traces = reader.traces()?.range(from..to).collect::<Result<Vec<_>, _>>()?;
         let known: HashMap<&str, usize> =
             self.tasks.iter().enumerate().map(|(at, task)| (task.key.as_str(), at)).collect();

@@ -15,6 +15,7 @@ use crate::{DataError, Issue, IssueKind, Place, Row};
 
 /// What a reading hands over.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every item is a row")]
 pub enum Item {
     Row(Row),
     Issue(Issue),

@@ -115,7 +115,7 @@ fn stdin() -> Result<NamedTempFile, DataError> {
 }
 
 /// Seconds for a connection, and between two pieces of a download.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+const PATIENCE: std::time::Duration = std::time::Duration::from_mins(1);
 
 fn http(url: &str) -> Result<NamedTempFile, DataError> {
     let failed = |what: String| DataError::Fetch { url: url.into(), what };

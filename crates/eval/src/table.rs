@@ -285,7 +285,7 @@ mod tests {
         assert_eq!((row.tasks, row.episodes, row.scored, row.passed, row.unscored, row.faults), (3, 5, 2, 1, 1, 2));
         let pass = row.pass().unwrap();
         assert_eq!((pass.mean, pass.tasks), (0.5, 2));
-        assert!(row.pass_at.get(&2).is_none(), "no task has two scored episodes");
+        assert!(!row.pass_at.contains_key(&2), "no task has two scored episodes");
     }
 
     #[test]

@@ -199,7 +199,7 @@ fn values(
     match encoding {
         0 => Some(plain(kind, page, count)?.0),
         2 | 8 => {
-            let (width, rest) = page.split_first().map(|(width, rest)| (u32::from(*width), rest)).unwrap_or((0, page));
+            let (width, rest) = page.split_first().map_or((0, page), |(width, rest)| (u32::from(*width), rest));
             let places = if count == 0 { Vec::new() } else { hybrid(rest, width, count)? };
             places.into_iter().map(|place| dictionary.get(place as usize).cloned()).collect()
         }

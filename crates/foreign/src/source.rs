@@ -95,8 +95,8 @@ pub(crate) fn lines(path: &Path) -> Result<Vec<(usize, Value)>, ForeignError> {
 
 /// The last number in a path's names: `global_step_40_evals`, `completions_00012.parquet`.
 pub(crate) fn step_of(path: &Path) -> Option<u64> {
-    let names = path.iter().rev().take(3).filter_map(|name| name.to_str());
-    names.filter_map(number).next()
+    let mut names = path.iter().rev().take(3).filter_map(|name| name.to_str());
+    names.find_map(number)
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -88,6 +88,7 @@ impl Http {
     }
 
     /// The same server over connections of its own: those of a runtime that is gone are of no use.
+    #[must_use]
     pub fn fresh(&self) -> Self {
         Self { client: client().unwrap_or_else(|_| self.client.clone()), ..self.clone() }
     }

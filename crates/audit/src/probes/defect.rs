@@ -35,17 +35,17 @@ impl Probe for Defect {
             add("the flag is the other way", scene.solved_but(&Fill { flag: Some(!flag), ..Fill::default() }));
         }
         // Where the answer is said, the work is in the calls.
-        if answer.call.is_none() {
-            if let Some(last) = moves.iter().rposition(|step| matches!(step, Move::Call(_))) {
-                let without: Vec<Move> =
-                    moves.iter().enumerate().filter(|(at, _)| *at != last).map(|(_, step)| step.clone()).collect();
-                add("the last call is left out", scene.script(&without));
-                let changed = moves.iter().enumerate().map(|(at, step)| match step {
-                    Move::Call(call) if at == last => Move::Call(changed(call)),
-                    step => step.clone(),
-                });
-                add("the last call has a wrong argument", scene.script(&changed.collect::<Vec<_>>()));
-            }
+        if answer.call.is_none()
+            && let Some(last) = moves.iter().rposition(|step| matches!(step, Move::Call(_)))
+        {
+            let without: Vec<Move> =
+                moves.iter().enumerate().filter(|(at, _)| *at != last).map(|(_, step)| step.clone()).collect();
+            add("the last call is left out", scene.script(&without));
+            let changed = moves.iter().enumerate().map(|(at, step)| match step {
+                Move::Call(call) if at == last => Move::Call(changed(call)),
+                step => step.clone(),
+            });
+            add("the last call has a wrong argument", scene.script(&changed.collect::<Vec<_>>()));
         }
         variants
     }

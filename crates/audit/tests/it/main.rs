@@ -19,7 +19,7 @@ fn root() -> PathBuf {
 fn recipe(path: &str) -> Recipe {
     let text = std::fs::read_to_string(root().join(path)).unwrap();
     // Programs of a recipe run from the repository's directory.
-    let text = text.replace("kind = \"stdio\"", &format!("kind = \"stdio\"\ndirectory = {:?}", root()));
+    let text = text.replace("kind = \"stdio\"", &format!("kind = \"stdio\"\ndirectory = \"{}\"", root().display()));
     // A tokenizer trained on few tasks takes more tokens for a call than the policy's own.
     let few = ["env.tasks=48", "env.held_out=8", "eval.tasks=8", "train.groups=8"];
     let roomy = ["sampling.max_new_tokens=512", "rollout.window=16384"];

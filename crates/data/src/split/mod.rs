@@ -278,7 +278,7 @@ impl Splitter {
         let settings = serde_json::to_value(&self.settings).unwrap_or_default();
         let mut lock = old.cloned().unwrap_or_default();
         lock.settings = settings;
-        lock.held_out_envs = self.settings.held_out_envs.clone();
+        lock.held_out_envs.clone_from(&self.settings.held_out_envs);
         let mut summary = Summary::default();
         let before = lock.len() as u64;
         let mut met = 0;

@@ -72,7 +72,7 @@ impl Env for Counting {
         let given = self.verdicts.fetch_add(1, Ordering::Relaxed);
         let right = match verifier["kind"].as_str() {
             Some("always") => Some(true),
-            Some("flaky") => Some(self.value == verifier["wants"] && given % 2 == 0),
+            Some("flaky") => Some(self.value == verifier["wants"] && given.is_multiple_of(2)),
             Some("raises") => None,
             _ => Some(verifier["wants"] == self.value),
         };
@@ -143,12 +143,11 @@ async fn planted_tasks_are_rejected_for_what_is_wrong_and_no_good_one_is() {
     let (bench, rows) = (bench(Rules::default()), rows());
     let lint = Lint::of(&rows);
     for (task, expected) in planted() {
-        let (found, detail, labels, shown) = match lint.check(&task, &bench.rules) {
-            Some((reason, detail)) => (Some(reason), detail, Vec::new(), true),
-            None => {
-                let checked = bench.check(&task).await;
-                (checked.finding.rejected, checked.finding.detail, checked.finding.labels, !checked.traces.is_empty())
-            }
+        let (found, detail, labels, shown) = if let Some((reason, detail)) = lint.check(&task, &bench.rules) {
+            (Some(reason), detail, Vec::new(), true)
+        } else {
+            let checked = bench.check(&task).await;
+            (checked.finding.rejected, checked.finding.detail, checked.finding.labels, !checked.traces.is_empty())
         };
         assert_eq!(found, expected, "{}: {detail}", task.key);
         assert_eq!(found.is_some(), !detail.is_empty(), "{}", task.key);

@@ -61,7 +61,7 @@ fn episode(trajectory: &Value, metrics: Option<&Map<String, Value>>, group: Stri
         rewards,
         total: reward,
         prompt: messages.iter().find(|message| message["role"] == "user").and_then(said),
-        completion: replies.filter_map(said).last(),
+        completion: replies.filter_map(said).next_back(),
         truncated: written.iter().any(|item| item["finish_reason"] == "length"),
         messages: Some(messages),
         ..Episode::default()

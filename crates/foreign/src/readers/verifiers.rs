@@ -91,7 +91,7 @@ fn of_trace(trace: &Value, record: &mut Record) -> Episode {
         rewards,
         total,
         prompt: said(&task["data"]["prompt"]),
-        completion: messages.iter().filter(|message| message["role"] == "assistant").filter_map(said).last(),
+        completion: messages.iter().filter(|message| message["role"] == "assistant").filter_map(said).next_back(),
         truncated: stop.contains("length") || stop.contains("max_turns") || stop.contains("token"),
         fault: error.map(|error| error["message"].as_str().map_or_else(|| error.to_string(), str::to_owned)),
         messages: Some(messages).filter(|messages| !messages.is_empty()),

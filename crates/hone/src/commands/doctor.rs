@@ -31,12 +31,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let diagnosis = match foreign::diagnosed(&args.run)? {
-        Some(diagnosis) => diagnosis,
-        None => {
-            let run = Run::read(&args.run)?;
-            diagnose(CHECKS, &run)?.waive(&run.recipe.doctor.waive)
-        }
+    let diagnosis = if let Some(diagnosis) = foreign::diagnosed(&args.run)? {
+        diagnosis
+    } else {
+        let run = Run::read(&args.run)?;
+        diagnose(CHECKS, &run)?.waive(&run.recipe.doctor.waive)
     };
     let mut out = anstream::stdout().lock();
     if args.json {

@@ -175,7 +175,7 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
     for step in solution(task).unwrap_or_default() {
         match step {
             Move::Call(call) => writeln!(out, "  {} {}", call.name, Value::Object(call.arguments))?,
-            Move::Say(text) => writeln!(out, "  says: {}", text)?,
+            Move::Say(text) => writeln!(out, "  says: {text}")?,
         }
     }
     Ok(())

@@ -122,12 +122,11 @@ impl Handle {
         if state.finished || state.board.waiting == text {
             return;
         }
-        match (&text, state.screen.is_some()) {
-            (Some(text), false) => state.print(text),
-            _ => {
-                state.board.waiting = text;
-                state.draw();
-            }
+        if let (Some(text), false) = (&text, state.screen.is_some()) {
+            state.print(text);
+        } else {
+            state.board.waiting = text;
+            state.draw();
         }
     }
 

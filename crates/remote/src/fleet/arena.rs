@@ -38,7 +38,7 @@ pub(super) const SUBMIT: &str = "submit_final_answer";
 /// Endpoints of an instance that have tools; the first owner of a name counts.
 const ENDPOINTS: [&str; 2] = ["mcp", "api/v1/mcp"];
 /// Time for one listing of tools, and how often it is asked.
-const LIST: Duration = Duration::from_secs(60);
+const LIST: Duration = Duration::from_mins(1);
 const LIST_ATTEMPTS: u32 = 8;
 
 impl FleetArena {
@@ -133,7 +133,7 @@ impl Arena for FleetArena {
     fn patience(&self, _: &Task) -> Option<Duration> {
         let spec = &self.0.spec;
         // The queue ends by the deadlines of those before.
-        let hour = Duration::from_secs(3600);
+        let hour = Duration::from_hours(1);
         Some(hour + seconds(spec.create_deadline_s) + Patience::retried(LIST, LIST_ATTEMPTS).total)
     }
 }

@@ -22,7 +22,7 @@ use crate::openenv::wire::{plain, tool_result};
 use crate::supervise::{Failure, Kind, Patience, Server};
 
 /// Time for one operation of an instance.
-const OPERATION: Duration = Duration::from_secs(60);
+const OPERATION: Duration = Duration::from_mins(1);
 const CALL_ATTEMPTS: u32 = 8;
 
 /// An instance that is kept alive while this lives and deleted when it is dropped.
@@ -142,29 +142,26 @@ impl FleetEnv {
         // The server is told a little less, so that it answers before it is given up on.
         let patience = Patience::once(deadline + Duration::from_secs(5));
         let orchestrator = &self.shared.orchestrator;
-        match &self.task.verifier_func {
-            Some(code) => {
-                let body = json!({
-                    "function_code": code,
-                    "function_name": function_name(code),
-                    "text_solution": self.answer,
-                });
-                let path = "api/v1/env/execute_verifier_function";
-                let ask = || self.instance.json(Method::POST, path, Some(&body));
-                self.server.call(&self.task.key, "verifier", patience, ask).await
-            }
-            None => {
-                let body = json!({
-                    "key": self.task.verifier_id,
-                    "sha256": self.task.verifier_sha,
-                    "args_array": [{"env": self.rented.id}, {"final_answer": self.answer}],
-                    "timeout": deadline.as_secs().clamp(1, 300),
-                    "region": self.shared.spec.region,
-                    "verifier_runtime_version": self.task.verifier_runtime_version,
-                });
-                let ask = || orchestrator.http.json(Method::POST, "v1/verifiers/execute", Some(&body));
-                orchestrator.server.call(&self.task.key, "verifier", patience, ask).await
-            }
+        if let Some(code) = &self.task.verifier_func {
+            let body = json!({
+                "function_code": code,
+                "function_name": function_name(code),
+                "text_solution": self.answer,
+            });
+            let path = "api/v1/env/execute_verifier_function";
+            let ask = || self.instance.json(Method::POST, path, Some(&body));
+            self.server.call(&self.task.key, "verifier", patience, ask).await
+        } else {
+            let body = json!({
+                "key": self.task.verifier_id,
+                "sha256": self.task.verifier_sha,
+                "args_array": [{"env": self.rented.id}, {"final_answer": self.answer}],
+                "timeout": deadline.as_secs().clamp(1, 300),
+                "region": self.shared.spec.region,
+                "verifier_runtime_version": self.task.verifier_runtime_version,
+            });
+            let ask = || orchestrator.http.json(Method::POST, "v1/verifiers/execute", Some(&body));
+            orchestrator.server.call(&self.task.key, "verifier", patience, ask).await
         }
     }
 }

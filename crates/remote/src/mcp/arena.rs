@@ -92,7 +92,7 @@ impl Arena for McpArena {
 
     /// The queue has no deadline of its own: every session ends by the deadlines of its calls.
     fn patience(&self, _: &Task) -> Option<Duration> {
-        Some(Duration::from_secs(3600) + Patience::retried(seconds(self.0.spec.open_deadline_s), ATTEMPTS).total)
+        Some(Duration::from_hours(1) + Patience::retried(seconds(self.0.spec.open_deadline_s), ATTEMPTS).total)
     }
 }
 
@@ -230,8 +230,9 @@ fn matches(said: &str, right: &Value) -> bool {
         Value::Array(several) => several.iter().any(|one| matches(said, one)),
         Value::Number(number) => {
             let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E' | ',');
-            let words = said.split(|c: char| !is_part(c)).filter(|word| word.contains(|c: char| c.is_ascii_digit()));
-            let last = words.last().map(|word| word.trim_end_matches(['.', ',']).replace(',', ""));
+            let mut words =
+                said.split(|c: char| !is_part(c)).filter(|word| word.contains(|c: char| c.is_ascii_digit()));
+            let last = words.next_back().map(|word| word.trim_end_matches(['.', ',']).replace(',', ""));
             last.and_then(|word| word.parse::<f64>().ok()).is_some_and(|found| Some(found) == number.as_f64())
         }
         other => normal(said).trim_end_matches('.') == normal(&plain(other)).trim_end_matches('.'),

@@ -69,12 +69,11 @@ impl Pipe {
             match (message.get("method").and_then(Value::as_str), message.get("id")) {
                 (None, Some(found)) if found.as_u64() == Some(id) => return Ok((self, message)),
                 (Some(method), Some(theirs)) => {
-                    let answer = match method {
-                        "ping" => json!({"jsonrpc": "2.0", "id": theirs, "result": {}}),
-                        _ => {
-                            let error = json!({"code": -32601, "message": format!("Method not found: {method}")});
-                            json!({"jsonrpc": "2.0", "id": theirs, "error": error})
-                        }
+                    let answer = if method == "ping" {
+                        json!({"jsonrpc": "2.0", "id": theirs, "result": {}})
+                    } else {
+                        let error = json!({"code": -32601, "message": format!("Method not found: {method}")});
+                        json!({"jsonrpc": "2.0", "id": theirs, "error": error})
                     };
                     self.send(&answer).await?;
                 }

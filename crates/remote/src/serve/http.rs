@@ -1,5 +1,4 @@
 //! Routes, and the plain HTTP among them: each request an environment of its own, as the protocol has it.
-#![expect(clippy::unused_async, reason = "a handler is async, whatever it does")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;

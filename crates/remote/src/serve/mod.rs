@@ -55,7 +55,7 @@ impl Default for Options {
             per_client: 1024,
             max_steps: 100,
             strict_end: false,
-            idle: Duration::from_secs(1800),
+            idle: Duration::from_mins(30),
             token: None,
             agent_token: None,
             production: false,

@@ -141,15 +141,12 @@ impl Play {
         };
         let (called, messages) = self.call(host, &name, arguments).await?;
         let mut observation = Map::from_iter([("tool_name".to_owned(), Value::from(name))]);
-        match called.refused {
-            Some(kind) => {
-                observation.insert("result".into(), Value::Null);
-                observation.insert("error".into(), json!({"error_type": kind, "message": called.text}));
-            }
-            None => {
-                observation.insert("result".into(), dumped(&called));
-                observation.insert("error".into(), Value::Null);
-            }
+        if let Some(kind) = called.refused {
+            observation.insert("result".into(), Value::Null);
+            observation.insert("error".into(), json!({"error_type": kind, "message": called.text}));
+        } else {
+            observation.insert("result".into(), dumped(&called));
+            observation.insert("error".into(), Value::Null);
         }
         let (own, reward) = self.judged(&messages);
         let metadata = Map::from_iter([("hone".to_owned(), own)]);

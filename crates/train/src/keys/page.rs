@@ -78,9 +78,9 @@ fn is_row(key: &Key) -> bool {
 }
 
 fn at(value: &Value, path: &str) -> Value {
-    let steps = path.split('.').filter(|step| !step.is_empty());
-    let found = steps.fold(Some(value), |value, step| {
-        let inner = value?.get(step)?;
+    let mut steps = path.split('.').filter(|step| !step.is_empty());
+    let found = steps.try_fold(value, |value, step| {
+        let inner = value.get(step)?;
         Some(inner.get(0).unwrap_or(inner))
     });
     found.cloned().unwrap_or(Value::Null)

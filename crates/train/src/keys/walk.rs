@@ -46,8 +46,14 @@ fn find<'a>(keys: &[&'a [Key]], name: &str) -> Option<&'a Key> {
     })
 }
 
+/// A look at a table: the keys it may have, the table, its path.
+type Look<'a> = dyn FnMut(&[&[Key]], &Table, &str) + 'a;
+
+/// As [`Look`], to change the table.
+type Change<'a> = dyn FnMut(&[&[Key]], &mut Table, &str) + 'a;
+
 /// The tables under a key with the keys they may have.
-fn inner(key: &Key, value: &Value, path: &str, each: &mut dyn FnMut(&[&[Key]], &Table, &str)) {
+fn inner(key: &Key, value: &Value, path: &str, each: &mut Look<'_>) {
     match (key.rule.shape, value) {
         (Shape::Table(keys), Value::Table(table)) => each(keys, table, path),
         (Shape::Named(keys), Value::Table(tables)) => {
@@ -65,7 +71,7 @@ fn inner(key: &Key, value: &Value, path: &str, each: &mut dyn FnMut(&[&[Key]], &
     }
 }
 
-fn inner_mut(key: &Key, value: &mut Value, path: &str, each: &mut dyn FnMut(&[&[Key]], &mut Table, &str)) {
+fn inner_mut(key: &Key, value: &mut Value, path: &str, each: &mut Change<'_>) {
     match (key.rule.shape, value) {
         (Shape::Table(keys), Value::Table(table)) => each(keys, table, path),
         (Shape::Named(keys), Value::Table(tables)) => {

@@ -19,9 +19,10 @@ struct Switched(Arc<AtomicBool>);
 
 impl Measure for Switched {
     fn measure(&self, case: &Case) -> Verdict {
-        match self.0.load(Ordering::Relaxed) {
-            true => Verdict::Scored { value: 0.0, why: "off".into() },
-            false => Even.measure(case),
+        if self.0.load(Ordering::Relaxed) {
+            Verdict::Scored { value: 0.0, why: "off".into() }
+        } else {
+            Even.measure(case)
         }
     }
 }

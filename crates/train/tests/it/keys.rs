@@ -108,7 +108,7 @@ fn every_number_has_a_range_and_nothing_outside_it_gets_through() {
             };
             assert!(min.is_finite() && max.is_finite() && min < max, "{path}");
             let list =
-                if (key.kind)().starts_with("list") { (key.kind)().contains("list of 2") as usize + 1 } else { 0 };
+                if (key.kind)().starts_with("list") { usize::from((key.kind)().contains("list of 2")) + 1 } else { 0 };
             let values =
                 [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 0.5, min - 1.0, max + 1.0, 4_294_967_295.0];
             for value in values {

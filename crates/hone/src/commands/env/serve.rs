@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use hone_remote::serve::{self, Host, Options};
-use hone_worlds::registry::{self, EnvSpec};
-use serde_json::{Map, Value};
+use hone_worlds::registry;
+
+use super::Choice;
 
 /// Serve an environment to other trainers: OpenEnv and MCP on one port
 ///
@@ -19,11 +20,11 @@ use serde_json::{Map, Value};
 /// Examples:
 ///   hone env serve retail
 ///   hone env serve triage-reader --addr 0.0.0.0:8000 --token-env HONE_TOKEN
-///   hone env serve mine --set 'command=["python3", "my_env.py"]'
+///   hone env serve my.toml
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// One of `hone env list`; any other name with --set command=[…] for a program of your own
+    /// One of `hone env list`, a recipe (its [env]), or a name of your own with --set command=[…]
     name: String,
     /// Address and port; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:8000")]
@@ -58,10 +59,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<()> {
-    let mut table =
-        args.options.iter().map(|option| crate::recipes::setting(option)).collect::<Result<Map<String, Value>>>()?;
-    table.entry("name").or_insert_with(|| args.name.clone().into());
-    let environment = EnvSpec::read(table)?.open()?;
+    let environment = Choice::of(&args.name, "", "", &args.options).open(None)?;
     let about = registry::find(&environment.name).map_or("a program of its owner's", |builtin| builtin.about);
     let options = Options {
         sessions: args.sessions,
