@@ -193,7 +193,9 @@ def compare_text(hone, templates, show):
             id = f"{path.stem}/{name}"
             cases.append((family(path.stem), id, expected))
             requests.append(request_of(id, messages, tools, kwargs, template=str(path)))
-    answers = {answer["id"]: answer for answer in run_hone(hone, requests)}
+    # Templates that lines name are read out of one directory.
+    folder = str(templates[0].parent)
+    answers = {answer["id"]: answer for answer in run_hone(hone, requests, "--template", folder)}
     table, wrong, lenient = defaultdict(Counter), [], 0
     for group, id, expected in cases:
         answer = answers[id]

@@ -95,7 +95,7 @@ impl Worker {
         // A process that died between requests said why before this one was made.
         let said = if said.is_empty() && process.is_over() { process.said_since(0) } else { said };
         if !said.is_empty() {
-            text = format!("{text} (stderr: {})", clip_start(&said, 2000));
+            text = format!("{text} (stderr: {})", clip_start(&said, 600));
         }
         if let Some(stray) = process.stray() {
             text = format!("{text} (stdout had a line that is no answer: {stray})");
