@@ -3,9 +3,13 @@
 mod inspect;
 mod otlp;
 mod parquet;
+mod proto;
+mod rows;
+mod stream;
 mod table;
 mod tensorboard;
 mod trl;
+mod wandb;
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -48,6 +52,11 @@ pub const FORMATS: &[Format] = &[
         name: "tensorboard",
         about: "an event file with every metric: tensorboard --logdir",
         write: tensorboard::write,
+    },
+    Format {
+        name: "wandb",
+        about: "an offline run of W&B, of the project WANDB_PROJECT (or hone): wandb sync uploads it",
+        write: wandb::write,
     },
     Format { name: "inspect", about: "a log per evaluation: inspect view --log-dir", write: inspect::write },
     Format {
