@@ -1,6 +1,7 @@
 //! A run in the formats of other tools. One file each; all of them stream, a trace at a time.
 
 mod inspect;
+pub mod live;
 mod otlp;
 mod parquet;
 mod proto;
@@ -77,6 +78,11 @@ impl Format {
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> ExportError {
     let path = path.to_owned();
     move |source| ExportError::Write { path, source }
+}
+
+/// A run's name as one part of a path.
+fn file_name(name: &str) -> String {
+    name.replace(['/', '\\'], "-")
 }
 
 /// A file that is written whole or named in the error.

@@ -5,11 +5,17 @@ use std::path::{Path, PathBuf};
 use super::proto::{Field, Message, field};
 use super::rows::{Origin, Row};
 use super::stream::{self, Stream};
-use super::ExportError;
+use super::{ExportError, file_name};
 use crate::run::Run;
 
 pub(super) fn write(run: &Run, into: &Path) -> Result<Vec<PathBuf>, ExportError> {
     stream::write(run, &into.join("events.out.tfevents.0.hone"), Box::new(TensorBoard))
+}
+
+/// The file of a run in a directory that many runs log to.
+pub(super) fn place(run: &Run, origin: &Origin, directory: &Path) -> PathBuf {
+    let name = format!("{}-{}", file_name(&run.name), origin.id);
+    directory.join(name).join(format!("events.out.tfevents.{}.hone", origin.began))
 }
 
 /// wall_time = 1 (double), step = 2, file_version = 3, summary = 5 { value = 1 { tag = 1, simple_value = 2 } }.
