@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """Reads what `hone export` writes back with the tools it is written for, and compares it with the run directory.
 
-    python3 -m venv /tmp/exports && /tmp/exports/bin/pip install pandas pyarrow tensorboard inspect_ai
+    python3 -m venv /tmp/exports && /tmp/exports/bin/pip install pandas pyarrow tensorboard inspect_ai wandb==0.21.4
     /tmp/exports/bin/python scripts/exports.py target/release/hone runs/quickstart-1
+
+wandb 0.21 is the one that still has its reader in Python; `wandb sync` of newer versions reads the same file.
 """
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import tomllib
 
 
 def same(name, got, want):
@@ -26,6 +30,49 @@ def export(hone, run, into, kind):
     out = into / kind
     subprocess.run([hone, "export", run, "--to", kind, "--out", out], check=True, stdout=subprocess.DEVNULL)
     return out
+
+
+def wandb_records(path):
+    """Records of an offline run, read by W&B's own reader."""
+    from wandb.proto import wandb_internal_pb2
+    from wandb.sdk.internal.datastore import DataStore
+
+    store = DataStore()
+    store.open_for_scan(str(path))
+    while (data := store.scan_data()) is not None:
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        yield record
+
+
+def check_wandb(out, run, metrics, events):
+    [path] = out.glob("offline-run-*/run-*.wandb")
+    records = list(wandb_records(path))
+    same("wandb: numbers of the records", [record.num for record in records], list(range(1, len(records) + 1)))
+    kinds = [record.WhichOneof("record_type") for record in records]
+    same("wandb: first and last record", (kinds[0], kinds[1], kinds[-1]), ("header", "run", "exit"))
+    began = records[1].run
+    same("wandb: id, project and name", (began.run_id, began.project, began.display_name), (path.stem[4:], "exports", run.resolve().name))
+    config = {item.key: json.loads(item.value_json) for item in began.config.update}
+    same("wandb: a setting", config["train"]["group_size"], tomllib.load(open(run / "recipe.toml", "rb"))["train"]["group_size"])
+    rows = {}
+    for record in records:
+        if record.HasField("history"):
+            row = {item.key: json.loads(item.value_json) for item in record.history.item}
+            same("wandb: a row's step, once", (row["_step"], row["_step"] in rows), (record.history.step.num, False))
+            rows[row["_step"]] = row
+    for line in metrics:
+        for name, value in line.items():
+            if name != "step" and value is not None and rows[line["step"]][name] != value:
+                sys.exit(f"wandb: {name} of step {line['step']}: {rows[line['step']][name]}, recorded {value}")
+    evals = [event for event in events if event["event"] == "eval" and event["result"]["success"] is not None]
+    for event in evals:
+        name = f"eval/{event['kind']}/success"
+        same(f"wandb: {name} of step {event['step']}", rows[event["step"]][name], event["result"]["success"])
+    summary = {}
+    for record in records:
+        summary.update((item.key, json.loads(item.value_json)) for item in record.summary.update)
+    same("wandb: the summary's step", summary["_step"], metrics[-1]["step"])
 
 
 def main():
@@ -69,6 +116,9 @@ def main():
         scalars = loaded.Scalars(reward)
         same("tensorboard: steps", [scalar.step for scalar in scalars], [line["step"] for line in metrics])
         same("tensorboard: last reward", float(scalars[-1].value), float(metrics[-1][reward]))
+
+        os.environ["WANDB_PROJECT"] = "exports"
+        check_wandb(export(hone, run, into, "wandb"), run, metrics, events)
 
         from inspect_ai.log import read_eval_log
 

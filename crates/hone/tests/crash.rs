@@ -74,6 +74,8 @@ fn killed_and_resumed_a_run_ends_as_if_it_had_not_been() {
     let directory = tempfile::tempdir().unwrap();
     let shape = "--hidden 32 --layers 2 --heads 2 --kv-heads 1 --head-dim 16 --mlp 64 --vocab 512 --tied";
     let recipe = prepare(directory.path(), shape, 4);
+    let logged = std::fs::read_to_string(&recipe).unwrap() + "[log]\nwandb = \"logs\"\n";
+    std::fs::write(&recipe, logged).unwrap();
 
     let (whole, stopped) = (directory.path().join("whole"), directory.path().join("stopped"));
     let output = start(&recipe, &whole).wait_with_output().unwrap();
@@ -94,6 +96,17 @@ fn killed_and_resumed_a_run_ends_as_if_it_had_not_been() {
     assert!(kills >= 2, "killed {kills} times");
     assert!(start(&recipe, &stopped).wait_with_output().unwrap().status.success());
     assert_eq!(timeless(&stopped), timeless(&whole));
+
+    // The log went on in its file, every step once: it is what an export writes.
+    let exported = stopped.join("exports/wandb");
+    assert!(hone().args(["export", "--to", "wandb"]).arg(&stopped).status().unwrap().success());
+    let runs: Vec<_> = std::fs::read_dir(&exported).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let of_run = |log: &Path| {
+        let files = std::fs::read_dir(log.join(&runs[0])).unwrap();
+        files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(runs.len(), 1);
+    assert!(of_run(&exported) == of_run(&directory.path().join("logs")));
 }
 
 /// SIGTERM and SIGHUP stop a run as ctrl-c does: the step is recorded whole, and the exit code is the run's own.

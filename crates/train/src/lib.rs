@@ -18,6 +18,7 @@ pub mod guard;
 pub mod keys;
 pub mod ledger;
 mod lessons;
+mod log;
 pub mod loss;
 mod material;
 mod oracle;

@@ -7,8 +7,12 @@ use toml::{Table, Value};
 use crate::recipe::{Recipe, RecipeError};
 
 /// Keys that name a file or a directory, by table.
-const TABLES: [(&str, &[&str]); 3] =
-    [("policy", &["model", "adapter", "reference"]), ("sft", &["traces"]), ("train", &["kl_within"])];
+const TABLES: [(&str, &[&str]); 4] = [
+    ("policy", &["model", "adapter", "reference"]),
+    ("sft", &["traces"]),
+    ("train", &["kl_within"]),
+    ("log", &["tensorboard", "wandb"]),
+];
 /// Those of an environment. A program of the user's own runs in `directory`.
 const ENV: &[&str] = &["data", "task_file", "directory"];
 const COMPONENT: &[&str] = &["directory"];
@@ -82,7 +86,7 @@ mod tests {
 
     const TEXT: &str = "[policy]\nmodel = \"p\"\nreference = \"/base\"\n[env]\ncommand = [\"python3\", \"e.py\"]\ntask_file = \
                         \"t.jsonl\"\n[[rubric.component]]\nkind = \"correct\"\n[[rubric.component]]\nkind = \"stdio\"\ncommand = \
-                        [\"python3\", \"r.py\"]\n";
+                        [\"python3\", \"r.py\"]\n[log]\nwandb = \"../logs\"\n";
 
     fn value(recipe: &Recipe) -> serde_json::Value {
         serde_json::to_value(recipe).unwrap()
@@ -98,6 +102,7 @@ mod tests {
             (&"/there/is".into(), &"/there/is/t.jsonl".into())
         );
         assert_eq!(recipe["rubric"]["component"][1]["directory"], "/there/is");
+        assert_eq!(recipe["log"]["wandb"], "/there/is/../logs");
     }
 
     #[test]

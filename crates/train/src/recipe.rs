@@ -21,6 +21,7 @@ use crate::evaluate::Kind;
 use crate::fresh::FreshRecipe;
 use crate::guard::GuardRecipe;
 use crate::keys;
+use crate::log::LogRecipe;
 use crate::loss::LossRecipe;
 use crate::penalty::KlReward;
 use crate::placebo::Placebo;
@@ -75,6 +76,9 @@ documented! {
         /// Sampling while the step before is learned from.
         #[serde(rename = "async")]
         pub overlap: AsyncRecipe where table::<AsyncRecipe>().key("async"),
+        /// Logs for other tools.
+        #[serde(skip_serializing_if = "LogRecipe::is_empty")]
+        pub log: LogRecipe where table::<LogRecipe>(),
         /// Waivers of checks.
         #[serde(skip_serializing_if = "DoctorRecipe::is_empty")]
         pub doctor: DoctorRecipe where table::<DoctorRecipe>(),
@@ -267,6 +271,7 @@ impl Default for Recipe {
             checkpoint: CheckpointRecipe::default(),
             guard: GuardRecipe::default(),
             overlap: AsyncRecipe::default(),
+            log: LogRecipe::default(),
             doctor: DoctorRecipe::default(),
         }
     }
@@ -476,6 +481,11 @@ impl Recipe {
             );
         }
         Ok(())
+    }
+
+    /// Whether the held-out tasks are played after this step.
+    pub fn evaluates_after(&self, step: u64) -> bool {
+        step == self.train.steps || (self.eval.every > 0 && step.is_multiple_of(self.eval.every))
     }
 
     /// The recipe as TOML, every key resolved.

@@ -121,7 +121,7 @@ impl Trainer<'_> {
             }
             self.step(step, watch).await?;
             self.state.step = step;
-            if step == recipe.train.steps || (recipe.eval.every > 0 && step.is_multiple_of(recipe.eval.every)) {
+            if recipe.evaluates_after(step) {
                 let measured = self.evaluate(step, watch).await?;
                 // A step that taught nothing writes no checkpoint, so it cannot be the best one.
                 if self.state.idle == 0 {

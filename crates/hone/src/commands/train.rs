@@ -154,7 +154,7 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
     } else {
         train(&setup, &recipe, directory, &mut watch).await
     };
-    drop(watch);
+    watch.finish();
     // A run that came to nothing has a report too, with what broke.
     let ended = match ended {
         Err(error) if !error.is_verdict() => return Err(error.into()),

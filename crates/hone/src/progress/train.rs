@@ -14,6 +14,7 @@ use hone_train::ledger::names::{self, Name};
 use hone_train::recipe::Recipe;
 use hone_train::run::Watch;
 use hone_train::setup::Setup;
+use hone_view::exports::live::Logs;
 
 use super::board::number;
 use super::summary::has;
@@ -27,6 +28,9 @@ pub(crate) struct TrainProgress<'a> {
     progress: Progress,
     interrupt: Interrupt,
     setup: &'a Setup,
+    recipe: &'a Recipe,
+    /// Logs for other tools.
+    logs: Logs,
     /// Steps between sample conversations; 0: none.
     samples: u64,
     evaluations: Vec<(u64, Measured)>,
@@ -40,7 +44,7 @@ pub(crate) struct TrainProgress<'a> {
 
 impl<'a> TrainProgress<'a> {
     /// Must be called on a runtime: it listens for ctrl-c.
-    pub(crate) fn start(recipe: &Recipe, setup: &'a Setup, samples: u64, directory: &Path) -> Self {
+    pub(crate) fn start(recipe: &'a Recipe, setup: &'a Setup, samples: u64, directory: &Path) -> Self {
         let progress = Progress::start(Board::new(&recipe.name, "step", recipe.train.steps));
         let interrupt = Interrupt::default();
         let resume = format!("`hone train --resume {}` goes on; ", directory.display());
@@ -49,7 +53,27 @@ impl<'a> TrainProgress<'a> {
         interrupt.listen(progress.handle(), notice);
         super::waits::listen(progress.handle());
         let live = Live::new(recipe);
-        Self { progress, interrupt, setup, samples, evaluations: Vec::new(), live, preflight: Vec::new(), broke: None }
+        let logs = Logs::new(directory, recipe.log.tensorboard.as_deref(), recipe.log.wandb.as_deref());
+        let (evaluations, preflight, broke) = (Vec::new(), Vec::new(), None);
+        Self { progress, interrupt, setup, recipe, logs, samples, evaluations, live, preflight, broke }
+    }
+
+    /// Ends the logs. The last state stays on the screen.
+    pub(crate) fn finish(mut self) {
+        let warnings = self.logs.finish();
+        self.warn(&warnings);
+    }
+
+    fn warn(&self, warnings: &[String]) {
+        for warning in warnings {
+            self.progress.print(&self.progress.style().red(&format!("warning: {}", clean_line(warning))));
+        }
+    }
+
+    /// Brings the logs up to date; the row of `unfinished` waits for what is still to come of that step.
+    fn log(&mut self, unfinished: Option<u64>) {
+        let warnings = self.logs.update(unfinished);
+        self.warn(&warnings);
     }
 
     /// Findings from before the first step, for the record.
@@ -120,6 +144,7 @@ impl Watch for TrainProgress<'_> {
             }
             board.start_at(done);
         });
+        self.log(None);
     }
 
     fn started(&mut self, before: &Measured) {
@@ -167,6 +192,7 @@ impl Watch for TrainProgress<'_> {
         if !self.progress.is_live() {
             self.progress.print(&evaluation_line(step, measured));
         }
+        self.log(None);
     }
 
     fn stepped(&mut self, ledger: &Ledger) {
@@ -178,6 +204,7 @@ impl Watch for TrainProgress<'_> {
             board.foot = foot(ledger);
             board.reach(ledger.step);
         });
+        self.log(self.recipe.evaluates_after(ledger.step).then_some(ledger.step));
     }
 
     fn notices(&mut self, ledger: Option<&Ledger>) -> Vec<Event> {

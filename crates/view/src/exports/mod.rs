@@ -1,11 +1,16 @@
 //! A run in the formats of other tools. One file each; all of them stream, a trace at a time.
 
 mod inspect;
+pub mod live;
 mod otlp;
 mod parquet;
+mod proto;
+mod rows;
+mod stream;
 mod table;
 mod tensorboard;
 mod trl;
+mod wandb;
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -49,6 +54,11 @@ pub const FORMATS: &[Format] = &[
         about: "an event file with every metric: tensorboard --logdir",
         write: tensorboard::write,
     },
+    Format {
+        name: "wandb",
+        about: "an offline run of W&B, of the project WANDB_PROJECT (or hone): wandb sync uploads it",
+        write: wandb::write,
+    },
     Format { name: "inspect", about: "a log per evaluation: inspect view --log-dir", write: inspect::write },
     Format {
         name: "otlp",
@@ -68,6 +78,11 @@ impl Format {
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> ExportError {
     let path = path.to_owned();
     move |source| ExportError::Write { path, source }
+}
+
+/// A run's name as one part of a path.
+fn file_name(name: &str) -> String {
+    name.replace(['/', '\\'], "-")
 }
 
 /// A file that is written whole or named in the error.

@@ -43,7 +43,7 @@ fn csv_quotes_what_it_must() {
 
 #[test]
 fn every_format_is_written() {
-    for name in ["parquet", "tensorboard", "inspect", "otlp"] {
+    for name in ["parquet", "tensorboard", "wandb", "inspect", "otlp"] {
         let (_directory, files) = exported(name);
         for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "json")) {
             let _: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();

@@ -4,6 +4,7 @@
 
 mod browser;
 mod exports;
+mod logs;
 mod made;
 mod opening;
 mod pages;

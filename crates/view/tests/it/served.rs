@@ -51,8 +51,20 @@ fn prometheus_reads_the_newest_values() {
     let (_runtime, addr) = serve(&run, None);
     let (status, answer) = get(&addr, "/metrics", &format!("host: {addr}\r\n"));
     assert_eq!(status, 200);
-    assert!(answer.contains("\nhone_step{run=\"run\"} 6\n"), "{answer}");
-    assert!(answer.contains("\nhone_metric{run=\"run\",name=\"reward/signal_ratio\"} 0.5\n"), "{answer}");
+    assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{answer}");
+    for line in [
+        "# TYPE hone_step gauge",
+        "hone_step{run=\"run\"} 6",
+        "hone_steps_planned{run=\"run\"} 6",
+        "# HELP hone_reward_signal_ratio reward/signal_ratio of the newest step.",
+        "hone_reward_signal_ratio{run=\"run\"} 0.5",
+        "hone_tokens_sampled{run=\"run\"} 320",
+        "# TYPE hone_tokens_sampled_total counter",
+        "hone_tokens_sampled_total{run=\"run\"} 1920",
+        "hone_eval_greedy_success{run=\"run\"} 0.8500000000000001",
+    ] {
+        assert!(answer.contains(&format!("\n{line}\n")), "{line} is not in {answer}");
+    }
     assert!(!answer.contains("policy_kl"), "absent is not zero");
 }
 

@@ -1,0 +1,27 @@
+//! Logs for other tools, written while a run goes on.
+
+use std::path::PathBuf;
+
+use hone_trace::documented;
+use serde::{Deserialize, Serialize};
+
+documented! {
+    /// `[log]`: metrics and evaluations for other tools, after every step. A log that cannot be written never stops the run.
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct LogRecipe {
+        /// A directory for `tensorboard --logdir`: each run has an event file in a directory of its own there. Absent: none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub tensorboard: Option<PathBuf>,
+        /// A directory for offline runs of W&B, one for each run, of the project `WANDB_PROJECT`; `wandb sync` uploads them.
+        /// Absent: none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub wandb: Option<PathBuf>,
+    }
+}
+
+impl LogRecipe {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tensorboard.is_none() && self.wandb.is_none()
+    }
+}

@@ -1,0 +1,101 @@
+//! Logs of a run that goes on: the files of `hone export`, a row longer after every step.
+
+use std::path::{Path, PathBuf};
+
+use super::ExportError;
+use super::rows::Origin;
+use super::stream::{Stream, Writer};
+use super::tensorboard::{self, TensorBoard};
+use super::wandb::{self, Wandb};
+use crate::run::{Run, ViewError};
+
+/// Logs of one run. They read what the run has recorded and write what they have not written yet; a resumed run goes on in
+/// the file it began.
+#[derive(Debug)]
+pub struct Logs {
+    path: PathBuf,
+    /// Opened when there is something to read.
+    run: Option<Run>,
+    files: Vec<Log>,
+}
+
+#[derive(Debug)]
+struct Log {
+    format: &'static str,
+    directory: PathBuf,
+    writer: Option<Writer>,
+}
+
+impl Logs {
+    /// Logs of the run in `path`, each into a directory that other runs may log to as well.
+    pub fn new(path: &Path, tensorboard: Option<&Path>, wandb: Option<&Path>) -> Self {
+        let log = |format, directory: &Path| Log { format, directory: directory.to_owned(), writer: None };
+        let tensorboard = tensorboard.map(|directory| log("tensorboard", directory));
+        let wandb = wandb.map(|directory| log("wandb", directory));
+        Self { path: path.to_owned(), run: None, files: tensorboard.into_iter().chain(wandb).collect() }
+    }
+
+    /// Writes the steps that were recorded since, up to the step `before` where there is more to come of that one. A log
+    /// that cannot be written is given up; what is returned says so, once.
+    pub fn update(&mut self, before: Option<u64>) -> Vec<String> {
+        self.each(|writer, run| writer.rows(run, before))
+    }
+
+    /// Writes what is left when the run ends, for good or until it is resumed.
+    pub fn finish(&mut self) -> Vec<String> {
+        let warnings = self.each(Writer::finish);
+        self.files.clear();
+        warnings
+    }
+
+    fn each(&mut self, mut write: impl FnMut(&mut Writer, &Run) -> Result<(), ExportError>) -> Vec<String> {
+        // A run that was refused before it began has no directory, and no log.
+        if self.files.is_empty() || !self.path.join("recipe.toml").is_file() {
+            return Vec::new();
+        }
+        let read = refreshed(&mut self.run, &self.path);
+        let path = &self.path;
+        let mut warnings = Vec::new();
+        self.files.retain_mut(|log| {
+            let written = match &read {
+                Ok(run) => log.writer(run).and_then(|writer| write(writer, run)).map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(error) = &written {
+                warnings.push(format!(
+                    "log.{format}: {error}; the run goes on without this log, `hone export {} --to {format}` writes it later",
+                    path.display(),
+                    format = log.format,
+                ));
+            }
+            written.is_ok()
+        });
+        warnings
+    }
+}
+
+fn refreshed<'a>(run: &'a mut Option<Run>, path: &Path) -> Result<&'a Run, ViewError> {
+    match run {
+        Some(run) => {
+            run.refresh()?;
+            Ok(run)
+        }
+        None => Ok(run.insert(Run::open(path)?)),
+    }
+}
+
+impl Log {
+    fn writer(&mut self, run: &Run) -> Result<&mut Writer, ExportError> {
+        let writer = if let Some(writer) = self.writer.take() {
+            writer
+        } else {
+            let origin = Origin::of(run);
+            let (path, stream): (PathBuf, Box<dyn Stream>) = match self.format {
+                "wandb" => (wandb::place(&origin, &self.directory), Box::new(Wandb::from_env())),
+                _ => (tensorboard::place(run, &origin, &self.directory), Box::new(TensorBoard)),
+            };
+            Writer::open(&path, stream, run, &origin)?
+        };
+        Ok(self.writer.insert(writer))
+    }
+}
