@@ -12,7 +12,7 @@ use crate::events::Event;
 use crate::recipe::{Recipe, RecipeError};
 
 /// Keys that may change when a run goes on: what is trained, on what and by which objective may not.
-const MAY_CHANGE: [&str; 11] = [
+const MAY_CHANGE: &[&str] = &[
     "train.steps",
     "train.patience",
     "train.batch_tokens",

@@ -83,7 +83,7 @@ async fn a_run_trains_records_and_repeats_to_the_bit() {
 }
 
 /// Metrics that a policy which runs no call, and earns everywhere or nowhere, leaves absent.
-const MAY_BE_ABSENT: [&str; 12] = [
+const MAY_BE_ABSENT: &[&str] = &[
     "environment/tool_error_rate",
     "environment/{env}/tool_error_rate",
     "generate/avg_tokens_non_zero_rewards",

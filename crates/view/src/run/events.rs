@@ -77,7 +77,7 @@ impl Events {
             ("faults", Some(step)) => _ = self.faults.insert(step, event),
             ("optimizer_step", Some(step)) => self.optimizer.entry(step).or_default().push(event),
             ("resumed", _) => self.resumed.push(event),
-            ("overlap", _) => {}
+            ("overlap" | "guard" | "extended" | "notice", _) => {}
             _ => *self.unknown.entry(kind).or_default() += 1,
         }
     }

@@ -58,7 +58,7 @@ fn filters_search_zoom_and_keys() {
     browser.pointer("figure:first-child svg.chart", (-80, 0), Some((60, 0)));
     browser.until("return location.search.includes('from=') && document.querySelector('#whole') !== null");
     browser.click("#whole");
-    browser.until_at("/?");
+    browser.until_at("/");
     browser.click("a[href*='smooth=0.9']");
     browser.until("return document.querySelector('.line .raw') !== null");
     browser.open(&format!("http://{addr}/r/0/step-2"));

@@ -10,12 +10,30 @@ use serde_json::{Value, json};
 /// Status and whole answer of one request.
 pub(crate) fn http(addr: &str, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(addr).unwrap();
+    // A browser that hangs fails its test.
+    stream.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
+    // A browser may inherit the connection and hold it open: the length says when the answer is whole.
+    let mut part = [0; 8192];
+    while !whole(&answer) {
+        match stream.read(&mut part).unwrap() {
+            0 => break,
+            count => answer.extend_from_slice(&part[..count]),
+        }
+    }
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
     (status, answer)
+}
+
+/// Whether an answer has all the bytes that its head announces. Without a length it ends with the connection.
+fn whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
+    let Some((head, _)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    let start = answer.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |at| at + 4);
+    length.is_some_and(|length| answer.len() >= start + length)
 }
 
 /// A headless Chromium.
@@ -23,6 +41,7 @@ pub(crate) struct Browser {
     driver: Child,
     addr: String,
     session: String,
+    _profile: tempfile::TempDir,
 }
 
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -41,9 +60,23 @@ impl Browser {
             rest.trim_end_matches('.').parse::<u16>().ok()
         });
         let addr = format!("127.0.0.1:{}", port.unwrap());
-        let mut browser = Self { driver, addr, session: String::new() };
-        let arguments =
-            ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900"];
+        let profile = tempfile::tempdir().unwrap();
+        let own = format!("--user-data-dir={}", profile.path().display());
+        let mut browser = Self { driver, addr, session: String::new(), _profile: profile };
+        // Nothing of its own from the network: there may be none.
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--window-size=1280,900",
+            &own,
+        ];
         let wanted = json!({"capabilities": {"alwaysMatch": {"goog:chromeOptions": {"args": arguments}}}});
         let answer = browser.post("/session", &wanted);
         browser.session = format!("/session/{}", answer["sessionId"].as_str().unwrap());
@@ -145,8 +178,9 @@ impl Drop for Browser {
             let request =
                 format!("DELETE {} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.session, self.addr);
             if let Ok(mut stream) = TcpStream::connect(&self.addr) {
+                let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
                 let _ = stream.write_all(request.as_bytes());
-                let _ = stream.read_to_end(&mut Vec::new());
+                let _ = stream.read(&mut [0; 64]);
             }
         }
         let _ = self.driver.kill();
