@@ -329,16 +329,13 @@ mod tests {
     #[test]
     #[ignore = "needs tau-bench's data (see CONTRIBUTING.md)"]
     fn the_200_recorded_airline_trajectories() {
-        let path = hone_testdata::third_party("data/tau/golden/airline_gpt4o_rewards.jsonl");
-        let text = std::fs::read_to_string(path).unwrap();
-        let episodes: Vec<Episode> = text
-            .lines()
-            .map(|line| {
-                let line: Value = serde_json::from_str(line).unwrap();
-                let passed = (line["recorded_reward"].as_f64().unwrap() - 1.0).abs() <= 1e-6;
-                episode(&line["task_id"].to_string(), Some(passed), false)
-            })
-            .collect();
+        let path = hone_testdata::third_party("data/tau/tau-bench/historical_trajectories/gpt-4o-airline.json");
+        let recorded: Vec<Value> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let played = |line: &Value| {
+            let passed = (line["reward"].as_f64().unwrap() - 1.0).abs() <= 1e-6;
+            episode(&line["task_id"].to_string(), Some(passed), false)
+        };
+        let episodes: Vec<Episode> = recorded.iter().map(played).collect();
         let row = Row::of(&episodes, &[1, 2, 3, 4]);
         assert_eq!((row.tasks, row.scored), (50, 200));
         for (k, published) in [(1, 0.42), (2, 0.2733), (3, 0.22), (4, 0.20)] {
