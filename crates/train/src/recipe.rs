@@ -483,7 +483,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// Whether the held-out tasks are played after this step.
+    /// An evaluation of the held-out tasks is due after this step.
     pub fn evaluates_after(&self, step: u64) -> bool {
         step == self.train.steps || (self.eval.every > 0 && step.is_multiple_of(self.eval.every))
     }

@@ -31,7 +31,7 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         .into()
 }
 
-/// Where no scripts were played: the first step of one episode, in as many tries as it took.
+/// The first step of one episode, in as many tries as it took: all there is where no scripts were played.
 fn first_step(tries: &[Transcript]) -> Result<Looked, RunDirError> {
     let Some(last) = tries.last() else { return Looked::skipped("an environment whose episodes open") };
     let Some((first, words)) = tries.iter().find_map(|tried| Some((tried, tried.fault.as_ref()?))) else {

@@ -53,18 +53,18 @@ fn plain(text: &str) -> String {
     let word = |word: &str, next: Option<&&str>| {
         let unit = next.map(|next| next.trim_end_matches([':', ';', ',', ')']));
         let size = matches!(unit, Some("GB" | "MB")) && word.parse::<f64>().is_ok();
-        let fitting = word.len() > 4 && word.parse::<u64>().is_ok();
-        if size || fitting {
-            "N".to_owned()
-        } else {
-            word.rsplit_once("/python3:").map_or(word, |_| "python3:").to_owned()
-        }
+        if size { "N".to_owned() } else { word.rsplit_once("/python3:").map_or(word, |_| "python3:").to_owned() }
     };
     let line = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         words.iter().enumerate().map(|(at, one)| word(one, words.get(at + 1))).collect::<Vec<_>>().join(" ")
     };
-    let lines: Vec<String> = text.lines().map(line).collect();
+    // What fits depends on the memory that is free.
+    let fitting = |line: String| match line.split_once("that fits: train.batch_tokens = ") {
+        Some((before, number)) if number.parse::<u64>().is_ok() => format!("{before}that fits: train.batch_tokens = N"),
+        _ => line,
+    };
+    let lines: Vec<String> = text.lines().map(line).map(fitting).collect();
     match (lines.iter().position(|line| line == "── stdout"), lines.iter().position(|line| line == "── stderr"))
     {
         (Some(out), Some(aside)) if aside > out + 40 => [&lines[..=out], &["…".to_owned()], &lines[aside..]].concat(),

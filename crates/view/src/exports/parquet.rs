@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use super::proto::varint;
 use super::table::{Column, Table, metrics, rollouts};
 use super::{ExportError, failed, file};
 use crate::run::Run;
@@ -206,14 +207,6 @@ fn levels(there: &[bool]) -> Vec<u8> {
         out.push(u8::from(run[0]));
     }
     out
-}
-
-fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 fn zigzag(value: i64) -> u64 {

@@ -45,7 +45,8 @@ impl Message {
     }
 }
 
-fn varint(mut value: u64, out: &mut Vec<u8>) {
+/// A variable-length number, seven bits a byte: protobuf and Thrift write it alike.
+pub(super) fn varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;

@@ -9,7 +9,7 @@ use hone_view::run::Run;
 
 use crate::made::{Made, STEPS};
 
-/// What `hone export` writes.
+/// The file that `hone export` writes.
 fn exported(run: &Path, format: &str) -> Vec<u8> {
     let out = tempfile::tempdir().unwrap();
     let format = FORMATS.iter().find(|known| known.name == format).unwrap();

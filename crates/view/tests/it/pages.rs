@@ -29,12 +29,14 @@ const PAGES: [&str; 16] = [
     "/compare?a=0:eval-0-greedy&b=0:eval-6-greedy&task=task-1",
 ];
 
+/// Those of them that show what a model said in whole.
+const WITH_TEXT: &[&str] = &["/r/0/step-3/1", "/r/0/trace/14", "/r/0/trace/14?view=record"];
+
 #[test]
 fn no_text_of_a_run_is_markup_on_any_page() {
     let directory = tempfile::tempdir().unwrap();
     let _made = Made::whole(directory.path());
     let site = Site::open(&[directory.path().to_owned()]).unwrap();
-    let mut hostile = 0;
     for url in PAGES {
         let html = shown(&site, url);
         assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>"), "{url}");
@@ -43,9 +45,9 @@ fn no_text_of_a_run_is_markup_on_any_page() {
         for bad in ["onerror=\"", "<img", "<svg onload", "\u{1b}", "\u{202e}", "\0"] {
             assert!(!html.contains(bad), "{url} holds {bad:?}");
         }
-        hostile += html.matches("&lt;script&gt;window.pwned").count();
+        let escaped = html.contains("&lt;script&gt;window.pwned");
+        assert!(escaped || !WITH_TEXT.contains(&url), "the hostile text is on {url}, escaped");
     }
-    assert!(hostile >= 5, "the hostile text is on the pages, escaped: {hostile}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(crate) fn http(addr: &str, request: &str) -> (u16, String) {
     (status, answer)
 }
 
-/// Whether an answer has all the bytes that its head announces. Without a length it ends with the connection.
+/// An answer with all the bytes that its head announces. Without a length it ends with the connection.
 fn whole(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
     let Some((head, _)) = text.split_once("\r\n\r\n") else { return false };
