@@ -325,7 +325,7 @@ mod tests {
     /// Each bar alone.
     #[test]
     fn every_bar_can_be_missed() {
-        let apart = Overlap { held_out: 256, prompts: Some(0.0), calls: Some(0.2) };
+        let apart = Overlap { held_out: 256, prompts: Some(0.0), calls: Some(0.2), tasks: Some(0.0) };
         let good = held_out();
         assert_eq!(missed(&good, &apart), Vec::<String>::new());
         let cases: [(&str, HeldOut, Overlap); 11] = [

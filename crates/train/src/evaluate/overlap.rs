@@ -16,6 +16,9 @@ pub struct Overlap {
     pub prompts: Option<f64>,
     /// Share of those with reference calls whose calls, arguments included, are a training task's.
     pub calls: Option<f64>,
+    /// Share whose prompt and calls together are one training task's; `None` with the prompts, and in older records.
+    #[serde(default)]
+    pub tasks: Option<f64>,
 }
 
 impl Overlap {
@@ -23,12 +26,17 @@ impl Overlap {
         let prompts: HashSet<&str> = tasks.iter().map(|task| task.prompt.as_str()).collect();
         let known: HashSet<String> = tasks.iter().filter_map(calls).collect();
         let wanted: Vec<String> = held_out.iter().filter_map(calls).collect();
+        let whole: HashSet<(&str, Option<String>)> = tasks.iter().map(|task| (&*task.prompt, calls(task))).collect();
         let share = |part: usize, of: usize| (of > 0).then(|| part as f64 / of as f64);
+        let telling = prompts.len() > 1 || tasks.len() < 2;
+        let of_held_out = |shared: &dyn Fn(&Task) -> bool| {
+            let count = telling.then(|| held_out.iter().filter(|task| shared(task)).count())?;
+            share(count, held_out.len())
+        };
         Self {
             held_out: held_out.len(),
-            prompts: (prompts.len() > 1 || tasks.len() < 2)
-                .then(|| held_out.iter().filter(|task| prompts.contains(task.prompt.as_str())).count())
-                .and_then(|shared| share(shared, held_out.len())),
+            prompts: of_held_out(&|task| prompts.contains(&*task.prompt)),
+            tasks: of_held_out(&|task| whole.contains(&(&*task.prompt, calls(task)))),
             calls: share(wanted.iter().filter(|calls| known.contains(*calls)).count(), wanted.len()),
         }
     }
@@ -67,10 +75,11 @@ mod tests {
         let held_out = [
             task("held-out-1", "Cancel it.", Some(json!({"b": 2, "a": 1}))),
             task("same", "Something else.", Some(json!({"a": 4}))),
-            task("held-out-3", "No reference.", None),
+            task("held-out-3", "Hello.", None),
         ];
         let found = Overlap::of(&training, &held_out);
-        assert_eq!(found, Overlap { held_out: 3, prompts: Some(1.0 / 3.0), calls: Some(0.5) });
+        let third = Some(1.0 / 3.0);
+        assert_eq!(found, Overlap { held_out: 3, prompts: Some(2.0 / 3.0), calls: Some(0.5), tasks: third });
         let numbered = [task("train-1", "Begin.", None), task("train-2", "Begin.", None)];
         assert_eq!(Overlap::of(&numbered, &[task("held-out-1", "Begin.", None)]).prompts, None);
         let nothing = Overlap::of(&training, &[]);

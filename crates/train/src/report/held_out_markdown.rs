@@ -91,10 +91,11 @@ impl HeldOut {
             let _ = write!(
                 page,
                 "\nOf {} held-out tasks, the share whose prompt is a training task's word for word: {}; whose reference \
-                 calls are: {}.\n",
+                 calls are: {}; both at once: {}.\n",
                 overlap.held_out,
                 share(overlap.prompts),
-                share(overlap.calls)
+                share(overlap.calls),
+                share(overlap.tasks)
             );
         }
     }

@@ -59,6 +59,9 @@ documented! {
         /// Knowledge bases with other codes, values and ids, which tasks take in turn: a small model cannot learn 64 by
         /// heart.
         pub worlds: usize where whole(1, 65_536),
+        /// Every knowledge base of training, and of `fresh`, names products and fixes in invented words: what `dev` and `test`
+        /// then ask, in real ones, cannot be answered but by reading.
+        pub invented: bool,
         /// Whom `hone sft` imitates. The novice takes care two times in five; else a reader answers from the first article
         /// and a searcher escalates without a search.
         pub demonstrator: Demonstrator,
@@ -103,6 +106,7 @@ impl Default for TriageSpec {
             size,
             products,
             worlds,
+            invented,
             demonstrator,
             train,
             dev,
@@ -122,6 +126,7 @@ impl Default for TriageSpec {
             documents: None,
             products,
             worlds,
+            invented,
             demonstrator,
             unknown_percent,
             vague_percent,
@@ -151,6 +156,7 @@ impl EnvOptions for TriageSpec {
             size: self.size,
             products: self.products,
             worlds: self.worlds,
+            invented: self.invented,
             demonstrator: self.demonstrator,
             train: self.tasks,
             fresh: if self.held_out_from == HeldOut::Fresh { self.held_out } else { 0 },

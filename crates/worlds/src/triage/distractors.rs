@@ -64,13 +64,13 @@ fn related(world: &World, scene: &Scene, rng: &mut Rng) -> Vec<String> {
 
 /// Articles about other products.
 fn others(world: &World, scene: &Scene, rng: &mut Rng) -> Vec<String> {
-    let ours = scene.problem;
+    let product = world.product(scene.problem);
     let articles = world.documents(Shelf::Articles);
     let mut ids = Vec::new();
     // More draws than any prompt shows; repetitions are left out by the caller.
     for _ in 0..64 {
         let Some(Document { id, title, .. }) = rng.pick(articles) else { break };
-        if !title.contains(ours.product()) {
+        if !title.contains(product) {
             ids.push(id.clone());
         }
     }

@@ -19,6 +19,7 @@ mod catalog;
 mod distractors;
 mod env;
 mod facts;
+mod invented;
 mod novice;
 mod rubric;
 mod tasks;

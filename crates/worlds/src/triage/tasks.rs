@@ -51,6 +51,8 @@ pub struct TaskSpec {
     pub products: usize,
     /// Knowledge bases with other codes, values and ids, which tasks take in turn: more of them cannot be learnt by heart.
     pub worlds: usize,
+    /// Every knowledge base of train and fresh has products and fixes in words of its own.
+    pub invented: bool,
     /// Whose episodes imitation sees.
     pub demonstrator: Demonstrator,
     pub train: usize,
@@ -78,6 +80,7 @@ impl Default for TaskSpec {
             size: Size::Brief,
             products: 8,
             worlds: 1,
+            invented: false,
             demonstrator: Demonstrator::default(),
             train: 2000,
             fresh: 0,
@@ -168,7 +171,9 @@ impl TaskSpec {
             (_, 0) => self.seed,
             _ => other("triage more worlds"),
         };
-        WorldSpec { seed, size: self.size, scope, products: self.products }
+        // The catalogue's own words are what is tested.
+        let invented = self.invented && matches!(split, Split::Train | Split::Fresh);
+        WorldSpec { seed, size: self.size, scope, products: self.products, invented }
     }
 
     pub fn generate(&self) -> Result<Splits, GenerateError> {
@@ -435,7 +440,7 @@ pub(super) fn known_gold(world: &World, problem: Problem) -> Option<Gold> {
     let particulars = world.particulars(problem);
     let mut gold_ids = vec![world.article(problem)?.id.clone()];
     let mut key_facts = vec![particulars.value.to_string()];
-    if problem.cause().fix.contains("{service}") {
+    if particulars.fix.contains("{service}") {
         key_facts.push(particulars.service.clone());
     }
     let procedure = particulars.procedure.then(|| world.procedure_value(problem));
@@ -460,7 +465,7 @@ pub(super) fn unknown_gold(world: &World, problem: Problem) -> Gold {
 /// Calls that find the gold documents honestly: each id is among the hits of a search before it is read. `None` where
 /// no plain query finds one.
 fn find(world: &World, scene: &Scene, ticket: &str, gold: &Gold, searches: &[Shelf]) -> Option<Vec<ToolCall>> {
-    let (product, failure) = (scene.problem.product(), scene.problem.failure().name);
+    let (product, failure) = (world.product(scene.problem), scene.problem.failure().name);
     let tiny = world.spec.size == Size::Tiny && scene.log;
     // The ticket's own words; of a tiny ticket, those that matter.
     let code = &world.particulars(scene.problem).code;

@@ -7,8 +7,8 @@ use hone_trace::Rng;
 use super::world::{Document, Incident, Particulars, Problem, Size};
 
 pub(super) fn article(size: Size, number: usize, problem: Problem, particulars: &Particulars) -> Document {
-    let (product, failure, cause) = (problem.product(), problem.failure(), problem.cause());
-    let fix = fix(problem, particulars);
+    let (product, failure, cause) = (&particulars.product, problem.failure(), problem.cause());
+    let fix = fix(particulars);
     let procedure =
         if particulars.procedure { format!(" Follow the change procedure of {product}.") } else { String::new() };
     let (log, code, service) = (cause.log, &particulars.code, &particulars.service);
@@ -41,8 +41,7 @@ fn with_id(fix: &str, id: &str) -> String {
     format!("{} '{id}'.", fix.trim_end_matches('.'))
 }
 
-pub(super) fn procedure(size: Size, number: usize, problem: Problem, value: u32) -> Document {
-    let product = problem.product();
+pub(super) fn procedure(size: Size, number: usize, product: &str, value: u32) -> Document {
     let step = procedure_step(value);
     let body = match size {
         Size::Tiny | Size::Brief => format!("{step} Then make the change."),
@@ -54,8 +53,8 @@ pub(super) fn procedure(size: Size, number: usize, problem: Problem, value: u32)
     Document { id: article_id(size, number), title: format!("{product}: change procedure"), body }
 }
 
-pub(super) fn incident(size: Size, number: usize, incident: &Incident) -> Document {
-    let (product, failure) = (incident.symptom.product(), incident.symptom.failure());
+pub(super) fn incident(size: Size, number: usize, product: &str, incident: &Incident) -> Document {
+    let failure = incident.symptom.failure();
     let state = if incident.open { "Open" } else { "Closed" };
     let workaround = workaround(incident);
     let body = match (size, incident.open) {
@@ -88,7 +87,7 @@ pub(super) fn past_ticket(
     solved_by: Option<&str>,
     rng: &mut Rng,
 ) -> Document {
-    let (product, failure, cause) = (problem.product(), problem.failure(), problem.cause());
+    let (product, failure, cause) = (&particulars.product, problem.failure(), problem.cause());
     let end = match solved_by {
         Some(article) => format!("Solved with {article}."),
         None => format!("Escalated to the {} team: no article.", problem.domain().name),
@@ -121,7 +120,7 @@ pub(super) struct Scene {
 /// An open ticket, as the agent gets it.
 pub(super) fn ticket(size: Size, scene: &Scene, particulars: &Particulars, rng: &mut Rng) -> String {
     let Scene { problem, site, level, log } = *scene;
-    let (product, failure) = (problem.product(), problem.failure());
+    let (product, failure) = (&particulars.product, problem.failure());
     let symptom = if level >= 3 { failure.says[rng.below(failure.says.len())] } else { failure.name };
     let code = if level == 1 { format!(" ({})", particulars.code) } else { String::new() };
     let host = format!("{}-{}", site[..3].to_lowercase(), 100 + rng.below(900));
@@ -155,9 +154,9 @@ pub(super) fn ticket(size: Size, scene: &Scene, particulars: &Particulars, rng: 
 }
 
 /// The fix of a problem, one sentence.
-fn fix(problem: Problem, particulars: &Particulars) -> String {
+fn fix(particulars: &Particulars) -> String {
     let value = particulars.value.to_string();
-    problem.cause().fix.replace("{value}", &value).replace("{service}", &particulars.service)
+    particulars.fix.replace("{value}", &value).replace("{service}", &particulars.service)
 }
 
 /// A perfect answer to a known problem with this article.
@@ -169,7 +168,7 @@ pub(super) fn resolution(
     procedure: Option<u32>,
 ) -> String {
     let before = procedure.map_or(String::new(), |value| format!("{} ", procedure_step(value)));
-    let fix = fix(problem, particulars);
+    let fix = fix(particulars);
     match size {
         Size::Tiny => format!("{}: {before}{}", particulars.code, with_id(&fix, id)),
         Size::Brief => format!("{before}{fix}"),

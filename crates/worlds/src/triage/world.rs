@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bm25::Bm25;
 use super::catalog::{self, Cause, DOMAINS, Domain, Failure, SEEN_FAILURES, SEEN_PRODUCTS, VALUES};
-use super::text;
+use super::{invented, text};
 
 /// Which world. Two equal specs make equal worlds, on every machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,6 +22,9 @@ pub struct WorldSpec {
     pub scope: Scope,
     /// Seen products per domain, 1 to 8: fewer make a smaller knowledge base. Held-out products are not counted.
     pub products: usize,
+    /// Products and fixes are this world's own words, not the catalogue's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub invented: bool,
 }
 
 /// Length of documents and tickets.
@@ -85,14 +88,22 @@ impl Problem {
 
     /// A number of its own, the same in every scope.
     fn number(self) -> usize {
-        let failures = self.domain * self.domain().products.len() + self.product;
-        (failures * self.domain().failures.len() + self.failure) * self.failure().causes.len() + self.cause
+        let failures = self.domain().failures.len();
+        (self.product_number() * failures + self.failure) * self.failure().causes.len() + self.cause
+    }
+
+    /// The number of its product in the catalogue.
+    fn product_number(self) -> usize {
+        self.domain * self.domain().products.len() + self.product
     }
 }
 
 /// A world's draw for a problem.
 #[derive(Debug, Clone)]
 pub(super) struct Particulars {
+    pub(super) product: String,
+    /// One sentence with `{value}` and perhaps `{service}`.
+    pub(super) fix: String,
     pub(super) service: String,
     pub(super) code: String,
     /// The value of the fix.
@@ -182,9 +193,9 @@ impl World {
     pub fn new(spec: WorldSpec) -> Self {
         let seed = Seed::root(spec.seed).with("triage world");
         let problems = problems(spec);
-        let codes = codes(spec.size, seed);
+        let (codes, products) = (codes(spec.size, seed), products(spec.invented, seed));
         let particulars: HashMap<Problem, Particulars> =
-            problems.iter().map(|&problem| (problem, draw(spec.size, problem, seed, &codes))).collect();
+            problems.iter().map(|&problem| (problem, draw(spec, problem, seed, &codes, &products))).collect();
         let known_incidents = draw_incidents(&problems, seed);
         let mut world = Self {
             spec,
@@ -207,7 +218,7 @@ impl World {
                 .known_incidents
                 .iter()
                 .enumerate()
-                .map(|(n, incident)| text::incident(spec.size, n, incident))
+                .map(|(n, incident)| text::incident(spec.size, n, world.product(incident.symptom), incident))
                 .collect(),
         );
         world.place_documents();
@@ -260,6 +271,11 @@ impl World {
         &self.particulars[&problem]
     }
 
+    /// This world's name of a problem's product.
+    pub(super) fn product(&self, problem: Problem) -> &str {
+        &self.particulars(problem).product
+    }
+
     /// True when an open incident explains this symptom at this site.
     pub(super) fn has_open_incident(&self, symptom: Problem, site: &str) -> bool {
         self.known_incidents.iter().any(|known| known.open && known.symptom == symptom && known.site == site)
@@ -298,7 +314,7 @@ impl World {
                 }
                 Entry::Procedure(problem) => {
                     self.procedure_of.insert((problem.domain, problem.product), number);
-                    text::procedure(self.spec.size, number, *problem, procedure_value(*problem, seed))
+                    text::procedure(self.spec.size, number, self.product(*problem), procedure_value(*problem, seed))
                 }
             });
         }
@@ -392,13 +408,36 @@ fn codes(size: Size, seed: Seed) -> Vec<String> {
     }
 }
 
-fn draw(size: Size, problem: Problem, seed: Seed, codes: &[String]) -> Particulars {
+/// The name of every product of the catalogue in this world. No two share their first word, which names the service.
+fn products(invented: bool, seed: Seed) -> Vec<String> {
+    let names = DOMAINS.iter().flat_map(|domain| domain.products);
+    if !invented {
+        return names.map(str::to_owned).collect();
+    }
+    let (mut rng, mut services) = (seed.with("products").rng(), HashSet::new());
+    names
+        .map(|_| {
+            std::iter::repeat_with(|| invented::product(&mut rng))
+                .find(|name| services.insert(catalog::service(name)))
+                .unwrap_or_default()
+        })
+        .collect()
+}
+
+fn draw(spec: WorldSpec, problem: Problem, seed: Seed, codes: &[String], products: &[String]) -> Particulars {
     let mut rng = seed.with("problem").at(problem.number() as u64).rng();
     let cause = problem.cause();
+    let product = products[problem.product_number()].clone();
+    let fix = match spec.invented {
+        true => invented::fix(&mut seed.with("fix").at(problem.number() as u64).rng()),
+        false => cause.fix.to_owned(),
+    };
     Particulars {
-        service: catalog::service(problem.product()),
+        service: catalog::service(&product),
+        product,
+        fix,
         code: codes[problem.number()].clone(),
-        value: match size {
+        value: match spec.size {
             Size::Tiny => 10 + rng.below(90) as u32,
             Size::Brief | Size::Full => cause.low + cause.step * rng.below(VALUES) as u32,
         },
