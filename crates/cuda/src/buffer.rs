@@ -92,6 +92,10 @@ impl<T: Element> Buffer<T> {
     /// Memory whose content is whatever was there before: for outputs that a kernel writes whole.
     pub fn uninit(gpu: &Gpu, len: usize) -> Result<Self> {
         let bytes = (len * size_of::<T>()).max(16);
+        if let Some(scratch) = gpu.scratch() {
+            let pointer = scratch.take(gpu, bytes)?;
+            return Ok(Self { gpu: gpu.clone(), pointer, len, element: PhantomData });
+        }
         gpu.bind()?;
         let mut pointer = 0;
         // SAFETY: the context is current, the stream is live and `pointer` outlives the call.
@@ -205,6 +209,11 @@ impl<T: Element> Buffer<T> {
         self.len == 0
     }
 
+    /// Where it lies on the device.
+    pub fn address(&self) -> u64 {
+        self.pointer
+    }
+
     pub fn view(&self) -> View<'_, T> {
         View { pointer: self.pointer, len: self.len, owner: PhantomData }
     }
@@ -227,6 +236,9 @@ impl<T: Element> Buffer<T> {
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
+        if let Some(scratch) = self.gpu.scratch() {
+            return scratch.give(self.pointer);
+        }
         // Nothing useful can be done about a failing free; the next call on the stream reports a broken context.
         if self.gpu.bind().is_ok() {
             // SAFETY: allocated by `uninit` on this stream and freed once.
@@ -236,6 +248,11 @@ impl<T> Drop for Buffer<T> {
 }
 
 impl<'a, T> View<'a, T> {
+    /// Where it begins on the device.
+    pub fn address(&self) -> u64 {
+        self.pointer
+    }
+
     pub fn len(&self) -> usize {
         self.len
     }

@@ -21,7 +21,8 @@ pub fn draw(gpu: &Gpu, logits: View<'_, f32>, vocab: usize, tickets: &[Ticket]) 
     let (rows, stride) = (tickets.len(), vocab.next_multiple_of(8));
     ensure(vocab > 0 && logits.len >= rows * stride, "draw", || format!("{} logits for {rows} rows", logits.len))?;
     let settings: Vec<f64> = tickets.iter().flat_map(|t| [f64::from(t.temperature), t.unit]).collect();
-    let settings = Buffer::from_slice(gpu, &settings)?;
+    let mut on_device = Buffer::uninit(gpu, settings.len())?;
+    on_device.put(0, &settings)?;
     // Tokens and log-probabilities in one array: one copy brings both back.
     let mut out = Buffer::<i32>::uninit(gpu, 2 * rows)?;
     let launch = Launch { module: "draw", kernel: "draw", grid: (rows as u32, 1), block: 1024, shared: 0 };
@@ -32,7 +33,7 @@ pub fn draw(gpu: &Gpu, logits: View<'_, f32>, vocab: usize, tickets: &[Ticket]) 
         logits.into(),
         vocab.into(),
         stride.into(),
-        settings.view().into(),
+        on_device.view().into(),
         crate::gpu::Arg::Pointer(tokens),
         crate::gpu::Arg::Pointer(logprobs),
     ];

@@ -1,6 +1,6 @@
 //! One GPU: context, stream, kernels by name, timers.
 //!
-//! A [`Gpu`] owns one stream; whatever is launched, copied or freed through it happens in that order. It is cheap to clone
+//! A [`Gpu`] has one stream; whatever is launched, copied or freed through it happens in that order. It is cheap to clone
 //! and may go to another thread.
 
 #![expect(unsafe_code, reason = "kernels are launched through the driver's C interface")]
@@ -16,16 +16,23 @@ use crate::compile::{Compiler, SOURCES, cache_folder};
 use crate::error::{CudaError, Result};
 pub use crate::launch::{Arg, Launch};
 use crate::matmul::Blas;
+use crate::scratch::Scratch;
 
 /// Oldest CUDA the driver must support.
 const DRIVER: i32 = 12_000;
 
 #[derive(Clone)]
-pub struct Gpu(Arc<Inner>);
+pub struct Gpu {
+    inner: Arc<Inner>,
+    stream: Arc<CudaStream>,
+    /// Memory of the buffers made through this handle; none: the device's pool.
+    scratch: Option<Arc<Scratch>>,
+    /// Launches are recorded, not run.
+    recording: bool,
+}
 
 struct Inner {
     context: Arc<CudaContext>,
-    stream: Arc<CudaStream>,
     name: String,
     capability: (i32, i32),
     processors: u32,
@@ -101,9 +108,8 @@ impl Gpu {
         }
         let stream = context.new_stream().map_err(CudaError::driver("cuStreamCreate"))?;
         keep_freed_memory(&context)?;
-        Ok(Self(Arc::new(Inner {
+        let inner = Inner {
             context,
-            stream,
             name,
             capability: (major, minor),
             processors: processors as u32,
@@ -112,34 +118,56 @@ impl Gpu {
             kernels: Mutex::default(),
             blas: OnceLock::new(),
             profile: Mutex::default(),
-        })))
+        };
+        Ok(Self { inner: Arc::new(inner), stream, scratch: None, recording: false })
+    }
+
+    /// The same stream, with buffers out of `scratch`.
+    #[must_use]
+    pub fn with_scratch(&self, scratch: &Arc<Scratch>) -> Self {
+        Self { scratch: Some(Arc::clone(scratch)), ..self.clone() }
+    }
+
+    /// A stream on which nothing runs, for [`Graph::record`](crate::graph::Graph::record), with buffers out of `scratch`. Launches
+    /// of other threads do not get into the recording.
+    pub fn recorder(&self, scratch: &Arc<Scratch>) -> Result<Self> {
+        let stream = self.inner.context.new_stream().map_err(CudaError::driver("cuStreamCreate"))?;
+        Ok(Self { stream, scratch: Some(Arc::clone(scratch)), recording: true, ..self.clone() })
+    }
+
+    pub(crate) fn scratch(&self) -> Option<&Scratch> {
+        self.scratch.as_deref()
+    }
+
+    pub(crate) fn is_recording(&self) -> bool {
+        self.recording
     }
 
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.inner.name
     }
 
     pub fn capability(&self) -> (i32, i32) {
-        self.0.capability
+        self.inner.capability
     }
 
     /// Compiled with the instructions only Hopper has.
     pub fn hopper(&self) -> bool {
-        self.0.compiler.arch() == "sm_90a"
+        self.inner.compiler.arch() == "sm_90a"
     }
 
     /// Number of streaming multiprocessors.
     pub fn processors(&self) -> u32 {
-        self.0.processors
+        self.inner.processors
     }
 
     /// CUDA version the driver supports (13.0 is 13000).
     pub fn driver(&self) -> i32 {
-        self.0.driver
+        self.inner.driver
     }
 
     pub fn compiler(&self) -> &Compiler {
-        &self.0.compiler
+        &self.inner.compiler
     }
 
     /// Free and total memory of the device, in bytes.
@@ -166,7 +194,7 @@ impl Gpu {
 
     fn pool_bytes(&self, attribute: sys::CUmemPool_attribute) -> Result<u64> {
         let mut value = 0u64;
-        let pool = pool(&self.0.context)?;
+        let pool = pool(&self.inner.context)?;
         // SAFETY: the attribute is a 64-bit integer.
         unsafe { sys::cuMemPoolGetAttribute(pool, attribute, (&raw mut value).cast()) }
             .result()
@@ -176,7 +204,7 @@ impl Gpu {
 
     pub fn reset_peak(&self) -> Result<()> {
         let mut value = 0u64;
-        let pool = pool(&self.0.context)?;
+        let pool = pool(&self.inner.context)?;
         let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
         // SAFETY: the attribute is a 64-bit integer, and zero resets it.
         unsafe { sys::cuMemPoolSetAttribute(pool, attribute, (&raw mut value).cast()) }
@@ -186,15 +214,12 @@ impl Gpu {
 
     /// Waits for everything queued. A kernel that failed is reported here.
     pub fn wait(&self) -> Result<()> {
-        self.0.stream.synchronize().map_err(CudaError::driver("waiting for the GPU"))
+        self.stream.synchronize().map_err(CudaError::driver("waiting for the GPU"))
     }
 
     /// Event after everything queued so far, for timing.
     pub fn mark(&self) -> Result<CudaEvent> {
-        self.0
-            .stream
-            .record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT))
-            .map_err(CudaError::driver("cuEventRecord"))
+        self.stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT)).map_err(CudaError::driver("cuEventRecord"))
     }
 
     /// Milliseconds between two marks; waits for the second.
@@ -204,9 +229,9 @@ impl Gpu {
 
     /// Times every launch in `body` on its own, the longest total first. The marks cost a few microseconds per launch.
     pub fn profile(&self, body: impl FnOnce() -> Result<()>) -> Result<Vec<KernelTime>> {
-        *self.0.profile.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+        *self.inner.profile.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
         let done = body();
-        let spans = self.0.profile.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+        let spans = self.inner.profile.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
         done?;
         let mut all: Vec<KernelTime> = Vec::new();
         for (kernel, from, to) in spans {
@@ -222,33 +247,33 @@ impl Gpu {
 
     /// Runs `body`, between two marks where profiling is on.
     pub(crate) fn spanned(&self, name: impl FnOnce() -> String, body: impl FnOnce() -> Result<()>) -> Result<()> {
-        if self.0.profile.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+        if self.inner.profile.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
             return body();
         }
         let from = self.mark()?;
         body()?;
         let to = self.mark()?;
-        if let Some(spans) = self.0.profile.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        if let Some(spans) = self.inner.profile.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             spans.push((name(), from, to));
         }
         Ok(())
     }
 
     pub(crate) fn bind(&self) -> Result<()> {
-        self.0.context.bind_to_thread().map_err(CudaError::driver("cuCtxSetCurrent"))
+        self.inner.context.bind_to_thread().map_err(CudaError::driver("cuCtxSetCurrent"))
     }
 
     pub(crate) fn stream(&self) -> sys::CUstream {
-        self.0.stream.cu_stream()
+        self.stream.cu_stream()
     }
 
     pub(crate) fn blas(&self) -> Result<&Blas> {
-        if self.0.blas.get().is_none() {
+        if self.inner.blas.get().is_none() {
             self.bind()?;
             // A second thread may have been faster; its handle is the one kept.
-            let _ = self.0.blas.set(Blas::new(&self.0.name)?);
+            let _ = self.inner.blas.set(Blas::new(&self.inner.name)?);
         }
-        self.0.blas.get().ok_or(CudaError::NoCublasLt)
+        self.inner.blas.get().ok_or(CudaError::NoCublasLt)
     }
 
     /// Queues a kernel.
@@ -280,7 +305,7 @@ impl Gpu {
     }
 
     fn function(&self, launch: Launch<'_>) -> Result<Function> {
-        let mut kernels = self.0.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kernels = self.inner.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (launch.module, launch.kernel.to_owned());
         if let Some(&function) = kernels.functions.get(&key) {
             return Ok(function);
@@ -291,7 +316,7 @@ impl Gpu {
             module
         } else {
             let source = SOURCES.iter().find(|s| s.name == launch.module).ok_or_else(missing)?;
-            let cubin = self.0.compiler.cubin(source)?;
+            let cubin = self.inner.compiler.cubin(source)?;
             // SAFETY: a whole image of machine code, which the driver copies.
             let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
                 .map_err(CudaError::driver("cuModuleLoadData"))?;
@@ -315,8 +340,8 @@ impl Gpu {
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gpu")
-            .field("name", &self.0.name)
-            .field("capability", &self.0.capability)
+            .field("name", &self.inner.name)
+            .field("capability", &self.inner.capability)
             .finish_non_exhaustive()
     }
 }

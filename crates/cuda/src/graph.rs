@@ -18,21 +18,33 @@ pub struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// Records what `body` queues, without running it. `body` must not allocate, copy to or from the host, or wait, and
-    /// every kernel in it must have been launched before (loading one is not recordable).
+    /// Records what `body` queues on the stream of `gpu`, without running it. `body` must not allocate but out of a
+    /// [`Scratch`](crate::scratch::Scratch), copy to or from the host, or wait, and every kernel in it must have been launched
+    /// before (loading one is not recordable).
     pub fn record(gpu: &Gpu, body: impl FnOnce() -> Result<()>) -> Result<Self> {
+        Self::begin(gpu)?;
+        let queued = body();
+        let recorded = Self::end(gpu);
+        queued?;
+        recorded
+    }
+
+    /// Begins to record what this thread queues on the stream of `gpu`; [`Graph::end`] must follow, whatever happens between.
+    pub fn begin(gpu: &Gpu) -> Result<()> {
         gpu.bind()?;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is live and not being captured: only this function captures.
+        // SAFETY: the stream is live and not being captured: only `begin` captures.
         unsafe { sys::cuStreamBeginCapture_v2(gpu.stream(), mode) }
             .result()
-            .map_err(CudaError::driver("cuStreamBeginCapture"))?;
-        let queued = body();
+            .map_err(CudaError::driver("cuStreamBeginCapture"))
+    }
+
+    pub fn end(gpu: &Gpu) -> Result<Self> {
         let mut graph = std::ptr::null_mut();
         // SAFETY: ends the capture begun above, whatever the body did.
-        let ended = unsafe { sys::cuStreamEndCapture(gpu.stream(), &raw mut graph) };
-        queued?;
-        ended.result().map_err(CudaError::driver("cuStreamEndCapture"))?;
+        unsafe { sys::cuStreamEndCapture(gpu.stream(), &raw mut graph) }
+            .result()
+            .map_err(CudaError::driver("cuStreamEndCapture"))?;
         let mut exec = std::ptr::null_mut();
         // SAFETY: the graph was just captured; instantiated once and destroyed once.
         let made = unsafe {
@@ -44,11 +56,16 @@ impl Graph {
         Ok(Self { gpu: gpu.clone(), exec })
     }
 
-    /// Queues the recorded launches.
+    /// Queues the recorded launches on the stream they were recorded on.
     pub fn launch(&self) -> Result<()> {
-        self.gpu.bind()?;
+        self.launch_on(&self.gpu)
+    }
+
+    /// Queues the recorded launches on another stream of the same device.
+    pub fn launch_on(&self, gpu: &Gpu) -> Result<()> {
+        gpu.bind()?;
         // SAFETY: the graph is live; the memory it names is its owner's to keep.
-        unsafe { sys::cuGraphLaunch(self.exec, self.gpu.stream()) }.result().map_err(CudaError::driver("cuGraphLaunch"))
+        unsafe { sys::cuGraphLaunch(self.exec, gpu.stream()) }.result().map_err(CudaError::driver("cuGraphLaunch"))
     }
 }
 

@@ -31,6 +31,7 @@ pub mod reference;
 pub mod rope;
 pub mod rows;
 pub mod sample;
+pub mod scratch;
 pub mod shape;
 pub mod step;
 pub mod swiglu;

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::c_void;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::cublaslt::{result, sys};
 
@@ -119,7 +119,7 @@ impl Drop for Blas {
 #[derive(Debug)]
 pub struct Matmul {
     gpu: Gpu,
-    workspace: Buffer<f32>,
+    workspace: Arc<Buffer<f32>>,
     /// Rank of the algorithm among cuBLASLt's proposals; none for the one [`tune`] chose.
     pub(crate) choice: Option<usize>,
 }
@@ -127,7 +127,15 @@ pub struct Matmul {
 impl Matmul {
     pub fn new(gpu: &Gpu) -> Result<Self> {
         gpu.blas()?;
-        Ok(Self { gpu: gpu.clone(), workspace: Buffer::uninit(gpu, WORKSPACE / 4)?, choice: None })
+        let workspace = Arc::new(Buffer::uninit(gpu, WORKSPACE / 4)?);
+        Ok(Self { gpu: gpu.clone(), workspace, choice: None })
+    }
+
+    /// The same products through another handle of the GPU. Scratch memory is shared: what is queued on one stream, and what
+    /// is recorded to be queued there, must not run beside each other.
+    #[must_use]
+    pub fn through(&self, gpu: &Gpu) -> Self {
+        Self { gpu: gpu.clone(), workspace: Arc::clone(&self.workspace), choice: self.choice }
     }
 
     /// `c = product(a, b)` or `c += product(a, b)`.

@@ -24,7 +24,7 @@ use crate::pages::Pages;
 use crate::weights::Parameters;
 
 /// Prompt tokens of one decoding step: a GPU computes thousands of rows in the time of a few hundred.
-const PREFILL: usize = 4096;
+const PREFILL: usize = 8192;
 /// Share of the free memory that keys and values may take.
 const CACHE: f64 = 0.3;
 

@@ -1,11 +1,15 @@
 //! Decoding step: rows of many sequences through all layers, and a drawn token for those that are due.
 //!
-//! Every row is a query of its own over its sequence's pages, one of a prompt as one of a reply: what a row computes does not
-//! depend on how a prompt is cut into steps.
+//! A row of a reply is a query over its sequence's pages. So is a row of a prompt that begins in an earlier step or in shared
+//! pages; the rows of one that begins here see each other by flash attention, which reads every key once for many rows.
 
+use hone_cuda::buffer::Element;
+use std::ops::Range;
+
+use hone_cuda::attention::{self, Plan};
 use hone_cuda::decode::{self, PAGE as BLOCK, Seen};
 use hone_cuda::draw::{self, Ticket};
-use hone_cuda::{Buffer, Float, View, embed, rope};
+use hone_cuda::{Buffer, Float, Gpu, View, embed, rope};
 use hone_engine::Result;
 use hone_engine::cpu::choose_on_host;
 use hone_engine::generate::step::{Choice, Draw, PAGE, Refusal, Step};
@@ -13,18 +17,22 @@ use hone_engine::generate::step::{Choice, Draw, PAGE, Refusal, Step};
 use crate::batch::rounded;
 use crate::cuda::fault;
 use crate::forward::{Body, Entry, Projection};
+use crate::graphs::Graphs;
 use crate::pages::Pages;
 
-/// What is sent to the device for a step, kept for the next.
+/// Memory and recorded steps of one generator.
 #[derive(Debug, Default)]
 pub struct Decoder {
     host: Vec<i32>,
+    /// A step's integers, and the logits of its draws.
     device: Option<Buffer<i32>>,
+    logits: Option<Buffer<f32>>,
+    graphs: Graphs,
 }
 
 /// A step's integers on the device.
 #[derive(Debug, Clone, Copy)]
-struct Sent<'a> {
+pub(crate) struct Sent<'a> {
     id: View<'a, i32>,
     position: View<'a, i32>,
     slot: View<'a, i32>,
@@ -36,27 +44,57 @@ struct Sent<'a> {
     longest: usize,
 }
 
+/// Numbers that decide which kernels a step launches, over which parts of its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Layout {
+    pub(crate) rows: usize,
+    pub(crate) due: usize,
+    /// Keys of the longest sequence, rounded up.
+    pub(crate) longest: usize,
+}
+
+impl Layout {
+    fn of(step: &Step) -> Self {
+        let due = step.runs().iter().filter(|run| run.samples).count();
+        let few = |rows: usize| if rows <= 64 { rows.next_power_of_two().max(8) } else { rounded(rows) };
+        // A decode step reads every weight, for one row or for sixty: a few more cost nothing, and make fewer graphs.
+        let round = if one_each(step) { few } else { rounded };
+        Self { rows: round(step.rows()), due: round(due), longest: reach(step.longest()) }
+    }
+
+    /// Blocks of the longest sequence.
+    fn stride(self) -> usize {
+        self.longest.div_ceil(BLOCK)
+    }
+
+    fn integers(self) -> usize {
+        4 * self.rows + self.due + self.rows * self.stride()
+    }
+}
+
+/// True where every row is one of a reply: the next token of each sequence, and a draw after it.
+fn one_each(step: &Step) -> bool {
+    step.runs().iter().all(|run| run.len == 1 && run.samples)
+}
+
+/// Keys that a step is laid out for: few different numbers, so that a recorded step serves many.
+fn reach(longest: usize) -> usize {
+    longest.next_multiple_of(if longest <= 4096 { 512 } else { 4096 })
+}
+
 impl Decoder {
-    /// Lays out and sends the integers of a step. Rows past the step's own are of no sequence.
-    fn send<'a, T: Float>(
-        &'a mut self,
-        body: &Body<'_, T>,
-        step: &Step,
-        pages: &Pages<T>,
-    ) -> Result<(Sent<'a>, usize)> {
-        let rows = rounded(step.rows());
-        let (longest, paths) = (step.longest(), step.paths());
-        let stride = longest.div_ceil(BLOCK).max(1);
-        let due: Vec<i32> = step.runs().iter().filter(|r| r.samples).map(|r| (r.row + r.len - 1) as i32).collect();
-        let due_rows = rounded(due.len());
+    /// Lays out a step's integers. Rows past the step's own are of no sequence.
+    fn fill<T: Float>(&mut self, step: &Step, layout: Layout, pages: &Pages<T>) {
+        let (Layout { rows, due, .. }, stride, paths) = (layout, layout.stride(), step.paths());
         let host = &mut self.host;
         host.clear();
-        host.resize(4 * rows + due_rows + rows * stride, 0);
+        host.resize(layout.integers(), 0);
         for (to, &token) in host.iter_mut().zip(step.tokens()) {
             *to = token as i32;
         }
         host[2 * rows..3 * rows].fill(-1);
-        host[4 * rows..][..due.len()].copy_from_slice(&due);
+        let last = step.runs().iter().filter(|run| run.samples).map(|run| (run.row + run.len - 1) as i32);
+        host[4 * rows..].iter_mut().zip(last).for_each(|(to, row)| *to = row);
         for run in step.runs() {
             let path = &paths[run.path.clone()];
             let block = |position: usize| pages.first_block(path[position / PAGE]) + position % PAGE / BLOCK;
@@ -65,31 +103,12 @@ impl Decoder {
                 host[rows + row] = position as i32;
                 host[2 * rows + row] = (block(position) * BLOCK + position % BLOCK) as i32;
                 host[3 * rows + row] = position as i32 + 1;
-                let table = &mut host[4 * rows + due_rows + row * stride..][..stride];
+                let table = &mut host[4 * rows + due + row * stride..][..stride];
                 for (at, to) in table.iter_mut().enumerate().take(position / BLOCK + 1) {
                     *to = block(at * BLOCK) as i32;
                 }
             }
         }
-        let device = match self.device.take().filter(|d| d.len() >= host.len()) {
-            Some(device) => device,
-            None => Buffer::uninit(body.gpu, host.len().next_power_of_two()).map_err(fault)?,
-        };
-        let device = self.device.insert(device);
-        device.put(0, host).map_err(fault)?;
-        let view = device.view();
-        let part = |at: usize, len: usize| view.slice(at..at + len);
-        let sent = Sent {
-            id: part(0, rows),
-            position: part(rows, rows),
-            slot: part(2 * rows, rows),
-            length: part(3 * rows, rows),
-            due: part(4 * rows, due_rows),
-            table: part(4 * rows + due_rows, rows * stride),
-            stride,
-            longest,
-        };
-        Ok((sent, due.len()))
     }
 
     pub(crate) fn run<T: Float, D: Draw>(
@@ -100,43 +119,122 @@ impl Decoder {
         draws: &mut [D],
     ) -> Result<()> {
         pages.prepare()?;
-        let (sent, due) = self.send(body, step, pages)?;
+        let layout = Layout::of(step);
+        self.fill(step, layout, pages);
+        let device = room(&mut self.device, body.gpu, layout.integers())?;
+        device.put(0, &self.host).map_err(fault)?;
+        let logits = room(&mut self.logits, body.gpu, layout.due * body.spec.config.vocab.next_multiple_of(8))?;
+        let sent = Sent::of(device, layout);
         let angles = body.spec.angles(body.gpu, sent.longest)?;
-        let (rows, dim) = (sent.id.len(), body.spec.config.hidden);
-        let mut x = body.buffer(rows * dim)?;
-        let embedding = body.weights.weight(&body.spec.params.embed);
-        embed::gather(body.gpu, embedding, body.spec.config.vocab, sent.id, &mut x.view_mut()).map_err(fault)?;
-        let mut delta: Option<Buffer<T>> = None;
-        for layer in 0..body.spec.config.layers {
-            let entry = match delta.take() {
-                Some(delta) => Entry::Add(&x, delta),
-                None => Entry::Sum(x),
-            };
-            let (sum, out) = body.decode_layer(layer, entry, &sent, &angles, pages)?;
-            (x, delta) = (sum, Some(out));
+        let prompts = Prompts::of(body.gpu, step, layout.rows)?;
+        let call = Call { sent, angles: &angles, pages, prompts };
+        // Prompts are long enough to keep the device busy; a token for each sequence is not.
+        if one_each(step) {
+            self.graphs.run(body, layout, &call, logits)?;
+        } else {
+            body.decode(&call, logits)?;
         }
-        if due == 0 {
-            return Ok(());
+        let due = step.runs().iter().filter(|run| run.samples).count();
+        drawn(body, logits, &mut draws[..due])
+    }
+}
+
+/// The buffer of a slot, made anew where it is too short.
+fn room<'a, E: Element>(slot: &'a mut Option<Buffer<E>>, gpu: &Gpu, len: usize) -> Result<&'a mut Buffer<E>> {
+    let buffer = match slot.take().filter(|buffer| buffer.len() >= len) {
+        Some(buffer) => buffer,
+        None => Buffer::uninit(gpu, len.next_power_of_two()).map_err(fault)?,
+    };
+    Ok(slot.insert(buffer))
+}
+
+impl<'a> Sent<'a> {
+    fn of(device: &'a Buffer<i32>, layout: Layout) -> Self {
+        let (Layout { rows, due, longest }, stride) = (layout, layout.stride());
+        let part = |at: usize, len: usize| device.view().slice(at..at + len);
+        Self {
+            id: part(0, rows),
+            position: part(rows, rows),
+            slot: part(2 * rows, rows),
+            length: part(3 * rows, rows),
+            due: part(4 * rows, due),
+            table: part(4 * rows + due, rows * stride),
+            stride,
+            longest,
         }
-        let Some(delta) = delta else { return Ok(()) };
-        let (_, hidden, _) = body.enter(Entry::Add(&x, delta), &body.spec.params.norm)?;
-        let mut last = body.buffer(sent.due.len() * dim)?;
-        embed::gather(body.gpu, hidden.view(), rows, sent.due, &mut last.view_mut()).map_err(fault)?;
-        let logits = body.logits_of(last.view(), sent.due.len())?;
-        drawn(body, &logits, &mut draws[..due])
+    }
+}
+
+/// What the kernels of a step read beside the weights.
+pub(crate) struct Call<'a, T> {
+    pub(crate) sent: Sent<'a>,
+    pub(crate) angles: &'a Buffer<f32>,
+    pub(crate) pages: &'a Pages<T>,
+    prompts: Option<Prompts>,
+}
+
+/// Rows of a step with prompts that begin in it.
+struct Prompts {
+    /// Each run sees itself.
+    plan: Plan,
+    /// Rows that see more than that: their attention is over pages.
+    cached: Vec<Range<usize>>,
+}
+
+impl Prompts {
+    /// `None` where no prompt begins.
+    fn of(gpu: &Gpu, step: &Step, rows: usize) -> Result<Option<Self>> {
+        if !step.runs().iter().any(|run| run.start == 0 && run.len > 1) {
+            return Ok(None);
+        }
+        let mut lengths: Vec<usize> = step.runs().iter().map(|run| run.len).collect();
+        lengths.extend((rows > step.rows()).then(|| rows - step.rows()));
+        let mut cached: Vec<Range<usize>> = Vec::new();
+        for run in step.runs().iter().filter(|run| run.start > 0) {
+            match cached.last_mut() {
+                Some(last) if last.end == run.row => last.end = run.row + run.len,
+                _ => cached.push(run.row..run.row + run.len),
+            }
+        }
+        Ok(Some(Self { plan: Plan::packed(gpu, &lengths).map_err(fault)?, cached }))
+    }
+}
+
+impl<T> Call<'_, T> {
+    /// Where the step's integers lie.
+    pub(crate) fn address(&self) -> u64 {
+        self.sent.id.address()
     }
 }
 
 impl<T: Float> Body<'_, T> {
+    /// Rows through all layers, and the logits of those that are due.
+    pub(crate) fn decode(&self, call: &Call<'_, T>, logits: &mut Buffer<f32>) -> Result<()> {
+        let (sent, due) = (&call.sent, call.sent.due.len());
+        let (rows, dim) = (sent.id.len(), self.spec.config.hidden);
+        let mut x = self.buffer(rows * dim)?;
+        let embedding = self.weights.weight(&self.spec.params.embed);
+        embed::gather(self.gpu, embedding, self.spec.config.vocab, sent.id, &mut x.view_mut()).map_err(fault)?;
+        let mut delta: Option<Buffer<T>> = None;
+        for layer in 0..self.spec.config.layers {
+            let entry = match delta.take() {
+                Some(delta) => Entry::Add(&x, delta),
+                None => Entry::Sum(x),
+            };
+            let (sum, out) = self.decode_layer(layer, entry, call)?;
+            (x, delta) = (sum, Some(out));
+        }
+        let Some(delta) = delta.filter(|_| due > 0) else { return Ok(()) };
+        let (_, hidden, _) = self.enter(Entry::Add(&x, delta), &self.spec.params.norm)?;
+        let mut last = self.buffer(due * dim)?;
+        embed::gather(self.gpu, hidden.view(), rows, sent.due, &mut last.view_mut()).map_err(fault)?;
+        let width = self.spec.config.vocab.next_multiple_of(8);
+        self.logits_into(last.view(), due, logits.first_mut(due * width))
+    }
+
     /// One layer: (residual sum, output of the feed-forward).
-    fn decode_layer(
-        &self,
-        layer: usize,
-        entry: Entry<'_, T>,
-        sent: &Sent<'_>,
-        angles: &Buffer<f32>,
-        pages: &Pages<T>,
-    ) -> Result<(Buffer<T>, Buffer<T>)> {
+    fn decode_layer(&self, layer: usize, entry: Entry<'_, T>, call: &Call<'_, T>) -> Result<(Buffer<T>, Buffer<T>)> {
+        let Call { sent, angles, pages, prompts } = call;
         let (at, rows, heads) = (self.layer(layer), sent.id.len(), self.spec.heads.padded());
         let (r1, y, _) = self.enter(entry, &at.input_norm)?;
         let qkv = self.project(layer, Projection::Qkv, y.view(), rows)?;
@@ -145,40 +243,63 @@ impl<T: Float> Body<'_, T> {
             return Err(hone_engine::EngineError::State("the cache has no pages".into()));
         };
         let rotation = self.rotation(angles, sent.position);
-        let queries = if self.spec.whole() && rope::has_into_pages::<T>(heads) {
+        let mut o = self.buffer(rows * heads.q * heads.dim)?;
+        if prompts.is_none() && self.spec.whole() && rope::has_into_pages::<T>(heads) {
             let mut q = self.buffer(rows * heads.q * heads.dim)?;
             let norm = self.qk_norm(layer);
             rope::into_pages(self.gpu, heads, qkv.view(), norm, rotation, sent.slot, &mut q.view_mut(), cache)
                 .map_err(fault)?;
-            q
+            self.over_pages(0..rows, &q, cache, sent, &mut o)?;
         } else {
             let split = self.split(layer, rotation, qkv.view())?;
             let operands = self.operands(&split, &qkv);
             decode::store(self.gpu, heads, operands.k, operands.v, sent.slot, cache).map_err(fault)?;
-            split.q
-        };
-        let mut o = self.buffer(rows * heads.q * heads.dim)?;
+            let all = 0..rows;
+            let mut cached = std::slice::from_ref(&all);
+            if let Some(prompts) = prompts {
+                let mut lse = Buffer::uninit(self.gpu, rows * heads.q).map_err(fault)?;
+                let (o, lse) = (&mut o.view_mut(), &mut lse.view_mut());
+                attention::forward(self.gpu, heads, &prompts.plan, operands, o, lse).map_err(fault)?;
+                cached = &prompts.cached;
+            }
+            for rows in cached {
+                self.over_pages(rows.clone(), &split.q, cache, sent, &mut o)?;
+            }
+        }
+        drop(qkv);
+        let packed = self.packed(&o)?;
+        let out = self.project(layer, Projection::Out, packed.as_ref().unwrap_or(&o).view(), rows)?;
+        drop((packed, o));
+        let (r2, y, _) = self.enter(Entry::Add(&r1, out), &at.post_norm)?;
+        let gate_up = self.project(layer, Projection::GateUp, y.view(), rows)?;
+        let act = self.gated(&gate_up)?;
+        Ok((r2, self.project(layer, Projection::Down, act.view(), rows)?))
+    }
+
+    /// Attention of some of the rows over their pages.
+    fn over_pages(
+        &self,
+        rows: Range<usize>,
+        queries: &Buffer<T>,
+        cache: decode::Layer<'_, T>,
+        sent: &Sent<'_>,
+        o: &mut Buffer<T>,
+    ) -> Result<()> {
+        let heads = self.spec.heads.padded();
         let (width, most) = (heads.q * heads.dim, 65_535 / heads.kv);
-        for from in (0..rows).step_by(most) {
-            let to = (from + most).min(rows);
+        for from in rows.clone().step_by(most) {
+            let to = (from + most).min(rows.end);
             let seen = Seen {
                 table: sent.table.slice(from * sent.stride..to * sent.stride),
                 stride: sent.stride,
                 length: sent.length.slice(from..to),
                 longest: sent.longest,
             };
-            let q = queries.view().slice(from * width..to * width);
-            let mut o = o.view_mut();
+            let (q, mut o) = (queries.view().slice(from * width..to * width), o.view_mut());
             decode::over_pages(self.gpu, heads, q, cache, seen, &mut o.slice(from * width..to * width))
                 .map_err(fault)?;
         }
-        let packed = self.packed(&o)?;
-        let out = self.project(layer, Projection::Out, packed.as_ref().unwrap_or(&o).view(), rows)?;
-        drop((packed, o, queries, qkv));
-        let (r2, y, _) = self.enter(Entry::Add(&r1, out), &at.post_norm)?;
-        let gate_up = self.project(layer, Projection::GateUp, y.view(), rows)?;
-        let act = self.gated(&gate_up)?;
-        Ok((r2, self.project(layer, Projection::Down, act.view(), rows)?))
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use hone_cuda::attention::{self, Qkv, Rows};
 use hone_cuda::head::{self, Head};
 use hone_cuda::matmul::{Matrix, MatrixMut, Product, Store};
 use hone_cuda::rope::{self, QkNorm, Rotation};
-use hone_cuda::{Buffer, Float, Gpu, Matmul, View, embed, heads, norm, rows, swiglu};
+use hone_cuda::{Buffer, Float, Gpu, Matmul, View, ViewMut, embed, heads, norm, rows, swiglu};
 use hone_engine::lora::Module;
 use hone_engine::weights::LayerParams;
 use hone_engine::{EngineError, Forest, Keep, Net, Pass, Result, Scored};
@@ -415,13 +415,17 @@ impl<'a, T: Float> Body<'a, T> {
 
     /// Logits of normed rows, `[rows][vocabulary rounded up to 8]`.
     pub(crate) fn logits_of(&self, hidden: View<'_, T>, rows: usize) -> Result<Buffer<f32>> {
-        let (vocab, dim) = (self.spec.config.vocab, self.spec.config.hidden);
-        let stride = vocab.next_multiple_of(8);
+        let stride = self.spec.config.vocab.next_multiple_of(8);
         let mut logits = Buffer::<f32>::uninit(self.gpu, rows * stride).map_err(fault)?;
-        let w = Matrix::new(self.weights.weight(&self.spec.params.head), vocab, dim);
-        let y = MatrixMut::strided(logits.view_mut(), rows, vocab, stride);
-        self.matmul.run(Product::ABt, Matrix::new(hidden, rows, dim), w, y, Store::Set).map_err(fault)?;
+        self.logits_into(hidden, rows, logits.view_mut())?;
         Ok(logits)
+    }
+
+    pub(crate) fn logits_into(&self, hidden: View<'_, T>, rows: usize, to: ViewMut<'_, f32>) -> Result<()> {
+        let (vocab, dim) = (self.spec.config.vocab, self.spec.config.hidden);
+        let w = Matrix::new(self.weights.weight(&self.spec.params.head), vocab, dim);
+        let y = MatrixMut::strided(to, rows, vocab, vocab.next_multiple_of(8));
+        self.matmul.run(Product::ABt, Matrix::new(hidden, rows, dim), w, y, Store::Set).map_err(fault)
     }
 }
 

@@ -12,6 +12,7 @@ mod cuda;
 mod decode;
 mod flat;
 mod forward;
+mod graphs;
 mod lora;
 mod memory;
 mod pages;

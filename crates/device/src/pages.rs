@@ -72,6 +72,11 @@ impl<T: Float> Pages<T> {
         Ok(())
     }
 
+    /// Where the pages lie; 0 before there are any.
+    pub(crate) fn address(&self) -> u64 {
+        self.buffer.as_ref().map_or(0, Buffer::address)
+    }
+
     /// Keys and values of a layer, blocks numbered as [`Pages::first_block`] says.
     pub(crate) fn layer(&self, layer: usize) -> Option<Layer<'_, T>> {
         let all = self.buffer.as_ref()?.view();

@@ -59,6 +59,11 @@ impl<T: Float> Parameters<T> {
         self.copy.view().slice(range.clone())
     }
 
+    /// Where the copy lies that the kernels read.
+    pub(crate) fn address(&self) -> u64 {
+        self.copy.address()
+    }
+
     /// AdamW step in place, or in a copy where a sampler still holds these weights.
     pub(crate) fn step(
         &mut self,

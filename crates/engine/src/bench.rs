@@ -9,6 +9,7 @@ use crate::config::{Config, Shape};
 use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
+use crate::lora::{Adapter, LoraConfig};
 use crate::model::{Keep, LossGradients, Model, Net, Pass, Trained};
 use crate::optim::{AdamW, AdamWSettings, clip_factor};
 
@@ -37,10 +38,23 @@ pub fn training_flops(config: &Config, sequences: usize, tokens: usize) -> f64 {
     sequences as f64 * (6.0 * weights * tokens as f64 + attention)
 }
 
+/// Groups of replies that share a prompt.
+#[derive(Debug, Clone, Copy)]
+pub struct Groups {
+    pub groups: usize,
+    /// Replies of a group.
+    pub group: usize,
+    /// Tokens of a prompt, and of each reply.
+    pub prompt: usize,
+    pub reply: usize,
+}
+
 /// A model being trained on one batch, step after step.
 #[derive(Debug)]
 pub struct Trainer<B: Backend = Cpu> {
     pub model: Model<B>,
+    /// Trained instead of the model where there is one.
+    adapter: Option<Adapter<B>>,
     forest: Forest,
     targets: Vec<Target>,
     dlogp: Vec<f32>,
@@ -81,7 +95,8 @@ impl<B: Backend> Trainer<B> {
     }
 
     /// As [`Trainer::group`], of several groups in one pass, each with a prompt of its own that is computed once.
-    pub fn groups(model: Model<B>, groups: usize, group: usize, prompt: usize, reply: usize) -> Result<Self> {
+    pub fn groups(model: Model<B>, shape: Groups, keep: Keep) -> Result<Self> {
+        let Groups { groups, group, prompt, reply } = shape;
         let c = &model.config;
         let (mut nodes, mut trained) = (Vec::new(), Vec::new());
         for number in 0..groups {
@@ -92,7 +107,17 @@ impl<B: Backend> Trainer<B> {
                 nodes.push(node(c, Some(root), number * (group + 1) + i + 1, reply));
             }
         }
-        Self::new(model, &nodes, &trained, Keep::Everything)
+        Self::new(model, &nodes, &trained, keep)
+    }
+
+    /// Trains a fresh adapter of this rank on all matrices instead of the model.
+    pub fn adapting(mut self, rank: usize) -> Result<Self> {
+        let adapter = Adapter::fresh(&self.model, LoraConfig::all(rank, 2.0 * rank as f64), 0)?;
+        let device = &*self.model.device;
+        self.grads = device.zeros(adapter.table.len());
+        self.optimizer = AdamW::new(AdamWSettings::default(), &adapter.table, device);
+        self.adapter = Some(adapter);
+        Ok(self)
     }
 
     fn new(model: Model<B>, nodes: &[BatchNode], trained: &[(usize, usize)], keep: Keep) -> Result<Self> {
@@ -102,7 +127,7 @@ impl<B: Backend> Trainer<B> {
         let dlogp = vec![-1.0 / targets.len() as f32; targets.len()];
         let (grads, activations) = (device.zeros(table.len()), device.activations(None));
         let optimizer = AdamW::new(AdamWSettings::default(), table, device);
-        Ok(Self { model, forest, targets, dlogp, keep, activations, grads, optimizer })
+        Ok(Self { model, adapter: None, forest, targets, dlogp, keep, activations, grads, optimizer })
     }
 
     /// Rows the batch is computed on, shared ones once.
@@ -114,17 +139,25 @@ impl<B: Backend> Trainer<B> {
     pub fn step(&mut self) -> Result<(f64, f64)> {
         let start = Instant::now();
         let pass = Pass { forest: &self.forest, targets: &self.targets, temperature: 1.0 };
-        let net = Net::new(&self.model, None);
+        let net = Net::new(&self.model, self.adapter.as_ref());
         let scored = net.forward(pass, self.keep, &mut self.activations)?;
         let gradients = LossGradients { dlogp: &self.dlogp, dentropy: &[] };
         self.model.device.clear(&mut self.grads);
-        net.backward(pass, gradients, &mut self.activations, Trained::Full(&mut self.grads))?;
+        let trained = match self.adapter {
+            Some(_) => Trained::Adapter(&mut self.grads),
+            None => Trained::Full(&mut self.grads),
+        };
+        net.backward(pass, gradients, &mut self.activations, trained)?;
         let Model { params, weights, device, .. } = &mut self.model;
-        let scale = match device.gradient_norm(&params.table, &self.grads)? {
+        let table = self.adapter.as_ref().map_or(&params.table, |adapter| &adapter.table);
+        let scale = match device.gradient_norm(table, &self.grads)? {
             GradientNorm::Finite(norm) => clip_factor(norm, Some(1.0)),
             GradientNorm::NotFinite(name) => return Err(EngineError::State(name)),
         };
-        let trainable = Trainable::Weights(&params.table, std::sync::Arc::make_mut(weights));
+        let trainable = match &mut self.adapter {
+            Some(adapter) => Trainable::Adapter(adapter),
+            None => Trainable::Weights(&params.table, std::sync::Arc::make_mut(weights)),
+        };
         self.optimizer.step(device, trainable, &self.grads, 1e-3, scale)?;
         let seconds = start.elapsed().as_secs_f64();
         let total: f64 = scored.logprobs.iter().map(|&l| -f64::from(l)).sum();

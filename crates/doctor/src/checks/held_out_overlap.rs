@@ -7,7 +7,8 @@ pub(super) const CHECK: Check = Check {
     name: "held_out_overlap",
     what: "Held-out tasks occur in training, so that their success is no generalisation.",
     measure: "Held-out prompts, and reference calls with their arguments, that training tasks have too, by content. \
-              Warning from 1 %, error where from 20 % of the tasks both are one training task's.",
+              From 1 % a warning for prompts and a note for calls; an error where from 20 % of the tasks both are one \
+              training task's.",
     fix: "Split by content: by customer, product or template, not by number.",
     explains: &[],
     look,
@@ -22,9 +23,13 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     // Either alone may repeat where the world is small: two customers who cancel order 12 are two tasks, and so is one
     // ticket in two knowledge bases.
     let tasks = overlap.tasks.unwrap_or(prompts);
-    let severity = if tasks >= 0.2 { Severity::Error } else { Severity::Warning };
-    let says = format!("{:.1} % of the {} held-out prompts occur in training", 100.0 * prompts, overlap.held_out);
-    Finding::new(severity, says)
-        .line(format!("reference calls: {:.1} %, prompt and calls together: {:.1} %", 100.0 * calls, 100.0 * tasks))
-        .into()
+    let (severity, part, share) = match () {
+        () if tasks >= 0.2 => (Severity::Error, "prompts", prompts),
+        () if prompts >= 0.01 => (Severity::Warning, "prompts", prompts),
+        () => (Severity::Note, "reference calls", calls),
+    };
+    let says = format!("{:.1} % of the {part} of {} held-out tasks occur in training", 100.0 * share, overlap.held_out);
+    let parts = [("prompts", prompts), ("reference calls", calls), ("both at once", tasks)];
+    let parts = parts.map(|(name, share)| format!("{name}: {:.1} %", 100.0 * share));
+    Finding::new(severity, says).line(parts.join(", ")).into()
 }

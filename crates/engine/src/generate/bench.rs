@@ -8,7 +8,7 @@ use hone_trace::{SampleFault, SampleRequest, SamplingParams, Seed};
 
 use crate::backend::Backend;
 use crate::config::Config;
-use crate::generate::{Generator, GeneratorSettings};
+use crate::generate::Generator;
 use crate::model::Model;
 use crate::policy::{Policy, Snapshot};
 
@@ -62,7 +62,7 @@ impl Measured {
 pub fn generate<B: Backend>(model: &Model<B>, work: Workload) -> Result<Measured, SampleFault> {
     let failed = |what: String| SampleFault::Failed { what, transient: false };
     let policy = Policy::new(Snapshot::new(model.clone(), None, "bench"));
-    let generator = Generator::new(policy, GeneratorSettings::default()).map_err(|e| failed(e.to_string()))?;
+    let generator = Generator::new(policy, model.device.serving()).map_err(|e| failed(e.to_string()))?;
     let params = SamplingParams { max_new_tokens: work.new_tokens as u32, ..SamplingParams::default() };
     let mut requests = Vec::new();
     for number in 0..work.prompts as u64 {

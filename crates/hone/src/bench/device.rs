@@ -9,9 +9,10 @@ use anyhow::{Context as _, Result, bail};
 use half::bf16;
 use hone_device::Cuda;
 use hone_engine::backend::Backend;
-use hone_engine::bench::{Trainer, training_flops};
+use hone_engine::bench::{Groups, Trainer, training_flops};
 use hone_engine::config::Shape;
 use hone_engine::generate::bench::{Workload, generate};
+use hone_engine::rope::Scaling;
 use hone_engine::weights::{ModelParams, Param, TensorSource};
 use hone_engine::{Config, Keep, Model};
 use serde_json::{Value, json};
@@ -34,18 +35,58 @@ pub(crate) struct Args {
     /// Training steps; the median is printed
     #[arg(long, value_name = "N", default_value_t = 6)]
     steps: usize,
-    /// Groups of 8 replies of the GRPO step, of 1,024 prompt and 512 sampled tokens; 0 leaves it out
+    /// Groups of 8 replies of the GRPO step; 0 leaves it out
     #[arg(long, value_name = "N", default_value_t = 32)]
     groups: usize,
+    /// Tokens of a prompt of the GRPO step
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    prompt: usize,
+    /// Tokens of each of its replies
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    reply: usize,
+    /// Groups of one pass of the learner
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    together: usize,
+    /// Train LoRA adapters of this rank instead of the model
+    #[arg(long, value_name = "RANK")]
+    lora: Option<usize>,
+    /// Activation recomputation: keep each layer's input only
+    #[arg(long)]
+    recompute: bool,
+    /// YaRN from 32,768 positions to the longest sequence
+    #[arg(long)]
+    yarn: bool,
+    /// Leave generation out
+    #[arg(long)]
+    train_only: bool,
 }
 
-/// Replies of a group, and tokens of its prompt and of each reply.
-const GROUP: (usize, usize, usize) = (8, 1024, 512);
-/// Groups of one pass of the learner.
-const TOGETHER: usize = 4;
+impl Args {
+    fn keep(&self) -> Keep {
+        if self.recompute { Keep::Inputs } else { Keep::Everything }
+    }
+
+    /// Tokens of the longest sequence.
+    fn longest(&self) -> usize {
+        let grpo = if self.groups > 0 { self.prompt + self.reply } else { 0 };
+        self.tokens.max(grpo)
+    }
+}
+
+/// Replies of a group.
+const GROUP: usize = 8;
+/// Positions that Qwen3 was trained on before YaRN.
+const TRAINED: usize = 32_768;
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let config = shape(&args.shape)?;
+    let mut config = shape(&args.shape)?;
+    if args.yarn {
+        let (factor, trained) = ((args.longest() as f64 / TRAINED as f64).max(1.0), TRAINED as f64);
+        let attention_factor = 0.1 * factor.ln() + 1.0;
+        let (beta_fast, beta_slow) = (32.0, 1.0);
+        config.rope.scaling = Scaling::Yarn { factor, trained, beta_fast, beta_slow, truncate: true, attention_factor };
+        config.context = args.longest();
+    }
     let device = Arc::new(Cuda::<bf16>::open(0)?);
     let clock = Instant::now();
     let model = random(config, &device)?;
@@ -56,12 +97,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         "made_s": clock.elapsed().as_secs_f64(),
     });
     report["train"] = guarded(|| train(&model, &device, &args));
-    for (name, prompts) in [("generate 1", 1), ("generate 64", 64), ("generate 256", 256)] {
+    let counts = [("generate 1", 1), ("generate 64", 64), ("generate 256", 256)];
+    for (name, prompts) in counts.into_iter().filter(|_| !args.train_only) {
         let work = Workload { prompts, samples: 1, prompt_tokens: 256, new_tokens: 128 };
         report[name] = guarded(|| sampled(&model, work));
     }
     if args.groups > 0 {
-        report["grpo"] = guarded(|| grpo(&model, args.groups));
+        report["grpo"] = guarded(|| grpo(&model, &device, &args));
     }
     writeln!(std::io::stdout().lock(), "{report:#}")?;
     Ok(ExitCode::SUCCESS)
@@ -115,7 +157,7 @@ fn median(mut seconds: Vec<f64>) -> f64 {
 
 fn train(model: &Model<Cuda<bf16>>, device: &Cuda<bf16>, args: &Args) -> Result<Value> {
     let (sequences, tokens) = (args.sequences, args.tokens);
-    let mut trainer = Trainer::sequences(model.clone(), sequences, tokens, Keep::Everything)?;
+    let mut trainer = adapted(Trainer::sequences(model.clone(), sequences, tokens, args.keep())?, args)?;
     let (first, loss) = trainer.step()?;
     device.reset_peak()?;
     let mut times = Vec::new();
@@ -135,6 +177,14 @@ fn train(model: &Model<Cuda<bf16>>, device: &Cuda<bf16>, args: &Args) -> Result<
     }))
 }
 
+/// The trainer of the adapters that were asked for.
+fn adapted(trainer: Trainer<Cuda<bf16>>, args: &Args) -> Result<Trainer<Cuda<bf16>>> {
+    Ok(match args.lora {
+        Some(rank) => trainer.adapting(rank)?,
+        None => trainer,
+    })
+}
+
 fn sampled(model: &Model<Cuda<bf16>>, work: Workload) -> Result<Value> {
     // Kernels, plans and memory of the first time.
     generate(model, Workload { new_tokens: 8, ..work })?;
@@ -148,22 +198,25 @@ fn sampled(model: &Model<Cuda<bf16>>, work: Workload) -> Result<Value> {
 }
 
 /// Sampling and learning of one step: groups that share a prompt.
-fn grpo(model: &Model<Cuda<bf16>>, groups: usize) -> Result<Value> {
-    let (samples, prompt_tokens, new_tokens) = GROUP;
-    let work = Workload { prompts: groups, samples, prompt_tokens, new_tokens };
-    let sampling = sampled(model, work)?;
-    let mut trainer = Trainer::groups(model.clone(), TOGETHER, samples, prompt_tokens, new_tokens)?;
+fn grpo(model: &Model<Cuda<bf16>>, device: &Cuda<bf16>, args: &Args) -> Result<Value> {
+    let Args { groups, prompt, reply, together, .. } = *args;
+    let work = Workload { prompts: groups, samples: GROUP, prompt_tokens: prompt, new_tokens: reply };
+    let sampling = if args.train_only { Value::Null } else { sampled(model, work)? };
+    device.reset_peak()?;
+    let shape = Groups { groups: together.clamp(1, groups), group: GROUP, prompt, reply };
+    let mut trainer = adapted(Trainer::groups(model.clone(), shape, args.keep())?, args)?;
     trainer.step()?;
     let times: Vec<f64> = (0..4).map(|_| Ok(trainer.step()?.0)).collect::<Result<_>>()?;
-    let passes = groups.div_ceil(TOGETHER) as f64;
+    let passes = groups.div_ceil(shape.groups) as f64;
     let learn = median(times) * passes;
-    let sample = sampling["seconds"].as_f64().unwrap_or(f64::NAN);
+    let step = sampling["seconds"].as_f64().map(|sample| sample + learn);
     Ok(json!({
         "groups": groups,
         "sampling": sampling,
         "rows_of_a_pass": trainer.rows(),
         "learn_s": learn,
-        "step_s": sample + learn,
+        "step_s": step,
+        "peak_gb": device.peak()? as f64 / 1e9,
         "what": "learning: every pass with an update of its own",
     }))
 }

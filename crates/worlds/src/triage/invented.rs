@@ -42,9 +42,12 @@ fn noun(rng: &mut Rng) -> String {
     if rng.below(2) == 0 { one(rng, &NOUNS).to_owned() } else { word(rng) }
 }
 
-/// Two to four syllables.
+/// Two or three syllables, or any letters: those make a policy copy tokens that seldom stand together.
 fn word(rng: &mut Rng) -> String {
-    let syllables = 2 + rng.below(3);
+    if rng.below(3) == 0 {
+        return (0..3 + rng.below(4)).map(|_| char::from(b'a' + rng.below(26) as u8)).collect();
+    }
+    let syllables = 2 + rng.below(2);
     let mut word: String = (0..syllables).flat_map(|_| [one(rng, &ONSETS), one(rng, &VOWELS)]).collect();
     word.push_str(one(rng, &CODAS));
     word

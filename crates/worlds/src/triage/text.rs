@@ -6,13 +6,12 @@ use hone_trace::Rng;
 
 use super::world::{Document, Incident, Particulars, Problem, Size};
 
-pub(super) fn article(size: Size, number: usize, problem: Problem, particulars: &Particulars) -> Document {
+pub(super) fn article(size: Size, id: String, problem: Problem, particulars: &Particulars) -> Document {
     let (product, failure, cause) = (&particulars.product, problem.failure(), problem.cause());
     let fix = fix(particulars);
     let procedure =
         if particulars.procedure { format!(" Follow the change procedure of {product}.") } else { String::new() };
     let (log, code, service) = (cause.log, &particulars.code, &particulars.service);
-    let id = article_id(size, number);
     let (title, body) = match size {
         Size::Tiny => (format!("{code} {product}"), format!("Fix: \"{code}: {}\"{procedure}", with_id(&fix, &id))),
         Size::Brief => (format!("{product}: {}", failure.name), format!("Log: {log} ({code}). Fix: {fix}{procedure}")),
@@ -31,17 +30,12 @@ pub(super) fn article(size: Size, number: usize, problem: Problem, particulars: 
     Document { id, title, body }
 }
 
-fn article_id(size: Size, number: usize) -> String {
-    let first = if size == Size::Tiny { 100 } else { 1000 };
-    format!("KB-{}", first + number)
-}
-
 /// The sentence of a tiny article: fix and id in one go, since following a text is what tiny policies do well.
 fn with_id(fix: &str, id: &str) -> String {
     format!("{} '{id}'.", fix.trim_end_matches('.'))
 }
 
-pub(super) fn procedure(size: Size, number: usize, product: &str, value: u32) -> Document {
+pub(super) fn procedure(size: Size, id: String, product: &str, value: u32) -> Document {
     let step = procedure_step(value);
     let body = match size {
         Size::Tiny | Size::Brief => format!("{step} Then make the change."),
@@ -50,7 +44,7 @@ pub(super) fn procedure(size: Size, number: usize, product: &str, value: u32) ->
              so.\n\nSteps\n{step} Then make the change, and close the record with the result."
         ),
     };
-    Document { id: article_id(size, number), title: format!("{product}: change procedure"), body }
+    Document { id, title: format!("{product}: change procedure"), body }
 }
 
 pub(super) fn incident(size: Size, number: usize, product: &str, incident: &Incident) -> Document {

@@ -304,21 +304,32 @@ impl World {
             }
         }
         seed.with("articles").rng().shuffle(&mut entries);
+        let first = self.first_article(seed);
         let mut documents = Vec::with_capacity(entries.len());
         for (number, entry) in entries.iter().enumerate() {
+            let id = format!("KB-{}", first + number);
             documents.push(match entry {
                 Entry::Fix(problem) => {
                     self.article_of.insert(*problem, number);
                     self.problem_of.insert(number, *problem);
-                    text::article(self.spec.size, number, *problem, &self.particulars[problem])
+                    text::article(self.spec.size, id, *problem, &self.particulars[problem])
                 }
                 Entry::Procedure(problem) => {
                     self.procedure_of.insert((problem.domain, problem.product), number);
-                    text::procedure(self.spec.size, number, self.product(*problem), procedure_value(*problem, seed))
+                    text::procedure(self.spec.size, id, self.product(*problem), procedure_value(*problem, seed))
                 }
             });
         }
         self.articles = Library::new(documents);
+    }
+
+    /// Number of the first article.
+    fn first_article(&self, seed: Seed) -> usize {
+        match self.spec.size {
+            Size::Tiny if self.spec.invented => 100 + seed.with("first article").rng().below(8000),
+            Size::Tiny => 100,
+            Size::Brief | Size::Full => 1000,
+        }
     }
 
     /// Past tickets: two of every three problems have been seen before, some of them several times.
@@ -428,9 +439,10 @@ fn draw(spec: WorldSpec, problem: Problem, seed: Seed, codes: &[String], product
     let mut rng = seed.with("problem").at(problem.number() as u64).rng();
     let cause = problem.cause();
     let product = products[problem.product_number()].clone();
-    let fix = match spec.invented {
-        true => invented::fix(&mut seed.with("fix").at(problem.number() as u64).rng()),
-        false => cause.fix.to_owned(),
+    let fix = if spec.invented {
+        invented::fix(&mut seed.with("fix").at(problem.number() as u64).rng())
+    } else {
+        cause.fix.to_owned()
     };
     Particulars {
         service: catalog::service(&product),
