@@ -1,6 +1,8 @@
 //! Names as users know them: what can be asked for, in one line of maths and one of advice.
 //!
-//! An entry's doc comment is its documentation everywhere: here, in docs/algorithms.md and in error messages.
+//! An entry's text is its documentation everywhere: here, in docs/algorithms.md and in error messages. Losses and
+//! estimators have a file each; the few names of a closed set (levels, reductions, masks) stand in [`catalogue!`], with
+//! their doc comments for text.
 
 use std::fmt::Write as _;
 
@@ -14,13 +16,15 @@ pub struct Entry<T: 'static> {
     pub maths: &'static str,
     /// One line of advice: when to take it.
     pub advice: &'static str,
+    /// The publication it comes from.
+    pub paper: Option<&'static str>,
     pub make: T,
 }
 
 /// `"name" => value` entries, each after two lines of doc comment: the maths, then the advice.
 macro_rules! catalogue {
     ($(#[doc = $maths:literal] #[doc = $advice:literal] $name:literal => $make:expr;)+) => {
-        &[$($crate::catalogue::Entry { name: $name, maths: $maths, advice: $advice, make: $make }),+]
+        &[$($crate::catalogue::Entry { name: $name, maths: $maths, advice: $advice, paper: None, make: $make }),+]
     };
 }
 pub(crate) use catalogue;
@@ -89,7 +93,7 @@ fn plain(name: &str) -> String {
 /// docs/algorithms.md, from the doc comments of the entries.
 pub fn markdown() -> String {
     let mut page = String::from(
-        "# Algorithms\n\nWritten from the doc comments in `crates/train`; change them there and run\n\
+        "# Algorithms\n\nWritten from the entries in `crates/train`; change them there and run\n\
          `HONE_BLESS=1 cargo test -p hone-train algorithms_page`.\n\n\
          l is the learner's logprob of a sampled token, o the logprob when the batch was first seen, q the sampler's, f the\n\
          reference policy's; ρ = e^(l−o), sg[·] is held fixed in the gradient. A is the advantage, R a trace's reward, n its\n\
@@ -144,6 +148,7 @@ pub fn markdown() -> String {
 fn section<T>(page: &mut String, title: &str, lead: &str, entries: &[Entry<T>]) {
     let _ = write!(page, "\n## {title}\n\n{lead}\n");
     for entry in entries {
-        let _ = write!(page, "\n**{}**: {}\\\n{}\n", entry.name, entry.maths.trim(), entry.advice.trim());
+        let paper = entry.paper.map(|paper| format!(" After {paper}.")).unwrap_or_default();
+        let _ = write!(page, "\n**{}**: {}\\\n{}{paper}\n", entry.name, entry.maths.trim(), entry.advice.trim());
     }
 }

@@ -25,7 +25,8 @@ use hone_trace::with_nearest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::catalogue::{COMPONENTS, find};
+use super::COMPONENTS;
+use super::catalogue::find;
 use super::{Named, Product, Rubric, RubricError, Term};
 use crate::catalogue::{Documented as _, Key, UnknownName};
 use crate::documented;

@@ -19,10 +19,8 @@ mod worker;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::Options;
 use crate::children;
 use crate::documented;
-use crate::rewards::catalogue::{ComponentEntry, plain};
 
 pub use arena::StdioArena;
 pub use scorer::StdioScorer;
@@ -64,15 +62,6 @@ fn deadline() -> f64 {
 fn start_deadline() -> f64 {
     60.0
 }
-
-pub(crate) const SCORER_ENTRY: ComponentEntry = ComponentEntry {
-    name: "stdio",
-    about: "A program of your own that keeps running: a case a line in, a value with its reason a line out",
-    advice: "For scorers in any language that are slow to start; docs/environments.md has the protocol",
-    paper: None,
-    options: Options::with::<CommandSpec>(r#"{"command": ["python3", "score.py"]}"#),
-    make: plain::<StdioScorer>,
-};
 
 /// Errors in a command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -78,6 +78,11 @@ impl Objective {
         self.surrogate.selector().is_some() || self.top_entropy.is_some()
     }
 
+    /// Stop-gradient: true when something is held fixed in the gradient, by the surrogate or by the level of the ratio.
+    pub fn stops_gradient(&self) -> bool {
+        self.surrogate.stops_gradient() || self.level == Level::SequenceToken
+    }
+
     /// True when it looks at the entropies of targets, or needs their gradient.
     pub fn needs_entropies(&self) -> bool {
         self.top_entropy.is_some() || self.entropy_bonus != 0.0

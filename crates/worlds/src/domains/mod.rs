@@ -11,6 +11,7 @@ mod dates;
 pub mod generate;
 pub mod grade;
 mod load;
+mod options;
 pub mod py;
 pub mod replay;
 pub mod schema;
@@ -38,6 +39,8 @@ use tool::{Answer, Failure, Rules, Tool};
 use world::{Base, TableId, World};
 
 pub use load::LoadError;
+pub(crate) use options::{AIRLINE, RETAIL, StrategySpec};
+pub use options::{ServiceSpec, UserSpec};
 
 /// Which of the two worlds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
