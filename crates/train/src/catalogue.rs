@@ -71,7 +71,7 @@ pub(crate) use name_or_table;
 pub struct UnknownName {
     pub what: &'static str,
     pub name: String,
-    /// What was meant, as a question, where a name is near.
+    /// Suggestion of the nearest name, as a question; empty where none is near.
     pub nearest: String,
     pub known: String,
 }
@@ -107,11 +107,12 @@ pub fn markdown() -> String {
          beside those of estimators per turn. `negative = 0.1`: advantages under 0 count a tenth, for a policy whose \
          failures are mostly right tokens; their mean is then over 0, which makes it rejection-weighted imitation, not \
          GRPO. `arguments = { confidence = \"calibration\" }`: the tokens of that argument, \
-         the one that ends its value included, are paid by that component alone, which has weight 0 in the rubric, and \
-         compared with the batch's episodes of the same reward, from the share of the steps on that `arguments_from` says \
-         and `argument_weight` times; for a component that one argument decides and that would otherwise teach a wrong \
-         answer for being modest. `skill_over = \"correct\"`: compared instead with what the batch's rate of that \
-         component, stated as a constant confidence, would have earned: pays the Brier skill, 0 for the base rate.",
+         the one that ends its value included, are paid by that component alone, which has weight 0 in the rubric. The \
+         baseline is the mean of the batch's episodes with the same reward. Payment starts after the share \
+         `arguments_from` of the steps, with the factor `argument_weight`. Use it for a component that one argument \
+         decides, and that would otherwise reward a wrong answer for stating a low confidence. `skill_over = \"correct\"` \
+         changes the baseline to the score of the batch's success rate, stated as a constant confidence: that pays the \
+         Brier skill, 0 for the base rate.",
         crate::credit::CREDITS,
     );
     section(

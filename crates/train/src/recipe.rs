@@ -48,20 +48,20 @@ documented! {
         pub placebo: Option<Placebo>,
         /// The policy that is trained.
         pub policy: PolicyRecipe where table::<PolicyRecipe>(),
-        /// What serves and trains the policy.
+        /// Engine that serves and trains the policy.
         pub engine: EngineRecipe where table::<EngineRecipe>(),
         /// The environment: `[env]`, or several `[[env]]`; their keys: docs/environments-reference.md.
         pub env: EnvSpecs where named(hone_worlds::registry::keys),
-        /// How replies are sampled.
+        /// Sampling of replies.
         pub sampling: SamplingParams where table::<SamplingParams>(),
-        /// How episodes are played: limits, deadlines, malformed replies.
+        /// Rollouts: limits, deadlines, malformed replies.
         pub rollout: RolloutSettings where table::<RolloutSettings>(),
         /// The reward: components and products of them.
         pub rubric: RubricSpec where table::<RubricSpec>(),
         /// KL to the reference policy, paid out of the reward; absent: none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub kl_reward: Option<KlReward> where table::<KlReward>(),
-        /// Which tasks are played.
+        /// Selection of tasks.
         pub plan: PlanRecipe where table::<PlanRecipe>(),
         /// Steps, batches and the optimizer.
         pub train: TrainRecipe where table::<TrainRecipe>(),
@@ -69,7 +69,7 @@ documented! {
         pub sft: SftRecipe where table::<SftRecipe>(),
         /// Evaluation on held-out tasks.
         pub eval: EvalRecipe where table::<EvalRecipe>(),
-        /// Which checkpoints are kept.
+        /// Retention of checkpoints.
         pub checkpoint: CheckpointRecipe where table::<CheckpointRecipe>(),
         /// A fall of the success rate: said, and taken back where the recipe wants it.
         pub guard: GuardRecipe where table::<GuardRecipe>(),
@@ -115,7 +115,7 @@ documented! {
         /// Low-rank adapters: train those instead of the model; absent: the model.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub lora: Option<LoraSpec> where table::<LoraSpec>(),
-        /// What a KL compares with: a model directory. Absent: the policy as it was at the start.
+        /// Reference policy of a KL: a model directory. Absent: the policy as it was at the start.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reference: Option<PathBuf>,
         /// Threads of the engine; 0: all cores.
@@ -157,7 +157,7 @@ documented! {
         pub group_size: u32 where whole(2, 65_536).because("an episode is judged against its siblings"),
         /// Sequences of one optimizer step; 0: all of the step's.
         pub mini_batch: usize where whole(0, 100_000_000),
-        /// How often a step's sequences are gone through.
+        /// Passes over a step's sequences.
         pub epochs_per_batch: u32 where whole(1, 1_000),
         /// Learning rate after the warm-up.
         pub learning_rate: f64 where real(0.0, 10.0),
@@ -229,7 +229,7 @@ documented! {
     pub struct EvalRecipe {
         /// Steps between evaluations; 0: only before and after.
         pub every: u64 where whole(0, 1_000_000_000),
-        /// Held-out tasks of one evaluation, the first so many.
+        /// Number of held-out tasks of one evaluation, from the first.
         pub tasks: usize where whole(0, 1_000_000),
         /// Temperature of the sampled evaluation; absent: training's. 0 makes the greedy evaluation, which is always made too, the
         /// headline.
@@ -338,7 +338,7 @@ impl Default for EvalRecipe {
 impl EvalRecipe {
     /// The evaluation that `checkpoint.best` and the first line of a report go by: sampled, unless the recipe asks for
     /// temperature 0.
-    pub fn headline(&self) -> Kind {
+    pub(crate) fn headline(&self) -> Kind {
         if self.temperature == Some(0.0) { Kind::Greedy } else { Kind::Sampled }
     }
 
@@ -354,7 +354,7 @@ impl EvalRecipe {
 }
 
 impl PolicyRecipe {
-    /// Threads of the sampler, and of everything else where the learner has none of its own; 0: all cores.
+    /// Threads of the sampler, and of everything else where the learner has no setting; 0: all cores.
     pub fn sampler_threads(&self, overlap: &AsyncRecipe) -> usize {
         let all = || std::thread::available_parallelism().map_or(1, usize::from);
         match (self.threads, overlap.staleness, overlap.learner_threads) {
@@ -366,7 +366,7 @@ impl PolicyRecipe {
 
 impl TrainRecipe {
     /// The learner of a run, without a reference policy.
-    pub fn learner(&self) -> LearnerSpec {
+    pub(crate) fn learner(&self) -> LearnerSpec {
         let limit = (self.activation_mb > 0).then_some(self.activation_mb << 20);
         let (adamw, recompute) = (self.adamw, self.recompute);
         LearnerSpec { adamw, recompute, activation_limit: limit, ..LearnerSpec::default() }

@@ -10,7 +10,7 @@ use crate::catalogue::{self, Documented, Entry, Options, UnknownName};
 /// A component out of its options.
 pub type Make = fn(Value) -> Result<Box<dyn Component>, String>;
 
-pub type ComponentEntry = Entry<Make>;
+pub(crate) type ComponentEntry = Entry<Make>;
 
 /// The entry of a kind, or an error with the nearest one.
 pub fn find(kind: &str) -> Result<&'static ComponentEntry, UnknownName> {

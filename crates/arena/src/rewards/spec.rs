@@ -109,7 +109,7 @@ documented! {
     #[derive(Serialize, Deserialize)]
     #[serde(default)]
     pub(super) struct PlaceSpec {
-        /// Which component it is: a name of this page.
+        /// Kind of the component: a name of this page.
         kind: Option<String>,
         /// The component's name in traces, metrics and reports; absent: its kind.
         name: Option<String>,

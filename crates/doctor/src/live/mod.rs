@@ -77,7 +77,7 @@ impl Live {
         }
     }
 
-    /// Takes a step in, and says what is found for the first time.
+    /// Takes a step in, and returns the findings that are new.
     pub fn see(&mut self, ledger: &Ledger) -> Vec<Named> {
         self.remember(ledger);
         let mut found = Vec::new();

@@ -21,7 +21,7 @@ fn recipe(settings: &[&str]) -> Probe {
     Probe { recipe, given: given(HEALTHY, &settings), ..healthy() }
 }
 
-pub fn healthy() -> Probe {
+pub(crate) fn healthy() -> Probe {
     Probe {
         recipe: Recipe::parse(HEALTHY, &[]).unwrap(),
         given: given(HEALTHY, &[]),
@@ -116,7 +116,7 @@ fn played(change: fn(&mut Episode)) -> Played {
 
 /// The check finds it as a root cause, and no other root cause is an error.
 #[track_caller]
-pub fn finds(probe: &Probe, check: &str, severity: Severity) -> Diagnosis {
+pub(crate) fn finds(probe: &Probe, check: &str, severity: Severity) -> Diagnosis {
     let diagnosis = preflight(probe).unwrap();
     let found = diagnosis.findings.iter().find(|named| named.check == check);
     let found = found.unwrap_or_else(|| panic!("{check} is not among the root causes: {diagnosis:#?}"));

@@ -30,7 +30,7 @@ use hone_trace::{Advantage, Group, NoSignal, entries};
 
 use crate::catalogue::Entry;
 
-pub type CreditEntry = Entry<Estimator>;
+pub(crate) type CreditEntry = Entry<Estimator>;
 
 entries! {
     /// The estimators and their names.

@@ -10,7 +10,7 @@ use super::{CREDITS, TurnRewards, Weights};
 use crate::catalogue::{UnknownName, find, name_or_table};
 
 documented! {
-    /// What a recipe says of credit. In TOML either `credit = "grpo"` or
+    /// Credit assignment of a recipe. In TOML either `credit = "grpo"` or
     /// `credit = { name = "turn_rloo", discount = 0.5, failed_call = -0.5 }`.
     #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
     #[serde(remote = "Self", deny_unknown_fields)]
@@ -37,8 +37,8 @@ documented! {
         /// Factor on the advantages of those tokens; absent: 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub argument_weight: Option<f64> where real(0.0, 1.0),
-        /// The share of the steps after which those tokens are paid, nothing before; 0 where it is not given. Later than that
-        /// they stay open until the rest has settled.
+        /// Share of the steps after which those tokens are paid; absent: 0. A late start lets the rest of the reply settle
+        /// first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub arguments_from: Option<f64> where real(0.0, 1.0),
         /// The component of 0 or 1 that says what a stated confidence was about: a Brier score that pays an argument is then
@@ -102,7 +102,7 @@ impl CreditRecipe {
         }
     }
 
-    /// Whether there is such an estimator over a rubric with these components and weights.
+    /// Refuses an estimator that does not fit a rubric with these components and weights.
     pub fn check(&self, components: &[(&str, f64)]) -> Result<(), BadCredit> {
         self.build(Weights::default())?;
         let estimator = self.estimator()?;

@@ -1,4 +1,4 @@
-//! The numbers of a loss by name, and the refusal of names it does not read.
+//! Hyperparameters of a loss by name, and the refusal of names it does not read.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ pub enum BadLoss {
     Range { option: &'static str, value: f64, must: &'static str },
 }
 
-/// Numbers a recipe gives a loss. A constructor takes what it reads; what is left over is an error.
+/// Numbers a recipe gives a loss. A constructor takes those it reads; a number left over is an error.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Knobs {
     loss: String,
@@ -92,7 +92,7 @@ impl Knobs {
         self.take_optional(name).unwrap_or(default)
     }
 
-    pub fn take_optional(&mut self, name: &'static str) -> Option<f64> {
+    pub(crate) fn take_optional(&mut self, name: &'static str) -> Option<f64> {
         self.read.push(name);
         self.given.remove(name)
     }

@@ -40,7 +40,7 @@ pub use vespo::Vespo;
 
 use crate::catalogue::Entry;
 
-pub type LossEntry = Entry<MakeLoss>;
+pub(crate) type LossEntry = Entry<MakeLoss>;
 
 /// Maker of an objective.
 #[derive(Debug, Clone, Copy)]

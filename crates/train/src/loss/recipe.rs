@@ -13,7 +13,7 @@ use super::{Anchor, BadLoss, Correction, Kl, Knobs, LEVELS, LOSSES, Objective, R
 use crate::catalogue::{find, name_or_table};
 
 documented! {
-    /// What a recipe says of its loss. In TOML either `loss = "dapo"` or
+    /// Loss of a recipe. In TOML either `loss = "dapo"` or
     /// `[loss]` with `name = "dapo"`, `clip_high = 0.3`, `kl = { coefficient = 0.001 }`, …
     #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
     #[serde(remote = "Self")]
@@ -59,7 +59,7 @@ impl LossRecipe {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// The objective, or what is wrong with the recipe.
+    /// The objective, or the recipe's mistake.
     pub fn build(&self) -> Result<Objective, BadLoss> {
         let entry = find("loss", LOSSES, &self.name)?;
         let mut knobs = Knobs::new(entry.name, self.knobs.clone());
@@ -118,7 +118,7 @@ enum Knob {
     Other(IgnoredAny),
 }
 
-/// What is not a number is kept as such: `build` refuses it by name.
+/// Values that are not numbers become NaN: `build` refuses them by name.
 fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
     let knobs = BTreeMap::<String, Knob>::deserialize(deserializer)?.into_iter().map(|(name, knob)| match knob {
         Knob::Number(value) => (name, value),

@@ -134,7 +134,11 @@ impl Domain {
     }
 
     /// `tables` in alphabetical order.
-    pub fn from_tables(kind: Kind, profile: Profile, mut tables: Vec<(&'static str, Dict)>) -> Result<Self, LoadError> {
+    pub(crate) fn from_tables(
+        kind: Kind,
+        profile: Profile,
+        mut tables: Vec<(&'static str, Dict)>,
+    ) -> Result<Self, LoadError> {
         if profile == Profile::Tau2 {
             for (table, records) in &mut tables {
                 *records = tau2::shape_table(kind, table, std::mem::take(records)).map_err(LoadError::Model)?;

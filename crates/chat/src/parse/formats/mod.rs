@@ -71,7 +71,7 @@ pub(super) enum Claim {
 }
 
 impl Claim {
-    pub fn sure_if(sure: bool) -> Self {
+    pub(crate) fn sure_if(sure: bool) -> Self {
         if sure { Self::Sure } else { Self::No }
     }
 }
