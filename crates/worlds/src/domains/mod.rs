@@ -154,7 +154,7 @@ impl Domain {
             Profile::Tau2 => own.filter(|spec| spec.name != "think").chain([tau2::new_tool(self.kind)]).collect(),
             Profile::Compat | Profile::Strict => own.collect(),
         };
-        ToolSet::new(specs.into_iter().map(Spec::to_tool).collect())
+        ToolSet::new(specs.into_iter().map(Spec::tool_spec).collect())
     }
 
     /// The tools that change the state.
