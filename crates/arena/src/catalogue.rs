@@ -19,7 +19,7 @@ pub struct Entry<T: 'static> {
     pub name: &'static str,
     /// Description, in one line.
     pub about: &'static str,
-    /// When to take it, in one line.
+    /// Advice on its use, in one line.
     pub advice: &'static str,
     /// The publication it comes from.
     pub paper: Option<&'static str>,

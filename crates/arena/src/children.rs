@@ -1,4 +1,4 @@
-//! Child processes on a leash: each in a group of its own with everything it starts, a clean set of variables, and nobody
+//! Child processes on a leash: each in its own process group with everything it starts, a clean set of variables, and nobody
 //! left running when it ends or when Hone does, whichever way that happens.
 //!
 //! Two things end a group. A [`Leash`] kills it when it is dropped: at the end of its leader, at a deadline, when a runtime
@@ -62,7 +62,7 @@ pub fn spawn(command: &mut Command) -> std::io::Result<(Child, Leash)> {
 pub struct Leash(Option<Pid>);
 
 impl Leash {
-    /// Kills the group. One that is gone already is what is wanted.
+    /// Kills the group. A group that is gone already is as good as killed.
     pub fn kill(&self) {
         if let Some(group) = self.0 {
             let _ = kill_process_group(group, Signal::KILL);
@@ -117,7 +117,7 @@ fn start_watchdog() -> std::io::Result<ChildStdin> {
     use std::os::unix::process::CommandExt as _;
     let mut command = StdCommand::new("/bin/sh");
     command.args(["-c", SCRIPT]).env_clear().stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    // A group of its own: ctrl-c in the terminal is not meant for it.
+    // Its own process group: ctrl-c in the terminal is not meant for it.
     let mut child = command.process_group(0).spawn()?;
     child.stdin.take().ok_or_else(|| std::io::Error::other("the watchdog has no pipe"))
 }

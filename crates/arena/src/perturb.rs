@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(listed(&episode), [("c", "does c"), ("b", "does b"), ("a", "does a")]);
     }
 
-    /// Who reads finds every tool under its new name; who remembers gets another tool than he means.
+    /// A policy that reads finds every tool under its new name; one that remembers gets another tool than it means.
     #[test]
     fn names_are_exchanged_and_calls_translated() {
         let mut episode = opened(Perturbation::NamesExchanged);

@@ -132,7 +132,7 @@ fn action(message: &Value) -> Action {
     }
 }
 
-/// Which episode is played, and how long it may be.
+/// Identity of an episode, and its limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Sitting {
     pub replica: u32,

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use hone_arena::rewards::catalogue::{COMPONENTS, page};
+use hone_arena::rewards::COMPONENTS;
+use hone_arena::rewards::catalogue::page;
 
 #[test]
 fn rewards_page_is_up_to_date() {

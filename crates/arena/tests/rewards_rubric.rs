@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use hone_arena::rewards::catalogue::COMPONENTS;
+use hone_arena::rewards::COMPONENTS;
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::rewards::{Case, Measure, Product, Rubric, RubricError, Term};
 use hone_trace::{

@@ -20,7 +20,7 @@ use crate::search::{Hunt, SEARCH};
 use crate::stage::Stage;
 use crate::subject::Subject;
 
-/// How much is played.
+/// Amount of play.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Tasks that every probe plays.

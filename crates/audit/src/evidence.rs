@@ -19,7 +19,7 @@ pub struct Component {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     pub weight: f64,
-    /// Whether it moves the policy: by its weight, as a factor or a gate, or through `credit.arguments`.
+    /// True when it moves the policy: by its weight, as a factor or a gate, or through `credit.arguments`.
     pub paid: bool,
 }
 
@@ -49,8 +49,8 @@ impl Component {
             .collect()
     }
 
-    /// Whether it says that it measures form alone.
-    pub fn is_format(&self) -> bool {
+    /// True when it says that it measures form alone.
+    pub(crate) fn is_format(&self) -> bool {
         self.kind.as_deref() == Some("format") || self.name.to_lowercase().contains("format")
     }
 }
@@ -72,7 +72,7 @@ impl Played {
         self.trace.reward(component)
     }
 
-    /// Whether the environment's own test finds it right, confidence and wording aside.
+    /// Verdict of the environment's own test, confidence and wording aside.
     pub fn solved(&self, success: &str) -> Option<bool> {
         let fact = |key: &str| self.trace.facts.get(key).and_then(Value::as_bool);
         let finished = self.trace.outcome == Outcome::Finished;
@@ -80,7 +80,7 @@ impl Played {
         by_facts.or_else(|| Some(self.value(success)? == 1.0))
     }
 
-    pub fn is_fault(&self) -> bool {
+    pub(crate) fn is_fault(&self) -> bool {
         matches!(self.trace.outcome, Outcome::Fault { .. })
     }
 }
@@ -105,7 +105,7 @@ pub struct Evidence {
     pub tasks: usize,
     pub played: Vec<Played>,
     pub repeats: Vec<Repeat>,
-    /// Where the solutions of each task are among `played`.
+    /// Indices of each task's solutions in `played`.
     solutions: OnceLock<HashMap<usize, Vec<usize>>>,
 }
 
@@ -162,7 +162,7 @@ impl Evidence {
     }
 
     /// Mean over tasks of what the solution earns.
-    pub fn oracle_mean(&self, component: &str) -> Option<f64> {
+    pub(crate) fn oracle_mean(&self, component: &str) -> Option<f64> {
         mean((0..self.tasks).filter_map(|task| self.oracle(task, component)))
     }
 
@@ -209,7 +209,7 @@ impl Evidence {
     }
 
     /// The line of junk with the highest mean total, among those that most tasks have.
-    pub fn worst_junk(&self) -> Option<Line> {
+    pub(crate) fn worst_junk(&self) -> Option<Line> {
         let junk = self.lines().into_iter().filter(|line| line.role == Role::Junk && 2 * line.tasks > self.tasks);
         junk.filter(|line| line.total().is_some())
             .max_by(|a, b| a.total().unwrap_or(f64::MIN).total_cmp(&b.total().unwrap_or(f64::MIN)))

@@ -26,7 +26,7 @@ pub enum Source {
 #[derive(Debug)]
 pub struct Honest {
     pub source: Source,
-    /// Who played, in words.
+    /// Player, in words.
     pub who: String,
     /// By task, as the audit numbers them.
     pub groups: Vec<(usize, Vec<Trace>)>,
@@ -34,7 +34,7 @@ pub struct Honest {
     pub total: Option<f64>,
     /// Share of episodes with full success; of baselines, the best one's.
     pub success: Option<f64>,
-    /// What was tried before and why it does not serve.
+    /// Players tried before, and why they do not serve.
     pub note: Option<String>,
 }
 
@@ -143,6 +143,6 @@ fn blank(task: &Task) -> Trace {
 }
 
 /// The groups as credit takes them.
-pub fn as_groups(honest: &Honest) -> Vec<Group> {
+pub(crate) fn as_groups(honest: &Honest) -> Vec<Group> {
     honest.groups.iter().map(|(_, traces)| Group::new(traces.clone())).collect()
 }

@@ -26,7 +26,7 @@ pub struct LawText {
     pub explains: &'static [&'static str],
 }
 
-/// What became of a law.
+/// Outcome of a law.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Checked {
     Holds,
@@ -79,6 +79,6 @@ pub enum Severity {
 }
 
 /// An error where the component is paid, else a note.
-pub fn if_paid(evidence: &Evidence, component: &str) -> Severity {
+pub(crate) fn if_paid(evidence: &Evidence, component: &str) -> Severity {
     if evidence.paid().any(|paid| paid == component) { Severity::Error } else { Severity::Note }
 }

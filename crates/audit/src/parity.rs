@@ -31,7 +31,7 @@ pub struct Parity {
 const SAME: f64 = 0.02;
 
 /// Scores every episode by the environment's own rubric and compares.
-pub async fn parity(evidence: &Evidence, environments: &BTreeMap<String, Rubric>) -> Parity {
+pub(crate) async fn parity(evidence: &Evidence, environments: &BTreeMap<String, Rubric>) -> Parity {
     let mut own = Vec::new();
     for played in evidence.episodes() {
         let Some(rubric) = environments.get(&played.trace.env) else { continue };

@@ -78,7 +78,7 @@ pub enum Sweep {
     RightCitations,
     /// Wrong citations beside the right ones.
     WrongCitations,
-    /// How often each right citation is given.
+    /// Repetitions of each right citation.
     RepeatedCitations,
     /// Different contents in one valid form.
     Contents,

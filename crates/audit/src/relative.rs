@@ -15,7 +15,7 @@ use crate::honest::{Honest, as_groups};
 
 /// A variant among honest episodes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Standing {
+pub(crate) struct Standing {
     pub probe: &'static str,
     pub label: String,
     /// Mean advantage over the groups that give one.
@@ -36,8 +36,8 @@ pub fn credit(recipe: &Recipe, rubric: &Rubric) -> Result<Box<dyn Credit>, BadCr
     by_argument(&recipe.credit, weights, &components)
 }
 
-/// Where every variant would stand: in each group its episode takes the place of the last honest one.
-pub fn standings(credit: &dyn Credit, evidence: &Evidence, honest: &Honest, lines: &[Line]) -> Vec<Standing> {
+/// Standing of every variant: in each group its episode takes the place of the last honest one.
+pub(crate) fn standings(credit: &dyn Credit, evidence: &Evidence, honest: &Honest, lines: &[Line]) -> Vec<Standing> {
     lines.iter().filter_map(|line| standing(credit, evidence, honest, line)).collect()
 }
 
@@ -69,7 +69,7 @@ fn standing(credit: &dyn Credit, evidence: &Evidence, honest: &Honest, line: &Li
     })
 }
 
-/// What most of the episode's tokens get.
+/// Advantage that most of the episode's tokens get.
 fn value(advantage: &Advantage) -> Option<f64> {
     match advantage {
         Advantage::Whole { value } | Advantage::Spans { value, .. } => Some(*value),

@@ -1,4 +1,4 @@
-//! What an audit says: findings by cost, the table, the worst junk.
+//! Report of an audit: findings by cost, the table, the worst junk.
 
 use std::collections::BTreeMap;
 
@@ -103,7 +103,7 @@ pub struct Row {
     pub positive: Option<f64>,
 }
 
-/// What a report is made of.
+/// Parts of a report.
 pub(crate) struct Material {
     pub recipe: String,
     pub evidence: Evidence,
@@ -115,7 +115,7 @@ pub(crate) struct Material {
     pub checked: Vec<(LawText, Checked)>,
 }
 
-/// The comparison with honest work, as a law of its own.
+/// The comparison with honest work, as a separate law.
 pub(crate) const HONEST_WORK: LawText = LawText {
     name: "honest_work",
     law: "Junk earns less than honest work.",

@@ -29,11 +29,11 @@ pub struct Scene {
 /// The move that carries the answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// What a perfect episode does before.
+    /// Moves of a perfect episode before the answer.
     pub before: Vec<Move>,
     /// `None`: the answer is said, not called.
     pub call: Option<ToolCall>,
-    /// What the answer says.
+    /// Content of the answer.
     pub text: String,
     /// Names of the arguments that hold its text, its citations and its confidence.
     pub slots: Slots,
@@ -48,7 +48,7 @@ pub struct Slots {
     pub flag: Option<String>,
 }
 
-/// An answer to give in place of the right one. What is `None` stays as in the solution.
+/// An answer to give in place of the right one. Fields that are `None` stay as in the solution.
 #[derive(Debug, Clone, Default)]
 pub struct Fill<'a> {
     pub text: Option<&'a str>,
@@ -132,7 +132,7 @@ impl Scene {
     }
 
     /// The answering call or reply alone, as text.
-    pub fn answer_text(&self, fill: &Fill<'_>) -> Option<String> {
+    pub(crate) fn answer_text(&self, fill: &Fill<'_>) -> Option<String> {
         let answer = self.answer.as_ref()?;
         match answer.filled(fill) {
             Some(call) => self.write(&call),
@@ -141,7 +141,7 @@ impl Scene {
     }
 
     /// The whole solution with another answer at its end.
-    pub fn solved_but(&self, fill: &Fill<'_>) -> Option<Vec<String>> {
+    pub(crate) fn solved_but(&self, fill: &Fill<'_>) -> Option<Vec<String>> {
         let answer = self.answer.as_ref()?;
         let mut replies = self.script(&answer.before)?;
         replies.push(self.answer_text(fill)?);
@@ -161,8 +161,8 @@ impl Scene {
         .unwrap_or_else(|| vec![fill.text.unwrap_or(DONE).to_owned()])
     }
 
-    /// Whether the answer has a place for a text of its own.
-    pub fn has_text(&self) -> bool {
+    /// True when the answer has a field for free text.
+    pub(crate) fn has_text(&self) -> bool {
         self.answer.as_ref().is_none_or(|answer| answer.call.is_none() || answer.slots.text.is_some())
     }
 }

@@ -1,6 +1,6 @@
 //! The seeded search: mutations guided by reward, for cheap answers that earn much.
 //!
-//! What it looks for is one policy for all tasks. It may quote the prompt by place (its beginning, its end) and cite by
+//! The search is for one policy for all tasks. It may quote the prompt by place (its beginning, its end) and cite by
 //! place, but never the solution, so that what it finds is a shortcut and not the work.
 
 use hone_trace::{Rng, Seed};
@@ -19,7 +19,7 @@ pub const SEARCH: About = About {
 
 /// An answer by recipe: the same for every task.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Genome {
+pub(crate) struct Genome {
     pieces: Vec<Piece>,
     cite: Cite,
     /// In tenths.
@@ -74,7 +74,7 @@ impl Genome {
     }
 
     /// The episode it makes of a task.
-    pub fn variant(&self, scene: &Scene) -> Variant {
+    pub(crate) fn variant(&self, scene: &Scene) -> Variant {
         let text: Vec<String> = self.pieces.iter().map(|piece| piece.text(scene)).collect();
         let text = text.join(" ");
         let citations = match self.cite {
@@ -105,7 +105,7 @@ impl Genome {
     }
 
     /// Cheapness: how much is written.
-    pub fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         let words = |piece: &Piece| match piece {
             Piece::Filler(words) | Piece::Beginning(words) | Piece::End(words) => *words,
             Piece::Task => 30,
@@ -164,7 +164,7 @@ fn piece(rng: &mut Rng) -> Piece {
 
 /// The hunt: hands out genomes to try, and keeps the best few of those whose score it is told.
 #[derive(Debug)]
-pub struct Hunt {
+pub(crate) struct Hunt {
     rng: Rng,
     /// Best first.
     kept: Vec<(f64, Genome)>,
@@ -177,12 +177,12 @@ const KEPT: usize = 4;
 const STARTS: usize = 8;
 
 impl Hunt {
-    pub fn new(seed: Seed, budget: usize) -> Self {
+    pub(crate) fn new(seed: Seed, budget: usize) -> Self {
         Self { rng: seed.with("search").rng(), kept: Vec::new(), left: budget }
     }
 
     /// The next genome to try; `None` when the budget is spent.
-    pub fn next(&mut self, tried: usize) -> Option<Genome> {
+    pub(crate) fn next(&mut self, tried: usize) -> Option<Genome> {
         self.left = self.left.checked_sub(1)?;
         let parent = self.rng.below(self.kept.len().max(1));
         match self.kept.get(parent) {
@@ -191,7 +191,7 @@ impl Hunt {
         }
     }
 
-    pub fn tell(&mut self, score: f64, genome: Genome) {
+    pub(crate) fn tell(&mut self, score: f64, genome: Genome) {
         if self.kept.iter().any(|(_, other)| *other == genome) {
             return;
         }
@@ -201,7 +201,7 @@ impl Hunt {
         self.kept.truncate(KEPT);
     }
 
-    pub fn best(&self) -> Option<&Genome> {
+    pub(crate) fn best(&self) -> Option<&Genome> {
         self.kept.first().map(|(_, genome)| genome)
     }
 }

@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::AuditError;
 use crate::scene::{Answer, Scene};
 
-/// How often an episode that broke outside the policy is played again.
+/// Retries of an episode that broke outside the policy.
 const TRIES: usize = 3;
 
 /// Everything it takes to play text.
@@ -86,7 +86,7 @@ impl Stage {
         Ok(scene)
     }
 
-    /// Whether solutions fit the recipe's limits in this model's tokens. A policy made for shorter texts is no measure.
+    /// True when solutions fit the recipe's limits in this model's tokens. A policy made for shorter texts is no measure.
     pub async fn fits(&self, tasks: &[Task]) -> Result<bool, AuditError> {
         for task in tasks {
             let episode = self.rollouts.arena.open(task, self.seed.with("env").value()).await?;

@@ -24,7 +24,7 @@ pub struct Subject {
     pub arena: Arc<dyn Arena>,
     /// Training tasks to take from.
     pub tasks: Vec<Task>,
-    /// What each environment pays where a recipe does not say.
+    /// Default rubric of each environment, where a recipe has none.
     pub environments: BTreeMap<String, Rubric>,
     pub baselines: BTreeMap<String, Vec<Arc<dyn Baseline>>>,
     /// The policy, where one can be asked.
@@ -89,7 +89,7 @@ impl Subject {
         Ok(self)
     }
 
-    /// So many of the tasks, spread evenly over them.
+    /// A number of the tasks, spread evenly over them.
     pub fn spread(&self, count: usize) -> Vec<Task> {
         let count = count.clamp(1, self.tasks.len());
         (0..count).map(|at| self.tasks[at * self.tasks.len() / count].clone()).collect()

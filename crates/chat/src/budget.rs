@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::tokenizer::{Token, Tokenizer, TokenizerError};
 
-/// Where the tokens of a first prompt go. The parts add up to `total`.
+/// Token budget of a first prompt. The parts add up to `total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PromptCost {
     pub system: usize,
@@ -135,7 +135,7 @@ const BYTES_PER_TOKEN: usize = 64;
 struct Ends {
     head: Vec<Token>,
     tail: Vec<Token>,
-    /// Where the text of `tail` begins.
+    /// Start of the text of `tail`.
     tail_at: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Which call format a model was taught: the one its chat template writes earlier calls in.
+//! Call format of a model: the one its chat template writes earlier calls in.
 
 use hone_trace::{ToolCall, ToolSet, ToolSpec};
 use serde_json::{Map, Value as Json, json};

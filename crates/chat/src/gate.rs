@@ -6,14 +6,14 @@ use hone_trace::{Flow, TokenGate};
 
 use crate::tokenizer::{StreamDecoder, Tokenizer};
 
-/// Strings that end a reply, for one tokenizer. Cheap to clone; each request takes a [`StopStrings::gate`] of its own.
+/// Strings that end a reply, for one tokenizer. Cheap to clone; each request takes its own [`StopStrings::gate`].
 #[derive(Debug, Clone)]
 pub struct StopStrings {
     tokenizer: Tokenizer,
     strings: Arc<[String]>,
 }
 
-/// Where a stop string was found in a reply.
+/// Place of a stop string in a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StopHit {
     pub string: String,

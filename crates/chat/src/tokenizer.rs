@@ -118,12 +118,12 @@ impl Tokenizer {
     }
 
     /// The texts of the added tokens, the longest first.
-    pub fn added_texts(&self) -> &[String] {
+    pub(crate) fn added_texts(&self) -> &[String] {
         &self.added_texts
     }
 
     /// The ids of the text with the bytes each stands for.
-    pub fn encode_spans(&self, text: &str) -> Result<Vec<Token>, TokenizerError> {
+    pub(crate) fn encode_spans(&self, text: &str) -> Result<Vec<Token>, TokenizerError> {
         let encoding = self.inner.encode(text, false).map_err(|error| TokenizerError::Encode(error.to_string()))?;
         let spans = encoding.get_offsets().iter();
         Ok(encoding.get_ids().iter().zip(spans).map(|(&id, &(from, to))| Token { id, span: from..to }).collect())

@@ -23,7 +23,7 @@ pub enum ToolsError {
     NotASchema { tool: String, why: String },
 }
 
-/// Reads a list of tools and checks that every one has a name of its own and a valid JSON Schema.
+/// Reads a list of tools and checks that every one has a unique name and a valid JSON Schema.
 pub fn read_tools(json: &Json) -> Result<ToolSet, ToolsError> {
     let Json::Array(list) = json else { return Err(ToolsError::NotAList(kind_of(json))) };
     let mut tools = Vec::new();

@@ -1,6 +1,5 @@
 //! Task variables in the system prompt: who is logged in, and what day it is for the agent.
 
-use hone_trace::Task;
 use indexmap::IndexMap;
 
 use crate::template::{BadDate, Clock};
@@ -16,12 +15,7 @@ const KNOWN: [(&str, &str); 4] = [
     ("LOGGED_IN_NAME", "Name of the logged-in user"),
 ];
 
-/// The task's moment: its `CURRENT_DATE`. `None` where the task names none; never the host's clock.
-pub fn task_clock(task: &Task) -> Result<Option<Clock>, BadDate> {
-    clock(&task.variables)
-}
-
-/// The moment a set of variables names.
+/// The moment a task's variables name, their `CURRENT_DATE`. `None` where they name none; never the host's clock.
 pub fn clock(variables: &IndexMap<String, String>) -> Result<Option<Clock>, BadDate> {
     variables.get(CURRENT_DATE).map(|date| Clock::parse(date)).transpose()
 }

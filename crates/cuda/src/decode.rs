@@ -294,7 +294,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    pub fn new(gpu: &Gpu, slots: &[usize], cache: &Cache) -> Result<Self> {
+    pub(crate) fn new(gpu: &Gpu, slots: &[usize], cache: &Cache) -> Result<Self> {
         let of = cache.pages() * PAGE;
         ensure(slots.iter().all(|&s| s < of), "cache write", || format!("slot past the {of} places of the cache"))?;
         let slot: Vec<i32> = slots.iter().map(|&s| s as i32).collect();

@@ -21,12 +21,12 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub fn new(gpu: &Gpu, looks: bool, poisoned: Option<String>) -> Result<Self> {
+    pub(crate) fn new(gpu: &Gpu, looks: bool, poisoned: Option<String>) -> Result<Self> {
         Ok(Self { names: Mutex::default(), flag: Buffer::from_slice(gpu, &[i32::MAX])?, looks, poisoned })
     }
 
     /// Notes an output just written.
-    pub fn see<T: Float>(&self, gpu: &Gpu, name: String, output: &Buffer<T>) -> Result<()> {
+    pub(crate) fn see<T: Float>(&self, gpu: &Gpu, name: String, output: &Buffer<T>) -> Result<()> {
         let poisoned = self.poisoned.as_ref() == Some(&name);
         let index = {
             let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,14 +55,14 @@ impl Watch {
     }
 
     /// Name of the first output that is not finite. Waits for the device.
-    pub fn found(&self) -> Result<Option<String>> {
+    pub(crate) fn found(&self) -> Result<Option<String>> {
         let first = self.flag.read()?[0];
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(usize::try_from(first).ok().and_then(|i| names.get(i).cloned()))
     }
 
     /// Every output seen, in order.
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::DataError;
 
-pub const MANIFEST: &str = "manifest.json";
+pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// A version of a set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -143,13 +143,11 @@ impl<R: BufRead> Elements<R> {
 
     /// Reads one value. As the first of a document, an object with an array under `"tasks"` is left inside that array.
     fn scan(&mut self, text: &mut Vec<u8>, first: bool) -> io::Result<Ended> {
-        let (mut depth, mut string, mut escaped) = (0usize, false, false);
-        // Where the last string of depth 1 is, and the last byte that is not blank.
-        let (mut name, mut name_start, mut last) = (0..0, 0, 0u8);
+        let mut state = State { first, ..State::default() };
         loop {
             let chunk = self.input.fill_buf()?;
             if chunk.is_empty() {
-                return Ok(if depth == 0 && !text.is_empty() && !string {
+                return Ok(if state.between(text) {
                     Ended::Value
                 } else {
                     Ended::Fault("the file ends inside a task")
@@ -158,67 +156,20 @@ impl<R: BufRead> Elements<R> {
             let mut used = 0;
             let mut ended = None;
             for &byte in chunk {
-                if depth == 0 && !string && !text.is_empty() && matches!(byte, b',' | b']' | b'\n' | b' ' | b'\r') {
+                if state.between(text) && matches!(byte, b',' | b']' | b'\n' | b' ' | b'\r') {
                     ended = Some(Ended::Value);
+                    break;
+                }
+                if state.starts_another(byte) {
+                    ended = Some(Ended::Fault("an object or array where none can stand"));
                     break;
                 }
                 used += 1;
                 text.push(byte);
-                if byte == b'\n' {
-                    self.line += 1;
-                }
-                if string {
-                    match byte {
-                        _ if escaped => escaped = false,
-                        b'\\' => escaped = true,
-                        b'"' => {
-                            string = false;
-                            last = byte;
-                            if depth == 1 {
-                                name = name_start..text.len() - 1;
-                            }
-                        }
-                        b'\n' => {
-                            ended = Some(Ended::Fault("a text that is not closed on its line"));
-                            break;
-                        }
-                        _ => {}
-                    }
-                    continue;
-                }
-                match byte {
-                    b'"' => {
-                        string = true;
-                        name_start = text.len();
-                        continue;
-                    }
-                    b'[' if first
-                        && depth == 1
-                        && last == b':'
-                        && text.get(name.clone()) == Some(b"tasks".as_slice()) =>
-                    {
-                        ended = Some(Ended::Container);
-                        break;
-                    }
-                    b'{' | b'[' if depth > 0 && !matches!(last, b':' | b',' | b'[') => {
-                        // It begins the next value.
-                        text.pop();
-                        used -= 1;
-                        ended = Some(Ended::Fault("an object or array where none can stand"));
-                        break;
-                    }
-                    b'{' | b'[' => depth += 1,
-                    b'}' | b']' => {
-                        depth = depth.saturating_sub(1);
-                        if depth == 0 {
-                            ended = Some(Ended::Value);
-                            break;
-                        }
-                    }
-                    _ => {}
-                }
-                if !byte.is_ascii_whitespace() {
-                    last = byte;
+                self.line += u64::from(byte == b'\n');
+                ended = state.step(byte, text);
+                if ended.is_some() {
+                    break;
                 }
             }
             self.input.consume(used);
@@ -229,6 +180,82 @@ impl<R: BufRead> Elements<R> {
                 return Ok(Ended::Fault("a task longer than 64 MiB"));
             }
         }
+    }
+}
+
+/// Place inside a value, byte by byte.
+#[derive(Default)]
+struct State {
+    /// The value is the first of its document.
+    first: bool,
+    depth: usize,
+    string: bool,
+    escaped: bool,
+    /// The last string of depth 1, and the start of the string that is open.
+    name: std::ops::Range<usize>,
+    name_start: usize,
+    /// The last byte that is not blank.
+    last: u8,
+}
+
+impl State {
+    /// Outside everything, behind a value's text.
+    fn between(&self, text: &[u8]) -> bool {
+        self.depth == 0 && !self.string && !text.is_empty()
+    }
+
+    /// The byte opens an object or an array where none can stand: it begins the next value.
+    fn starts_another(&self, byte: u8) -> bool {
+        let opens = !self.string && self.depth > 0 && matches!(byte, b'{' | b'[');
+        opens && !matches!(self.last, b':' | b',' | b'[')
+    }
+
+    /// Takes the byte that was just added to the text in.
+    fn step(&mut self, byte: u8, text: &[u8]) -> Option<Ended> {
+        if self.string {
+            return self.step_in_string(byte, text);
+        }
+        match byte {
+            b'"' => {
+                (self.string, self.name_start) = (true, text.len());
+                return None;
+            }
+            b'[' if self.names_tasks(text) => return Some(Ended::Container),
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                if self.depth == 0 {
+                    return Some(Ended::Value);
+                }
+            }
+            _ => {}
+        }
+        if !byte.is_ascii_whitespace() {
+            self.last = byte;
+        }
+        None
+    }
+
+    fn step_in_string(&mut self, byte: u8, text: &[u8]) -> Option<Ended> {
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' => self.escaped = true,
+            b'"' => {
+                (self.string, self.last) = (false, byte);
+                if self.depth == 1 {
+                    self.name = self.name_start..text.len() - 1;
+                }
+            }
+            b'\n' => return Some(Ended::Fault("a text that is not closed on its line")),
+            _ => {}
+        }
+        None
+    }
+
+    /// The value behind `"tasks":` of the document's outer object.
+    fn names_tasks(&self, text: &[u8]) -> bool {
+        let here = self.first && self.depth == 1 && self.last == b':';
+        here && text.get(self.name.clone()) == Some(b"tasks".as_slice())
     }
 }
 

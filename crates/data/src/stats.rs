@@ -52,7 +52,7 @@ impl Lengths {
     }
 
     /// The smallest length that at least this share of the prompts does not exceed. `None` of nothing.
-    pub fn quantile(&self, share: f64) -> Option<usize> {
+    pub(crate) fn quantile(&self, share: f64) -> Option<usize> {
         let total: u64 = self.0.values().sum();
         let wanted = ((total as f64 * share).ceil() as u64).max(1);
         let mut below = 0;

@@ -16,7 +16,7 @@ use crate::cuda::{Cuda, Shared, fault};
 
 /// Parameters on the device. A clone shares the memory until one of the two is trained.
 #[derive(Debug, Clone)]
-pub struct Parameters<T> {
+pub(crate) struct Parameters<T> {
     pub(crate) shared: Arc<Shared>,
     master: Arc<Buffer<f32>>,
     copy: Arc<Buffer<T>>,

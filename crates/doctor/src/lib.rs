@@ -1,4 +1,4 @@
-//! The doctor: names what is broken in a run, with the arithmetic, the traces that show it, and the fix.
+//! The doctor: names the faults of a run, with the arithmetic, the traces that show it, and the fix.
 //!
 //! A check is data and one pure function over a run's records ([`Check`]). It reads tokens, traces and evaluations, not
 //! curves alone. All checks are in one list ([`CHECKS`]), from which docs/doctor.md is written. One cause has many

@@ -16,7 +16,7 @@ use hone_train::recipe::Recipe;
 use hone_train::report::{ReportError, Row, RunReport, Windows};
 use serde_json::Value;
 
-pub use records::{messages, text, weights};
+pub(crate) use records::{messages, text, weights};
 
 /// Steps at each end of a run whose traces are read: enough to see a fault, little enough to be quick.
 const PROBED_STEPS: usize = 4;
@@ -123,12 +123,6 @@ impl Run {
             Some((name, component.get("weight").and_then(Value::as_f64).unwrap_or(1.0)))
         };
         self.recipe.rubric.component.iter().filter_map(weight).filter(|(_, weight)| *weight != 0.0).collect()
-    }
-
-    /// Mean held-out gain where it is shown: its interval lies above 0.
-    pub fn shows_gain(&self) -> Option<bool> {
-        let judgement = self.report.held_out.judgement.as_ref()?;
-        Some(judgement.greedy.is_gain() || judgement.sampled.is_gain())
     }
 
     fn ranges(&self, of: impl Fn(&Event) -> Option<Traces>) -> Vec<Range<u64>> {

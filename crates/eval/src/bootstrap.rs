@@ -24,7 +24,7 @@ const TRIES: usize = 10_000;
 const Z: f64 = 1.959_963_984_540_054;
 
 /// The mean of the tasks' values. `None` of nothing. `share`: the values are shares, and so are the interval's ends.
-pub fn over_tasks(values: &[f64], share: bool) -> Option<Estimate> {
+pub(crate) fn over_tasks(values: &[f64], share: bool) -> Option<Estimate> {
     drawn(values, share, DRAWS)
 }
 
@@ -70,7 +70,7 @@ fn student(nu: f64) -> f64 {
 
 /// The chance of a mean difference at least this large if signs were arbitrary: a two-sided sign-flip test. Exact up to 16
 /// differences that are not 0, else by 10,000 draws. `None` without differences.
-pub fn sign_flip(differences: &[f64]) -> Option<f64> {
+pub(crate) fn sign_flip(differences: &[f64]) -> Option<f64> {
     if differences.is_empty() {
         return None;
     }

@@ -8,7 +8,7 @@ pub fn pass_at(n: usize, c: usize, k: usize) -> Option<f64> {
 
 /// Chance that all of `k` trials drawn without replacement pass: C(c, k) / C(n, k). `None` where fewer than `k` trials were
 /// made.
-pub fn pass_hat(n: usize, c: usize, k: usize) -> Option<f64> {
+pub(crate) fn pass_hat(n: usize, c: usize, k: usize) -> Option<f64> {
     (k >= 1 && k <= n && c <= n).then(|| ratio(c, n, k))
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::bootstrap::{Estimate, over_tasks};
 use crate::passes::{pass_at, pass_hat};
 
-/// What passing is: the success component at its threshold.
+/// Criterion of passing: the success component at its threshold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Passing {
     pub component: String,
@@ -24,7 +24,7 @@ pub struct Episode {
     pub task: String,
     /// Something outside the policy broke. Never a failure.
     pub fault: bool,
-    /// Whether it passed; `None` where nobody scored it.
+    /// True when it passed; `None` where nobody scored it.
     pub passed: Option<bool>,
     pub reward: Option<f64>,
 }
@@ -42,13 +42,13 @@ impl Episode {
     }
 }
 
-/// What is known of a task beside its episodes.
+/// Facts of a task beside its episodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
     pub env: String,
     pub split: String,
     pub difficulty: Option<u8>,
-    /// Whether the reference changes state; `None`: not known.
+    /// True when the reference changes state; `None`: not known.
     pub changes: Option<bool>,
 }
 

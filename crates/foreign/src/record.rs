@@ -1,4 +1,4 @@
-//! What a foreign record says, in our words.
+//! Foreign records in our vocabulary.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub struct Record {
     pub has_endings: bool,
     /// The record says which episodes broke.
     pub has_faults: bool,
-    /// What had to be assumed or left out, in sentences.
+    /// Assumptions and omissions, in sentences.
     pub notes: Vec<String>,
 }
 

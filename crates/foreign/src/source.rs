@@ -14,7 +14,7 @@ pub struct Source {
     pub files: Vec<PathBuf>,
 }
 
-/// How deep a directory is looked into.
+/// Depth to which a directory is searched.
 const DEPTH: usize = 3;
 
 impl Source {
@@ -41,7 +41,7 @@ impl Source {
     }
 
     /// The first object of the first JSON lines file that has one of these keys.
-    pub fn has_line_with(&self, keys: &[&str]) -> bool {
+    pub(crate) fn has_line_with(&self, keys: &[&str]) -> bool {
         self.json_lines().any(|path| {
             let first = text(path).ok().and_then(|text| serde_json::from_str::<Value>(text.lines().next()?).ok());
             first.is_some_and(|first| keys.iter().all(|key| first.get(key).is_some()))
@@ -105,7 +105,7 @@ fn number(name: &str) -> Option<u64> {
     name[start..end].parse().ok()
 }
 
-/// What a message or a list of messages says, as one text.
+/// Text of a message or of a list of messages.
 pub(crate) fn said(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

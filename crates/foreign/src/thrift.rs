@@ -18,7 +18,7 @@ pub(crate) type Fields = BTreeMap<i16, Value>;
 /// Nesting beyond this is no file of anybody's.
 const DEPTH: usize = 24;
 
-/// Reads one struct; what is left of the bytes comes with it.
+/// Reads one struct; the rest of the bytes comes with it.
 pub(crate) fn read(bytes: &[u8]) -> Option<(Fields, usize)> {
     let mut input = Input { bytes, at: 0 };
     let fields = input.fields(0)?;

@@ -7,7 +7,7 @@ use common::{Served, host, small, solve};
 use hone_arena::rewards::Case;
 use hone_remote::serve::Options;
 use hone_trace::{Action, Boundary, Message, ToolCall};
-use hone_worlds::registry::{BUILTINS, EnvSpec};
+use hone_worlds::{BUILTINS, EnvSpec};
 use serde_json::{Map, Value, json};
 
 fn remote(url: &str, more: &Value) -> hone_arena::registry::Environment {

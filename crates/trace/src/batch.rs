@@ -24,7 +24,7 @@ pub struct BatchNode {
     pub tokens: Vec<u32>,
 }
 
-/// A token to score and what is known of it. Its context is everything before it on its node's chain.
+/// A token to score, with the numbers known of it. Its context is everything before it on its node's chain.
 ///
 /// Two sequences that sampled the same tokens after the same context share the node, and each has its own target there.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -63,7 +63,7 @@ pub trait Engine: Send + Sync {
 pub struct EngineSpec {
     /// A model directory in Hugging Face's layout, or whatever the engine finds one by.
     pub model: PathBuf,
-    /// A PEFT adapter on the model, to go on from: it is what is trained.
+    /// A PEFT adapter on the model to continue from: it is the trained part.
     pub adapter: Option<PathBuf>,
     /// Trains a fresh adapter on the model instead of the model.
     pub lora: Option<LoraSpec>,

@@ -23,7 +23,7 @@ impl Group {
         &self.traces
     }
 
-    /// For what is learned of a trace after it was sampled, such as a reward.
+    /// For facts that come after sampling, such as a reward.
     pub fn traces_mut(&mut self) -> &mut [Trace] {
         &mut self.traces
     }
@@ -111,7 +111,8 @@ pub enum NoSignal {
     Overlong,
 }
 
-/// What learning made of a trace: recorded beside it, so that every sampled token says whether it was trained and why not.
+/// Outcome of learning from a trace: recorded beside it, so that every sampled token says whether it was trained, and why
+/// not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lesson {
     pub advantage: Advantage,
@@ -127,7 +128,7 @@ pub struct Lesson {
     pub fates: String,
 }
 
-/// Where a sampled token of a trace with an advantage ended. Of a token that was shown several times, the last in this
+/// Fate of a sampled token of a trace with an advantage. Of a token that was shown several times, the last in this
 /// order that befell it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fate {

@@ -20,7 +20,7 @@
 //! assert_eq!(Oven::KEYS[0].rule.to_string(), "over 0, at most 300");
 //! ```
 //!
-//! Who reads a recipe enforces the ranges; reference pages are written from the same entries.
+//! The reader of a recipe enforces the ranges; reference pages are written from the same entries.
 
 mod kind;
 mod rules;

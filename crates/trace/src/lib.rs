@@ -10,6 +10,7 @@ mod batch;
 mod clean;
 mod digest;
 mod engine;
+mod entries;
 mod group;
 pub mod keys;
 mod lock;

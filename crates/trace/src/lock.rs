@@ -47,7 +47,7 @@ pub const SPLIT_LOCK: &str = "split.lock";
 /// A split, recorded.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SplitLock {
-    /// How the split was made, as its maker wrote it.
+    /// Provenance of the split, as its maker wrote it.
     pub settings: Value,
     /// Environments no task of which may be trained on.
     pub held_out_envs: Vec<String>,
@@ -55,7 +55,7 @@ pub struct SplitLock {
     order: Vec<String>,
 }
 
-/// What is wrong with a lock, or with a set that has one.
+/// Fault of a lock, or of a set that has one.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     #[error("cannot read the split lock {}: {source}", path.display())]

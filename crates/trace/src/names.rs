@@ -13,7 +13,7 @@ pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str
     nearest(name, candidates).map(|near| format!("did you mean {near:?}? ")).unwrap_or_default()
 }
 
-/// serde's error about an unknown field or variant, which lists the known ones, with the nearest of them as a line of its own.
+/// serde's error about an unknown field or variant, which lists the known ones, with the nearest of them on a separate line.
 /// Other errors stay as they are.
 pub fn with_nearest(error: &str) -> String {
     let text = error.trim_end();

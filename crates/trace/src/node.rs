@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 
-/// Which weights sampled a token: run, optimizer step, digest of the weights served.
+/// Policy version that sampled a token: run, optimizer step, digest of the weights served.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PolicyVersion {
     pub run: Arc<str>,
@@ -22,7 +22,7 @@ pub struct Node {
     origin: Origin,
 }
 
-/// Where a node's ids come from. Only `Sampled` ids are ever trained.
+/// Origin of a node's ids. Only `Sampled` ids are ever trained.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Origin {
     /// System prompt, tools, task, template scaffold. Carries the digest of the tools that were rendered.
@@ -35,7 +35,7 @@ pub enum Origin {
     Forced,
 }
 
-/// Who sampled a node's tokens and how likely they were.
+/// Policy versions and logprobs of a node's sampled tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampled {
     /// Spans (version, number of tokens): an episode may cross a weight update.

@@ -65,7 +65,7 @@ impl Fault {
     }
 }
 
-/// Who broke.
+/// Boundary that broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Boundary {

@@ -225,7 +225,7 @@ pub enum Whose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "abilities come apart: none follows from another")]
 pub struct Abilities {
-    /// Batches may share prefixes between sequences; else every sequence is a root of its own.
+    /// Batches may share prefixes between sequences; else every sequence is its own root.
     pub shared_prefixes: bool,
     /// [`TokenScores::entropies`] are there, and an entropy bonus has a gradient.
     pub entropies: bool,
@@ -283,6 +283,8 @@ pub enum LearnFault {
     BadBatch(String),
     #[error("the learner needs {needed} bytes and may use {limit}; {fix}")]
     Memory { needed: u64, limit: u64, fix: String },
+    /// `transient`: worth another try, the other side was busy or away. A learner tries again by itself where that is safe;
+    /// a fault that it reports ends the run, which continues from its newest checkpoint.
     #[error("the learner failed: {what}")]
     Failed { what: String, transient: bool },
 }
@@ -291,11 +293,5 @@ impl LearnFault {
     /// A failure that another try will not cure.
     pub fn failed(what: impl Into<String>) -> Self {
         Self::Failed { what: what.into(), transient: false }
-    }
-
-    /// Worth another try: the other side was busy or away. A learner tries again by itself where that is safe; what it
-    /// reports ends the run, which continues from its newest checkpoint.
-    pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Failed { transient: true, .. })
     }
 }

@@ -23,7 +23,7 @@ pub enum Verdict {
 impl Reward {
     /// The largest value of either sign that is a score. Nothing that is meant pays a million; one such number among
     /// rewards of about 1 would be the whole mean and deviation of its batch.
-    pub const LARGEST: f64 = 1e6;
+    pub(crate) const LARGEST: f64 = 1e6;
 
     /// A value that is not finite or beyond [`Reward::LARGEST`] is a broken scorer, not a score: it is recorded as unscored.
     pub fn scored(component: impl Into<String>, value: f64, why: impl Into<String>) -> Self {

@@ -34,7 +34,7 @@ pub struct Task {
     /// Success criterion, in the environment's own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verifier: Option<Value>,
-    /// Where it comes from: a data set and version, a generator and seed.
+    /// Provenance: a data set and version, a generator and seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<String>,
     /// Whatever else the environment needs. Kept as it came.

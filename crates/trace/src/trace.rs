@@ -22,7 +22,7 @@ use crate::tool::{ToolCall, ToolSet};
 pub struct Trace {
     pub task: String,
     pub env: String,
-    /// Which of the group's traces this is.
+    /// Index of the trace in its group.
     pub replica: u32,
     pub seed: u64,
     tools: Arc<ToolSet>,
@@ -35,7 +35,7 @@ pub struct Trace {
     /// Facts the environment left for the scorers, so that a changed reward can be computed again.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub facts: Map<String, Value>,
-    /// What learning made of it. Absent in evaluations, in broken episodes and in records older than this.
+    /// Outcome of learning. Absent in evaluations, in broken episodes and in records older than this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lesson: Option<Lesson>,
 }
@@ -165,7 +165,7 @@ pub struct TraceBuilder {
     trace: Trace,
 }
 
-/// Who plays what: everything a trace knows before the first token.
+/// Head of a trace: everything known before the first token.
 #[derive(Debug, Clone)]
 pub struct TraceHead {
     pub task: String,

@@ -19,7 +19,7 @@ pub trait Arena: Send + Sync {
     async fn open(&self, task: &Task, seed: u64) -> Result<Episode, Fault>;
 
     /// Longest time that opening takes by the arena's own deadlines, a place in its queue included. Callers wait at
-    /// least that long, so that the arena itself says what is late. `None`: it has no deadlines.
+    /// least that long, so that the arena itself names what is late. `None`: it has no deadlines.
     fn patience(&self, _task: &Task) -> Option<Duration> {
         None
     }

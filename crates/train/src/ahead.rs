@@ -1,4 +1,4 @@
-//! Where groups come from: played when a step asks for them, or ahead of it, while the step before is learned from.
+//! Source of groups: played when a step asks for them, or ahead of it, while the previous step is learned from.
 //!
 //! Ahead, no group is started that could be trained on more than `staleness` steps after the policy that began it: at
 //! the start of a step at most (staleness + 1) steps' worth of groups are under way, and they are trained on in the
@@ -45,7 +45,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    pub fn metrics(&self) -> Metrics {
+    pub(crate) fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
         metrics.set(names::PLAN_LEFT_OUT_GROUPS, (self.groups.len() - self.kept) as f64);
         metrics.set(names::PLAN_ROUNDS, f64::from(self.rounds));
@@ -90,14 +90,14 @@ impl Source {
         }
     }
 
-    /// The `count` groups of a step. What has no signal (`tells` says so) leaves the batch as the plan says.
+    /// The `count` groups of a step. Groups for which `has_signal` is false leave the batch as the plan says.
     pub async fn gather(
         &mut self,
         plan: &mut Plan<'_>,
         recipe: &PlanRecipe,
         count: usize,
         success: &str,
-        tells: impl Fn(&Group) -> bool,
+        has_signal: impl Fn(&Group) -> bool,
     ) -> Gathered {
         let (mut kept, mut left_out, mut rounds) = (Vec::new(), Vec::new(), 0);
         let most = if recipe.zero_variance == ZeroVariance::Replace { recipe.rounds } else { 0 };
@@ -105,7 +105,7 @@ impl Source {
             rounds += 1;
             for (draw, group) in self.take(plan, count - kept.len()).await {
                 plan.observe(draw, &group, success);
-                let stays = recipe.zero_variance == ZeroVariance::Keep || tells(&group);
+                let stays = recipe.zero_variance == ZeroVariance::Keep || has_signal(&group);
                 if stays { kept.push(group) } else { left_out.push(group) }
             }
         }
@@ -114,8 +114,8 @@ impl Source {
         Gathered { groups: kept, kept: trained, rounds, unfilled }
     }
 
-    /// The next groups in the order they were drawn. What is not under way is started now: all of it, where nothing is
-    /// sampled ahead.
+    /// The next groups in the order they were drawn. Groups that are not under way are started now: all
+    /// of them, where nothing is sampled ahead.
     async fn take(&mut self, plan: &mut Plan<'_>, count: usize) -> Vec<(Draw, Group)> {
         self.fill(plan, count);
         let mut taken = Vec::with_capacity(count);
@@ -124,7 +124,7 @@ impl Source {
         {
             match group.await {
                 Ok(group) => taken.push((draw, group)),
-                // Our own code panicked in there: it goes on here, as it would without a task of its own.
+                // Our own code panicked in there: the panic continues here, as it would without a task.
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             }
         }
@@ -158,7 +158,7 @@ impl Drop for Source {
     }
 }
 
-/// When which version was published, to tell how old a token is.
+/// Publication times of policy versions, from which a token's staleness is counted.
 #[derive(Debug, Default)]
 pub struct Ages {
     /// The policy's version after each of the last steps, and before the first.

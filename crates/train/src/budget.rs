@@ -162,7 +162,7 @@ pub struct Estimate {
     pub episodes_measured: u64,
     /// Of those, the ones that something outside the policy broke.
     pub episodes_broken: u64,
-    /// Who broke the first of them, and its own words.
+    /// Boundary of the first fault, and its message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_fault: Option<String>,
     /// Tokens sampled in a mean episode.
@@ -183,7 +183,7 @@ pub async fn estimate(setup: &Setup, recipe: &Recipe) -> Result<Estimate, TrainE
     let wanted = MEASURED.div_ceil(train.group_size.max(1) as usize);
     let groups = wanted.min(train.groups).min(setup.tasks.len()).max(1);
     let mut learner = setup.engine.learner(&LearnerSpec::default()).await?;
-    // What is done for the first time takes longer: threads wake up, memory is taken. A slow run is estimated by that alone.
+    // The first time takes longer: threads wake up, memory is taken. A slow run is estimated by that alone.
     let started = Instant::now();
     let first = measure(setup, recipe, &mut *learner, 1).await?;
     let first_s = started.elapsed().as_secs_f64();

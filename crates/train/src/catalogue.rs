@@ -1,6 +1,8 @@
 //! Names as users know them: what can be asked for, in one line of maths and one of advice.
 //!
-//! An entry's doc comment is its documentation everywhere: here, in docs/algorithms.md and in error messages.
+//! An entry's text is its documentation everywhere: here, in docs/algorithms.md and in error messages. Losses and
+//! estimators have a file each; the few names of a closed set (levels, reductions, masks) stand in [`catalogue!`], with
+//! their doc comments for text.
 
 use std::fmt::Write as _;
 
@@ -14,13 +16,15 @@ pub struct Entry<T: 'static> {
     pub maths: &'static str,
     /// One line of advice: when to take it.
     pub advice: &'static str,
+    /// The publication it comes from.
+    pub paper: Option<&'static str>,
     pub make: T,
 }
 
 /// `"name" => value` entries, each after two lines of doc comment: the maths, then the advice.
 macro_rules! catalogue {
     ($(#[doc = $maths:literal] #[doc = $advice:literal] $name:literal => $make:expr;)+) => {
-        &[$($crate::catalogue::Entry { name: $name, maths: $maths, advice: $advice, make: $make }),+]
+        &[$($crate::catalogue::Entry { name: $name, maths: $maths, advice: $advice, paper: None, make: $make }),+]
     };
 }
 pub(crate) use catalogue;
@@ -67,7 +71,7 @@ pub(crate) use name_or_table;
 pub struct UnknownName {
     pub what: &'static str,
     pub name: String,
-    /// What was meant, as a question, where a name is near.
+    /// Suggestion of the nearest name, as a question; empty where none is near.
     pub nearest: String,
     pub known: String,
 }
@@ -89,7 +93,7 @@ fn plain(name: &str) -> String {
 /// docs/algorithms.md, from the doc comments of the entries.
 pub fn markdown() -> String {
     let mut page = String::from(
-        "# Algorithms\n\nWritten from the doc comments in `crates/train`; change them there and run\n\
+        "# Algorithms\n\nWritten from the entries in `crates/train`; change them there and run\n\
          `HONE_BLESS=1 cargo test -p hone-train algorithms_page`.\n\n\
          l is the learner's logprob of a sampled token, o the logprob when the batch was first seen, q the sampler's, f the\n\
          reference policy's; ρ = e^(l−o), sg[·] is held fixed in the gradient. A is the advantage, R a trace's reward, n its\n\
@@ -103,11 +107,12 @@ pub fn markdown() -> String {
          beside those of estimators per turn. `negative = 0.1`: advantages under 0 count a tenth, for a policy whose \
          failures are mostly right tokens; their mean is then over 0, which makes it rejection-weighted imitation, not \
          GRPO. `arguments = { confidence = \"calibration\" }`: the tokens of that argument, \
-         the one that ends its value included, are paid by that component alone, which has weight 0 in the rubric, and \
-         compared with the batch's episodes of the same reward, from the share of the steps on that `arguments_from` says \
-         and `argument_weight` times; for a component that one argument decides and that would otherwise teach a wrong \
-         answer for being modest. `skill_over = \"correct\"`: compared instead with what the batch's rate of that \
-         component, stated as a constant confidence, would have earned: pays the Brier skill, 0 for the base rate.",
+         the one that ends its value included, are paid by that component alone, which has weight 0 in the rubric. The \
+         baseline is the mean of the batch's episodes with the same reward. Payment starts after the share \
+         `arguments_from` of the steps, with the factor `argument_weight`. Use it for a component that one argument \
+         decides, and that would otherwise reward a wrong answer for stating a low confidence. `skill_over = \"correct\"` \
+         changes the baseline to the score of the batch's success rate, stated as a constant confidence: that pays the \
+         Brier skill, 0 for the base rate.",
         crate::credit::CREDITS,
     );
     section(
@@ -144,6 +149,7 @@ pub fn markdown() -> String {
 fn section<T>(page: &mut String, title: &str, lead: &str, entries: &[Entry<T>]) {
     let _ = write!(page, "\n## {title}\n\n{lead}\n");
     for entry in entries {
-        let _ = write!(page, "\n**{}**: {}\\\n{}\n", entry.name, entry.maths.trim(), entry.advice.trim());
+        let paper = entry.paper.map(|paper| format!(" After {paper}.")).unwrap_or_default();
+        let _ = write!(page, "\n**{}**: {}\\\n{}{paper}\n", entry.name, entry.maths.trim(), entry.advice.trim());
     }
 }

@@ -29,7 +29,7 @@ documented! {
         pub every: u64 where whole(0, 1_000_000_000),
         /// Checkpoints kept, besides the best and the beginning.
         pub keep_last: usize where whole(1, 1_000_000),
-        /// What the best checkpoint has most of, by evaluation: `success` or a reward component. Empty: none is kept.
+        /// Measure of the best checkpoint, by evaluation: `success` or a reward component. Empty: none is kept.
         pub best: String,
     }
 }
@@ -64,7 +64,7 @@ pub struct State {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kl_factor: Option<f64>,
     pub best: Option<Best>,
-    /// What the guard remembers.
+    /// State of the guard.
     #[serde(default, skip_serializing_if = "GuardState::is_new")]
     pub guard: GuardState,
     pub seconds: f64,
@@ -95,13 +95,13 @@ pub const TEXTS: [&str; 5] = [
 
 /// Writes checkpoints when they are due and removes old ones.
 #[derive(Debug)]
-pub struct Keeper {
+pub(crate) struct Keeper {
     recipe: CheckpointRecipe,
-    /// Where the texts of the model are.
+    /// Directory of the model's texts.
     model_dir: PathBuf,
     /// The step of the newest one.
     newest: Option<u64>,
-    /// When it was written, how long that took and how large it was.
+    /// Time of writing, seconds it took and size.
     last: Instant,
     cost: Duration,
     bytes: u64,
@@ -109,28 +109,28 @@ pub struct Keeper {
 
 impl Keeper {
     /// `newest` is the step of the run's newest checkpoint, where it has one.
-    pub fn new(recipe: &CheckpointRecipe, model_dir: &Path, newest: Option<u64>) -> Self {
+    pub(crate) fn new(recipe: &CheckpointRecipe, model_dir: &Path, newest: Option<u64>) -> Self {
         let (recipe, model_dir, last) = (recipe.clone(), model_dir.into(), Instant::now());
         Self { recipe, model_dir, newest, last, cost: Duration::ZERO, bytes: 0 }
     }
 
     /// Seconds the newest one took to write.
-    pub fn cost(&self) -> f64 {
+    pub(crate) fn cost(&self) -> f64 {
         self.cost.as_secs_f64()
     }
 
     /// The step of the newest one.
-    pub fn newest(&self) -> Option<u64> {
+    pub(crate) fn newest(&self) -> Option<u64> {
         self.newest
     }
 
     /// True when the newest checkpoint is that of a step.
-    pub fn has(&self, step: u64) -> bool {
+    pub(crate) fn has(&self, step: u64) -> bool {
         self.newest == Some(step)
     }
 
-    /// True when this step ends with a checkpoint. When one is written changes nothing of what is trained.
-    pub fn is_due(&self, state: &State, steps: u64) -> bool {
+    /// True when this step ends with a checkpoint. The time of writing changes nothing that is trained.
+    pub(crate) fn is_due(&self, state: &State, steps: u64) -> bool {
         let step = state.step;
         match self.recipe.every {
             _ if step == steps || state.best.is_some_and(|best| best.step == step) => true,
@@ -141,7 +141,7 @@ impl Keeper {
     }
 
     /// Remembers the evaluation of a step if it is the best so far. One that scored nothing is never the best.
-    pub fn judge(&self, state: &mut State, step: u64, evaluation: &Evaluation) {
+    pub(crate) fn judge(&self, state: &mut State, step: u64, evaluation: &Evaluation) {
         let value = match self.recipe.best.as_str() {
             "" => None,
             "success" => evaluation.success,
@@ -153,7 +153,7 @@ impl Keeper {
     }
 
     /// Writes the checkpoint of `state.step`; `state.position` becomes the place it goes back to.
-    pub async fn write(
+    pub(crate) async fn write(
         &mut self,
         run: &mut RunDir,
         learner: &mut dyn Learner,
@@ -232,7 +232,7 @@ pub fn newest(run: &Path) -> Result<Option<(PathBuf, State)>, TrainError> {
     Ok(Some((path, state)))
 }
 
-/// What a checkpoint remembers.
+/// State in a checkpoint.
 pub(crate) fn state_of(path: &Path) -> Result<State, TrainError> {
     let bad = |what: String| TrainError::Checkpoint { path: path.to_owned(), what };
     let text = std::fs::read(path.join(STATE)).map_err(|error| bad(format!("cannot read {STATE}: {error}")))?;

@@ -1,6 +1,6 @@
 //! Drift: the KL from the policy as it began, measured after every step where a control wants to match it.
 //!
-//! A control that moves further from the start than the run it is compared with collapses for reasons of its own: noise
+//! A control that moves further from the start than the run it is compared with collapses for other reasons: noise
 //! through an optimizer destroys a small softmax. Bound to the run's KL, step by step, it stays a policy, and the two
 //! differ in where they went and not in how far.
 
@@ -43,7 +43,7 @@ pub async fn kl_to_start(
 #[derive(Debug)]
 pub struct Bound {
     pub limits: BTreeMap<u64, f64>,
-    /// Where weights and optimizer lie before a step, to go back to.
+    /// Snapshot of weights and optimizer before a step, to roll back to.
     pub before: PathBuf,
 }
 
@@ -89,7 +89,7 @@ impl Bound {
     }
 
     /// The next factor on the learning rate.
-    pub fn paced(factor: f64, too_far: bool) -> f64 {
+    pub(crate) fn paced(factor: f64, too_far: bool) -> f64 {
         if too_far { factor * SLOWER } else { (factor * FASTER).min(1.0) }
     }
 }

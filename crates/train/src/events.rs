@@ -67,7 +67,7 @@ pub enum Event {
     },
     /// Success fell off a cliff, and what the guard did about it.
     Guard(GuardEvent),
-    /// A run that goes on with other settings than it was begun with: `[before, now]` by key.
+    /// A run that continues with other settings than it was begun with: `[before, now]` by key.
     Extended {
         step: u64,
         changed: BTreeMap<String, [Value; 2]>,

@@ -26,7 +26,7 @@ pub struct Faults {
 pub struct Broke {
     pub broken: usize,
     pub episodes: usize,
-    /// Who broke the first of them, and its own words.
+    /// Boundary of the first fault, and its message.
     pub first: String,
 }
 
@@ -80,7 +80,7 @@ impl Faults {
     }
 
     /// Why nothing could be learned from the step, where that is not the policy's doing.
-    pub fn nothing_learned(&self, learned: &Learned) -> Option<String> {
+    pub(crate) fn nothing_learned(&self, learned: &Learned) -> Option<String> {
         if self.episodes > 0 && self.faulted == self.episodes {
             let (who, most) = self.by.iter().max_by_key(|(_, counted)| counted.episodes)?;
             return Some(format!("every episode broke. {who}: {}", most.first));

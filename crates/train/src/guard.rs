@@ -13,7 +13,7 @@ documented! {
     /// `[guard]`
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
-    pub struct GuardRecipe {
+    pub(crate) struct GuardRecipe {
         /// Go back to the last good checkpoint, at half the learning rate, when success falls off a cliff.
         pub rollback: bool,
         /// Smallest fall of the success rate that counts. 0: the guard is silent.
@@ -41,17 +41,17 @@ impl GuardRecipe {
     }
 }
 
-/// Steps that make up what is normal.
+/// Steps that make up the baseline.
 const NORMAL: usize = 8;
 /// Standard errors that a fall must have: of the mean over tasks, whose episodes are not independent.
 const ERRORS: f64 = 3.0;
 
-/// What the guard remembers between steps.
+/// State of the guard between steps.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct GuardState {
     /// The newest steps, oldest first.
     seen: Vec<Seen>,
-    /// How often the learning rate was halved.
+    /// Times the learning rate was halved.
     halved: u32,
 }
 
@@ -86,7 +86,7 @@ impl GuardState {
         0.5f64.powi(self.halved.min(30) as i32)
     }
 
-    /// Looks at a step of so many groups. A fall is reported once: what follows is measured against the new normal.
+    /// Looks at a step of `groups` groups. A fall is reported once: later steps are measured against the new baseline.
     pub(crate) fn look(&mut self, recipe: GuardRecipe, ledger: &Ledger, success: &str, groups: usize) -> Option<Fall> {
         let value = ledger.get(names::BATCH_REWARD_COMPONENT.of([&success]))?;
         self.seen.push(Seen {
@@ -113,7 +113,7 @@ impl GuardState {
         self.halved += 1;
     }
 
-    /// Whether the mean of the last `late` steps lies far below those before them.
+    /// True when the mean of the last `late` steps lies far below that of the steps before.
     fn fell(&self, least: f64, late: usize, groups: usize) -> Option<Fall> {
         let split = self.seen.len().checked_sub(late).filter(|normal| *normal > 0)?;
         let (normal, fallen) = self.seen.split_at(split);

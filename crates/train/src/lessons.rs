@@ -7,7 +7,7 @@ use hone_trace::{Advantage, Batch, Fate, Group, LearnStats, Lesson, TokenColumns
 use crate::loss::Surveyed;
 use crate::pack::Sequence;
 
-/// What learners said of the traces they were shown, by group and place in it.
+/// Lessons of the traces that were learned from, by group and place in it.
 #[derive(Debug, Clone, Default)]
 pub struct Lessons(BTreeMap<(usize, usize), Shown>);
 
@@ -21,7 +21,7 @@ struct Shown {
 impl Lessons {
     /// Takes down what became of a batch. `sequences` are those of the whole optimizer step from this batch on; returns how
     /// many of them the batch holds.
-    pub fn add<'a>(
+    pub(crate) fn add<'a>(
         &mut self,
         sequences: impl Iterator<Item = &'a Sequence>,
         batch: &Batch,
@@ -46,7 +46,7 @@ impl Lessons {
     }
 
     /// The optimizer step on these sequences was not taken.
-    pub fn skip<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence>) {
+    pub(crate) fn skip<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence>) {
         for sequence in sequences {
             if let Some(shown) = self.0.get_mut(&(sequence.group, sequence.trace)) {
                 shown.fates.iter_mut().filter(|fate| **fate != Fate::Zero).for_each(|fate| *fate = Fate::Skipped);
@@ -55,7 +55,7 @@ impl Lessons {
     }
 
     /// Every trace of the step as it is recorded: those that did not break with their lessons.
-    pub fn recorded(&self, groups: &[Group], advantages: &[Vec<Advantage>], taken_back: bool) -> Vec<Trace> {
+    pub(crate) fn recorded(&self, groups: &[Group], advantages: &[Vec<Advantage>], taken_back: bool) -> Vec<Trace> {
         let mut traces = Vec::new();
         for (index, (group, advantages)) in groups.iter().zip(advantages).enumerate() {
             for (place, (trace, advantage)) in group.traces().iter().zip(advantages).enumerate() {

@@ -1,4 +1,4 @@
-//! Which sampled tokens are trained, and how: the main path.
+//! Training: the main path, from a recipe to a trained policy and its record.
 //!
 //! [`run`] is the loop; read it first. [`credit`] says what each trace is worth, [`pack`] lays the credited traces out for
 //! a learner, [`loss`] turns logprobs into d loss / d logprob: pure functions, no model, no clock, no file. What exists

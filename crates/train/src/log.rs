@@ -1,4 +1,4 @@
-//! Logs for other tools, written while a run goes on.
+//! Logs for other tools, written during a run.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ documented! {
     #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct LogRecipe {
-        /// A directory for `tensorboard --logdir`: each run has an event file in a directory of its own there. Absent: none.
+        /// A directory for `tensorboard --logdir`: each run has an event file in a subdirectory there. Absent: none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tensorboard: Option<PathBuf>,
         /// A directory for offline runs of W&B, one for each run, of the project `WANDB_PROJECT`; `wandb sync` uploads them.

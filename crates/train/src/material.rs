@@ -15,14 +15,14 @@ use crate::setup::Setup;
 
 /// Episodes worth imitating.
 #[derive(Debug)]
-pub struct Material<'a> {
+pub(crate) struct Material<'a> {
     /// Tasks to draw from: the world's, or one entry per recorded trace.
     pub tasks: Cow<'a, [Task]>,
     recorded: Vec<Trace>,
 }
 
 impl<'a> Material<'a> {
-    pub fn open(setup: &'a Setup, recipe: &Recipe) -> Result<Self, TrainError> {
+    pub(crate) fn open(setup: &'a Setup, recipe: &Recipe) -> Result<Self, TrainError> {
         let Some(run) = &recipe.sft.traces else {
             return Ok(Self { tasks: Cow::Borrowed(&setup.tasks), recorded: Vec::new() });
         };
@@ -42,7 +42,7 @@ impl<'a> Material<'a> {
     }
 
     /// The episode of a draw from [`Material::tasks`].
-    pub async fn episode(
+    pub(crate) async fn episode(
         &self,
         setup: &Setup,
         rollouts: &Rollouts,

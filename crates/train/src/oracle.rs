@@ -13,7 +13,7 @@ use crate::setup::{Setup, SetupError};
 
 /// Whom imitation sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub(crate) enum Shown {
     /// The task's solution.
     Solution,
     /// An imperfect demonstration where the task has one, else its solution.
@@ -21,7 +21,12 @@ pub enum Shown {
 }
 
 /// Plays what imitation sees of a task, one call or reply a turn, in the model's own call format.
-pub async fn demonstrator(setup: &Setup, rollouts: &Rollouts, task: &Task, shown: Shown) -> Result<Trace, SetupError> {
+pub(crate) async fn demonstrator(
+    setup: &Setup,
+    rollouts: &Rollouts,
+    task: &Task,
+    shown: Shown,
+) -> Result<Trace, SetupError> {
     let moves = match shown {
         Shown::Solution => solution(task),
         Shown::Demonstration => demonstration(task),

@@ -1,6 +1,6 @@
 //! KL to the reference policy, in the reward: an episode pays for how far the policy has moved on its tokens.
 //!
-//! The payment is a reward component of its own, `kl`, beside those of the rubric: it is recorded, it is in the group's
+//! The payment is a separate reward component, `kl`, beside those of the rubric: it is recorded, it is in the group's
 //! statistics, and the rubric's total stays what the world paid.
 
 use hone_trace::{Group, Learner, Reward, Trace, Whose, documented};
@@ -70,7 +70,7 @@ pub struct Paid {
 
 impl Paid {
     /// With the coefficient that the next step pays.
-    pub fn metrics(&self, coefficient: f64) -> Metrics {
+    pub(crate) fn metrics(&self, coefficient: f64) -> Metrics {
         let mut metrics = Metrics::default();
         metrics.set(names::LOSS_AVG_KL, self.mean_kl);
         metrics.set(names::LOSS_AVG_KL_MAX, self.max_kl);

@@ -58,7 +58,7 @@ pub async fn train(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut
     trainer.run(watch).await
 }
 
-/// Goes on with a run from its newest checkpoint, as if it had not been stopped. `recipe` is the one it recorded.
+/// Resumes a run from its newest checkpoint, as if it had not been stopped. `recipe` is the one it recorded.
 pub async fn resume(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut dyn Watch) -> Result<(), TrainError> {
     let (mut run, recovered) = RunDir::resume(directory)?;
     let found = checkpoint::newest(directory)?;

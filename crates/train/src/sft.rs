@@ -45,7 +45,7 @@ pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep))
     Ok(())
 }
 
-/// As [`sft`], recorded in `directory` with checkpoints. Goes on with the run that is there, if one is.
+/// As [`sft`], recorded in `directory` with checkpoints. Continues the run that is there, if one is.
 pub async fn sft_recorded(
     setup: &Setup,
     recipe: &Recipe,

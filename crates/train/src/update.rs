@@ -20,29 +20,29 @@ pub struct Learned {
 
 impl Learned {
     /// Why optimizer steps were not taken.
-    pub fn skipped(&self) -> Vec<String> {
+    pub(crate) fn skipped(&self) -> Vec<String> {
         self.optimized.iter().filter_map(|step| step.report.skipped.clone()).collect()
     }
 
-    pub fn metrics(&self) -> Metrics {
+    pub(crate) fn metrics(&self) -> Metrics {
         ledger::learning(&self.optimized, self.learning_rate)
     }
 
     /// Fate of the credited tokens.
-    pub fn visits(&self) -> Visits {
+    pub(crate) fn visits(&self) -> Visits {
         ledger::visits(&self.optimized)
     }
 }
 
-/// Which step it is, and the factor on its learning rate.
+/// Number of the step, and the factor on its learning rate.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub(crate) struct Pace {
     pub step: u64,
     pub factor: f64,
 }
 
 /// Goes through the sequences `train.epochs_per_batch` times, `train.mini_batch` at a time.
-pub async fn learn(
+pub(crate) async fn learn(
     learner: &mut dyn Learner,
     objective: &Objective,
     recipe: &Recipe,
@@ -91,12 +91,12 @@ pub async fn learn(
     Ok(learned)
 }
 
-/// Settles what the learner thought of every token when it first saw it.
+/// Old logprobs: the learner's for every token when it first saw it.
 ///
-/// Where sampler and learner agree bit for bit, in a synchronous run that is the sampler's logprob, and no pass is needed
+/// In a synchronous run whose sampler and learner agree bit for bit, that is the sampler's logprob, and no pass is needed
 /// to know it. Sampled ahead, or by an engine whose two sides differ, the ratio is against the sampler too, which bounds how
 /// far the policy moves from what sampled; only a correction, which weighs the learner against the sampler, needs the
-/// learner's own word.
+/// learner's own logprobs.
 async fn first_seen(
     learner: &mut dyn Learner,
     objective: &Objective,

@@ -8,7 +8,7 @@ use crate::site::Site;
 
 /// Gauges named after the metrics (`reward/signal_ratio` is `hone_reward_signal_ratio`), one value for each run; the step, the
 /// steps planned and the tokens of the whole run; the newest evaluation of each kind.
-pub fn metrics(site: &Site) -> String {
+pub(crate) fn metrics(site: &Site) -> String {
     let runs = site.all();
     let named: Vec<(String, &Run)> = runs.iter().map(|run| (name_among(run, &runs), &**run)).collect();
     let mut families = BTreeMap::new();

@@ -3,9 +3,16 @@
 //! Each one is an arena (`hone_trace::Arena`) with tasks, a rubric and scripted baselines; nothing outside its own
 //! folder knows its rules. [`registry`] is the one door: a recipe's `[env]` in, environments to play out.
 
-pub mod domains;
 pub mod registry;
-pub mod shop;
-pub mod triage;
 
-pub use registry::{BUILTINS, EnvEntry, EnvSpec, EnvSpecs};
+use hone_trace::entries;
+
+pub use registry::{EnvEntry, EnvSpec, EnvSpecs};
+
+entries! {
+    /// The environments that come with Hone. A new one is one file (or folder) with its entry, and one line here.
+    pub static BUILTINS: [&EnvEntry];
+    pub mod shop: SHOP;
+    pub mod triage: READER, SEARCHER;
+    pub mod domains: RETAIL, AIRLINE;
+}

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use hone_worlds::registry::{BUILTINS, page};
+use hone_worlds::BUILTINS;
+use hone_worlds::registry::page;
 
 #[test]
 fn environments_page_is_up_to_date() {

@@ -9,27 +9,23 @@ use hone_arena::registry::Environment;
 use hone_arena::rewards::TOTAL;
 use hone_chat::parse::{Toolbox, parse};
 use hone_trace::{Action, Message, Reward, Seed, ToolSet, ToolSpec};
-use hone_worlds::EnvSpec;
+use hone_worlds::{BUILTINS, EnvEntry, EnvSpec};
 use serde_json::{Map, Value, json};
 
-fn environment(name: &str, seed: u64) -> Environment {
+/// The environment with the options its floor was measured with.
+fn environment(builtin: &EnvEntry, seed: u64) -> Environment {
     let mut table: Map<String, Value> =
-        json!({"name": name, "seed": seed, "tasks": 90, "held_out": 0}).as_object().unwrap().clone();
-    if ["retail", "airline"].contains(&name) {
-        table.insert("customers".into(), 100.into());
-    }
-    if name == "shop" {
-        // Easier ones are for keywords.
-        table.insert("difficulty".into(), 3.into());
-    }
+        json!({"name": builtin.name, "seed": seed, "tasks": 90, "held_out": 0}).as_object().unwrap().clone();
+    let floor = builtin.make.floor.unwrap_or_else(|| panic!("{} has no floor in its entry", builtin.name));
+    table.extend(serde_json::from_str::<Map<String, Value>>(floor.options).unwrap());
     EnvSpec::read(table).unwrap().open().unwrap()
 }
 
 /// The mean total over the tasks of three seeds.
-async fn mean(name: &str, baseline: &dyn Baseline) -> f64 {
+async fn mean(builtin: &EnvEntry, baseline: &dyn Baseline) -> f64 {
     let (mut sum, mut count) = (0.0, 0.0);
     for seed in [1, 2, 3] {
-        let environment = environment(name, seed);
+        let environment = environment(builtin, seed);
         for task in environment.splits["train"].iter() {
             let seed = Seed::root(seed).with(&task.key);
             let rewards = play(&*environment.arena, &environment.rubric, task, baseline, 12, seed).await.unwrap();
@@ -41,24 +37,13 @@ async fn mean(name: &str, baseline: &dyn Baseline) -> f64 {
     sum / count
 }
 
-/// The most that any of its scripted policies may earn. A searcher that looks for the ticket's own words and takes the first
-/// hit is right more often than not: what is to be learned there is when not to.
-const FLOORS: &[(&str, f64)] =
-    &[("shop", 0.35), ("retail", 0.1), ("airline", 0.15), ("triage-reader", 0.42), ("triage-searcher", 0.7)];
-
-#[test]
-fn every_built_in_environment_has_a_floor() {
-    for builtin in hone_worlds::registry::BUILTINS {
-        assert!(FLOORS.iter().any(|(name, _)| *name == builtin.name), "{} has no line in FLOORS", builtin.name);
-    }
-}
-
 #[tokio::test]
 async fn scripted_policies_stay_under_the_floor_of_their_environment() {
-    for &(name, floor) in FLOORS {
-        let own = environment(name, 1).baselines;
+    for builtin in BUILTINS {
+        let (name, floor) = (builtin.name, builtin.make.floor.unwrap().at_most);
+        let own = environment(builtin, 1).baselines;
         for baseline in everywhere().into_iter().chain(own) {
-            let earned = mean(name, &*baseline).await;
+            let earned = mean(builtin, &*baseline).await;
             println!("{name}: {} earns {earned:.3} (floor {floor})", baseline.name());
             assert!(earned <= floor, "{name}: {} earns {earned:.3}, over the floor {floor}", baseline.name());
         }
@@ -67,16 +52,16 @@ async fn scripted_policies_stay_under_the_floor_of_their_environment() {
 
 #[tokio::test]
 async fn who_does_nothing_earns_nothing() {
-    for &(name, _) in FLOORS {
-        assert_eq!(mean(name, &DoNothing).await, 0.0, "{name}");
+    for builtin in BUILTINS {
+        assert_eq!(mean(builtin, &DoNothing).await, 0.0, "{}", builtin.name);
     }
 }
 
 /// A floor is worth something only if the policy acts: every environment's own policies call tools that it offers.
 #[tokio::test]
 async fn policies_that_are_floors_act() {
-    for &(name, _) in FLOORS {
-        let environment = environment(name, 1);
+    for builtin in BUILTINS {
+        let environment = environment(builtin, 1);
         let task = &environment.splits["train"][0];
         let episode = environment.arena.open(task, 0).await.unwrap();
         let random: Arc<dyn Baseline> = Arc::new(RandomCaller::default());
@@ -88,7 +73,7 @@ async fn policies_that_are_floors_act() {
             }
             callers += usize::from(calls > 0);
         }
-        assert!(callers > usize::from(!environment.baselines.is_empty()), "{name}: nobody acts");
+        assert!(callers > usize::from(!environment.baselines.is_empty()), "{}: nobody acts", builtin.name);
         assert!(!episode.tools.is_empty());
     }
 }

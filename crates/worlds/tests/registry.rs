@@ -5,7 +5,7 @@ use hone_arena::registry::World;
 use hone_arena::rewards::Case;
 use hone_arena::solution::{Move, solution};
 use hone_trace::{Action, Arena, Task, TurnRecord};
-use hone_worlds::registry::{BUILTINS, EnvSpec, EnvSpecs};
+use hone_worlds::{BUILTINS, EnvSpec, EnvSpecs};
 use serde_json::{Value, json};
 
 fn specs(tables: &Value) -> Result<EnvSpecs, String> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Entry, Key};
 
-/// Where an entry's example stands in a recipe.
+/// Place of an entry's example in a recipe.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     /// `[env]`, `[[rubric.component]]`.

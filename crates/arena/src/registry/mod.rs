@@ -39,7 +39,7 @@ pub struct Environment {
     pub arena: Arc<dyn Arena>,
     pub splits: IndexMap<String, TaskSet>,
     pub rubric: Rubric,
-    /// Scripted policies of its own, beside those that play everywhere: a floor under every trained policy.
+    /// Scripted policies of the environment, beside those that play everywhere: a floor under every trained policy.
     pub baselines: Vec<Arc<dyn Baseline>>,
 }
 
@@ -88,7 +88,7 @@ pub struct Counts {
 }
 
 /// An error of an environment's own.
-pub type OwnError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type OwnError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why an environment cannot be had.
 #[derive(Debug, thiserror::Error)]

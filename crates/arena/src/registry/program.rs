@@ -21,7 +21,7 @@ documented! {
         pub name: String,
         /// The program and its arguments. No shell is involved.
         pub command: Vec<String>,
-        /// Where it runs; absent: where Hone runs, and in a recipe the recipe's own directory.
+        /// Working directory; absent: that of Hone, and in a recipe the recipe's own directory.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub directory: Option<PathBuf>,
         /// Number of processes that share the episodes.

@@ -8,7 +8,7 @@
 //! In a rubric give correctness at least the weight of calibration: below that, being predictably wrong pays.
 //!
 //! The score rises with accuracy whatever is stated: a constant c = p earns 1 - p(1 - p). What knowing when one is right
-//! adds is the skill over that constant, resolution less reliability. It is no component of its own: the base rate is the
+//! adds is the skill over that constant, resolution less reliability. It is no separate component: the base rate is the
 //! batch's, not an episode's, and in a total (p - y)² - (c - y)² would pay most for the rarer outcome, which a policy can
 //! bring about by being wrong. Credit by argument pays it to the confidence alone: `credit.skill_over`.
 

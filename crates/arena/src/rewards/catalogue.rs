@@ -1,51 +1,16 @@
-//! The catalogue of reward components: every `kind` a rubric can name. A new one is one file and one line of
-//! [`COMPONENTS`]; docs/rewards.md is written from here.
+//! Entries of the catalogue of reward components, and docs/rewards.md, which is written from them.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::spec::PlaceSpec;
-use super::{
-    Component, assertions, calibration, command, correct, cosine, cost, env_reward, format, grounding, judge, overlong,
-    parse_penalty, parsimony, process, repetition, rouge, state_diff, support, tau,
-};
+use super::{COMPONENTS, Component};
 use crate::catalogue::{self, Documented, Entry, Options, UnknownName};
-use crate::stdio;
 
 /// A component out of its options.
 pub type Make = fn(Value) -> Result<Box<dyn Component>, String>;
 
-pub type ComponentEntry = Entry<Make>;
-
-pub static COMPONENTS: &[&ComponentEntry] = &[
-    &correct::ENTRY,
-    &env_reward::ENTRY,
-    &tau::ENTRY,
-    &tau::STATE_ENTRY,
-    &tau::OUTPUTS_ENTRY,
-    &state_diff::ENTRY,
-    &format::ENTRY,
-    &parse_penalty::ENTRY,
-    &rouge::ENTRY,
-    &grounding::ENTRY,
-    &support::ENTRY,
-    &calibration::ENTRY,
-    &parsimony::ENTRY,
-    &repetition::ENTRY,
-    &repetition::CITATION_ENTRY,
-    &process::found::ENTRY,
-    &process::confirmed::ENTRY,
-    &process::invented::ENTRY,
-    &process::repeated::ENTRY,
-    &cost::TURN_ENTRY,
-    &cost::LENGTH_ENTRY,
-    &overlong::ENTRY,
-    &cosine::ENTRY,
-    &judge::ENTRY,
-    &assertions::ENTRY,
-    &command::ENTRY,
-    &stdio::SCORER_ENTRY,
-];
+pub(crate) type ComponentEntry = Entry<Make>;
 
 /// The entry of a kind, or an error with the nearest one.
 pub fn find(kind: &str) -> Result<&'static ComponentEntry, UnknownName> {

@@ -36,7 +36,7 @@ documented! {
     pub struct Verifier {
         /// The program and its arguments. No shell is involved.
         pub command: Vec<String>,
-        /// Where it runs; absent: where Hone runs, and in a recipe the recipe's own directory.
+        /// Working directory; absent: that of Hone, and in a recipe the recipe's own directory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub directory: Option<std::path::PathBuf>,
         /// Seconds for a verdict.
@@ -124,7 +124,7 @@ fn last_line(output: &[u8]) -> String {
 }
 
 /// Reads a verifier's output: exactly one verdict.
-pub fn read_verdict(output: &[u8]) -> Verdict {
+pub(crate) fn read_verdict(output: &[u8]) -> Verdict {
     #[derive(Deserialize)]
     #[serde(untagged, deny_unknown_fields)]
     enum Form {

@@ -49,7 +49,7 @@ documented! {
     /// -tokens / max, at least -1.
     #[derive(Debug, Clone, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
-    pub struct LengthCost {
+    pub(crate) struct LengthCost {
         /// Tokens at which the value is -1.
         pub max: usize where whole(1, 100_000_000),
     }

@@ -35,7 +35,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Without a temperature of its own, a judge is asked at 0.
+    /// A judge without a temperature is sampled at 0.
     pub fn new(mut spec: ChatSpec, answer: AnswerFormat) -> Result<Self, String> {
         spec.temperature = spec.temperature.or(Some(0.0));
         Ok(Self { client: ChatClient::new(spec)?, answer })

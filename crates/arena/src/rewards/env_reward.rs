@@ -17,7 +17,7 @@ pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     make: plain::<EnvReward>,
 };
 
-/// What an environment says of an episode: the fact `env_reward`.
+/// Reward that an environment gives an episode: the fact `env_reward`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Given {
@@ -25,14 +25,14 @@ pub struct Given {
     pub value: Option<f64>,
     /// In its own words.
     pub why: String,
-    /// Whether the environment itself ended the episode, or judged it. Otherwise a missing reward is the policy's doing.
+    /// True when the environment ended the episode, or judged it. Otherwise a missing reward is the policy's doing.
     pub ended: bool,
 }
 
 documented! {
     #[derive(Debug, Clone, Default, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
-    pub struct EnvReward {
+    pub(crate) struct EnvReward {
         /// The value of an episode that ended before the environment gave a reward: by a limit, an unreadable reply, or a
         /// reply where a call was due.
         unfinished: f64 where real(-1e6, 1e6),

@@ -98,7 +98,7 @@ fn schema() -> Value {
 }
 
 /// Reads a judge's reply: exactly one object of the schema, or no verdict.
-pub fn read_verdict(content: &str) -> Verdict {
+pub(crate) fn read_verdict(content: &str) -> Verdict {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Form {

@@ -1,4 +1,5 @@
-//! Reward components and the rubric that weighs them. One component is one file.
+//! Reward components and the rubric that weighs them. One component is one file; a new one is that and one line of
+//! [`COMPONENTS`].
 //!
 //! A component looks at a [`Case`], the text view of an episode, and returns a [`Verdict`]: a value with the reason for
 //! it, or no value with the reason. It knows nothing of groups, advantages or training. Two rules hold everywhere:
@@ -11,41 +12,49 @@
 //!
 //! A reason starts with a stable code and a colon (`unparseable: …`), so that reasons can be counted.
 
-pub mod assertions;
-pub mod calibration;
 mod case;
 pub mod catalogue;
-pub mod command;
-pub mod correct;
-pub mod cosine;
-pub mod cost;
 pub mod endpoint;
-pub mod env_reward;
-pub mod format;
-pub mod grounding;
-pub mod judge;
 mod lenient;
-pub mod overlong;
-pub mod parse_penalty;
-pub mod parsimony;
 pub mod porter;
-pub mod process;
-pub mod repetition;
-pub mod rouge;
 mod rubric;
 pub mod ruler;
 pub mod spec;
-pub mod state_diff;
 mod submission;
-pub mod support;
-pub mod tau;
 
 use async_trait::async_trait;
 pub use case::{Case, Changes, Context, States, Texts};
 pub use env_reward::Given;
-use hone_trace::{EndState, Reward, Scorer, Trace, Verdict};
+use hone_trace::{EndState, Reward, Scorer, Trace, Verdict, entries};
 pub use rubric::{Product, Rubric, RubricError, Scorecard, TOTAL, Term};
 pub use submission::{LENIENT_FACTOR, Source, Submission};
+
+use self::catalogue::ComponentEntry;
+
+entries! {
+    /// The reward components: every `kind` a rubric can name.
+    pub static COMPONENTS: [&ComponentEntry];
+    pub mod correct: ENTRY;
+    pub mod env_reward: ENTRY;
+    pub mod tau: ENTRY, STATE_ENTRY, OUTPUTS_ENTRY;
+    pub mod state_diff: ENTRY;
+    pub mod format: ENTRY;
+    pub mod parse_penalty: ENTRY;
+    pub mod rouge: ENTRY;
+    pub mod grounding: ENTRY;
+    pub mod support: ENTRY;
+    pub mod calibration: ENTRY;
+    pub mod parsimony: ENTRY;
+    pub mod repetition: ENTRY, CITATION_ENTRY;
+    pub mod process: FOUND, CONFIRMED, INVENTED, REPEATED;
+    pub mod cost: TURN_ENTRY, LENGTH_ENTRY;
+    pub mod overlong: ENTRY;
+    pub mod cosine: ENTRY;
+    pub mod judge: ENTRY;
+    pub mod assertions: ENTRY;
+    pub mod command: ENTRY;
+    mod stdio: ENTRY;
+}
 
 /// A component that computes its verdict from the case alone.
 pub trait Measure: Send + Sync {

@@ -1,6 +1,6 @@
 //! Parse penalty: minus the share of replies that were not exactly a valid call or a plain reply.
 //!
-//! A label of its own beside the content components: when their means drop together, this one says whether the
+//! A separate label beside the content components: when their means drop together, this one says whether the
 //! answers got worse or only their JSON did.
 
 use std::collections::BTreeMap;

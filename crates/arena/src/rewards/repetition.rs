@@ -36,7 +36,7 @@ pub(super) const CITATION_ENTRY: ComponentEntry = ComponentEntry {
 documented! {
     #[derive(Debug, Clone, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
-    pub struct Repetition {
+    pub(crate) struct Repetition {
         /// The length of the n-grams, in tokens.
         pub n: usize where whole(1, 1_000),
     }
@@ -71,7 +71,7 @@ pub fn repetition<T: Hash + Eq>(items: &[T], n: usize) -> f64 {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct CitationRepetition {}
+pub(crate) struct CitationRepetition {}
 
 impl Measure for CitationRepetition {
     fn measure(&self, case: &Case) -> Verdict {

@@ -28,7 +28,7 @@ pub struct Term {
 }
 
 impl Term {
-    /// What the component said; its `otherwise` where it had nothing to look at.
+    /// Verdict of the component; its `otherwise` where it had nothing to look at.
     fn reward(&self, verdict: Verdict) -> Reward {
         let verdict = match (verdict, self.otherwise) {
             (Verdict::Unscored { unscored: why }, Some(value)) if why.starts_with(NOT_APPLICABLE) => {

@@ -28,7 +28,7 @@ pub struct Ruler {
 }
 
 /// Criteria for the judge when the recipe gives none.
-pub const DEFAULT_CRITERIA: &str = "A trajectory that achieves the goal scores clearly above one that does not. Among \
+pub(crate) const DEFAULT_CRITERIA: &str = "A trajectory that achieves the goal scores clearly above one that does not. Among \
     those that achieve it, the more efficient one scores a little above the less efficient. Small differences in \
     quality are small differences in score. Partial progress earns partial credit.";
 

@@ -25,7 +25,8 @@ use hone_trace::with_nearest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::catalogue::{COMPONENTS, find};
+use super::COMPONENTS;
+use super::catalogue::find;
 use super::{Named, Product, Rubric, RubricError, Term};
 use crate::catalogue::{Documented as _, Key, UnknownName};
 use crate::documented;
@@ -108,7 +109,7 @@ documented! {
     #[derive(Serialize, Deserialize)]
     #[serde(default)]
     pub(super) struct PlaceSpec {
-        /// Which component it is: a name of this page.
+        /// Kind of the component: a name of this page.
         kind: Option<String>,
         /// The component's name in traces, metrics and reports; absent: its kind.
         name: Option<String>,

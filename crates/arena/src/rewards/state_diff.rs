@@ -42,7 +42,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct PartialCredit {}
+pub(crate) struct PartialCredit {}
 
 impl Measure for PartialCredit {
     fn measure(&self, case: &Case) -> Verdict {

@@ -62,7 +62,7 @@ pub(super) fn on_text(case: &Case, from: Source, measure: impl FnOnce(&str) -> V
     }
 }
 
-/// Which text a component measures.
+/// Text that a component measures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {

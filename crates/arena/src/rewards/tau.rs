@@ -38,7 +38,7 @@ pub(super) const OUTPUTS_ENTRY: ComponentEntry = ComponentEntry {
     make: plain::<TauOutputs>,
 };
 
-/// Which part is scored.
+/// Part that is scored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Both,

@@ -34,7 +34,7 @@ impl Endurance {
         Self { state: Mutex::new(State { retries: 2 * row, broken_in_a_row: 0, first: None }), row }
     }
 
-    /// Whether a broken episode may be tried again. Takes one off the budget.
+    /// Takes one retry off the budget; false when none is left.
     pub(super) fn may_retry(&self) -> bool {
         let mut state = self.lock();
         let left = state.retries > 0 && state.broken_in_a_row < self.row;

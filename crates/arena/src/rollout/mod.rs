@@ -72,7 +72,7 @@ struct Opening {
     kit: Kit,
 }
 
-/// Which episode of which task.
+/// Place of an episode: its task and its number there.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot<'a> {
     pub task: &'a Task,

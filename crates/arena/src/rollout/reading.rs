@@ -136,7 +136,7 @@ mod tests {
         (ids, reading)
     }
 
-    /// Which of two confidences is said is decided inside the tokens of both, in every format: `0` by what ends it.
+    /// Choice between two confidences falls inside the tokens of both, in every format: `0` by the token that ends it.
     #[test]
     fn the_token_that_decides_a_value_is_among_its_tokens() {
         let tokenizer = tokenizer();

@@ -35,11 +35,11 @@ documented! {
         pub backoff_s: f64 where real(0.0, 3_600.0),
         /// Episodes in play at once.
         pub concurrency: usize where whole(1, 65_536),
-        /// What runs when a reply makes several calls: the first only, all in order, or all at once.
+        /// Execution of several calls in one reply: the first only, all in order, or all at once.
         pub calls: CallMode,
-        /// What becomes of a reply that cannot be read: the agent is told and may try again, or the episode ends.
+        /// Treatment of a malformed reply: the agent is told and may try again, or the episode ends.
         pub malformed: OnMalformed,
-        /// What becomes of a reply with exactly one repaired reading: it runs, or it is rejected. A parse failure either way.
+        /// Treatment of a reply with exactly one repaired reading: it runs, or it is rejected. A parse failure either way.
         pub repair: OnRepair,
         /// The call format; absent: the one whose markers occur.
         #[serde(skip_serializing_if = "Option::is_none", with = "format_name")]

@@ -19,10 +19,8 @@ mod worker;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::Options;
 use crate::children;
 use crate::documented;
-use crate::rewards::catalogue::{ComponentEntry, plain};
 
 pub use arena::StdioArena;
 pub use scorer::StdioScorer;
@@ -34,7 +32,7 @@ documented! {
     pub struct CommandSpec {
         /// The program and its arguments. No shell is involved.
         pub command: Vec<String>,
-        /// Where it runs; absent: where Hone runs, and in a recipe the recipe's own directory.
+        /// Working directory; absent: that of Hone, and in a recipe the recipe's own directory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub directory: Option<std::path::PathBuf>,
         /// Number of processes that share the episodes.
@@ -64,15 +62,6 @@ fn deadline() -> f64 {
 fn start_deadline() -> f64 {
     60.0
 }
-
-pub(crate) const SCORER_ENTRY: ComponentEntry = ComponentEntry {
-    name: "stdio",
-    about: "A program of your own that keeps running: a case a line in, a value with its reason a line out",
-    advice: "For scorers in any language that are slow to start; docs/environments.md has the protocol",
-    paper: None,
-    options: Options::with::<CommandSpec>(r#"{"command": ["python3", "score.py"]}"#),
-    make: plain::<StdioScorer>,
-};
 
 /// Errors in a command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

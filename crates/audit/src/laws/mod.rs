@@ -1,36 +1,24 @@
 //! The laws, one file each.
 
-mod accuracy_pays;
-mod blind_weight;
-mod citations;
-mod defect_costs;
-mod determinism;
-mod floor;
-mod format_content;
-mod no_way_out;
-mod oracle_is_best;
-mod precision;
-mod proper_scoring;
-mod quasi_concave;
-mod range;
-mod shared_gate;
+use hone_trace::entries;
 
 use crate::law::Law;
 
-/// All laws, causes before consequences.
-pub static LAWS: &[&dyn Law] = &[
-    &range::Range,
-    &determinism::Determinism,
-    &no_way_out::NoWayOut,
-    &quasi_concave::QuasiConcave,
-    &proper_scoring::ProperScoring,
-    &accuracy_pays::AccuracyPays,
-    &citations::Citations,
-    &precision::Precision,
-    &format_content::FormatContent,
-    &oracle_is_best::OracleIsBest,
-    &defect_costs::DefectCosts,
-    &blind_weight::BlindWeight,
-    &floor::Floor,
-    &shared_gate::SharedGate,
-];
+entries! {
+    /// All laws, causes before consequences.
+    pub static LAWS: [&dyn Law];
+    mod range: Range;
+    mod determinism: Determinism;
+    mod no_way_out: NoWayOut;
+    mod quasi_concave: QuasiConcave;
+    mod proper_scoring: ProperScoring;
+    mod accuracy_pays: AccuracyPays;
+    mod citations: Citations;
+    mod precision: Precision;
+    mod format_content: FormatContent;
+    mod oracle_is_best: OracleIsBest;
+    mod defect_costs: DefectCosts;
+    mod blind_weight: BlindWeight;
+    mod floor: Floor;
+    mod shared_gate: SharedGate;
+}

@@ -101,14 +101,14 @@ impl Curly {
     }
 
     /// The members of the call in `text[span]`, where it reads as exactly these arguments.
-    pub fn members(&self, text: &str, span: Range<usize>, call: &ToolCall, tool: &Tool) -> Option<Vec<Member>> {
+    pub(super) fn members(&self, text: &str, span: Range<usize>, call: &ToolCall, tool: &Tool) -> Option<Vec<Member>> {
         let start = span.start + text.get(span.clone())?.strip_prefix(self.open).map(|_| self.open.len())?;
         let mut cursor = self.cursor(&text[..span.end], start);
         let reading = cursor.call(|_| Some(tool)).ok()?;
         (reading.arguments == call.arguments).then_some(cursor.members)
     }
 
-    pub fn render(&self, calls: &[ToolCall]) -> String {
+    pub(super) fn render(&self, calls: &[ToolCall]) -> String {
         let mut out = String::new();
         for call in calls {
             out.extend([self.open, CALL, &call.name]);
@@ -149,7 +149,7 @@ impl Curly {
         }
     }
 
-    pub fn guidance(&self) -> String {
+    pub(super) fn guidance(&self) -> String {
         let Self { open, close, quote } = self;
         format!(
             "For each call write {open}{CALL}NAME{{KEY:VALUE,…}}{close}. Text stands between two {quote}, other values as in \

@@ -1,4 +1,4 @@
-//! Which format a reply is in: the one whose markers occur.
+//! Detection of a reply's format: the one whose markers occur.
 //!
 //! One pass over the text looks for markers that only a call has. Without one, the weaker signs are tried in turn: the
 //! lines of ReAct, a code fence, an object, a call list. These only count when a tool's name or a call's shape is seen,
@@ -55,12 +55,12 @@ fn starts_untagged(trimmed: &str, tools: &Toolbox) -> bool {
     }
 }
 
-/// Whether, read in `format`, a valid call spans the place.
+/// True when a valid call, read in `format`, spans the place.
 fn holds(text: &str, at: usize, format: Format, tools: &Toolbox) -> bool {
     parse(text, tools, Some(format)).calls.iter().any(|call| call.span.contains(&at))
 }
 
-/// Where the text continues after reasoning that was opened in the prompt.
+/// Start of the text after reasoning that was opened in the prompt.
 fn lone_closer(text: &str) -> usize {
     reasoning::unopened(text).map_or(0, |(at, pair)| at + pair.close.len())
 }

@@ -1,4 +1,4 @@
-//! One call as a format found it, before anything is known about the tools: what it says, and what is wrong with it.
+//! One call as a format found it, before anything is known about the tools: its content and its faults.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -31,15 +31,15 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    pub fn new(kind: ParseFailureKind, at: usize, message: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn new(kind: ParseFailureKind, at: usize, message: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, at, message: message.into() }
     }
 
-    pub fn markup(at: usize, message: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn markup(at: usize, message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ParseFailureKind::MalformedMarkup, at, message)
     }
 
-    pub fn json(error: JsonError) -> Self {
+    pub(super) fn json(error: JsonError) -> Self {
         Self::new(ParseFailureKind::MalformedJson, error.at, error.why)
     }
 }
@@ -65,35 +65,35 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub fn read(span: Range<usize>, reading: Reading) -> Self {
+    pub(super) fn read(span: Range<usize>, reading: Reading) -> Self {
         Self { span, reading: Some(reading), fault: None, repairs: Repairs::default(), partial: false }
     }
 
-    pub fn faulty(span: Range<usize>, fault: Fault) -> Self {
+    pub(super) fn faulty(span: Range<usize>, fault: Fault) -> Self {
         Self { span, reading: None, fault: Some(fault), repairs: Repairs::default(), partial: false }
     }
 
     /// Adds a fault; of several the one whose kind comes first stands.
-    pub fn blame(&mut self, fault: Fault) {
+    pub(super) fn blame(&mut self, fault: Fault) {
         if self.fault.as_ref().is_none_or(|known| fault.kind < known.kind) {
             self.fault = Some(fault);
         }
     }
 
     /// Adds a fault that `repair` mends.
-    pub fn mended(&mut self, fault: Fault, repair: Repair) {
+    pub(super) fn mended(&mut self, fault: Fault, repair: Repair) {
         self.blame(fault);
         self.repairs.add(repair);
     }
 
     /// A call from its keyword syntax.
-    pub fn from_python(call: PyCall) -> Self {
+    pub(crate) fn from_python(call: PyCall) -> Self {
         let PyCall { name, arguments, wide, start, end } = call;
         Self::read(start..end, Reading { id: None, name, arguments, wide })
     }
 
     /// A call whose name stands outside the JSON of its arguments.
-    pub fn of_arguments(span: Range<usize>, name: &str, id: Option<&str>, arguments: Value, wide: Wide) -> Self {
+    pub(crate) fn of_arguments(span: Range<usize>, name: &str, id: Option<&str>, arguments: Value, wide: Wide) -> Self {
         let id = id.map(str::to_owned);
         if name.is_empty() {
             let at = span.start;
@@ -103,7 +103,7 @@ impl Draft {
     }
 
     /// A call object in one of its shapes: flat, wrapped in `function`, with one of the known keys.
-    pub fn from_fields(span: Range<usize>, fields: Vec<Field<'_>>) -> Self {
+    pub(crate) fn from_fields(span: Range<usize>, fields: Vec<Field<'_>>) -> Self {
         Self::from_shape(span, Shape::of(fields))
     }
 
@@ -205,7 +205,7 @@ impl Shape {
     }
 
     /// The calls of an object: those of its `tool_calls`, or itself.
-    pub fn drafts(mut self, span: Range<usize>, drafts: &mut Vec<Draft>) {
+    pub(super) fn drafts(mut self, span: Range<usize>, drafts: &mut Vec<Draft>) {
         let Some((calls, wide)) = self.calls.take() else {
             drafts.push(Draft::from_shape(span, self));
             return;
@@ -221,7 +221,7 @@ impl Shape {
         }));
     }
 
-    pub fn take(&mut self, key: &str, value: Value, wide: Wide) {
+    pub(super) fn take(&mut self, key: &str, value: Value, wide: Wide) {
         if let Some(rank) = NAME_KEYS.iter().position(|known| *known == key) {
             self.take_name(rank, value);
         } else if ARGUMENT_KEYS.contains(&key) {

@@ -1,6 +1,6 @@
 //! Calls as plain JSON, without a closing marker: after a marker that says a call follows, or anywhere in the text.
 //!
-//! Where nothing marks it, an object is a call only by its shape. An object of another shape is an answer and stays in
+//! Without a marker, an object is a call only by its shape. An object of another shape is an answer and stays in
 //! the text.
 
 use std::ops::Range;
@@ -95,7 +95,7 @@ fn faulty(reply: &mut Reply<'_>, open: usize, start: usize, holds: Holds<'_>, er
 pub(super) struct Evidence([Lookup; 3]);
 
 impl Evidence {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self([Lookup::new("arguments"), Lookup::new("parameters"), Lookup::new("tool_calls")])
     }
 
@@ -253,7 +253,7 @@ fn message_of<'a>(fields: &mut Vec<Field<'a>>) -> Option<Message<'a>> {
     Some(Message { content, calls: calls.map(|field| vec![field]) })
 }
 
-/// True when broken JSON at `at` was going to be a call: it starts with a call's key, and it names a tool or goes on to
+/// True when broken JSON at `at` was going to be a call: it starts with a call's key, and it names a tool or continues to
 /// arguments.
 fn looks_like_call(reply: &Reply<'_>, at: usize, evidence: &mut Evidence) -> bool {
     let text = reply.text;

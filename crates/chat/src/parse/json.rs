@@ -59,22 +59,22 @@ pub(super) struct Json<'a> {
 }
 
 impl<'a> Json<'a> {
-    pub fn new(text: &'a str, pos: usize) -> Self {
+    pub(super) fn new(text: &'a str, pos: usize) -> Self {
         Self { text, pos, depth: 0, wide: Wide::new() }
     }
 
-    pub fn peek(&self) -> Option<u8> {
+    pub(super) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.pos).copied()
     }
 
-    pub fn whitespace(&mut self) {
+    pub(crate) fn whitespace(&mut self) {
         while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.peek() {
             self.pos += 1;
         }
     }
 
     /// Skips whitespace and takes `byte` when it is next.
-    pub fn eat(&mut self, byte: u8) -> bool {
+    pub(crate) fn eat(&mut self, byte: u8) -> bool {
         self.whitespace();
         let found = self.peek() == Some(byte);
         self.pos += usize::from(found);
@@ -93,7 +93,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    pub fn value(&mut self) -> Result<Value, JsonError> {
+    pub(super) fn value(&mut self) -> Result<Value, JsonError> {
         let before = self.pos;
         self.whitespace();
         spend(self.pos - before + 1);
@@ -133,7 +133,7 @@ impl<'a> Json<'a> {
     }
 
     /// Reads an array, handing over at the start of each item.
-    pub fn items(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), JsonError>) -> Result<(), JsonError> {
+    pub(super) fn items(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), JsonError>) -> Result<(), JsonError> {
         self.deeper()?;
         if !self.eat(b'[') {
             return self.fail("expected an array");
@@ -168,7 +168,7 @@ impl<'a> Json<'a> {
     }
 
     /// Reads an object as a list of members: cheaper than a map for the two or three keys of a call.
-    pub fn fields(&mut self) -> Result<Vec<Field<'a>>, JsonError> {
+    pub(super) fn fields(&mut self) -> Result<Vec<Field<'a>>, JsonError> {
         let mut fields = Vec::with_capacity(4);
         self.members(|json, key, _| {
             let value = json.value()?;
@@ -179,7 +179,7 @@ impl<'a> Json<'a> {
     }
 
     /// Reads an object, handing over its key (and where it starts) at the start of each member's value.
-    pub fn members(
+    pub(super) fn members(
         &mut self,
         mut member: impl FnMut(&mut Self, Cow<'a, str>, usize) -> Result<(), JsonError>,
     ) -> Result<(), JsonError> {
@@ -213,7 +213,7 @@ impl<'a> Json<'a> {
     }
 
     /// Moves over a value without building it: what it costs to find out that text is no JSON. Repeated keys pass.
-    pub fn skip(&mut self) -> Result<(), JsonError> {
+    pub(super) fn skip(&mut self) -> Result<(), JsonError> {
         // The open brackets as bits, 1 for an object; nesting is bounded by their number.
         let (mut open, mut depth) = (0_u128, 0);
         loop {
@@ -274,7 +274,7 @@ impl<'a> Json<'a> {
     }
 
     /// Reads a string; `pos` stands on its opening quote. Borrows when there is nothing to unescape.
-    pub fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
+    pub(super) fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         let start = self.pos;
         let result = self.string_text();
         spend(self.pos - start);
@@ -319,7 +319,7 @@ impl<'a> Json<'a> {
     }
 
     /// Reads an escape; `pos` stands on the backslash.
-    pub fn escape(&mut self) -> Result<char, JsonError> {
+    pub(super) fn escape(&mut self) -> Result<char, JsonError> {
         let Some(&kind) = self.text.as_bytes().get(self.pos + 1) else {
             self.pos = self.text.len();
             return self.fail("a string is never closed");
@@ -371,7 +371,7 @@ impl<'a> Json<'a> {
         Ok(code)
     }
 
-    pub fn number(&mut self) -> Result<Number, JsonError> {
+    pub(super) fn number(&mut self) -> Result<Number, JsonError> {
         let start = self.pos;
         let negative = self.peek() == Some(b'-');
         self.pos += usize::from(negative);

@@ -72,11 +72,6 @@ impl ParsedCall {
         json::write_exact_map(&self.call.arguments, &mut self.wide.iter(), &mut out);
         out
     }
-
-    /// True when `call.arguments` holds every number exactly. When not, only [`Self::arguments_json`] does.
-    pub fn is_exact(&self) -> bool {
-        self.wide.is_empty()
-    }
 }
 
 /// Reading of a reply.

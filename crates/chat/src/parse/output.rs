@@ -61,7 +61,7 @@ fn calls(calls: &[ParsedCall]) -> String {
 
 #[expect(clippy::expect_used, reason = "strings, numbers and string-keyed structs always have a JSON form")]
 fn json<T: Serialize + ?Sized>(value: &T) -> String {
-    serde_json::to_string(value).expect("plain data")
+    serde_json::to_string(value).expect("strings, numbers and string-keyed structs have a JSON form")
 }
 
 #[cfg(test)]

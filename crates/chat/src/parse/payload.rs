@@ -41,7 +41,7 @@ pub(super) struct Tag {
 }
 
 impl Tag {
-    pub fn new(close: &'static str, openers: &'static [&'static str]) -> Self {
+    pub(super) fn new(close: &'static str, openers: &'static [&'static str]) -> Self {
         let opener_at = [0, 1, 2].map(|index| Lookup::new(openers.get(index).copied().unwrap_or_default()));
         Self { close, close_at: Lookup::new(close), openers, opener_at }
     }

@@ -25,7 +25,7 @@ pub struct Place {
     pub argument: String,
     /// Bytes of the value as written, quotes and brackets included.
     pub value: Range<usize>,
-    /// Where the text that ends the value ends: a string or a list ends with its own last byte, a number with the byte
+    /// End of the text that ends the value: a string or a list ends with its own last byte, a number with the byte
     /// after it, a value between tags with the start of the closing tag.
     pub end: usize,
 }

@@ -30,7 +30,7 @@ pub(super) struct Python<'a> {
     /// Line breaks inside strings: allowed where there is a value, which tells if one occurred.
     pub raw_lines: Option<bool>,
     pub wide: Wide,
-    /// Where the keywords of the calls read so far and their values stand.
+    /// Places of the keywords of the calls read so far, and of their values.
     pub keywords: Vec<(Range<usize>, Range<usize>)>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct PyCall {
 }
 
 impl<'a> Python<'a> {
-    pub fn new(text: &'a str, pos: usize) -> Self {
+    pub(super) fn new(text: &'a str, pos: usize) -> Self {
         Self {
             text,
             pos,
@@ -58,42 +58,42 @@ impl<'a> Python<'a> {
         }
     }
 
-    pub fn closing_at_end(text: &'a str, pos: usize) -> Self {
+    pub(crate) fn closing_at_end(text: &'a str, pos: usize) -> Self {
         Self { close_at_end: true, ..Self::new(text, pos) }
     }
 
     /// Reads strings with line breaks in them, which Python does not; `raw_lines` tells whether there were any.
-    pub fn with_raw_lines(text: &'a str, pos: usize) -> Self {
+    pub(crate) fn with_raw_lines(text: &'a str, pos: usize) -> Self {
         Self { raw_lines: Some(false), ..Self::new(text, pos) }
     }
 
-    pub fn rest(&self) -> &'a str {
+    pub(super) fn rest(&self) -> &'a str {
         &self.text[self.pos..]
     }
 
-    pub fn peek(&self) -> Option<u8> {
+    pub(super) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.pos).copied()
     }
 
-    pub fn blank(&mut self) {
+    pub(super) fn blank(&mut self) {
         let before = self.pos;
         self.pos = self.text.len() - self.rest().trim_start().len();
         spend(self.pos - before);
     }
 
-    pub fn eat(&mut self, byte: u8) -> bool {
+    pub(crate) fn eat(&mut self, byte: u8) -> bool {
         self.blank();
         let found = self.peek() == Some(byte);
         self.pos += usize::from(found);
         found
     }
 
-    pub fn fail<T>(&self, why: &'static str) -> Result<T, PyError> {
+    pub(super) fn fail<T>(&self, why: &'static str) -> Result<T, PyError> {
         Err(PyError { at: self.pos, why, eof: self.pos >= self.text.len() })
     }
 
     /// After a complete item: `true` when the container closes here, `false` when a comma and a next item follow.
-    pub fn closes(&mut self, closer: u8, why: &'static str) -> Result<bool, PyError> {
+    pub(super) fn closes(&mut self, closer: u8, why: &'static str) -> Result<bool, PyError> {
         if self.eat(closer) {
             return Ok(true);
         }
@@ -113,7 +113,7 @@ impl<'a> Python<'a> {
     }
 
     /// A name, dots and hyphens included (`weather.get`, `my-tool`); nothing is consumed when there is none.
-    pub fn name(&mut self) -> Option<&'a str> {
+    pub(super) fn name(&mut self) -> Option<&'a str> {
         let rest = self.rest();
         if !rest.starts_with(|ch: char| ch.is_alphabetic() || ch == '_') {
             return None;
@@ -124,7 +124,7 @@ impl<'a> Python<'a> {
     }
 
     /// `name(key=value, …)`
-    pub fn call(&mut self) -> Result<PyCall, PyError> {
+    pub(super) fn call(&mut self) -> Result<PyCall, PyError> {
         let start = self.pos;
         let Some(name) = self.name() else { return self.fail("expected the name of a tool") };
         if !self.eat(b'(') {
@@ -169,7 +169,7 @@ impl<'a> Python<'a> {
         }
     }
 
-    pub fn value(&mut self) -> Result<Value, PyError> {
+    pub(super) fn value(&mut self) -> Result<Value, PyError> {
         self.blank();
         spend(1);
         match self.peek() {

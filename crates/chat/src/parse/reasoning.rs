@@ -82,7 +82,7 @@ fn find(rest: &[u8], table: &[u32; 256], marker: fn(&Pair) -> &'static str) -> O
     None
 }
 
-/// Where the pair's closer stands in `text`.
+/// Place of the pair's closer in `text`.
 pub(super) fn closer_in(text: &[u8], pair: &Pair) -> Option<usize> {
     memchr::memchr_iter(pair.close.as_bytes()[0], text).find(|at| starts(&text[*at..], pair.close))
 }

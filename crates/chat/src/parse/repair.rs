@@ -52,7 +52,7 @@ pub enum Repair {
     Coercion,
     /// Text behind the end of the turn, which is passed over.
     TextAfterEnd,
-    /// All arguments as one object in a parameter of its own.
+    /// All arguments as one object in a single parameter.
     WrappedArguments,
 }
 
@@ -85,23 +85,23 @@ impl Repair {
 pub(super) struct Repairs(u32);
 
 impl Repairs {
-    pub fn of(repair: Repair) -> Self {
+    pub(super) fn of(repair: Repair) -> Self {
         Self(1 << repair as u32)
     }
 
-    pub fn add(&mut self, repair: Repair) {
+    pub(super) fn add(&mut self, repair: Repair) {
         self.0 |= Self::of(repair).0;
     }
 
-    pub fn join(&mut self, other: Self) {
+    pub(super) fn join(&mut self, other: Self) {
         self.0 |= other.0;
     }
 
-    pub fn contains(self, repair: Repair) -> bool {
+    pub(super) fn contains(self, repair: Repair) -> bool {
         self.0 & Self::of(repair).0 != 0
     }
 
-    pub fn iter(self) -> impl Iterator<Item = Repair> {
+    pub(super) fn iter(self) -> impl Iterator<Item = Repair> {
         Repair::ALL.into_iter().filter(move |repair| self.contains(*repair))
     }
 }
@@ -128,7 +128,7 @@ pub(super) struct Fixed {
     pub value: Value,
     pub wide: Wide,
     pub repairs: Repairs,
-    /// Where the value and its superfluous closers end.
+    /// End of the value and its superfluous closers.
     pub end: usize,
 }
 

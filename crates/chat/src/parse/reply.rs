@@ -1,4 +1,4 @@
-//! A reply as it is taken apart: what is call, what is prose, what is reasoning.
+//! A reply as it is taken apart: calls, prose and reasoning.
 //!
 //! A format walks the reply with [`Reply::seek`], which stops at the format's openers and deals with reasoning blocks on
 //! the way, so that no format can execute what stands inside one. Offsets are bytes of the reply as it was given.
@@ -29,11 +29,11 @@ pub(super) struct Lookup {
 }
 
 impl Lookup {
-    pub fn new(needle: &'static str) -> Self {
+    pub(super) fn new(needle: &'static str) -> Self {
         Self { needle, found: None }
     }
 
-    pub fn find(&mut self, text: &str, from: usize) -> Option<usize> {
+    pub(super) fn find(&mut self, text: &str, from: usize) -> Option<usize> {
         let found = match self.found {
             Some(found) if found >= from => found,
             _ => {
@@ -47,7 +47,7 @@ impl Lookup {
     }
 }
 
-/// Where to look on after a bracket at `at` that opens nothing: no marker starts with two of the same, so of a run of
+/// Next place to look after a bracket at `at` that opens nothing: no marker starts with two of the same, so of a run of
 /// them only the last needs a look.
 pub(super) fn run_end(bytes: &[u8], at: usize) -> usize {
     let run = bytes[at..].iter().take_while(|byte| **byte == bytes[at]).count();
@@ -68,7 +68,7 @@ pub(super) struct Reply<'a> {
     pub text: &'a str,
     /// Everything before is dealt with.
     pub pos: usize,
-    /// An end token followed: what is missing was not cut off by a limit.
+    /// An end token followed: no limit cut the missing part off.
     pub ended: bool,
     /// The format was asked for by name. Found by its markers, an untagged format must show more before it counts.
     pub named: bool,
@@ -78,7 +78,7 @@ pub(super) struct Reply<'a> {
     /// True when there is prose so far, blanks aside.
     pub has_prose: bool,
     reasoning: Vec<Range<usize>>,
-    /// Where reasoning opens that is never closed.
+    /// Start of reasoning that is never closed.
     pub unclosed: Option<usize>,
     /// The reply's text outside its calls, where that is not simply the text around them.
     pub content: Option<String>,
@@ -86,22 +86,22 @@ pub(super) struct Reply<'a> {
     pub ignored: Option<Range<usize>>,
     /// A reasoning block has been closed. A closer behind it is text: reasoning ends at its first closer.
     reasoned: bool,
-    /// Where the first closer behind some place stands, as it was last asked; `usize::MAX` for nowhere.
+    /// Place of the first closer behind some place, as it was last asked; `usize::MAX` for nowhere.
     closer: Option<usize>,
-    /// Where the model's turn is over and its text is not: an end token, or an answer only the environment can give.
+    /// End of the model's turn before the end of its text: an end token, or an answer only the environment can give.
     pub beyond: Option<(usize, Stop)>,
     /// Bytes looked at by scans that may fail and start again; see [`Reply::may_rescan`].
     rescanned: usize,
 }
 
 impl<'a> Reply<'a> {
-    pub fn new(text: &'a str, tools: &'a Toolbox, named: bool) -> Self {
+    pub(super) fn new(text: &'a str, tools: &'a Toolbox, named: bool) -> Self {
         let (end, ended) = tokens::strip_end(text);
         Self::bounded(&text[..end], tokens::strip_start(&text[..end]), ended, tools, named)
     }
 
     /// The reply with end tokens left in place, for the format whose markers they are.
-    pub fn raw(text: &'a str, tools: &'a Toolbox, named: bool) -> Self {
+    pub(super) fn raw(text: &'a str, tools: &'a Toolbox, named: bool) -> Self {
         Self::bounded(text.trim_end(), 0, false, tools, named)
     }
 
@@ -126,12 +126,12 @@ impl<'a> Reply<'a> {
         }
     }
 
-    pub fn rest(&self) -> &'a str {
+    pub(super) fn rest(&self) -> &'a str {
         &self.text[self.pos..]
     }
 
     /// Takes text up to `end` as prose.
-    pub fn keep(&mut self, end: usize) {
+    pub(super) fn keep(&mut self, end: usize) {
         if self.pos < end {
             self.has_prose = self.has_prose || !self.text[self.pos..end].trim_start().is_empty();
             match self.prose.last_mut() {
@@ -142,23 +142,23 @@ impl<'a> Reply<'a> {
         self.pos = end;
     }
 
-    pub fn add_reasoning(&mut self, range: Range<usize>) {
+    pub(crate) fn add_reasoning(&mut self, range: Range<usize>) {
         self.reasoning.push(range);
     }
 
-    /// Where the last reasoning block ends; 0 when there is none.
-    pub fn reasoning_end(&self) -> usize {
+    /// End of the last reasoning block; 0 when there is none.
+    pub(crate) fn reasoning_end(&self) -> usize {
         self.reasoning.last().map_or(0, |range| range.end)
     }
 
     /// Removes the prose since the last call and gives its range.
-    pub fn take_last_prose(&mut self) -> Option<Range<usize>> {
+    pub(crate) fn take_last_prose(&mut self) -> Option<Range<usize>> {
         self.prose.pop()
     }
 
     /// Moves to the next of `openers` outside reasoning: which one, and where. Text on the way is prose; without one,
     /// all the rest is, up to where the turn is over.
-    pub fn seek(&mut self, openers: &[&str]) -> Option<(usize, usize)> {
+    pub(super) fn seek(&mut self, openers: &[&str]) -> Option<(usize, usize)> {
         if self.drafts.len() > MAX_CALLS || self.beyond.is_some() {
             return None;
         }
@@ -246,7 +246,7 @@ impl<'a> Reply<'a> {
 
     /// True when broken text in `range` turns out to be reasoning, which ends in it. Then `pos` stands behind the
     /// closer.
-    pub fn ends_reasoning(&mut self, range: Range<usize>) -> bool {
+    pub(crate) fn ends_reasoning(&mut self, range: Range<usize>) -> bool {
         if self.reasoned || self.next_closer(range.start) >= range.end {
             return false;
         }
@@ -260,7 +260,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Where the first closer from `from` on stands, opened or not. Asked from ever later places, it looks at no byte twice.
+    /// Place of the first closer from `from` on, opened or not. Asked from ever later places, it looks at no byte twice.
     fn next_closer(&mut self, from: usize) -> usize {
         if let Some(known) = self.closer.filter(|known| *known >= from) {
             return known;
@@ -274,14 +274,14 @@ impl<'a> Reply<'a> {
     }
 
     /// True when all that a format read was reasoning, by a closer behind it that the format has not looked for.
-    pub fn was_reasoning(&mut self) -> bool {
+    pub(crate) fn was_reasoning(&mut self) -> bool {
         let read = self.drafts.iter().map(|draft| draft.span.end).max().unwrap_or(0);
         let end = self.beyond.map_or(self.text.len(), |(at, _)| at);
         self.unclosed.is_none() && self.ends_reasoning(read.min(end)..end)
     }
 
     /// Moves over blanks and reasoning blocks that stand here.
-    pub fn skip_reasoning(&mut self) {
+    pub(crate) fn skip_reasoning(&mut self) {
         loop {
             let start = self.text.len() - self.rest().trim_start().len();
             match self.reasoning_at(start) {
@@ -293,23 +293,23 @@ impl<'a> Reply<'a> {
 
     /// True when a scan from `start` to `end` that failed may be tried again one opener further on. Bounds the sum of
     /// such scans to a multiple of the reply's length.
-    pub fn may_rescan(&mut self, start: usize, end: usize) -> bool {
+    pub(crate) fn may_rescan(&mut self, start: usize, end: usize) -> bool {
         self.rescanned += end - start;
         self.rescanned <= self.text.len() + 4096
     }
 
     /// The kind of fault when the text stops inside a call.
-    pub fn cut_kind(&self, complete: ParseFailureKind) -> ParseFailureKind {
+    pub(crate) fn cut_kind(&self, complete: ParseFailureKind) -> ParseFailureKind {
         if self.ended { complete } else { ParseFailureKind::Truncated }
     }
 
     /// The kind of a fault in markup, which may be that the text stops in it.
-    pub fn markup_kind(&self, cut: bool) -> ParseFailureKind {
+    pub(crate) fn markup_kind(&self, cut: bool) -> ParseFailureKind {
         if cut { self.cut_kind(ParseFailureKind::MalformedMarkup) } else { ParseFailureKind::MalformedMarkup }
     }
 
     /// A closing tag nothing opened. The text before it may be the call, its opener lost.
-    pub fn stray_closer(&mut self, at: usize, close: &str, read: impl Fn(&str, usize) -> Option<Draft>) {
+    pub(crate) fn stray_closer(&mut self, at: usize, close: &str, read: impl Fn(&str, usize) -> Option<Draft>) {
         let fault = Fault::markup(at, format!("{close} closes nothing"));
         self.pos = at + close.len();
         let before = self.drafts.last().map_or(0, |draft| draft.span.end);
@@ -332,13 +332,13 @@ impl<'a> Reply<'a> {
         self.drafts.push(draft);
     }
 
-    /// A marker of calls in what is kept as prose.
-    pub fn call_like(&self) -> Option<(usize, &'a str)> {
+    /// A marker of calls in the text kept as prose.
+    pub(crate) fn call_like(&self) -> Option<(usize, &'a str)> {
         self.prose.iter().find_map(|range| unknown::call_like(self.text, range.clone()))
     }
 
     /// The text outside the calls, trimmed.
-    pub fn content_text(&self) -> String {
+    pub(crate) fn content_text(&self) -> String {
         if let Some(content) = &self.content {
             return content.clone();
         }
@@ -353,7 +353,7 @@ impl<'a> Reply<'a> {
     }
 
     /// The reasoning blocks, trimmed, one per line group; `None` when there are none.
-    pub fn reasoning_text(&self) -> Option<String> {
+    pub(crate) fn reasoning_text(&self) -> Option<String> {
         match self.reasoning.as_slice() {
             [] => None,
             [one] => Some(self.text[one.clone()].trim().to_owned()),

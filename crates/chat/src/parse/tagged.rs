@@ -315,7 +315,7 @@ impl Dialect {
         Ok(())
     }
 
-    /// Where a raw value ends, and whether its closing tag is there.
+    /// End of a raw value, and true when its closing tag is there.
     ///
     /// The value is everything up to its closing tag. It ends sooner where another parameter of the same tool opens, or
     /// where the call or its section closes and a further one or nothing follows: then its own closer was forgotten.
@@ -351,7 +351,7 @@ impl Dialect {
     }
 
     /// The calls as this dialect writes them.
-    pub fn render(&self, calls: &[ToolCall], tools: &Toolbox) -> Result<String, Unwritable> {
+    pub(super) fn render(&self, calls: &[ToolCall], tools: &Toolbox) -> Result<String, Unwritable> {
         let calls: Vec<String> =
             calls.iter().enumerate().map(|(index, call)| self.write(index, call, tools)).collect::<Result<_, _>>()?;
         Ok(match self.sections.first() {
@@ -390,7 +390,7 @@ impl Dialect {
     }
 
     /// Instructions for writing a call, in words for a prompt.
-    pub fn guidance(&self) -> String {
+    pub(super) fn guidance(&self) -> String {
         let head = |head: &Head, name: &str| {
             let quote = if head.quoted { "\"" } else { "" };
             [head.open, quote, name, quote, head.close].concat()

@@ -138,7 +138,7 @@ pub(super) fn strip_end(text: &str) -> (usize, bool) {
     }
 }
 
-/// Where the reply proper starts: after tokens that open a turn.
+/// Start of the reply proper: after tokens that open a turn.
 pub(super) fn strip_start(text: &str) -> usize {
     const OPENERS: [&str; 10] = [
         "<|im_start|>assistant",

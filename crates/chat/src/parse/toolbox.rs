@@ -135,34 +135,34 @@ impl Tool {
     }
 
     /// The schema of the arguments, for formats that write nested values without their type.
-    pub fn schema(&self) -> Option<&Value> {
+    pub(super) fn schema(&self) -> Option<&Value> {
         self.schema.as_ref()
     }
 
     /// The types a parameter may have, for formats that write values without their type.
-    pub fn types(&self, parameter: &str) -> Types {
+    pub(super) fn types(&self, parameter: &str) -> Types {
         self.parameters.iter().find(|(name, _)| name == parameter).map_or(self.others, |(_, types)| *types)
     }
 
-    pub fn has_parameter(&self, parameter: &str) -> bool {
+    pub(crate) fn has_parameter(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|(name, _)| name == parameter)
     }
 
-    pub fn has_no_parameters(&self) -> bool {
+    pub(crate) fn has_no_parameters(&self) -> bool {
         self.parameters.is_empty()
     }
 
     /// True when a call without arguments is a valid call.
-    pub fn needs_nothing(&self) -> bool {
+    pub(crate) fn needs_nothing(&self) -> bool {
         self.validator.as_ref().is_none_or(|validator| validator.is_valid(&Value::Object(Map::new())))
     }
 
-    pub fn is_valid(&self, arguments: &Value) -> bool {
+    pub(crate) fn is_valid(&self, arguments: &Value) -> bool {
         self.in_bounds(arguments) && self.validator.as_ref().is_none_or(|validator| validator.is_valid(arguments))
     }
 
     /// The arguments' defect: of all of them the one whose kind comes first.
-    pub fn violation(&self, arguments: &Value) -> Option<Violation> {
+    pub(super) fn violation(&self, arguments: &Value) -> Option<Violation> {
         if !self.in_bounds(arguments) {
             let message = format!("nested deeper than the {} levels its recursive schema allows", self.max_nesting);
             return Some(Violation { kind: ParseFailureKind::WrongType, message });
@@ -175,7 +175,7 @@ impl Tool {
         self.max_nesting == usize::MAX || expansion::nesting(arguments) <= self.max_nesting
     }
 
-    pub fn errors<'a>(&'a self, arguments: &'a Value) -> impl Iterator<Item = ValidationError<'a>> {
+    pub(super) fn errors<'a>(&'a self, arguments: &'a Value) -> impl Iterator<Item = ValidationError<'a>> {
         let validator = self.validator.iter().filter(|_| self.in_bounds(arguments));
         validator.flat_map(|validator| validator.iter_errors(arguments)).take(ERRORS_READ)
     }

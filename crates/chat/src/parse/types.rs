@@ -20,16 +20,16 @@ pub(super) struct Types(u8);
 const LOOKUP_DEPTH: usize = 16;
 
 impl Types {
-    pub const ANY: Self = Self(0);
-    pub const STRING: Self = Self(1);
-    pub const INTEGER: Self = Self(2);
-    pub const NUMBER: Self = Self(4);
-    pub const BOOLEAN: Self = Self(8);
-    pub const NULL: Self = Self(16);
-    pub const OBJECT: Self = Self(32);
-    pub const ARRAY: Self = Self(64);
+    pub(crate) const ANY: Self = Self(0);
+    pub(crate) const STRING: Self = Self(1);
+    pub(crate) const INTEGER: Self = Self(2);
+    pub(super) const NUMBER: Self = Self(4);
+    pub(crate) const BOOLEAN: Self = Self(8);
+    pub(crate) const NULL: Self = Self(16);
+    pub(crate) const OBJECT: Self = Self(32);
+    pub(crate) const ARRAY: Self = Self(64);
 
-    pub fn has(self, other: Self) -> bool {
+    pub(super) fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
@@ -37,7 +37,7 @@ impl Types {
         self.0 == 0
     }
 
-    pub fn named(name: &str) -> Self {
+    pub(super) fn named(name: &str) -> Self {
         match name {
             "string" => Self::STRING,
             "integer" => Self::INTEGER,
@@ -62,7 +62,7 @@ impl Types {
         }
     }
 
-    pub fn union(types: impl IntoIterator<Item = Self>) -> Self {
+    pub(crate) fn union(types: impl IntoIterator<Item = Self>) -> Self {
         let mut all = 0;
         for one in types {
             if one.is_any() {
@@ -74,7 +74,7 @@ impl Types {
     }
 
     /// The types `schema` allows; `root` is where its `$ref`s point into.
-    pub fn of(schema: &Value, root: &Value) -> Self {
+    pub(super) fn of(schema: &Value, root: &Value) -> Self {
         Self::look_up(schema, root, LOOKUP_DEPTH)
     }
 
@@ -109,7 +109,7 @@ impl Types {
     /// A string type wins over every scalar but null: `75001` stays text where text is allowed; a whole list or object is
     /// read where the schema allows one beside the text. JSON or a Python literal is read for arrays and objects; text
     /// that starts like one and is neither is an error.
-    pub fn read(self, text: &str, wide: &mut Wide) -> Result<Value, JsonError> {
+    pub(super) fn read(self, text: &str, wide: &mut Wide) -> Result<Value, JsonError> {
         let trimmed = text.trim();
         if self.is_any() {
             let Ok((value, mut digits)) = json::read_all(trimmed) else { return Ok(Value::from(text)) };
@@ -161,7 +161,7 @@ impl Types {
     }
 
     /// The text of a value that [`Types::read`] turns back into it; `None` where no text does.
-    pub fn write(self, value: &Value) -> Option<String> {
+    pub(super) fn write(self, value: &Value) -> Option<String> {
         let text = match value {
             Value::String(text) if self.is_any() && json::read_all(text.trim()).is_ok() => value.to_string(),
             Value::String(text) => text.clone(),

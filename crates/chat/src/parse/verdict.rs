@@ -23,13 +23,7 @@ struct Judged {
 }
 
 pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<Format>) -> Parsed {
-    let mut drafts = std::mem::take(&mut reply.drafts);
-    if let Some(surplus) = drafts.get(MAX_CALLS) {
-        let span = surplus.span.clone();
-        let fault = Fault::markup(span.start, format!("more than {MAX_CALLS} calls in one reply"));
-        drafts.truncate(MAX_CALLS);
-        drafts.push(Draft::faulty(span, fault));
-    }
+    let mut drafts = bounded(std::mem::take(&mut reply.drafts));
     let format = if drafts.is_empty() { asked } else { found };
     let mut parsed = Parsed {
         calls: Vec::with_capacity(drafts.len()),
@@ -69,17 +63,10 @@ pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<F
         }
     }
     if fault.is_none()
-        && let Some(at) = reply.unclosed
+        && let Some(around) = fault_around(&reply, &parsed)
     {
         repairable = false;
-        fault = Some(Fault::new(ParseFailureKind::Truncated, at, "reasoning is opened and never closed"));
-    }
-    if fault.is_none()
-        && parsed.calls.is_empty()
-        && let Some((at, marker)) = reply.call_like()
-    {
-        repairable = false;
-        fault = Some(Fault::markup(at, format!("{} is no markup of a call that is read here", shortened(marker))));
+        fault = Some(around);
     }
     if let Some(fault) = fault {
         parsed.error = Some(failure(&fault, reply.tools, format));
@@ -90,6 +77,26 @@ pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<F
         }
     }
     parsed
+}
+
+/// At most [`MAX_CALLS`] drafts; one more, faulty, stands for the rest.
+fn bounded(mut drafts: Vec<Draft>) -> Vec<Draft> {
+    if let Some(surplus) = drafts.get(MAX_CALLS) {
+        let span = surplus.span.clone();
+        let fault = Fault::markup(span.start, format!("more than {MAX_CALLS} calls in one reply"));
+        drafts.truncate(MAX_CALLS);
+        drafts.push(Draft::faulty(span, fault));
+    }
+    drafts
+}
+
+/// Fault of a reply whose calls have none: reasoning that is never closed, or markup of a call that nobody read.
+fn fault_around(reply: &Reply<'_>, parsed: &Parsed) -> Option<Fault> {
+    if let Some(at) = reply.unclosed {
+        return Some(Fault::new(ParseFailureKind::Truncated, at, "reasoning is opened and never closed"));
+    }
+    let (at, marker) = if parsed.calls.is_empty() { reply.call_like()? } else { return None };
+    Some(Fault::markup(at, format!("{} is no markup of a call that is read here", shortened(marker))))
 }
 
 fn judge_one(draft: Draft, tools: &Toolbox) -> Judged {

@@ -58,16 +58,16 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub fn rest(&self) -> &'a str {
+    pub(super) fn rest(&self) -> &'a str {
         &self.text[self.pos..]
     }
 
-    pub fn blank(&mut self) {
+    pub(super) fn blank(&mut self) {
         self.pos = self.text.len() - self.rest().trim_start().len();
     }
 
     /// Takes `tag` after blanks, when it is next.
-    pub fn eat(&mut self, tag: &str) -> bool {
+    pub(crate) fn eat(&mut self, tag: &str) -> bool {
         self.blank();
         let found = self.rest().starts_with(tag);
         self.pos += if found { tag.len() } else { 0 };
@@ -75,12 +75,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes `tag` after blanks, or says why not.
-    pub fn expect(&mut self, tag: &str) -> Result<(), Broken> {
+    pub(super) fn expect(&mut self, tag: &str) -> Result<(), Broken> {
         if self.eat(tag) { Ok(()) } else { Err(self.unexpected(&[tag])) }
     }
 
     /// None of `tags` stands here: the text stops, or says something else.
-    pub fn unexpected(&self, tags: &[&str]) -> Broken {
+    pub(super) fn unexpected(&self, tags: &[&str]) -> Broken {
         let rest = self.rest();
         if tags.iter().any(|tag| tag.starts_with(rest)) {
             return Broken::Cut { clean: rest.is_empty() || rest.starts_with("</") };
@@ -89,7 +89,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes text up to `end` (consumed), on one line.
-    pub fn until(&mut self, end: &str) -> Result<&'a str, Broken> {
+    pub(super) fn until(&mut self, end: &str) -> Result<&'a str, Broken> {
         let rest = self.rest();
         let window = &rest.as_bytes()[..rest.len().min(LONGEST_NAME)];
         let line = memchr::memchr(b'\n', window).unwrap_or(window.len());
@@ -104,7 +104,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes text up to the end of the line or the next tag, neither consumed.
-    pub fn until_tag(&mut self) -> Result<&'a str, Broken> {
+    pub(crate) fn until_tag(&mut self) -> Result<&'a str, Broken> {
         self.blank();
         let rest = self.rest();
         let window = &rest.as_bytes()[..rest.len().min(LONGEST_NAME)];
@@ -123,7 +123,7 @@ pub(super) fn strip_newlines(value: &str) -> &str {
     value.strip_suffix('\n').unwrap_or(value)
 }
 
-/// Where in `value` a tag stands: `open`, a name that `known` accepts, and `end`.
+/// Place of a tag in `value`: `open`, a name that `known` accepts, and `end`.
 pub(super) fn reopened(value: &str, open: &str, end: &str, known: &dyn Fn(&str) -> bool) -> Option<usize> {
     spend(value.len());
     memchr::memmem::find_iter(value.as_bytes(), open).find(|at| {

@@ -155,7 +155,7 @@ impl Conversation {
         self.defused += defused;
     }
 
-    /// Where the tokens of the first prompt go.
+    /// Token budget of the first prompt.
     pub fn cost(&self) -> Result<PromptCost, RenderError> {
         let tokenizer = self.renderer.tokenizer();
         let without_tools = Scene { tools: None, ..Scene::clone(&self.scene) };
@@ -202,7 +202,7 @@ impl Conversation {
     fn encode_after(&self, next: &Continuation) -> Result<Vec<u32>, RenderError> {
         let mut ids = self.renderer.encode(&format!("{}{}", next.end_text, next.rest))?;
         match ids.iter().position(|&id| id == next.end) {
-            // A tokenizer may open every text with a token of its own (a lone space mark) before the end token.
+            // A tokenizer may open every text with an extra token (a lone space mark) before the end token.
             Some(at) if at <= 1 => Ok(ids.split_off(at + 1)),
             _ => Err(RenderError::NoBoundary { found: next.end_text.clone() }),
         }

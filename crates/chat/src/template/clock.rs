@@ -88,7 +88,7 @@ impl Clock {
     }
 
     /// C's `strftime` in the C locale. A directive it does not know stays as written, as glibc has it.
-    pub fn strftime(&self, format: &str) -> String {
+    pub(crate) fn strftime(&self, format: &str) -> String {
         let mut out = String::new();
         let mut chars = format.chars();
         while let Some(c) = chars.next() {

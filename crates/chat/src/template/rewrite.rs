@@ -109,7 +109,7 @@ fn count_lines(text: &str) -> usize {
     text.bytes().filter(|&byte| byte == b'\n').count()
 }
 
-/// Where a `{{ … }}` or `{% … %}` ends, closing delimiter included; delimiters inside string literals do not count.
+/// End of a `{{ … }}` or `{% … %}`, closing delimiter included; delimiters inside string literals do not count.
 fn code_end(tag: &str, close: &str) -> Option<usize> {
     let bytes = tag.as_bytes();
     let mut quote = None;
@@ -256,7 +256,7 @@ mod tests {
         let marked = instrument("a\n{% if x %}\nb");
         assert!(marked.contains("'\u{f8f0}2\u{f8f1}'"), "{marked}");
         let mark = |line| format!("{}{line}{}", MARK.0, MARK.1);
-        // One output takes the branch of line 12 where the other goes on.
+        // One output takes the branch of line 12 where the other continues.
         let (a, b) = (format!("{}ab{}cd", mark(3), mark(12)), format!("{}ab{}xy", mark(3), mark(3)));
         assert_eq!(line_of_difference(&a, &b), Some(12));
         assert_eq!(line_of_difference(&b, &a), Some(3));

@@ -102,21 +102,21 @@ fn bound<T: Float>() -> f64 {
     if T::SUFFIX == "bf16" { 6e-3 } else { 1e-5 }
 }
 
-pub fn forward(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn forward(gpu: &Gpu) -> Result<Vec<Measured>> {
     forward_by::<bf16>(gpu, Plan::forest)
 }
 
-pub fn backward(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn backward(gpu: &Gpu) -> Result<Vec<Measured>> {
     backward_by::<bf16>(gpu, Plan::forest)
 }
 
-pub fn portable(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn portable(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = forward_by::<bf16>(gpu, Plan::portable)?;
     all.extend(backward_by::<bf16>(gpu, Plan::portable)?);
     Ok(all)
 }
 
-pub fn in_f32(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn in_f32(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = forward_by::<f32>(gpu, Plan::forest)?;
     all.extend(backward_by::<f32>(gpu, Plan::forest)?);
     Ok(all)

@@ -12,7 +12,7 @@ use crate::random::Random;
 use crate::reference;
 use crate::rope::Heads;
 
-pub fn decode(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn decode(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for dim in [64, 128] {
         for group in 1..=8 {

@@ -11,7 +11,7 @@ use crate::random::Random;
 use crate::rope::{Heads, QkNorm, Rotation};
 use crate::{embed as embed_kernels, norm, reference, rope as rope_kernels, swiglu as swiglu_kernels};
 
-pub fn rms_norm<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn rms_norm<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for (rows, dim) in [(1, 8), (37, 264), (1201, 1024), (5, 8192)] {
         for fused in [false, true] {
@@ -58,7 +58,7 @@ fn norm_case<T: Float>(gpu: &Gpu, rows: usize, dim: usize, fused: bool) -> Resul
     Ok(all)
 }
 
-pub fn rope<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn rope<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for (tokens, heads) in [
         (1, Heads { q: 1, kv: 1, dim: 64 }),
@@ -113,7 +113,7 @@ fn rope_case<T: Float>(gpu: &Gpu, tokens: usize, heads: Heads, normed: bool) -> 
     Ok(all)
 }
 
-pub fn swiglu<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn swiglu<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for (rows, dim) in [(1, 8), (33, 96), (257, 3072)] {
         let mut random = Random((rows * dim) as u64);
@@ -134,7 +134,7 @@ pub fn swiglu<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-pub fn embed(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn embed(gpu: &Gpu) -> Result<Vec<Measured>> {
     let (vocab, dim, tokens) = (53, 72, 301);
     let mut random = Random(5);
     let table = rounded::<bf16>(&random.normal(vocab * dim, 1.0));

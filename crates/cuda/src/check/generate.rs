@@ -51,7 +51,7 @@ fn allowed(p: &[f64], settings: &Settings) -> Vec<bool> {
     keep
 }
 
-pub fn sampling(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn sampling(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut random = Random(77);
     let logits: Vec<f32> = random.normal(VOCAB, 2.0).into_iter().map(|x| x as f32).collect();
     let wide: Vec<f64> = logits.iter().map(|&x| f64::from(x)).collect();
@@ -102,7 +102,7 @@ pub fn sampling(gpu: &Gpu) -> Result<Vec<Measured>> {
 }
 
 /// Sampled log-probabilities against those of the training path; prompts of awkward lengths, ends by stop and by count.
-pub fn generation(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn generation(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for dim in [64, 128] {
         let shape = step::small(dim);

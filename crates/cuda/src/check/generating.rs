@@ -17,11 +17,11 @@ const BANDWIDTH: f64 = 4800.0;
 const PROMPT: usize = 256;
 const NEW: usize = 128;
 
-pub fn small(gpu: &Gpu) -> Result<Value> {
+pub(super) fn small(gpu: &Gpu) -> Result<Value> {
     run(gpu, Shape::qwen3_06b(), &[1, 64, 256])
 }
 
-pub fn large(gpu: &Gpu) -> Result<Value> {
+pub(super) fn large(gpu: &Gpu) -> Result<Value> {
     run(gpu, Shape::qwen3_4b(), &[1, 64])
 }
 

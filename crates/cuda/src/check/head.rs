@@ -9,7 +9,7 @@ use crate::matmul::{Matmul, Store};
 use crate::random::Random;
 use crate::reference;
 
-pub fn head<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn head<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
     let blas = Matmul::new(gpu)?;
     let mut all = Vec::new();
     for (tokens, vocab, dim, chunk) in [(5, 40, 16, 8), (67, 1003, 64, 24), (130, 9000, 128, 64)] {

@@ -10,7 +10,7 @@ use crate::matmul::{Matmul, Matrix, MatrixMut, Product, Store};
 use crate::random::Random;
 use crate::reference::{matmul_ab, matmul_abt, matmul_atb, transpose};
 
-pub fn matmul(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn matmul(gpu: &Gpu) -> Result<Vec<Measured>> {
     let blas = Matmul::new(gpu)?;
     let mut all = Vec::new();
     for shape in [(8, 8, 8), (72, 40, 200), (264, 136, 1000)] {

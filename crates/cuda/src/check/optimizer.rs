@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::random::Random;
 
-pub fn adamw(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn adamw(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for len in [1, 1027, 3_000_001] {
         all.extend(case(gpu, len)?);
@@ -56,7 +56,7 @@ fn case(gpu: &Gpu, len: usize) -> Result<Vec<Measured>> {
 }
 
 /// Compact state beside the same steps in f64: the first exactly, later ones within what eight bits lose, without a drift.
-pub fn compact(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn compact(gpu: &Gpu) -> Result<Vec<Measured>> {
     let len = 100_008;
     let mut random = Random(12);
     let start = rounded::<f32>(&random.normal(len, 1.0));

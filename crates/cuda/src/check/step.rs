@@ -29,7 +29,7 @@ fn bounds<T: Float>() -> [f64; 3] {
     if T::SUFFIX == "bf16" { [1e-2, 1e-3, 3e-2] } else { [1e-5, 1e-8, 5e-5] }
 }
 
-pub fn model<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn model<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for dim in [64, 128] {
         all.extend(model_case::<T>(gpu, small(dim))?);
@@ -111,7 +111,7 @@ fn cosine(what: String, a: &[f64], b: &[f64], bound: f64) -> Measured {
 }
 
 /// Two steps twice from the same start: weights equal bit for bit.
-pub fn repeats(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn repeats(gpu: &Gpu) -> Result<Vec<Measured>> {
     let shape = small(128);
     let run = || -> Result<Vec<bf16>> {
         let mut random = Random(4);
@@ -138,7 +138,7 @@ pub fn repeats(gpu: &Gpu) -> Result<Vec<Measured>> {
 }
 
 /// A thousand steps: memory in use is the same after the tenth and the last.
-pub fn growth(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn growth(gpu: &Gpu) -> Result<Vec<Measured>> {
     let shape = small(64);
     let mut trainer = Trainer::<bf16>::random(gpu, shape, 64, 3)?;
     let mut random = Random(6);
@@ -166,7 +166,7 @@ pub fn growth(gpu: &Gpu) -> Result<Vec<Measured>> {
 }
 
 /// A NaN in any kernel's output is named, and changes no weight.
-pub fn not_finite(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn not_finite(gpu: &Gpu) -> Result<Vec<Measured>> {
     let shape = small(64);
     let mut trainer = Trainer::<bf16>::random(gpu, shape, 64, 3)?;
     let sequences = sequences(&shape, &[20, 33], &mut Random(8));

@@ -35,12 +35,12 @@ fn small_case() -> Case {
     Case { label, shape: Shape::qwen3_06b(), sequences: 8, length: 2048, chunk: 2048, keep, compact: false }
 }
 
-pub fn small(gpu: &Gpu) -> Result<Value> {
+pub(super) fn small(gpu: &Gpu) -> Result<Value> {
     run(gpu, &small_case())
 }
 
 /// The small step with other choices of what is kept and how many logits exist: rate and memory only.
-pub fn variants(gpu: &Gpu) -> Result<Value> {
+pub(super) fn variants(gpu: &Gpu) -> Result<Value> {
     let mut all = serde_json::Map::new();
     for (rotated, normed, chunk) in
         [(false, false, 2048), (true, false, 2048), (true, true, 2048), (true, false, 1024), (true, true, 4096)]
@@ -53,7 +53,7 @@ pub fn variants(gpu: &Gpu) -> Result<Value> {
     Ok(Value::Object(all))
 }
 
-pub fn large(gpu: &Gpu) -> Result<Value> {
+pub(super) fn large(gpu: &Gpu) -> Result<Value> {
     let (label, shape) = ("Qwen3-4B, 4 x 2048 tokens", Shape::qwen3_4b());
     // Gates and ups of 28 of the 36 layers are kept: what fits 60 GB.
     let keep = Keep { gate_up: 28, ..Keep::default() };

@@ -30,7 +30,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub fn new(
+    pub(super) fn new(
         handle: sys::cublasLtHandle_t,
         key: &Key,
         input: sys::cudaDataType,

@@ -52,7 +52,7 @@ fn launches(key: &Key) -> usize {
 
 impl Choices {
     /// Choices stored for a device; an unreadable line is as if it were not there.
-    pub fn load(device: &str) -> Self {
+    pub(super) fn load(device: &str) -> Self {
         let file = cache_folder().map(|folder| {
             let plain: String = device.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
             folder.join(format!("products-{plain}.txt"))
@@ -61,11 +61,11 @@ impl Choices {
         Self { ranks: parse(&text), file }
     }
 
-    pub fn get(&self, key: &Key) -> Option<usize> {
+    pub(super) fn get(&self, key: &Key) -> Option<usize> {
         self.ranks.get(&name(key)).copied()
     }
 
-    pub fn put(&mut self, key: &Key, rank: usize) {
+    pub(super) fn put(&mut self, key: &Key, rank: usize) {
         self.ranks.insert(name(key), rank);
         // A home directory that is full or read-only costs a trial at every start, not the run.
         let _ = self.save();

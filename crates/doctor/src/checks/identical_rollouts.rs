@@ -33,7 +33,7 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     if groups.is_empty() {
         return Looked::skipped("groups of at least two recorded episodes");
     }
-    // What is solved every time needs no exploration.
+    // A task that is solved every time needs no exploration.
     let solved = |group: &Vec<(u64, Trace)>| group.iter().all(|(_, trace)| run.solved(trace) == Some(true));
     let groups: Vec<_> = groups.into_iter().filter(|group| !solved(group)).collect();
     let sampled =

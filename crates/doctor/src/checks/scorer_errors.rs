@@ -15,7 +15,7 @@ pub(super) const CHECK: Check = Check {
     look,
 };
 
-/// What programs say when they fail, not when an answer is wrong.
+/// Words of programs that fail, not of answers that are wrong.
 const WORDS: [&str; 12] = [
     "timed out",
     "timeout",

@@ -1,19 +1,8 @@
 //! Checks while a run is under way, one file each: over the numbers of the first and the newest steps, in microseconds.
 
-mod dead_component;
-mod entropy_collapse;
-mod faulted;
-mod gradients;
-mod kl_runaway;
-mod length_drift;
-mod logprob_mismatch;
-mod no_signal;
-mod parse_failures;
-mod staleness;
-mod success_cliff;
-
 use std::collections::{BTreeSet, VecDeque};
 
+use hone_trace::entries;
 use hone_train::ledger::Ledger;
 use hone_train::ledger::names::Name;
 use hone_train::recipe::Recipe;
@@ -21,20 +10,21 @@ use hone_train::recipe::Recipe;
 use crate::check::{Check, Looked};
 use crate::diagnosis::Named;
 
-/// All of them.
-pub static LIVE: &[Check<Live>] = &[
-    faulted::CHECK,
-    parse_failures::CHECK,
-    no_signal::CHECK,
-    success_cliff::CHECK,
-    logprob_mismatch::CHECK,
-    gradients::CHECK,
-    kl_runaway::CHECK,
-    entropy_collapse::CHECK,
-    dead_component::CHECK,
-    length_drift::CHECK,
-    staleness::CHECK,
-];
+entries! {
+    /// All of them.
+    pub static LIVE: [Check<Live>];
+    mod faulted: CHECK;
+    mod parse_failures: CHECK;
+    mod no_signal: CHECK;
+    mod success_cliff: CHECK;
+    mod logprob_mismatch: CHECK;
+    mod gradients: CHECK;
+    mod kl_runaway: CHECK;
+    mod entropy_collapse: CHECK;
+    mod dead_component: CHECK;
+    mod length_drift: CHECK;
+    mod staleness: CHECK;
+}
 
 /// Steps at each end that are compared.
 const WINDOW: usize = 8;
@@ -87,7 +77,7 @@ impl Live {
         }
     }
 
-    /// Takes a step in, and says what is found for the first time.
+    /// Takes a step in, and returns the findings that are new.
     pub fn see(&mut self, ledger: &Ledger) -> Vec<Named> {
         self.remember(ledger);
         let mut found = Vec::new();

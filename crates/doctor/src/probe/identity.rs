@@ -15,7 +15,7 @@ use super::{Identity, Part, Update, play};
 /// Episodes that are scored twice, and the learning rate of the step that is taken back.
 const EPISODES: usize = 24;
 const RATE: f64 = 3e-4;
-/// What rounding makes of a logprob.
+/// Rounding error of a logprob.
 const ROUNDING: f64 = 1e-3;
 
 pub(super) async fn of(setup: &Setup, recipe: &Recipe, groups: &[Vec<Trace>]) -> Part<Identity> {

@@ -82,7 +82,7 @@ pub struct Texts {
     pub largest_id: u32,
     /// Token ids the weights know. `None` where they could not be opened.
     pub vocabulary: Option<usize>,
-    /// Whether the tokenizer of `policy.reference` is the policy's own, where one is named.
+    /// True when the tokenizer of `policy.reference` is the policy's own; `None` where none is named.
     pub reference_agrees: Option<bool>,
 }
 
@@ -105,7 +105,7 @@ pub struct World {
     pub first_step: Vec<Transcript>,
 }
 
-/// What an episode opened with.
+/// Opening of an episode.
 #[derive(Debug, Default, Clone)]
 pub struct Opening {
     pub task: String,
@@ -188,7 +188,7 @@ pub struct Scripts {
 pub enum AfterDone {
     /// It refuses, or says `done` again.
     Holds,
-    /// It goes on as if nothing had happened.
+    /// The episode continues as if nothing had happened.
     GoesOn,
     /// No new episode opens afterwards, in the environment's words.
     Breaks(String),
@@ -251,7 +251,7 @@ pub struct Update {
     pub restored: f64,
 }
 
-/// How much is looked at.
+/// Depth of the probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     /// Files, and one episode of every environment opened: a second or two.

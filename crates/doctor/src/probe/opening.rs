@@ -10,7 +10,7 @@ use hone_train::recipe::Recipe;
 
 use super::{Depth, Opening, Part, Refusal, RefusalKind, Rendered};
 
-/// What prompts are rendered with.
+/// Parts that prompts are rendered with.
 pub(super) struct Scene<'a> {
     pub(super) recipe: &'a Recipe,
     pub(super) renderer: &'a Renderer,

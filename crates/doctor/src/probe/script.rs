@@ -16,14 +16,14 @@ pub struct Transcript {
     pub task: String,
     /// System prompt, first messages and tools, as one text.
     pub opened: String,
-    /// What was done, and what came back, in order.
+    /// Actions and answers, in order.
     pub turns: Vec<(String, String)>,
     pub done: bool,
     /// Values of the reward components that were scored, the total last.
     pub rewards: Vec<(String, f64)>,
     /// Components nobody scored, and why.
     pub unscored: Vec<(String, String)>,
-    /// What broke, in its own words.
+    /// Message of the fault.
     pub fault: Option<String>,
     pub open_seconds: f64,
     pub slowest_seconds: f64,
@@ -36,8 +36,8 @@ impl Transcript {
         self.rewards.iter().find(|(name, _)| name == component).map(|(_, value)| *value)
     }
 
-    /// What another episode of the same task, seed and actions must repeat.
-    pub fn parts_from(&self, other: &Self) -> Option<String> {
+    /// Part that another episode of the same task, seed and actions must repeat.
+    pub(crate) fn parts_from(&self, other: &Self) -> Option<String> {
         if self.opened != other.opened {
             return Some("it opens with another prompt or other tools".into());
         }
@@ -121,7 +121,7 @@ impl Session {
         })
     }
 
-    /// One action of the script; whether the episode goes on.
+    /// One action of the script; true when the episode continues.
     pub(super) async fn advance(&mut self, script: &dyn Baseline) -> bool {
         let turn = self.transcript.turns.len();
         let action = script.act(&self.tools, &self.said[self.before..], self.seed.with("act").at(turn as u64));

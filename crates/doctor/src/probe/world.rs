@@ -59,12 +59,6 @@ pub(super) async fn scripts(setup: &Setup, recipe: &Recipe, limit: Duration) -> 
         deadline,
     };
     let mut scripts = Scripts { success: recipe.eval.success.clone(), ..Scripts::default() };
-    let script = |task: &Task| -> Box<dyn Baseline> {
-        match solution(task) {
-            Some(moves) => Box::new(Reference(moves)),
-            None => Box::new(RandomCaller { calls: 6 }),
-        }
-    };
     let mut alone = Vec::new();
     for task in tasks {
         // At least one of everything, whatever it takes.
@@ -91,24 +85,44 @@ pub(super) async fn scripts(setup: &Setup, recipe: &Recipe, limit: Duration) -> 
         scripts.again.push((first.clone(), again));
         alone.push((task, first));
     }
+    scripts.beside = beside(setup, &alone, &limits).await;
+    if let Some((task, first)) = alone.iter().find(|(_, first)| first.done) {
+        scripts.after_done = after_done(setup, task, &*script(task), first.turns.len(), limits(task)).await;
+    }
+    scripts
+}
+
+/// The script of a task: its solution, or random calls.
+fn script(task: &Task) -> Box<dyn Baseline> {
+    match solution(task) {
+        Some(moves) => Box::new(Reference(moves)),
+        None => Box::new(RandomCaller { calls: 6 }),
+    }
+}
+
+/// Episodes that are open at once, each with the transcript of the same script played alone.
+async fn beside(
+    setup: &Setup,
+    alone: &[(&Task, Transcript)],
+    limits: &impl Fn(&Task) -> Limits,
+) -> Vec<(Transcript, Transcript)> {
     let mut sessions = Vec::new();
     for (task, first) in alone.iter().cycle().take(TOGETHER.min(2 * alone.len())) {
-        if let Ok(session) = Session::open(arena, task, limits(task).seed, deadline).await {
+        let Limits { seed, deadline, .. } = limits(task);
+        if let Ok(session) = Session::open(&*setup.arena, task, seed, deadline).await {
             sessions.push((session, script(task), first));
         }
     }
+    let mut played = Vec::new();
     for (mut session, acted, first) in sessions {
         for _ in 0..first.turns.len().max(1) {
             if !session.advance(&*acted).await {
                 break;
             }
         }
-        scripts.beside.push((first.clone(), session.finish(rubric).await.0));
+        played.push((first.clone(), session.finish(&setup.rubric).await.0));
     }
-    if let Some((task, first)) = alone.iter().find(|(_, first)| first.done) {
-        scripts.after_done = after_done(setup, task, &*script(task), first.turns.len(), limits(task)).await;
-    }
-    scripts
+    played
 }
 
 /// One episode is opened and stepped once: by a call, where that breaks by a reply, and then by a call again. An environment

@@ -12,7 +12,7 @@ use super::{Episodes, Run};
 
 impl Run {
     /// Steps and the numbers of their traces, the first few and the last few.
-    pub fn probed_steps(&self) -> Vec<(u64, Range<u64>)> {
+    pub(crate) fn probed_steps(&self) -> Vec<(u64, Range<u64>)> {
         let steps: Vec<_> = self
             .events
             .iter()
@@ -26,12 +26,12 @@ impl Run {
     }
 
     /// The episodes of one probed step.
-    pub fn step_episodes(&self, range: &Range<u64>) -> Result<Episodes, RunDirError> {
+    pub(crate) fn step_episodes(&self, range: &Range<u64>) -> Result<Episodes, RunDirError> {
         self.episodes(range)
     }
 
     /// Episodes of the first and of the last evaluation of a kind. `None` where there are not two.
-    pub fn evaluation_ends(&self, kind: Kind) -> Result<Option<(Episodes, Episodes)>, RunDirError> {
+    pub(crate) fn evaluation_ends(&self, kind: Kind) -> Result<Option<(Episodes, Episodes)>, RunDirError> {
         let ranges = self.ranges(|event| match event {
             Event::Eval { kind: other, traces, .. } if *other == kind => Some(*traces),
             _ => None,
@@ -44,17 +44,17 @@ impl Run {
 }
 
 /// Digests of the weights that sampled these episodes.
-pub fn weights(episodes: &[(u64, Trace)]) -> BTreeSet<String> {
+pub(crate) fn weights(episodes: &[(u64, Trace)]) -> BTreeSet<String> {
     let nodes = episodes.iter().flat_map(|(_, trace)| trace.nodes()).filter_map(|node| node.as_sampled());
     nodes.flat_map(|sampled| &sampled.versions).map(|(version, _)| version.weights.short()).collect()
 }
 
 /// The conversation as text, where the record has it.
-pub fn messages(trace: &Trace) -> Option<Vec<Message>> {
+pub(crate) fn messages(trace: &Trace) -> Option<Vec<Message>> {
     serde_json::from_value(trace.facts.get("messages")?.clone()).ok()
 }
 
 /// The text of a message.
-pub fn text(message: &Message) -> String {
+pub(crate) fn text(message: &Message) -> String {
     message.content().map(Content::text).unwrap_or_default()
 }

@@ -11,12 +11,12 @@ use hone_trace::{
 };
 use serde_json::{Map, Value, json};
 
-pub const STEPS: u64 = 24;
-pub const TASKS: usize = 64;
+pub(crate) const STEPS: u64 = 24;
+pub(crate) const TASKS: usize = 64;
 
 /// When an episode was played.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Stage {
+pub(crate) enum Stage {
     Training(u64),
     Greedy {
         after: bool,
@@ -31,7 +31,7 @@ pub enum Stage {
 
 /// An episode before it is recorded.
 #[derive(Debug, Clone)]
-pub struct Episode {
+pub(crate) struct Episode {
     pub task: usize,
     pub replica: u32,
     pub seed: u64,
@@ -52,7 +52,7 @@ pub struct Episode {
 }
 
 /// A run with one fault.
-pub struct Twin {
+pub(crate) struct Twin {
     pub recipe: &'static str,
     pub metrics: fn(u64, &mut Map<String, Value>),
     pub episode: fn(Stage, &mut Episode),
@@ -71,7 +71,7 @@ impl Default for Twin {
 }
 
 impl Twin {
-    pub fn diagnosis(&self) -> Diagnosis {
+    pub(crate) fn diagnosis(&self) -> Diagnosis {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run");
         self.record(&path);
@@ -125,7 +125,7 @@ impl Twin {
     }
 }
 
-pub const HEALTHY: &str = "
+pub(crate) const HEALTHY: &str = "
 name = \"twin\"
 [train]
 steps = 24
@@ -139,7 +139,7 @@ kind = \"parse_penalty\"
 
 impl Episode {
     /// A policy that goes from 0.3 to 0.9, and explores. Every other episode meets an error and carries on.
-    pub fn healthy(stage: Stage, task: usize, replica: u32) -> Self {
+    pub(crate) fn healthy(stage: Stage, task: usize, replica: u32) -> Self {
         let solved = match stage {
             Stage::Training(step) => (task as u64 + u64::from(replica) + step).is_multiple_of(2),
             Stage::Greedy { after: false } | Stage::Sampled { after: false } => task % 10 < 3,
@@ -187,16 +187,16 @@ impl Episode {
         }
     }
 
-    pub fn score(&mut self, component: &str, value: f64) {
+    pub(crate) fn score(&mut self, component: &str, value: f64) {
         self.rewards.retain(|reward| reward.component != component);
         self.rewards.push(Reward::scored(component, value, ""));
     }
 
-    pub fn solve(&mut self, solved: bool) {
+    pub(crate) fn solve(&mut self, solved: bool) {
         self.score("tau_state", f64::from(u8::from(solved)));
     }
 
-    pub fn trace(self, stage: Stage) -> Trace {
+    pub(crate) fn trace(self, stage: Stage) -> Trace {
         let look = ToolSpec::new("look", "Looks.", json!({"type": "object", "properties": {}}));
         let split = if matches!(stage, Stage::Training(_)) { "train" } else { "held-out" };
         let head = TraceHead {
@@ -230,7 +230,7 @@ impl Episode {
 }
 
 /// A healthy line of metrics.
-pub fn line(step: u64) -> Map<String, Value> {
+pub(crate) fn line(step: u64) -> Map<String, Value> {
     let progress = step as f64 / STEPS as f64;
     let success = 0.3 + 0.6 * progress;
     let line = json!({

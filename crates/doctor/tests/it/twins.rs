@@ -7,7 +7,7 @@ use crate::twin::{Stage, TASKS, Twin};
 
 /// The check finds it as a root cause, and no other root cause is an error.
 #[track_caller]
-pub fn finds(twin: &Twin, check: &str, severity: Severity) -> Diagnosis {
+pub(crate) fn finds(twin: &Twin, check: &str, severity: Severity) -> Diagnosis {
     let diagnosis = twin.diagnosis();
     let found = diagnosis.findings.iter().find(|named| named.check == check);
     let found = found.unwrap_or_else(|| panic!("{check} is not among the root causes: {diagnosis:#?}"));

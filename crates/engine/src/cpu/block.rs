@@ -86,7 +86,14 @@ impl Net<'_> {
 
     /// RMSNorm, QKV projection and RoPE: from the residual stream to queries, keys and values, rotated by `angles` (per
     /// row: cosines, then sines).
-    pub fn before_attention(&self, spread: Spread<'_>, layer: usize, x: &[f32], angles: &[f32], b: &mut Before<'_>) {
+    pub(crate) fn before_attention(
+        &self,
+        spread: Spread<'_>,
+        layer: usize,
+        x: &[f32],
+        angles: &[f32],
+        b: &mut Before<'_>,
+    ) {
         let (c, w) = (&self.model.config, &self.model.weights);
         let (isa, p) = (spread.isa(), &w.params.layers[layer]);
         norm::forward(isa, x, &w.values[p.input_norm.clone()], c.norm_eps, b.normed, b.rstd);
@@ -111,7 +118,7 @@ impl Net<'_> {
 
     /// Output projection, RMSNorm and SwiGLU MLP: from the attention output to the residual stream after the block,
     /// written to `next`.
-    pub fn after_attention(
+    pub(crate) fn after_attention(
         &self,
         spread: Spread<'_>,
         layer: usize,

@@ -82,11 +82,6 @@ pub(crate) struct Back {
 }
 
 impl Workspace {
-    /// A workspace that refuses passes which need more than this.
-    pub fn with_limit(bytes: u64) -> Self {
-        Self { limit: Some(bytes), ..Self::default() }
-    }
-
     /// Bytes that a pass over `rows` tokens needs, all of them scored.
     pub fn bytes(c: &Config, rows: usize, keep: Keep) -> u64 {
         4 * Self::floats(c, rows, rows, keep) as u64

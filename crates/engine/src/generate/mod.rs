@@ -8,7 +8,7 @@
 //! on what else runs, on what was in the cache, on preemption or on the number of threads: every row is computed by
 //! the learner's own kernels, which add in the same order whatever the rows beside it.
 //!
-//! When new weights are published, running requests continue with them: their keys and values are computed again, and
+//! Running requests continue with newly published weights: their keys and values are computed again, and
 //! the record says which version sampled which token.
 
 pub mod bench;

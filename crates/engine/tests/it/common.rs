@@ -6,12 +6,12 @@ use std::sync::Arc;
 use hone_engine::{Config, Cpu, Model};
 use hone_trace::{Loss, LossStats, TokenBatch};
 
-pub fn fixture(path: &str) -> PathBuf {
+pub(crate) fn fixture(path: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures")).join(path)
 }
 
 /// `config.json` of a small Qwen3 model, with keys replaced or added.
-pub fn config_json(changes: serde_json::Value) -> serde_json::Value {
+pub(crate) fn config_json(changes: serde_json::Value) -> serde_json::Value {
     let mut json = serde_json::json!({
         "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 160, "hidden_size": 32,
         "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -24,20 +24,20 @@ pub fn config_json(changes: serde_json::Value) -> serde_json::Value {
     json
 }
 
-pub fn small(cpu: Arc<Cpu>) -> Model {
+pub(crate) fn small(cpu: Arc<Cpu>) -> Model {
     let config = Config::parse(&config_json(serde_json::json!({})).to_string()).unwrap();
     Model::random(config, cpu, 7)
 }
 
 /// Deterministic token ids.
-pub fn ids(seed: u64, len: usize, vocab: usize) -> Vec<u32> {
+pub(crate) fn ids(seed: u64, len: usize, vocab: usize) -> Vec<u32> {
     let mut rng = hone_trace::Seed::root(seed).rng();
     (0..len).map(|_| (rng.next_u64() % vocab as u64) as u32).collect()
 }
 
 /// Negative log-likelihood, times a factor that tests may make infinite, and entropy.
 #[derive(Debug)]
-pub struct Nll {
+pub(crate) struct Nll {
     pub factor: f64,
     pub entropy: f64,
 }
@@ -55,6 +55,6 @@ impl Loss for Nll {
     }
 }
 
-pub fn wait<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }

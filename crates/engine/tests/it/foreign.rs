@@ -17,7 +17,7 @@ use hone_engine::{
 use hone_trace::Digest;
 
 #[derive(Debug)]
-pub struct Foreign(pub Arc<Cpu>);
+pub(crate) struct Foreign(pub Arc<Cpu>);
 
 /// The same network as the CPU sees it.
 fn inner(net: Net<'_, Foreign>) -> Net<'_> {

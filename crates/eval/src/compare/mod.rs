@@ -24,7 +24,7 @@ pub struct Side<'a> {
     pub first: u64,
 }
 
-/// What differs.
+/// Quantity that differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     pub passing: Passing,
@@ -56,7 +56,7 @@ pub struct Behaviour {
     pub examples: [Option<Sighted>; 2],
 }
 
-/// How the change of a behaviour goes with the change of success.
+/// Correlation of a behaviour's change with the change of success.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explained {
     /// Tasks in which it became rarer, and more frequent.
@@ -126,7 +126,7 @@ impl Comparison {
     }
 
     /// Behaviours by how much of the change they go with, most first.
-    pub fn explaining(&self) -> Vec<&Behaviour> {
+    pub(crate) fn explaining(&self) -> Vec<&Behaviour> {
         let share = |behaviour: &Behaviour| behaviour.change.as_ref().and_then(|change| change.share).unwrap_or(0.0);
         let mut found: Vec<&Behaviour> = self.behaviour.iter().filter(|behaviour| share(behaviour) > 0.0).collect();
         found.sort_by(|a, b| share(b).total_cmp(&share(a)));
@@ -154,7 +154,7 @@ fn mean(values: &ByTask) -> Option<f64> {
 
 /// A behaviour on one side.
 struct Observed {
-    /// Whether it is there (for counts: how much), and how much of it.
+    /// Presence of the behaviour (for counts: its amount), and the amount of it.
     shown: ByTask,
     value: ByTask,
     example: Option<Sighted>,

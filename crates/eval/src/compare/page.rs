@@ -42,7 +42,7 @@ impl Comparison {
         table
     }
 
-    pub fn behaviours(&self) -> Table {
+    pub(crate) fn behaviours(&self) -> Table {
         let head = ["behaviour", "A", "B", "rarer in", "success there", "more in", "success there", "of the change"];
         let mut table = Table::new(head);
         for behaviour in &self.behaviour {

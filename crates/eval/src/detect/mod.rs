@@ -40,7 +40,7 @@ impl<'a> Seen<'a> {
         Self { trace, messages: messages(trace), case: Case::of(trace, &end).ok(), passed }
     }
 
-    /// What the agent said and called, turn by turn.
+    /// Replies and calls of the agent, turn by turn.
     fn replies(&self) -> impl Iterator<Item = &Message> {
         self.messages.iter().filter(|message| matches!(message, Message::Assistant { .. }))
     }
@@ -54,9 +54,9 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// How much of it was seen, and an example in words.
+/// Amount seen, and an example in words.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sighting {
+pub(crate) struct Sighting {
     pub value: f64,
     pub example: String,
 }
@@ -69,7 +69,7 @@ impl Sighting {
 
 /// One kind of behaviour.
 #[derive(Debug, Clone, Copy)]
-pub struct Detector {
+pub(crate) struct Detector {
     pub name: &'static str,
     pub about: &'static str,
     /// The value over which the behaviour is there. `None`: a plain count.
@@ -79,7 +79,7 @@ pub struct Detector {
 }
 
 /// All detectors, the plain counts first.
-pub static DETECTORS: &[&Detector] = &[
+pub(crate) static DETECTORS: &[&Detector] = &[
     &turns::DETECTOR,
     &calls::DETECTOR,
     &errors::ARGUMENT,
@@ -170,7 +170,7 @@ pub(crate) mod testing {
         (detector.measure)(&Seen::new(trace, &Passing { component: "s".into(), at_least: 1.0 }))
     }
 
-    /// Whether the behaviour is seen.
+    /// True when the behaviour is seen.
     pub(crate) fn is_seen(detector: &Detector, trace: &Trace) -> bool {
         measure(detector, trace).is_some_and(|sighting| sighting.value > detector.over.unwrap_or(0.0))
     }

@@ -135,10 +135,6 @@ fn missed(held_out: &HeldOut, overlap: &Overlap) -> Vec<String> {
     let before = |kind: &BeforeAfter| kind.before.as_ref().map(|found| found.result.clone()).unwrap_or_default();
     let after = |kind: &BeforeAfter| kind.after.as_ref().map(|found| found.result.clone()).unwrap_or_default();
     let (start, end, sampled) = (before(&held_out.greedy), after(&held_out.greedy), after(&held_out.sampled));
-    let holds = |value: Option<f64>, bar: &dyn Fn(f64) -> bool| value.is_some_and(bar);
-    let said = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), |value| format!("{value:.3}"));
-    let at_most = |bar: f64| move |value: f64| value <= bar;
-    let at_least = |bar: f64| move |value: f64| value >= bar;
     hold(
         holds(start.success, &at_most(GREEDY_START)),
         format!("the start, greedily {}, is not at most {GREEDY_START}", said(start.success)),
@@ -186,6 +182,22 @@ fn missed(held_out: &HeldOut, overlap: &Overlap) -> Vec<String> {
         hold(tasks >= TASKS, format!("{tasks} held-out tasks ({name}) are fewer than {TASKS}"));
     }
     missed
+}
+
+fn holds(value: Option<f64>, bar: &dyn Fn(f64) -> bool) -> bool {
+    value.is_some_and(bar)
+}
+
+fn said(value: Option<f64>) -> String {
+    value.map_or_else(|| "not measured".to_owned(), |value| format!("{value:.3}"))
+}
+
+fn at_most(bar: f64) -> impl Fn(f64) -> bool {
+    move |value| value <= bar
+}
+
+fn at_least(bar: f64) -> impl Fn(f64) -> bool {
+    move |value| value >= bar
 }
 
 fn print(out: &mut impl Write, seeds: &[Trained], directory: &Path) -> Result<()> {

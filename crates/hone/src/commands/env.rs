@@ -18,7 +18,8 @@ use hone_chat::parse::{Format, Toolbox, parse};
 use hone_trace::{
     Action, Content, Episode, Message, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord, did_you_mean,
 };
-use hone_worlds::registry::{self, BUILTINS, EnvEntry, EnvSpec, REMOTE};
+use hone_worlds::BUILTINS;
+use hone_worlds::registry::{self, EnvEntry, EnvSpec, REMOTE};
 use serde_json::{Map, Value, json};
 
 use crate::output;

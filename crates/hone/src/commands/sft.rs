@@ -59,16 +59,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if recipe.policy.model == Some(std::path::absolute(&out)?) {
         recipe.policy.model = None;
     }
-    if let Some(model) = recipe.policy.model.as_ref().filter(|model| !model.exists()) {
-        bail!(
-            "policy.model is {}, and there is no such directory\nhint: with --out {0} a new policy is made there; or name a \
-             model directory to go on from",
-            model.display()
-        );
-    }
-    if out.exists() {
-        bail!("{} exists; name a new directory for the model", out.display());
-    }
+    check_directories(&recipe, &out)?;
     if args.dry_run {
         return dry_run(recipe, args.json);
     }
@@ -114,7 +105,22 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What an imitation takes, measured on its first steps.
+/// Refuses a model that is not there, and an output that is.
+fn check_directories(recipe: &Recipe, out: &Path) -> Result<()> {
+    if let Some(model) = recipe.policy.model.as_ref().filter(|model| !model.exists()) {
+        bail!(
+            "policy.model is {}, and there is no such directory\nhint: with --out {0} a new policy is made there; or name a \
+             model directory to go on from",
+            model.display()
+        );
+    }
+    if out.exists() {
+        bail!("{} exists; name a new directory for the model", out.display());
+    }
+    Ok(())
+}
+
+/// Cost of an imitation, measured on its first steps.
 fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 /// A server that ends with the test.
-pub struct Served {
+pub(crate) struct Served {
     pub url: String,
     task: tokio::task::JoinHandle<()>,
 }
@@ -30,24 +30,24 @@ impl Drop for Served {
 }
 
 /// A built-in environment with a few tasks.
-pub fn small(name: &str) -> Environment {
+pub(crate) fn small(name: &str) -> Environment {
     let table = json!({"name": name, "tasks": 6, "held_out": 4});
     EnvSpec::read(table.as_object().unwrap().clone()).unwrap().open().unwrap()
 }
 
-pub fn host(name: &str, options: Options) -> Host {
+pub(crate) fn host(name: &str, options: Options) -> Host {
     Host::new(small(name), "an environment of the tests", options)
 }
 
 impl Served {
-    pub async fn start(host: Host) -> Self {
+    pub(crate) async fn start(host: Host) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let task = tokio::spawn(async move { hone_remote::serve::serve(listener, Arc::new(host)).await.unwrap() });
         Self { url, task }
     }
 
-    pub async fn of(router: Router) -> Self {
+    pub(crate) async fn of(router: Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
@@ -55,7 +55,7 @@ impl Served {
     }
 
     /// Answers a reset and nothing else.
-    pub async fn hanging(schema: Value) -> Self {
+    pub(crate) async fn hanging(schema: Value) -> Self {
         let schema = schema.to_string();
         let ws = get(async |upgrade: WebSocketUpgrade| {
             upgrade.on_upgrade(async |mut socket| {
@@ -73,7 +73,7 @@ impl Served {
 }
 
 /// Plays a task's solution; the last turn.
-pub async fn solve(episode: &mut Episode, task: &Task) -> Turn {
+pub(crate) async fn solve(episode: &mut Episode, task: &Task) -> Turn {
     let mut last = Turn::default();
     for step in solution(task).unwrap() {
         let action = match step {
@@ -90,12 +90,12 @@ pub async fn solve(episode: &mut Episode, task: &Task) -> Turn {
 }
 
 /// A connection that has a session, however long the server takes to notice that the one before is gone.
-pub async fn connected(http: &Http) -> Socket {
+pub(crate) async fn connected(http: &Http) -> Socket {
     attached(http, "ws").await
 }
 
 /// A connection to a session that another has just left.
-pub async fn attached(http: &Http, path: &str) -> Socket {
+pub(crate) async fn attached(http: &Http, path: &str) -> Socket {
     loop {
         let socket = Socket::connect(http, path).await.unwrap();
         if let Ok((socket, said)) = socket.ask(&json!({"type": "nothing"})).await

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Documented, Key};
 
-/// What a value must satisfy beyond its type.
+/// Constraint on a value beyond its type.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     pub shape: Shape,
@@ -66,7 +66,7 @@ impl Rule {
         Self { name: Some(name), ..self }
     }
 
-    /// Whether it is the range of a number.
+    /// True for the range of a number.
     pub const fn is_range(&self) -> bool {
         matches!(self.shape, Shape::Whole { .. } | Shape::Real(_))
     }

@@ -101,7 +101,7 @@ fn link_to(target: &str, link: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, link)
 }
 
-/// Where links need rights, a file names the directory.
+/// A file names the directory on systems whose links need rights.
 #[cfg(not(unix))]
 fn link_to(target: &str, link: &Path) -> io::Result<()> {
     fs::write(link, target)

@@ -88,7 +88,7 @@ impl RunDir {
         Self::resume(path).map(|(run, _)| run)
     }
 
-    /// Goes on with a run: cuts what a crash left incomplete and says how much.
+    /// Reopens a run: cuts what a crash left incomplete and says how much.
     pub fn resume(path: &Path) -> Result<(Self, Recovered), RunDirError> {
         let lock = lock(path)?;
         let mut recovered = Recovered::default();

@@ -28,7 +28,7 @@ pub struct Superseded {
     pub metrics_bytes: u64,
     pub events_bytes: u64,
     pub traces: u64,
-    /// Where it is, inside the run. `None` where there was nothing.
+    /// Path inside the run; `None` where there was nothing.
     pub directory: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl RunDir {
         Position { metrics: self.metrics.len(), events: self.events.len(), traces: self.traces.count() }
     }
 
-    /// Goes back to a position: what was recorded after it moves to a directory of its own under `superseded/`.
+    /// Rewinds to a position: records after it move to a separate directory under `superseded/`.
     pub fn rewind(&mut self, to: Position) -> Result<Superseded, RunDirError> {
         let from = self.position();
         if from.metrics < to.metrics || from.events < to.events || from.traces < to.traces {

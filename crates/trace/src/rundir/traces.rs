@@ -21,7 +21,7 @@ const FRAME_TEXT: usize = 1 << 20;
 const SEGMENT: u64 = 256 << 20;
 const LEVEL: i32 = 3;
 
-/// Where one trace is. Little-endian on disk, with a CRC of what precedes it in the last four bytes.
+/// Index entry of one trace. Little-endian on disk, with a CRC of what precedes it in the last four bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     frame: u64,
@@ -203,7 +203,7 @@ impl TraceLog {
 /// A decompressed frame: its segment, its offset there, its text.
 type Frame = ((u32, u64), Vec<u8>);
 
-/// Reads traces by number. What is counted when it is opened stays readable while the run continues.
+/// Reads traces by number. Traces counted when it is opened stay readable while the run continues.
 #[derive(Debug, Clone)]
 pub struct TraceReader {
     directory: PathBuf,

@@ -44,7 +44,7 @@ impl Table {
         self.0.len() / ROWS
     }
 
-    /// Where the row after a token begins.
+    /// Start of the row after a token.
     pub(super) fn row(&self, before: u32) -> usize {
         before as usize % ROWS * self.vocabulary()
     }

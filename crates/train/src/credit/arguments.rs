@@ -64,7 +64,7 @@ struct ByArgument {
 }
 
 impl ByArgument {
-    /// Where an argument stands in every trace that has it and was scored, with its advantage there.
+    /// Places of an argument in every scored trace that has it, with its advantage there.
     fn spans(&self, groups: &[Group], argument: &str, component: &str) -> HashMap<(usize, usize), Span> {
         let compared_by = |trace: &Trace| match &self.skill_over {
             Some(outcome) => trace.reward(outcome),

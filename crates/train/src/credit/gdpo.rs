@@ -2,7 +2,15 @@
 
 use hone_trace::{Advantage, Credit, Group, NoSignal};
 
-use super::Weights;
+use super::{CreditEntry, Estimator, Weights};
+
+pub(super) const GDPO: CreditEntry = CreditEntry {
+    name: "gdpo",
+    maths: "S = Σ weight × (r − mean of the group) / (deviation of the group + 1e-4) over components; A = S whitened over the batch.",
+    advice: "For several rewards of different scale or sparsity.",
+    paper: Some("Liu et al. 2026, GDPO, arXiv:2601.05242"),
+    make: Estimator { by_component: true, ..Estimator::whole(|_, weights| Box::new(Gdpo { weights, epsilon: 1e-4 })) },
+};
 use super::stats::{check_spread, deviation, mean};
 
 /// Sum over components of weight × (r − mean of the group) / (deviation of the group + ε), whitened over the batch.

@@ -3,7 +3,31 @@
 use hone_trace::{Advantage, Credit, Group};
 
 use super::stats::{deviation, mean};
-use super::{Weights, per_group};
+use super::{CreditEntry, Estimator, Weights, per_group};
+
+pub(super) const GRPO: CreditEntry = CreditEntry {
+    name: "grpo",
+    maths: "A = (R − mean of the group) / (sample deviation of the group + 1e-4).",
+    advice: "The default. Division by the deviation makes easy and hard tasks push equally hard.",
+    paper: Some("Shao et al. 2024, DeepSeekMath, arXiv:2402.03300"),
+    make: Estimator::whole(|_, weights| Box::new(Grpo::new(weights, Scale::Group))),
+};
+
+pub(super) const GRPO_BATCH: CreditEntry = CreditEntry {
+    name: "grpo_batch",
+    maths: "A = (R − mean of the group) / (sample deviation of the batch + 1e-4).",
+    advice: "As grpo, steadier for small groups.",
+    paper: Some("Liu et al. 2025, Tricks or Traps? A Deep Dive into RL for LLM Reasoning, arXiv:2508.08221"),
+    make: Estimator::whole(|_, weights| Box::new(Grpo::new(weights, Scale::Batch))),
+};
+
+pub(super) const DR_GRPO: CreditEntry = CreditEntry {
+    name: "dr_grpo",
+    maths: "A = R − mean of the group.",
+    advice: "No difficulty bias: the gradient is that of the mean reward. With `loss = \"dr_grpo\"` also no length bias.",
+    paper: Some("Liu et al. 2025, Understanding R1-Zero-Like Training, arXiv:2503.20783"),
+    make: Estimator::whole(|_, weights| Box::new(Grpo::new(weights, Scale::None))),
+};
 
 /// (R − mean of the group) / (a deviation + ε).
 #[derive(Debug, Clone, PartialEq)]

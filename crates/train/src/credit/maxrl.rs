@@ -3,7 +3,15 @@
 use hone_trace::{Advantage, Credit, Group, NoSignal};
 
 use super::stats::mean;
-use super::{Weights, per_group};
+use super::{CreditEntry, Estimator, Weights, per_group};
+
+pub(super) const MAXRL: CreditEntry = CreditEntry {
+    name: "maxrl",
+    maths: "A = (R − mean of the group) / (mean of the group + 1e-6).",
+    advice: "For rewards of at least 0, best 0 or 1: rarely solved tasks push hardest.",
+    paper: Some("Tajwar et al. 2026, Maximum Likelihood Reinforcement Learning, arXiv:2602.02710"),
+    make: Estimator::whole(|_, weights| Box::new(MaxRl { weights, epsilon: 1e-6 })),
+};
 
 /// (R − mean of the group) / (mean of the group + ε). For rewards of at least zero.
 #[derive(Debug, Clone, PartialEq)]

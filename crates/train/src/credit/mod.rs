@@ -1,22 +1,15 @@
-//! Credit: rewards to advantages. One estimator per file, all pure.
+//! Credit: rewards to advantages. One estimator per file, all pure; a new one is one file and one line of [`CREDITS`].
 //!
 //! A trace without a reward has no advantage and is in nobody's mean; excluded traces never get here (they left their
 //! [`Group`]). A group that cannot tell its traces apart says why instead of giving zeros: those tokens are not trained.
 
 mod arguments;
-mod gdpo;
-mod grpo;
-mod maxrl;
 mod negative;
 mod overlong;
 mod recipe;
-mod reinforce_pp;
-mod rloo;
 mod schedule;
 mod stats;
 mod total;
-mod turn_returns;
-mod turn_rloo;
 mod turns;
 
 pub use arguments::by_argument;
@@ -24,7 +17,7 @@ pub use gdpo::Gdpo;
 pub use grpo::{Grpo, Scale};
 pub use maxrl::MaxRl;
 pub use overlong::mask_overlong;
-pub use recipe::{BadCredit, CREDITS, CreditRecipe, Estimator};
+pub use recipe::{BadCredit, CreditRecipe, Estimator};
 pub use reinforce_pp::ReinforcePlusPlus;
 pub use rloo::Rloo;
 pub use schedule::Schedule;
@@ -33,7 +26,23 @@ pub use turn_returns::TurnReturns;
 pub use turn_rloo::TurnRloo;
 pub use turns::TurnRewards;
 
-use hone_trace::{Advantage, Group, NoSignal};
+use hone_trace::{Advantage, Group, NoSignal, entries};
+
+use crate::catalogue::Entry;
+
+pub(crate) type CreditEntry = Entry<Estimator>;
+
+entries! {
+    /// The estimators and their names.
+    pub static CREDITS: [CreditEntry];
+    mod grpo: GRPO, GRPO_BATCH, DR_GRPO;
+    mod rloo: RLOO;
+    mod maxrl: MAXRL;
+    mod reinforce_pp: REINFORCE_PP, REINFORCE_PP_BASELINE;
+    mod gdpo: GDPO;
+    mod turn_rloo: TURN_RLOO;
+    mod turn_returns: TURN_RETURNS;
+}
 
 /// Credits each group by itself: `values` maps the rewards of the scored traces to their advantages, or to the reason
 /// why there are none. It is only asked about groups that can be told apart.

@@ -6,11 +6,11 @@ use hone_trace::{Credit, documented};
 use serde::{Deserialize, Serialize};
 
 use super::negative::Negative;
-use super::{Gdpo, Grpo, MaxRl, ReinforcePlusPlus, Rloo, Scale, TurnReturns, TurnRewards, TurnRloo, Weights};
-use crate::catalogue::{Entry, UnknownName, catalogue, find, name_or_table};
+use super::{CREDITS, TurnRewards, Weights};
+use crate::catalogue::{UnknownName, find, name_or_table};
 
 documented! {
-    /// What a recipe says of credit. In TOML either `credit = "grpo"` or
+    /// Credit assignment of a recipe. In TOML either `credit = "grpo"` or
     /// `credit = { name = "turn_rloo", discount = 0.5, failed_call = -0.5 }`.
     #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
     #[serde(remote = "Self", deny_unknown_fields)]
@@ -37,8 +37,8 @@ documented! {
         /// Factor on the advantages of those tokens; absent: 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub argument_weight: Option<f64> where real(0.0, 1.0),
-        /// The share of the steps after which those tokens are paid, nothing before; 0 where it is not given. Later than that
-        /// they stay open until the rest has settled.
+        /// Share of the steps after which those tokens are paid; absent: 0. A late start lets the rest of the reply settle
+        /// first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub arguments_from: Option<f64> where real(0.0, 1.0),
         /// The component of 0 or 1 that says what a stated confidence was about: a Brier score that pays an argument is then
@@ -102,7 +102,7 @@ impl CreditRecipe {
         }
     }
 
-    /// Whether there is such an estimator over a rubric with these components and weights.
+    /// Refuses an estimator that does not fit a rubric with these components and weights.
     pub fn check(&self, components: &[(&str, f64)]) -> Result<(), BadCredit> {
         self.build(Weights::default())?;
         let estimator = self.estimator()?;
@@ -143,7 +143,7 @@ impl CreditRecipe {
         Ok(&find("credit", CREDITS, &self.name)?.make)
     }
 
-    fn turn_rewards(&self) -> TurnRewards {
+    pub(super) fn turn_rewards(&self) -> TurnRewards {
         TurnRewards { parse_failure: self.parse_failure.unwrap_or(0.0), failed_call: self.failed_call.unwrap_or(0.0) }
     }
 }
@@ -153,7 +153,7 @@ name_or_table!(CreditRecipe, "the name of an estimator, or a table with `name`")
 /// An estimator in the catalogue: how it is built, and what the rest of a run has to know of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Estimator {
-    make: Make,
+    pub(super) make: Make,
     /// It normalises every reward component by itself, and is given them one by one instead of their total.
     pub by_component: bool,
     /// It gives every turn an advantage, and reads `discount`, `parse_failure` and `failed_call`.
@@ -163,57 +163,14 @@ pub struct Estimator {
 /// Builds an estimator over these reward components.
 type Make = fn(&CreditRecipe, Weights) -> Box<dyn Credit>;
 
-/// One advantage a trace, from totals.
-const fn whole(make: Make) -> Estimator {
-    Estimator { make, by_component: false, per_turn: false }
-}
+impl Estimator {
+    /// One advantage a trace, from its total.
+    pub(super) const fn whole(make: Make) -> Self {
+        Self { make, by_component: false, per_turn: false }
+    }
 
-/// One advantage a trace, from components.
-const fn by_component(make: Make) -> Estimator {
-    Estimator { make, by_component: true, per_turn: false }
+    /// One advantage a turn.
+    pub(super) const fn per_turn(make: Make) -> Self {
+        Self { make, by_component: false, per_turn: true }
+    }
 }
-
-/// One advantage a turn.
-const fn per_turn(make: Make) -> Estimator {
-    Estimator { make, by_component: false, per_turn: true }
-}
-
-/// The estimators and their names.
-pub static CREDITS: &[Entry<Estimator>] = catalogue! {
-    /// A = (R − mean of the group) / (sample deviation of the group + 1e-4).
-    /// The default. Division by the deviation makes easy and hard tasks push equally hard.
-    "grpo" => whole(|_, weights| Box::new(Grpo::new(weights, Scale::Group)));
-    /// A = (R − mean of the group) / (sample deviation of the batch + 1e-4).
-    /// As grpo, steadier for small groups.
-    "grpo_batch" => whole(|_, weights| Box::new(Grpo::new(weights, Scale::Batch)));
-    /// A = R − mean of the group.
-    /// No difficulty bias: the gradient is that of the mean reward. With `loss = "dr_grpo"` also no length bias.
-    "dr_grpo" => whole(|_, weights| Box::new(Grpo::new(weights, Scale::None)));
-    /// A = R − mean of the others in the group.
-    /// Unbiased whatever the group's size.
-    "rloo" => whole(|_, weights| Box::new(Rloo { weights }));
-    /// A = (R − mean of the group) / (mean of the group + 1e-6).
-    /// For rewards of at least 0, best 0 or 1: rarely solved tasks push hardest.
-    "maxrl" => whole(|_, weights| Box::new(MaxRl { weights, epsilon: 1e-6 }));
-    /// A = (R − mean) / deviation, over all sampled tokens of the batch.
-    /// No groups needed. Tasks of unequal difficulty compete; use the baseline variant for those.
-    "reinforce++" => whole(|_, weights| Box::new(ReinforcePlusPlus { weights, baseline: false, epsilon: 1e-8 }));
-    /// As reinforce++ after taking the mean of the group off.
-    /// As grpo_batch, whitened over tokens.
-    "reinforce++_baseline" => whole(|_, weights| Box::new(ReinforcePlusPlus { weights, baseline: true, epsilon: 1e-8 }));
-    /// S = Σ weight × (r − mean of the group) / (deviation of the group + 1e-4) over components; A = S whitened over the batch.
-    /// For several rewards of different scale or sparsity.
-    "gdpo" => by_component(|_, weights| Box::new(Gdpo { weights, epsilon: 1e-4 }));
-    /// A of turn k = G(k) − mean of the others' G(k); G is the return from turn k on, discounted by `discount` (1) a turn.
-    /// For episodes with errors inside them: give `parse_failure` and `failed_call` a price and each turn answers for its own. With an outcome reward alone it is rloo.
-    "turn_rloo" => per_turn(|recipe, weights| {
-        let discount = recipe.discount.unwrap_or(1.0);
-        Box::new(TurnRloo { weights, discount, turn_rewards: recipe.turn_rewards() })
-    });
-    /// A of turn k = G(k) − mean of G over the group's turns, G discounted by `discount` (0.95) a turn.
-    /// Prefers short successes and blames late turns for failures.
-    "turn_returns" => per_turn(|recipe, weights| {
-        let discount = recipe.discount.unwrap_or(0.95);
-        Box::new(TurnReturns { weights, discount, turn_rewards: recipe.turn_rewards() })
-    });
-};

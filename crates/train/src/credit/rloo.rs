@@ -3,7 +3,15 @@
 use hone_trace::{Advantage, Credit, Group};
 
 use super::stats::mean;
-use super::{Weights, per_group};
+use super::{CreditEntry, Estimator, Weights, per_group};
+
+pub(super) const RLOO: CreditEntry = CreditEntry {
+    name: "rloo",
+    maths: "A = R − mean of the others in the group.",
+    advice: "Unbiased whatever the group's size.",
+    paper: Some("Ahmadian et al. 2024, Back to Basics: Revisiting REINFORCE Style Optimization, arXiv:2402.14740"),
+    make: Estimator::whole(|_, weights| Box::new(Rloo { weights })),
+};
 
 /// R − mean of the others, which is n/(n−1) (R − mean of the group).
 #[derive(Debug, Clone, PartialEq)]

@@ -1,4 +1,4 @@
-//! Who credits which step: until `credit.arguments_from` the tokens of those arguments are paid nothing.
+//! Schedule of credit: until `credit.arguments_from` the tokens of those arguments are paid nothing.
 
 use std::fmt;
 

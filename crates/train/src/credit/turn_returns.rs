@@ -4,7 +4,18 @@ use hone_trace::{Advantage, Credit, Group, NoSignal};
 
 use super::stats::{check_spread, mean};
 use super::turns::{TurnRewards, group_returns};
-use super::{Weights, no_signal};
+use super::{CreditEntry, Estimator, Weights, no_signal};
+
+pub(super) const TURN_RETURNS: CreditEntry = CreditEntry {
+    name: "turn_returns",
+    maths: "A of turn k = G(k) − mean of G over the group's turns, G discounted by `discount` (0.95) a turn.",
+    advice: "Prefers short successes and blames late turns for failures.",
+    paper: None,
+    make: Estimator::per_turn(|recipe, weights| {
+        let discount = recipe.discount.unwrap_or(0.95);
+        Box::new(TurnReturns { weights, discount, turn_rewards: recipe.turn_rewards() })
+    }),
+};
 
 /// Return of the turn − mean over all turns of the group.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,18 @@ use hone_trace::{Advantage, Credit, Group, NoSignal};
 
 use super::stats::check_spread;
 use super::turns::{TurnRewards, group_returns};
-use super::{Weights, no_signal};
+use super::{CreditEntry, Estimator, Weights, no_signal};
+
+pub(super) const TURN_RLOO: CreditEntry = CreditEntry {
+    name: "turn_rloo",
+    maths: "A of turn k = G(k) − mean of the others' G(k); G is the return from turn k on, discounted by `discount` (1) a turn.",
+    advice: "For episodes with errors inside them: give `parse_failure` and `failed_call` a price and each turn answers for its own. With an outcome reward alone it is rloo.",
+    paper: None,
+    make: Estimator::per_turn(|recipe, weights| {
+        let discount = recipe.discount.unwrap_or(1.0);
+        Box::new(TurnRloo { weights, discount, turn_rewards: recipe.turn_rewards() })
+    }),
+};
 
 /// Return of turn k − mean of the others' returns of turn k. A sibling that ended earlier stands with its last turn.
 /// With a discount of 1 and no rewards for turns this is RLOO.

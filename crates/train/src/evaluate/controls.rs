@@ -4,7 +4,7 @@
 //! - **sharpened**: the start at the temperature at which it is as sure, per token, as the end is. What it gains is what
 //!   being surer is worth without learning anything.
 //!
-//! A third control, the placebo, is a training run of its own ([`crate::placebo`]).
+//! A third control, the placebo, is a separate training run ([`crate::placebo`]).
 //!
 //! Beside them, two probes of the trained policy: its tools in reverse order, and under each other's names. A policy that
 //! reads its tools does as well.

@@ -26,7 +26,7 @@ pub struct Evaluation {
     pub tasks: usize,
     /// Episodes left out because something outside the policy broke.
     pub faults: usize,
-    /// Who broke the first of them, and its own words.
+    /// Boundary of the first fault, and its message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_fault: Option<String>,
     /// Episodes left out because nobody scored the success component.

@@ -59,7 +59,7 @@ impl Decoding {
     }
 }
 
-/// Which of the two ways.
+/// Kind of evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

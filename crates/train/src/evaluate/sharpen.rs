@@ -11,7 +11,7 @@ const COLDEST: f64 = 0.02;
 
 /// A search for the temperature of a given entropy, which rises with the temperature.
 ///
-/// Where a policy is mostly sure, ln entropy is nearly linear in 1 / temperature: the search goes along that line, and
+/// ln entropy is nearly linear in 1 / temperature for a policy that is mostly sure: the search follows that line, and
 /// interpolates on it between the nearest probes on either side.
 #[derive(Debug, Clone)]
 pub struct Search {
@@ -59,7 +59,7 @@ impl Search {
         self.points.push((temperature, entropy));
     }
 
-    /// Which probe came nearest, counted from 0. `None` before the first.
+    /// Index of the nearest probe, from 0; `None` before the first.
     pub fn nearest(&self) -> Option<usize> {
         let off = |at: &usize| (self.points[at + 1].1.max(LEAST / 10.0).ln() - self.target.ln()).abs();
         (0..self.points.len().saturating_sub(1)).min_by(|a, b| off(a).total_cmp(&off(b)))
@@ -67,7 +67,7 @@ impl Search {
 }
 
 /// Step of the search, as a share of 1 / temperature, while every probe was too unsure: along the last two of them, a
-/// little too far rather than too short, since what is bracketed is found.
+/// little too far rather than too short, since a bracketed value is found.
 fn colder(unsure: &[(f64, f64)], left: f64) -> f64 {
     let slope = match unsure {
         [.., before, last] => (before.1 - last.1) / (last.0 - before.0) * last.0,

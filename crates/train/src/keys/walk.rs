@@ -104,9 +104,9 @@ fn text_of<'a>(table: &'a Table) -> impl Fn(&str) -> Option<&'a str> {
 pub struct Section {
     /// As TOML writes it: `train.adamw`; empty for the top level. `NAME` stands for a name of the user's own.
     pub path: String,
-    /// Whether it is a list of tables: `[[rubric.product]]`.
+    /// True for a list of tables: `[[rubric.product]]`.
     pub list: bool,
-    /// What the table is for.
+    /// Purpose of the table.
     pub meaning: &'static str,
     pub keys: Vec<&'static Key>,
 }

@@ -13,7 +13,7 @@ impl Metrics {
         self.0.insert(name.into().to_string(), value);
     }
 
-    pub fn set_some(&mut self, name: impl Into<Name>, value: Option<f64>) {
+    pub(crate) fn set_some(&mut self, name: impl Into<Name>, value: Option<f64>) {
         if let Some(value) = value {
             self.set(name, value);
         }

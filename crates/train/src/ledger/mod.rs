@@ -72,7 +72,7 @@ pub fn credited(groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme
 
 /// Seconds of a step.
 #[derive(Debug, Clone, Copy)]
-pub struct Timing {
+pub(crate) struct Timing {
     /// Playing and scoring, or waiting for it.
     pub generate: f64,
     pub step: f64,
@@ -83,7 +83,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    pub fn metrics(self, sampled_tokens: usize) -> Metrics {
+    pub(crate) fn metrics(self, sampled_tokens: usize) -> Metrics {
         let mut metrics = Metrics::default();
         metrics.set(names::TIMING_GENERATE, self.generate);
         metrics.set(names::TIMING_POLICY_TRAIN, self.step - self.generate);

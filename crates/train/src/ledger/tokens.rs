@@ -4,7 +4,7 @@ use hone_trace::{Advantage, Group, NoSignal, Trace};
 
 use super::{Metrics, names, sampled_tokens};
 
-/// Where sampled tokens went before learning. What is `credited` has an advantage other than 0, and learning says the rest.
+/// Fates of sampled tokens before learning. `credited` tokens have an advantage other than 0; learning settles their fate.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Account {
     sampled: usize,

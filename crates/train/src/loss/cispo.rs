@@ -1,6 +1,14 @@
 //! CISPO: clip the importance weight, never the gradient.
 
-use super::{Knobs, Surrogate, Term, Token};
+use super::{Knobs, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
+
+pub(super) const CISPO: LossEntry = LossEntry {
+    name: "cispo",
+    maths: "−sg[min(ρ, cap)]·A·l, cap 5; token_mean.",
+    advice: "Every token keeps a gradient; robust to stale samples.",
+    paper: Some("MiniMax 2025, MiniMax-M1, arXiv:2506.13585"),
+    make: MakeLoss { knobs: &[], build: |knobs| Ok(Objective::new(Cispo::from_knobs(knobs), Reduction::TokenMean)) },
+};
 
 /// −sg[ min(ρ, cap) ] A l. No token falls silent; the cap only bounds how loud one may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,5 +25,9 @@ impl Cispo {
 impl Surrogate for Cispo {
     fn term(&self, token: &Token) -> Term {
         Term::likelihood(token, token.ratio.min(self.cap))
+    }
+
+    fn stops_gradient(&self) -> bool {
+        true
     }
 }

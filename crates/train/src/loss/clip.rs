@@ -2,7 +2,118 @@
 
 use std::cmp::Ordering;
 
-use super::{Knobs, Surrogate, Term, Token};
+use super::{BadLoss, Knobs, Level, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
+
+pub(super) const CLIP: LossEntry = LossEntry {
+    name: "clip",
+    maths: "−min(ρA, clip(ρ, 1−clip_low, 1+clip_high)A), clips 0.2 and 0.2; token_mean.",
+    advice: "The clipped objective as PPO has it. `cap` bounds the loss of bad tokens (two-sided clip).",
+    paper: Some("Schulman et al. 2017, Proximal Policy Optimization, arXiv:1707.06347"),
+    make: MakeLoss {
+        knobs: &[],
+        build: |knobs| Ok(Objective::new(Clip::from_knobs(knobs, 0.2, 0.2), Reduction::TokenMean)),
+    },
+};
+
+pub(super) const GRPO: LossEntry = LossEntry {
+    name: "grpo",
+    maths: "As clip; sequence_mean.",
+    advice: "The classic. Prefer dapo unless you reproduce a GRPO result: the per-sequence mean favours long bad replies.",
+    paper: Some("Shao et al. 2024, DeepSeekMath, arXiv:2402.03300"),
+    make: MakeLoss {
+        knobs: &[],
+        build: |knobs| Ok(Objective::new(Clip::from_knobs(knobs, 0.2, 0.2), Reduction::SequenceMean)),
+    },
+};
+
+pub(super) const DAPO: LossEntry = LossEntry {
+    name: "dapo",
+    maths: "As clip, with clip_high 0.28; token_mean.",
+    advice: "Start here. The wider upper clip keeps exploration alive.",
+    paper: Some("Yu et al. 2025, DAPO, arXiv:2503.14476"),
+    make: MakeLoss {
+        knobs: &[],
+        build: |knobs| Ok(Objective::new(Clip::from_knobs(knobs, 0.2, 0.28), Reduction::TokenMean)),
+    },
+};
+
+pub(super) const BNPO: LossEntry = LossEntry {
+    name: "bnpo",
+    maths: "As clip; token_mean.",
+    advice: "Elsewhere the mean is over one micro-batch and changes with its size; here it is over the step.",
+    paper: None,
+    make: MakeLoss { knobs: &[], build: CLIP.make.build },
+};
+
+pub(super) const DR_GRPO: LossEntry = LossEntry {
+    name: "dr_grpo",
+    maths: "As clip; constant_length, with `max_tokens`.",
+    advice: "No length bias. Together with `credit = \"dr_grpo\"` also no difficulty bias.",
+    paper: Some("Liu et al. 2025, Understanding R1-Zero-Like Training, arXiv:2503.20783"),
+    make: MakeLoss {
+        knobs: &[],
+        build: |knobs| {
+            let length = constant_length(knobs)?;
+            Ok(Objective::new(Clip::from_knobs(knobs, 0.2, 0.2), length))
+        },
+    },
+};
+
+pub(super) const DUAL_CLIP: LossEntry = LossEntry {
+    name: "dual_clip",
+    maths: "As clip, and at most cap·|A| for A < 0, cap 3; token_mean.",
+    advice: "Against the rare bad token whose ratio explodes, mostly in asynchronous runs.",
+    paper: Some("Ye et al. 2019, Mastering Complex Control in MOBA Games, arXiv:1912.09729"),
+    make: MakeLoss {
+        knobs: &[],
+        build: |knobs| {
+            let clip = Clip::from_knobs(knobs, 0.2, 0.2);
+            Ok(Objective::new(Clip { cap: clip.cap.or(Some(3.0)), ..clip }, Reduction::TokenMean))
+        },
+    },
+};
+
+pub(super) const GSPO: LossEntry = LossEntry {
+    name: "gspo",
+    maths: "As clip with the sequence's ratio, clips 3e-4 and 4e-4; sequence_mean.",
+    advice: "For long replies and mixtures of experts.",
+    paper: Some("Zheng et al. 2025, Group Sequence Policy Optimization, arXiv:2507.18071"),
+    make: MakeLoss { knobs: &[], build: |knobs| Ok(gspo(knobs).at(Level::Sequence)) },
+};
+
+pub(super) const GSPO_TOKEN: LossEntry = LossEntry {
+    name: "gspo_token",
+    maths: "As gspo, each token's gradient through its own logprob.",
+    advice: "GSPO where the tokens of a sequence have different advantages.",
+    paper: GSPO.paper,
+    make: MakeLoss { knobs: &[], build: |knobs| Ok(gspo(knobs).at(Level::SequenceToken)) },
+};
+
+pub(super) const LUSPO: LossEntry = LossEntry {
+    name: "luspo",
+    maths: "As clip with the sequence's ratio; sequence_sum.",
+    advice: "GSPO without its bias towards short replies; lower the learning rate, the sum grows with length.",
+    paper: Some("Liu et al. 2026, Length-Unbiased Sequence Policy Optimization, arXiv:2602.05261"),
+    make: MakeLoss {
+        knobs: &[],
+        build: |knobs| Ok(Objective::new(Clip::from_knobs(knobs, 0.2, 0.2), Reduction::SequenceSum).at(Level::Sequence)),
+    },
+};
+
+fn gspo(knobs: &mut Knobs) -> Objective {
+    Objective::new(Clip::from_knobs(knobs, 3e-4, 4e-4), Reduction::SequenceMean)
+}
+
+/// Reduction by a constant length, the knob `max_tokens`.
+pub(super) fn constant_length(knobs: &mut Knobs) -> Result<Reduction, BadLoss> {
+    let option = "max_tokens";
+    let length = knobs.require(option, "sums are divided by it; take the limit on new tokens of an episode")?;
+    if length > 0.0 {
+        Ok(Reduction::ConstantLength(length))
+    } else {
+        Err(BadLoss::Range { option, value: length, must: "it must be over 0" })
+    }
+}
 
 /// −min( min(ρ, cap) A, clip(ρ, 1−low, 1+high) A ).
 #[derive(Debug, Clone, Copy, PartialEq)]

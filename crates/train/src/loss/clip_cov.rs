@@ -1,6 +1,24 @@
 //! Clip-Cov: keeps entropy up by silencing a few of the tokens that would cost it most.
 
-use super::{Clip, Knobs, Selector, Surrogate, Term, Token};
+use hone_trace::keys;
+
+use super::{Clip, Knobs, LossEntry, MakeLoss, Objective, Reduction, Selector, Surrogate, Term, Token};
+
+pub(super) const CLIP_COV: LossEntry = LossEntry {
+    name: "clip_cov",
+    maths: "As clip, and 0 for a random `share` (2e-4) of the tokens with (A−mean A)(l−mean l) between 1 and 5; token_mean.",
+    advice: "When entropy collapses early.",
+    paper: Some("Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning, arXiv:2505.22617"),
+    make: MakeLoss {
+        knobs: keys! {
+            /// Least covariance of a token that may be selected.
+            covariance_floor: f64 where real(-1e6, 1e6),
+            /// Largest covariance of a token that may be selected.
+            covariance_ceiling: f64 where real(-1e6, 1e6),
+        },
+        build: |knobs| Ok(Objective::new(ClipCov::from_knobs(knobs), Reduction::TokenMean)),
+    },
+};
 
 /// The clipped objective, with a small random share of the tokens of high covariance silenced.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -62,7 +62,7 @@ documented! {
     #[derive(Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub(super) struct CorrectionForm {
-        /// What the ratio is taken over and what happens beyond the bounds: docs/algorithms.md.
+        /// Level of the ratio and treatment beyond the bounds: docs/algorithms.md.
         mode: String,
         /// The least factor; absent: 0.
         #[serde(default)]

@@ -1,6 +1,37 @@
 //! DPPO: a trust region in probabilities instead of ratios, so that rare tokens are not clipped for moving by a hair.
 
-use super::{Knobs, Surrogate, Term, Token};
+use hone_trace::keys;
+
+use super::{Knobs, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
+
+pub(super) const DPPO: LossEntry = LossEntry {
+    name: "dppo",
+    maths: "−ρA, and 0 where |π−μ| is over delta_high (A > 0, π > μ) or delta_low (A < 0, π < μ), 0.2 and 0.2; token_mean.",
+    advice: "A trust region in probability: rare tokens may move, likely ones may not run away.",
+    paper: Some("Qi et al. 2026, Rethinking the Trust Region in LLM Reinforcement Learning, arXiv:2602.04879"),
+    make: MakeLoss {
+        knobs: keys! {
+            /// Trust region of bad tokens, as a divergence.
+            delta_low: f64 where real(0.0, 1e6),
+            /// Trust region of good tokens, as a divergence.
+            delta_high: f64 where real(0.0, 1e6),
+        },
+        build: |knobs| {
+            Ok(Objective::new(Dppo::from_knobs(knobs, Divergence::TotalVariation, 0.2), Reduction::TokenMean))
+        },
+    },
+};
+
+pub(super) const DPPO_KL: LossEntry = LossEntry {
+    name: "dppo_kl",
+    maths: "As dppo with μ ln(μ/π) + (1−μ) ln((1−μ)/(1−π)) for |π−μ|, deltas 0.05; token_mean.",
+    advice: "As dppo; stricter for tokens near probability 0 or 1.",
+    paper: DPPO.paper,
+    make: MakeLoss {
+        knobs: &[],
+        build: |knobs| Ok(Objective::new(Dppo::from_knobs(knobs, Divergence::Kl, 0.05), Reduction::TokenMean)),
+    },
+};
 
 /// −ρA, silent where the token has left the trust region and the update would push it further out.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,6 +1,31 @@
 //! The importance-weighted policy gradient, unclipped or silent outside a range.
 
-use super::{Surrogate, Term, Token};
+use super::{Anchor, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
+
+pub(super) const IMPORTANCE_SAMPLING: LossEntry = LossEntry {
+    name: "importance_sampling",
+    maths: "−ρA with ρ = e^(l−q); token_mean.",
+    advice: "The plain off-policy gradient against the sampler, unclipped. For one step per batch.",
+    paper: None,
+    make: MakeLoss {
+        knobs: &[],
+        build: |_| Ok(Objective::new(Importance::default(), Reduction::TokenMean).against(Anchor::Sampler)),
+    },
+};
+
+pub(super) const ROLLOUT_IS: LossEntry = LossEntry {
+    name: "rollout_is",
+    maths: "−ρA with ρ = e^(l−q), and 0 outside [1−clip_low, 1+clip_high], 0.2 and 0.2; token_mean.",
+    advice: "Leaves out every token on which sampler and learner disagree, good or bad.",
+    paper: None,
+    make: MakeLoss {
+        knobs: &[],
+        build: |knobs| {
+            let range = Some((knobs.take("clip_low", 0.2), knobs.take("clip_high", 0.2)));
+            Ok(Objective::new(Importance { range }, Reduction::TokenMean).against(Anchor::Sampler))
+        },
+    },
+};
 
 /// −ρA; with a range, zero outside it, whatever the sign of the advantage.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

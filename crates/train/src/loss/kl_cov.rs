@@ -1,6 +1,22 @@
 //! KL-Cov: keeps entropy up by holding back the tokens that would cost it most.
 
-use super::{Knobs, Selector, Surrogate, Term, Token};
+use hone_trace::keys;
+
+use super::{Knobs, LossEntry, MakeLoss, Objective, Reduction, Selector, Surrogate, Term, Token};
+
+pub(super) const KL_COV: LossEntry = LossEntry {
+    name: "kl_cov",
+    maths: "−ρA, + penalty·|l−o| for the `share` (0.2) of tokens with the highest (A−mean A)(l−mean l); token_mean.",
+    advice: "As clip_cov, gentler. Needs several steps per batch to act.",
+    paper: Some("Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning, arXiv:2505.22617"),
+    make: MakeLoss {
+        knobs: keys! {
+            /// Weight of the penalty on selected tokens.
+            penalty: f64 where real(0.0, 1e6),
+        },
+        build: |knobs| Ok(Objective::new(KlCov::from_knobs(knobs), Reduction::TokenMean)),
+    },
+};
 
 /// −ρA, plus a penalty on |log ρ| for the share of tokens with the highest covariance.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,14 +1,16 @@
-//! The numbers of a loss by name, and the refusal of names it does not read.
+//! Hyperparameters of a loss by name, and the refusal of names it does not read.
 
 use std::collections::BTreeMap;
 
 use hone_trace::keys;
 use hone_trace::keys::Key;
 
+use super::LOSSES;
 use crate::catalogue::{UnknownName, nearest};
 
-/// Every number that some loss reads. Which loss reads which, and with what default, is in docs/algorithms.md.
-pub static KNOBS: &[Key] = keys! {
+/// Numbers that several losses read. One that a single loss reads stands in that loss's entry. Which loss reads which, and
+/// with what default, is in docs/algorithms.md.
+const SHARED: &[Key] = keys! {
     /// Lower clip: ratios under 1 − clip_low are clipped.
     clip_low: f64 where real(0.0, 1.0),
     /// Upper clip: ratios over 1 + clip_high are clipped.
@@ -17,31 +19,43 @@ pub static KNOBS: &[Key] = keys! {
     cap: f64 where over(0.0, 1e6),
     /// Tokens that the sums of a sequence are divided by; the limit on new tokens of an episode.
     max_tokens: f64 where over(0.0, 1e12),
-    /// Trust region of bad tokens, as a divergence.
-    delta_low: f64 where real(0.0, 1e6),
-    /// Trust region of good tokens, as a divergence.
-    delta_high: f64 where real(0.0, 1e6),
     /// Share of the step's tokens that are selected.
     share: f64 where over(0.0, 1.0),
-    /// Least covariance of a token that may be selected.
-    covariance_floor: f64 where real(-1e6, 1e6),
-    /// Largest covariance of a token that may be selected.
-    covariance_ceiling: f64 where real(-1e6, 1e6),
-    /// Weight of the penalty on selected tokens.
-    penalty: f64 where real(0.0, 1e6),
-    /// Temperature of the soft gate for good tokens.
-    tau_positive: f64 where over(0.0, 1e6),
-    /// Temperature of the soft gate for bad tokens.
-    tau_negative: f64 where over(0.0, 1e6),
-    /// Slope of the kernel for good sequences.
-    k_positive: f64 where real(0.0, 1e3),
-    /// Scale of the kernel for good sequences.
-    lambda_positive: f64 where real(0.0, 1e3),
-    /// Slope of the kernel for bad sequences.
-    k_negative: f64 where real(0.0, 1e3),
-    /// Scale of the kernel for bad sequences.
-    lambda_negative: f64 where real(0.0, 1e3),
 };
+
+/// Every number that some loss reads: the shared ones, then each loss's own.
+pub static KNOBS: &[Key] = &all::<{ count() }>();
+
+const fn count() -> usize {
+    let (mut count, mut at) = (SHARED.len(), 0);
+    while at < LOSSES.len() {
+        count += LOSSES[at].make.knobs.len();
+        at += 1;
+    }
+    count
+}
+
+/// [`SHARED`] and the knobs of all entries as one array: a table's keys are a constant.
+const fn all<const N: usize>() -> [Key; N] {
+    let mut keys = [SHARED[0]; N];
+    let mut filled = copy(SHARED, &mut keys, 0);
+    let mut at = 0;
+    while at < LOSSES.len() {
+        filled = copy(LOSSES[at].make.knobs, &mut keys, filled);
+        at += 1;
+    }
+    keys
+}
+
+/// Copies `from` to a place in `to`; the place behind it.
+const fn copy(from: &[Key], to: &mut [Key], place: usize) -> usize {
+    let mut at = 0;
+    while at < from.len() {
+        to[place + at] = from[at];
+        at += 1;
+    }
+    place + from.len()
+}
 
 /// Why a loss cannot be built from its recipe.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -60,7 +74,7 @@ pub enum BadLoss {
     Range { option: &'static str, value: f64, must: &'static str },
 }
 
-/// Numbers a recipe gives a loss. A constructor takes what it reads; what is left over is an error.
+/// Numbers a recipe gives a loss. A constructor takes those it reads; a number left over is an error.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Knobs {
     loss: String,
@@ -78,7 +92,7 @@ impl Knobs {
         self.take_optional(name).unwrap_or(default)
     }
 
-    pub fn take_optional(&mut self, name: &'static str) -> Option<f64> {
+    pub(crate) fn take_optional(&mut self, name: &'static str) -> Option<f64> {
         self.read.push(name);
         self.given.remove(name)
     }

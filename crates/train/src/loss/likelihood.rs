@@ -1,6 +1,22 @@
 //! Plain log-likelihood, weighted by the advantage: REINFORCE, and with an advantage of 1 the cross-entropy of SFT.
 
-use super::{Surrogate, Term, Token};
+use super::{LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
+
+pub(super) const REINFORCE: LossEntry = LossEntry {
+    name: "reinforce",
+    maths: "−A·l; token_mean.",
+    advice: "On-policy only: one optimizer step per batch.",
+    paper: Some("Williams 1992, Simple Statistical Gradient-Following Algorithms, doi:10.1007/BF00992696"),
+    make: MakeLoss { knobs: &[], build: |_| Ok(Objective::new(Likelihood, Reduction::TokenMean)) },
+};
+
+pub(super) const CROSS_ENTROPY: LossEntry = LossEntry {
+    name: "cross_entropy",
+    maths: "−w·l, the weight w in the advantage's place; token_mean.",
+    advice: "Supervised warm start on traces that are worth imitating.",
+    paper: None,
+    make: MakeLoss { knobs: &[], build: REINFORCE.make.build },
+};
 
 /// −A l.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,25 +3,21 @@
 //! An [`Objective`] is a [`Surrogate`] (the term of one token) at a ratio [`Level`], weighed by a [`Reduction`], with
 //! optional KL, off-policy [`Correction`] and masks. The combinations that have names are in [`LOSSES`]. Nothing here
 //! knows a model, a trace or where a batch was split.
+//!
+//! A new loss is one file with its entry and one line of [`LOSSES`].
 
-mod cispo;
-mod clip;
-mod clip_cov;
 mod correction;
-mod dppo;
-mod importance;
 mod kl;
-mod kl_cov;
 mod knobs;
 mod level;
-mod likelihood;
 mod objective;
 mod recipe;
 mod reduction;
-mod sapo;
 mod surrogate;
 mod survey;
-mod vespo;
+
+use hone_trace::entries;
+use hone_trace::keys::Key;
 
 pub use cispo::Cispo;
 pub use clip::Clip;
@@ -35,9 +31,36 @@ pub use knobs::{BadLoss, KNOBS, Knobs};
 pub use level::{Anchor, LEVELS, Level};
 pub use likelihood::Likelihood;
 pub use objective::{MASKS, Objective, Surveyed};
-pub use recipe::{LOSSES, LossRecipe};
+pub use recipe::LossRecipe;
 pub use reduction::{REDUCTIONS, Reduction};
 pub use sapo::Sapo;
 pub use surrogate::{Selector, Surrogate, Term, Token};
 pub use survey::Survey;
 pub use vespo::Vespo;
+
+use crate::catalogue::Entry;
+
+pub(crate) type LossEntry = Entry<MakeLoss>;
+
+/// Maker of an objective.
+#[derive(Debug, Clone, Copy)]
+pub struct MakeLoss {
+    /// Numbers that no other loss reads.
+    pub(crate) knobs: &'static [Key],
+    /// Objective from the numbers a recipe gives.
+    build: fn(&mut Knobs) -> Result<Objective, BadLoss>,
+}
+
+entries! {
+    /// The losses and their names.
+    pub static LOSSES: [LossEntry];
+    mod clip: CLIP, GRPO, DAPO, BNPO, DR_GRPO, DUAL_CLIP, GSPO, GSPO_TOKEN, LUSPO;
+    mod cispo: CISPO;
+    mod sapo: SAPO;
+    mod vespo: VESPO;
+    mod importance: IMPORTANCE_SAMPLING, ROLLOUT_IS;
+    mod likelihood: REINFORCE, CROSS_ENTROPY;
+    mod dppo: DPPO, DPPO_KL;
+    mod clip_cov: CLIP_COV;
+    mod kl_cov: KL_COV;
+}

@@ -78,8 +78,13 @@ impl Objective {
         self.surrogate.selector().is_some() || self.top_entropy.is_some()
     }
 
+    /// Stop-gradient: true when something is held fixed in the gradient, by the surrogate or by the level of the ratio.
+    pub fn stops_gradient(&self) -> bool {
+        self.surrogate.stops_gradient() || self.level == Level::SequenceToken
+    }
+
     /// True when it looks at the entropies of targets, or needs their gradient.
-    pub fn needs_entropies(&self) -> bool {
+    pub(crate) fn needs_entropies(&self) -> bool {
         self.top_entropy.is_some() || self.entropy_bonus != 0.0
     }
 
@@ -170,7 +175,7 @@ impl Objective {
         }
     }
 
-    /// What becomes of each token of one sequence, as [`Self::sequence`] counts them.
+    /// Fate of each token of one sequence, as [`Self::sequence`] counts them.
     fn fates(&self, batch: &TokenBatch<'_>, range: &Range<usize>, survey: &Survey, scratch: &mut Scratch) -> Vec<Fate> {
         self.view(batch, range, survey, scratch);
         let stale = self.is_stale(batch, range);
@@ -253,7 +258,7 @@ impl Surveyed<'_> {
         }
     }
 
-    /// What becomes of each target, sequence after sequence.
+    /// Fate of each target, sequence after sequence.
     pub fn fates(&self, tokens: &TokenBatch<'_>) -> Vec<Fate> {
         let (survey, mut scratch) = (self.surveyed(tokens), Scratch::default());
         let sequences = tokens.sequences.iter();

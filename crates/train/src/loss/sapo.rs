@@ -1,6 +1,24 @@
 //! SAPO: a soft gate where PPO has a hard clip.
 
-use super::{Knobs, Surrogate, Term, Token};
+use hone_trace::keys;
+
+use super::{Knobs, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
+
+pub(super) const SAPO: LossEntry = LossEntry {
+    name: "sapo",
+    maths: "−(4/τ)σ(τ(ρ−1))A, τ 1 for A > 0 and 1.05 otherwise; sequence_mean.",
+    advice: "A soft clip; nothing to tune but two temperatures.",
+    paper: Some("Gao et al. 2025, Soft Adaptive Policy Optimization, arXiv:2511.20347"),
+    make: MakeLoss {
+        knobs: keys! {
+            /// Temperature of the soft gate for good tokens.
+            tau_positive: f64 where over(0.0, 1e6),
+            /// Temperature of the soft gate for bad tokens.
+            tau_negative: f64 where over(0.0, 1e6),
+        },
+        build: |knobs| Ok(Objective::new(Sapo::from_knobs(knobs), Reduction::SequenceMean)),
+    },
+};
 
 /// −(4/τ) σ(τ(ρ−1)) A, with one τ for good tokens and another for bad ones.
 #[derive(Debug, Clone, Copy, PartialEq)]

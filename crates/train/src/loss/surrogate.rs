@@ -77,6 +77,12 @@ pub trait Surrogate: Send + Sync + Debug {
         None
     }
 
+    /// Stop-gradient: true when a factor of the term is held fixed (sg[·]), so that the gradient is not the derivative of
+    /// the value.
+    fn stops_gradient(&self) -> bool {
+        false
+    }
+
     /// True when the off-policy correction already is in the term (through [`Token::drift`]).
     fn absorbs_correction(&self) -> bool {
         false

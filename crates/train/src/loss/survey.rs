@@ -1,4 +1,4 @@
-//! Survey of a whole optimizer step, for objectives that need it before they can judge one token.
+//! Step-wide statistics, for objectives that need them before they can judge one token.
 
 /// Statistics of all targets of an optimizer step. [`super::Objective::survey`] makes one from the step's parts; an
 /// objective that was given none surveys what it sees, which is right when the step is one batch.

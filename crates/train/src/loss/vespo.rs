@@ -1,6 +1,28 @@
 //! VESPO: one smooth weight per sequence, highest near the policy that sampled it.
 
-use super::{Knobs, Surrogate, Term, Token};
+use hone_trace::keys;
+
+use super::{Knobs, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
+
+pub(super) const VESPO: LossEntry = LossEntry {
+    name: "vespo",
+    maths: "−sg[φ(x)]·A·l, φ(x) = exp(λ+kx−λeˣ), x the sum of l−o over the sequence; (k, λ) = (2, 3) for A ≥ 0, else (3, 2); token_mean.",
+    advice: "For very stale samples: sequences far from the policy fade out smoothly. Takes token_* corrections into x.",
+    paper: Some("VESPO: Variational Sequence-Level Soft Policy Optimization, 2026, arXiv:2602.10693"),
+    make: MakeLoss {
+        knobs: keys! {
+            /// Slope of the kernel for good sequences.
+            k_positive: f64 where real(0.0, 1e3),
+            /// Scale of the kernel for good sequences.
+            lambda_positive: f64 where real(0.0, 1e3),
+            /// Slope of the kernel for bad sequences.
+            k_negative: f64 where real(0.0, 1e3),
+            /// Scale of the kernel for bad sequences.
+            lambda_negative: f64 where real(0.0, 1e3),
+        },
+        build: |knobs| Ok(Objective::new(Vespo::from_knobs(knobs), Reduction::TokenMean)),
+    },
+};
 
 /// −sg[ φ(x) ] A l, φ(x) = exp(λ + kx − λeˣ), x the sequence's drift. φ(0) = 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,6 +52,10 @@ impl Surrogate for Vespo {
     }
 
     fn absorbs_correction(&self) -> bool {
+        true
+    }
+
+    fn stops_gradient(&self) -> bool {
         true
     }
 }

@@ -20,7 +20,7 @@ struct Run {
     children: Vec<usize>,
 }
 
-/// Where a sequence leaves the forest.
+/// Leaf of a sequence in the forest.
 struct Fork {
     /// The run it shares tokens with last, and how many of them.
     run: Option<(usize, usize)>,

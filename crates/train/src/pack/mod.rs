@@ -18,15 +18,15 @@ use forest::Forest;
 /// Sampled tokens of one trace: its ids up to the last of them, and where they are.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sequence {
-    /// Which prompt it answers: sequences of one group are siblings.
+    /// Index of the prompt it answers: sequences of one group are siblings.
     pub group: usize,
-    /// Which trace of its group it is.
+    /// Index of the trace in its group.
     pub trace: usize,
     pub ids: Vec<u32>,
     pub places: Vec<Place>,
 }
 
-/// A sampled token: where it is and what is known of it.
+/// A sampled token: its place, and the numbers known of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
     /// Position in the sequence's ids.

@@ -4,7 +4,7 @@ use hone_trace::{Task, documented};
 use serde::{Deserialize, Serialize};
 
 documented! {
-    /// `[plan.curriculum]`: prefer what is solved with a frequency inside the band. What was not measured yet is preferred
+    /// `[plan.curriculum]`: prefers tasks whose success rate is inside the band. Those not measured yet are preferred
     /// too: it must be tried to be known.
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
@@ -13,7 +13,7 @@ documented! {
         pub band: [f64; 2] where real(0.0, 1.0),
         /// The unit that success is measured of: a task, a difficulty of an environment, or an environment.
         pub by: By,
-        /// How likely something outside the band is sampled all the same. Over 0, so that what was too hard once is tried
+        /// Probability of sampling a task outside the band. Over 0, so that what was too hard once is tried
         /// again.
         pub outside: f64 where over(0.0, 1.0),
     }
@@ -25,7 +25,7 @@ impl Default for Curriculum {
     }
 }
 
-/// What success is measured of.
+/// Unit that success is measured of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
@@ -56,7 +56,7 @@ impl Curriculum {
     }
 
     /// True when something is known to be too easy or too hard.
-    pub fn is_outside(&self, measured: Option<&Measured>) -> bool {
+    pub(crate) fn is_outside(&self, measured: Option<&Measured>) -> bool {
         let rate = measured.filter(|measured| measured.episodes >= ENOUGH).map(Measured::rate);
         rate.is_some_and(|rate| rate < self.band[0] || rate > self.band[1])
     }

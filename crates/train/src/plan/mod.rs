@@ -20,7 +20,7 @@ documented! {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct PlanRecipe {
-        /// What becomes of groups whose episodes all earned the same.
+        /// Treatment of groups whose episodes all earned the same.
         pub zero_variance: ZeroVariance,
         /// With `replace`: how often a step may sample again for the places of groups without signal.
         pub rounds: u32 where whole(0, 1_000),
@@ -39,7 +39,7 @@ impl Default for PlanRecipe {
     }
 }
 
-/// What becomes of a group that cannot tell its episodes apart.
+/// Treatment of a group without variance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ZeroVariance {
@@ -53,7 +53,7 @@ pub enum ZeroVariance {
 }
 
 impl PlanRecipe {
-    /// What is wrong with the plan, where something is.
+    /// Refuses a plan that contradicts itself.
     pub fn check(&self) -> Result<(), String> {
         share::check(&self.share)?;
         self.curriculum.as_ref().map_or(Ok(()), Curriculum::check)
@@ -63,13 +63,13 @@ impl PlanRecipe {
 /// One group to play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draw {
-    /// Counts all draws of a run: every group has a seed of its own, also when its task comes again.
+    /// Count of all draws of a run: every group has its own seed, also when its task comes again.
     pub number: u64,
     /// Place in the run's tasks.
     pub task: usize,
 }
 
-/// Where the plan stands.
+/// Position in the plan, as a checkpoint keeps it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PlanState {
     /// Draws so far.
@@ -78,7 +78,7 @@ pub struct PlanState {
     pub places: BTreeMap<String, u64>,
     /// Tasks the curriculum passed over.
     pub passed_over: u64,
-    /// What the curriculum has measured.
+    /// Measurements of the curriculum.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub measured: BTreeMap<String, Measured>,
 }

@@ -226,7 +226,7 @@ fn sums(forecasts: &[(f64, bool)]) -> [f64; 3] {
 mod tests {
     use super::*;
 
-    /// So many tasks of each (confidence, share right of a hundred).
+    /// Counts of tasks by (confidence, share right of a hundred).
     fn forecasts(kinds: &[(f64, usize, usize)]) -> Forecasts {
         let mut all = Forecasts::default();
         for (kind, &(confidence, percent, count)) in kinds.iter().enumerate() {

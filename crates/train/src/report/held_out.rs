@@ -17,13 +17,13 @@ use crate::evaluate::{
 use crate::events::{ControlEvent, ControlPart, Event};
 use crate::recipe::Recipe;
 
-/// Where the control that is a training run lies.
+/// Directory of the control run.
 pub const PLACEBO: &str = "placebo";
 
 /// Evaluations on the held-out tasks.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct HeldOut {
-    /// Which evaluation comes first in words.
+    /// Kind of the headline evaluation.
     pub headline: Kind,
     pub greedy: BeforeAfter,
     pub sampled: BeforeAfter,

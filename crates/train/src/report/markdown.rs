@@ -42,7 +42,7 @@ impl RunReport {
         page
     }
 
-    /// What broke, in its own words: a reader should not have to look for it.
+    /// Message of the fault, so that no reader has to look for it.
     fn broken(&self, page: &mut String) {
         if self.nothing_trained() {
             *page += "\n**No token was trained in this run.**\n";

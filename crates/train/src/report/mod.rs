@@ -67,7 +67,7 @@ pub struct RunReport {
     /// Mean share of the advantages' variance over the steps that had signal, by component; `rest` is what no component
     /// explains.
     pub advantage_shares: BTreeMap<String, f64>,
-    /// Where all sampled tokens of the run went.
+    /// Fates of all tokens the run sampled.
     pub tokens: BTreeMap<String, f64>,
     /// By set of episodes; empty where no component is a Brier score.
     pub calibration: BTreeMap<String, Calibration>,
@@ -83,7 +83,7 @@ pub struct BrokenEpisodes {
     /// Steps in which some did.
     pub steps: usize,
     pub first_step: u64,
-    /// Who broke the first of them, and its own words.
+    /// Boundary of the first fault, and its message.
     pub first: String,
 }
 
@@ -164,7 +164,7 @@ impl RunReport {
         Ok(())
     }
 
-    /// Whether steps were taken and not one token was trained.
+    /// True when steps were taken and no token was trained.
     pub fn nothing_trained(&self) -> bool {
         self.steps > 0 && self.tokens.get("trained").copied().unwrap_or(0.0) == 0.0
     }

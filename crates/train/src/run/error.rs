@@ -43,7 +43,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Whether the run itself said no: it ran, recorded everything, and came to nothing. Other errors kept it from running.
+    /// True when the run itself failed: it ran, recorded everything, and came to nothing. Other errors kept it from running.
     pub fn is_verdict(&self) -> bool {
         matches!(self, Self::Stuck { .. } | Self::Diverged { .. })
     }

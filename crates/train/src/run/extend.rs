@@ -11,7 +11,7 @@ use crate::checkpoint;
 use crate::events::Event;
 use crate::recipe::{Recipe, RecipeError};
 
-/// Keys that may change when a run goes on: what is trained, on what and by which objective may not.
+/// Keys that may change when a run continues: the policy, the tasks and the objective may not.
 const MAY_CHANGE: &[&str] = &[
     "train.steps",
     "train.patience",
@@ -52,7 +52,7 @@ pub fn extended_recipe(directory: &Path, settings: &[String]) -> Result<Recipe, 
     Ok(recipe)
 }
 
-/// Records what is different from the run's own recipe, where anything is.
+/// Records the differences from the run's own recipe, where there are any.
 pub(super) fn record(run: &mut RunDir, recipe: &Recipe, step: u64) -> Result<(), TrainError> {
     let was = Recipe::parse(&RunReader::open(run.path())?.recipe()?, &[])?;
     let changed = differences(&was, recipe);

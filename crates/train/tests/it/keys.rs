@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use hone_arena::rewards::catalogue::COMPONENTS;
+use hone_arena::rewards::COMPONENTS;
 use hone_trace::keys::{Key, Shape};
 use hone_train::keys::{EXAMPLE, LEAST, page, sections};
 use hone_train::loss::{KNOBS, LOSSES, LossRecipe};
 use hone_train::recipe::Recipe;
-use hone_worlds::registry::BUILTINS;
+use hone_worlds::BUILTINS;
 use toml::{Table, Value};
 
 /// A table of a recipe: the least recipe that has it, its path, and the keys it may have.

@@ -6,14 +6,14 @@ pub(super) struct Message(pub Vec<u8>);
 
 impl Message {
     #[must_use]
-    pub fn number(mut self, field: u32, value: u64) -> Self {
+    pub(super) fn number(mut self, field: u32, value: u64) -> Self {
         varint(u64::from(field) << 3, &mut self.0);
         varint(value, &mut self.0);
         self
     }
 
     #[must_use]
-    pub fn bytes(mut self, field: u32, value: &[u8]) -> Self {
+    pub(super) fn bytes(mut self, field: u32, value: &[u8]) -> Self {
         varint(u64::from(field) << 3 | 2, &mut self.0);
         varint(value.len() as u64, &mut self.0);
         self.0.extend(value);
@@ -21,24 +21,24 @@ impl Message {
     }
 
     #[must_use]
-    pub fn text(self, field: u32, value: &str) -> Self {
+    pub(super) fn text(self, field: u32, value: &str) -> Self {
         self.bytes(field, value.as_bytes())
     }
 
     #[must_use]
-    pub fn message(self, field: u32, value: &Self) -> Self {
+    pub(super) fn message(self, field: u32, value: &Self) -> Self {
         self.bytes(field, &value.0)
     }
 
     #[must_use]
-    pub fn double(mut self, field: u32, value: f64) -> Self {
+    pub(super) fn double(mut self, field: u32, value: f64) -> Self {
         varint(u64::from(field) << 3 | 1, &mut self.0);
         self.0.extend(value.to_le_bytes());
         self
     }
 
     #[must_use]
-    pub fn float(mut self, field: u32, value: f32) -> Self {
+    pub(super) fn float(mut self, field: u32, value: f32) -> Self {
         varint(u64::from(field) << 3 | 5, &mut self.0);
         self.0.extend(value.to_le_bytes());
         self
@@ -63,11 +63,11 @@ pub(super) enum Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    pub fn as_number(self) -> Option<u64> {
+    pub(super) fn as_number(self) -> Option<u64> {
         if let Self::Number(value) = self { Some(value) } else { None }
     }
 
-    pub fn as_bytes(self) -> Option<&'a [u8]> {
+    pub(super) fn as_bytes(self) -> Option<&'a [u8]> {
         if let Self::Bytes(value) = self { Some(value) } else { None }
     }
 }

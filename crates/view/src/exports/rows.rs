@@ -54,7 +54,7 @@ pub(super) struct Origin {
 
 impl Origin {
     /// `version` is written once, when a run begins; runs of other trainers have the recipe alone.
-    pub fn of(run: &Run) -> Self {
+    pub(super) fn of(run: &Run) -> Self {
         let modified = |name: &str| run.path.join(name).metadata().ok()?.modified().ok();
         let began = modified("version").or_else(|| modified("recipe.toml")).unwrap_or(UNIX_EPOCH);
         let seed = run.recipe.get("seed").map(ToString::to_string).unwrap_or_default();
@@ -69,7 +69,7 @@ impl Origin {
     }
 
     /// When the run began, as `20260131_235959`, in UTC.
-    pub fn stamp(&self) -> String {
+    pub(super) fn stamp(&self) -> String {
         let (year, month, day) = civil(self.began / 86_400);
         let second = self.began % 86_400;
         format!("{year:04}{month:02}{day:02}_{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60)

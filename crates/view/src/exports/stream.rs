@@ -43,7 +43,7 @@ pub(super) struct Writer {
 impl Writer {
     /// The file, to go on with: what it has of steps that the run has not done (any more) is cut off. Made where it is not
     /// there.
-    pub fn open(path: &Path, stream: Box<dyn Stream>, run: &Run, origin: &Origin) -> Result<Self, ExportError> {
+    pub(super) fn open(path: &Path, stream: Box<dyn Stream>, run: &Run, origin: &Origin) -> Result<Self, ExportError> {
         let opened = || -> io::Result<(Vec<u8>, File)> {
             path.parent().map_or(Ok(()), fs::create_dir_all)?;
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
@@ -92,7 +92,7 @@ impl Writer {
     }
 
     /// Appends the rows that the file does not have, up to the step `before`.
-    pub fn rows(&mut self, run: &Run, before: Option<u64>) -> Result<(), ExportError> {
+    pub(super) fn rows(&mut self, run: &Run, before: Option<u64>) -> Result<(), ExportError> {
         for row in rows(run, self.last).take_while(|row| before.is_none_or(|before| row.step < before)) {
             let records = self.stream.row(&self.origin, &row);
             self.append(&records).map_err(failed(&self.path))?;
@@ -102,7 +102,7 @@ impl Writer {
     }
 
     /// Appends the rows that are left and, where the run has done all its steps, what stands at the end.
-    pub fn finish(&mut self, run: &Run) -> Result<(), ExportError> {
+    pub(super) fn finish(&mut self, run: &Run) -> Result<(), ExportError> {
         self.rows(run, None)?;
         if run.planned().is_some_and(|planned| run.done() < planned) {
             return Ok(());

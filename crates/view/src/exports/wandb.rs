@@ -35,7 +35,7 @@ pub(super) struct Wandb {
 
 impl Wandb {
     /// As W&B's own settings: `WANDB_PROJECT` and `WANDB_ENTITY`.
-    pub fn from_env() -> Self {
+    pub(super) fn from_env() -> Self {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self { project: set("WANDB_PROJECT").unwrap_or_else(|| PROJECT.to_owned()), entity: set("WANDB_ENTITY") }
     }

@@ -105,7 +105,8 @@ const BEHAVIOUR: [(&str, Measure); 6] = [
     ("ended other than finished", |rollout| f64::from(u8::from(rollout.outcome != "finished"))),
 ];
 
-fn tasks(site: &Site, a: &Side, b: &Side, query: &Query, body: &mut Html) -> Result<(), ViewError> {
+/// Table of behaviour: means per rollout in `a` and in `b`.
+fn behaviour(a: &Side, b: &Side, body: &mut Html) {
     put!(
         *body,
         "<section class=\"panel\"><h2>Behaviour, per rollout</h2><table><thead><tr><th class=\"text\"></th><th>a</th><th>b</th><th>b − a</th></tr></thead><tbody>"
@@ -147,6 +148,10 @@ fn tasks(site: &Site, a: &Side, b: &Side, query: &Query, body: &mut Html) -> Res
         }
     }
     put!(body, "</tbody></table></section>");
+}
+
+fn tasks(site: &Site, a: &Side, b: &Side, query: &Query, body: &mut Html) -> Result<(), ViewError> {
+    behaviour(a, b, body);
     let success = site.run(a.run)?.success().map(str::to_owned);
     let by_task = |side: &Side| -> BTreeMap<String, Rates> {
         let rate = |group: &Group| {

@@ -1,7 +1,7 @@
 //! Calendar days as `YYYY-MM-DD`, as far as one day ahead.
 
 /// The day after, or `None` when the text is not a date.
-pub fn next_day(date: &str) -> Option<String> {
+pub(crate) fn next_day(date: &str) -> Option<String> {
     let mut parts = date.splitn(3, '-').map(|part| part.parse::<u32>().ok());
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
     let leap = year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);

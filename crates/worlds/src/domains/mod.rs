@@ -11,6 +11,7 @@ mod dates;
 pub mod generate;
 pub mod grade;
 mod load;
+mod options;
 pub mod py;
 pub mod replay;
 pub mod schema;
@@ -38,6 +39,8 @@ use tool::{Answer, Failure, Rules, Tool};
 use world::{Base, TableId, World};
 
 pub use load::LoadError;
+pub(crate) use options::{AIRLINE, RETAIL, StrategySpec};
+pub use options::{ServiceSpec, UserSpec};
 
 /// Which of the two worlds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +134,11 @@ impl Domain {
     }
 
     /// `tables` in alphabetical order.
-    pub fn from_tables(kind: Kind, profile: Profile, mut tables: Vec<(&'static str, Dict)>) -> Result<Self, LoadError> {
+    pub(crate) fn from_tables(
+        kind: Kind,
+        profile: Profile,
+        mut tables: Vec<(&'static str, Dict)>,
+    ) -> Result<Self, LoadError> {
         if profile == Profile::Tau2 {
             for (table, records) in &mut tables {
                 *records = tau2::shape_table(kind, table, std::mem::take(records)).map_err(LoadError::Model)?;
@@ -147,7 +154,7 @@ impl Domain {
             Profile::Tau2 => own.filter(|spec| spec.name != "think").chain([tau2::new_tool(self.kind)]).collect(),
             Profile::Compat | Profile::Strict => own.collect(),
         };
-        ToolSet::new(specs.into_iter().map(Spec::to_tool).collect())
+        ToolSet::new(specs.into_iter().map(Spec::tool_spec).collect())
     }
 
     /// The tools that change the state.

@@ -75,7 +75,7 @@ fn object(fields: &[Parameter]) -> serde_json::Value {
 }
 
 impl Spec {
-    pub fn to_tool(&self) -> ToolSpec {
+    pub(crate) fn tool_spec(&self) -> ToolSpec {
         ToolSpec::new(self.name, self.about, object(self.parameters))
     }
 

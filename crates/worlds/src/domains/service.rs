@@ -42,7 +42,7 @@ impl Service {
 
     /// With the texts of a tau-bench directory, where it has them: `tools.json` and `wiki.md`, or tau2's `policy.md`.
     #[must_use]
-    pub fn with_texts_of(mut self, directory: &Path) -> Self {
+    pub(crate) fn with_texts_of(mut self, directory: &Path) -> Self {
         let read = |name: &str| std::fs::read_to_string(directory.join(name)).ok();
         if let Some(policy) = read("wiki.md").or_else(|| read("policy.md")) {
             self.policy = policy;

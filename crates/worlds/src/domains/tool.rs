@@ -75,7 +75,7 @@ pub fn bind(function: &str, parameters: &[&str], arguments: &Dict) -> Result<(),
 }
 
 /// Binds a call the way tau-bench's environment does, which passes the database as `data`.
-pub fn bind_invoke(domain: &str, tool: &Tool, arguments: &Dict) -> Result<(), Raised> {
+pub(crate) fn bind_invoke(domain: &str, tool: &Tool, arguments: &Dict) -> Result<(), Raised> {
     let class = camel_case(tool.name);
     if arguments.contains_key("data") {
         let module = format!("tau_bench.envs.{domain}.tools.{}", tool.name);

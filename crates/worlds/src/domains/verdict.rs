@@ -65,7 +65,7 @@ fn assertions(task: &Task) -> Option<&Vec<Value>> {
 
 /// A fresh desk after the reference's calls. Calls that end the episode are left out, and errors are silent, as upstream
 /// has it.
-pub fn reference_end(desk: &Desk, reference: &[ToolCall]) -> Desk {
+pub(crate) fn reference_end(desk: &Desk, reference: &[ToolCall]) -> Desk {
     let mut fresh = desk.domain().open();
     for call in reference.iter().filter(|call| call.name != TRANSFER || desk.domain().profile == Profile::Tau2) {
         // A call that breaks upstream's environment changes nothing here either.

@@ -122,7 +122,7 @@ impl World {
     }
 
     /// The record, to be written to. Copied on the first write, shallowly: what it holds stays shared.
-    pub fn edit(&mut self, table: TableId, key: &Value) -> Result<&mut Value, Raised> {
+    pub(crate) fn edit(&mut self, table: TableId, key: &Value) -> Result<&mut Value, Raised> {
         let Some(name) = hashed(key)? else { return Err(Raised::key(key)) };
         let base = self.base.tables[table.0].records.get_key_value(name);
         let written = &mut self.written[table.0];

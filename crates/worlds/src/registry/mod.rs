@@ -1,14 +1,11 @@
 //! Environments by name: the catalogue, and the one door through which recipes and commands open them.
 //!
-//! An [`EnvSpec`] is a recipe's `[env]` table. A new built-in environment is one file here, with its entry, its options
-//! and how they open, and one line of [`BUILTINS`]; docs/environments-reference.md is written from here.
+//! An [`EnvSpec`] is a recipe's `[env]` table. An environment's own file has its entry, its options and how they open;
+//! [`BUILTINS`] lists them, and docs/environments-reference.md is written from here.
 
 mod page;
 mod remote;
-mod service;
-mod shop;
 mod spec;
-mod triage;
 
 use hone_arena::catalogue::{self, Entry, Key, Options};
 use hone_arena::registry::{ProgramSpec, RegistryError};
@@ -16,25 +13,31 @@ use serde_json::{Map, Value};
 
 pub use page::page;
 pub use remote::REMOTE;
-pub use service::{ServiceSpec, UserSpec};
-pub use shop::ShopSpec;
+pub(crate) use spec::read;
 pub use spec::{EnvSpec, EnvSpecs};
-pub use triage::{HeldOut, TriageSpec};
+
+use crate::BUILTINS;
 
 /// Maker of an environment.
 #[derive(Debug, Clone, Copy)]
 pub struct Make {
     /// Reads its options, with the name they stand under.
-    read: fn(&str, Map<String, Value>) -> Result<EnvSpec, RegistryError>,
+    pub(crate) read: fn(&str, Map<String, Value>) -> Result<EnvSpec, RegistryError>,
     /// True when the agent talks to a user.
     pub user: bool,
+    /// Floor of a built-in environment; none for those that others wrote.
+    pub floor: Option<Floor>,
+}
+
+/// Floor: the most that any scripted policy earns in an environment, on average. Success is to be read above it.
+#[derive(Debug, Clone, Copy)]
+pub struct Floor {
+    pub at_most: f64,
+    /// Options it was measured with, as a JSON object.
+    pub options: &'static str,
 }
 
 pub type EnvEntry = Entry<Make>;
-
-/// The environments that come with Hone.
-pub static BUILTINS: &[&EnvEntry] =
-    &[&shop::ENTRY, &triage::READER_ENTRY, &triage::SEARCHER_ENTRY, &service::RETAIL_ENTRY, &service::AIRLINE_ENTRY];
 
 /// A program of the user's own, which `command` names.
 pub(crate) const PROGRAM: EnvEntry = EnvEntry {
@@ -43,7 +46,7 @@ pub(crate) const PROGRAM: EnvEntry = EnvEntry {
     advice: "The way to train in an environment that is not built in; docs/environments.md has the protocol and a Python example",
     paper: None,
     options: Options::with::<ProgramSpec>(r#"{"command": ["python3", "my_env.py"]}"#),
-    make: Make { read: spec::read::<ProgramSpec>, user: false },
+    make: Make { read: read::<ProgramSpec>, user: false, floor: None },
 };
 
 /// The entry of a name; otherwise an error with the nearest one.

@@ -3,14 +3,15 @@
 use hone_arena::catalogue::{Documented as _, Options, Place, keys_table, section};
 use hone_arena::chat_client::ChatSpec;
 
-use super::service::StrategySpec;
-use super::{BUILTINS, PROGRAM, REMOTE};
+use super::{PROGRAM, REMOTE};
+use crate::BUILTINS;
+use crate::domains::StrategySpec;
 
 /// The reference page of environments: every name, every key.
 pub fn page() -> Result<String, serde_json::Error> {
     let mut page = String::from(
         "# Environments: reference\n\n\
-         Written from the entries in `crates/worlds/src/registry`; change them there and run\n\
+         Written from the entries in `crates/worlds/src`; change them there and run\n\
          `HONE_BLESS=1 cargo test -p hone-worlds --test environments_page`. docs/environments.md says what the environments\n\
          are like.\n\n\
          A recipe has one `[env]` table, or a `[[env]]` table for each of several environments. Keys that an environment does\n\
@@ -18,6 +19,9 @@ pub fn page() -> Result<String, serde_json::Error> {
     );
     for entry in BUILTINS {
         section(&mut page, Place { header: "[env]", key: Some("name") }, entry)?;
+        if let Some(floor) = entry.make.floor {
+            page.push_str(&format!("\nFloor: no scripted policy earns over {} on average.\n", floor.at_most));
+        }
     }
     section(&mut page, Place { header: "[env]", key: None }, &PROGRAM)?;
     for entry in REMOTE {

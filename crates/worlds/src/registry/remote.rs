@@ -7,7 +7,8 @@ use hone_remote::mcp::McpSpec;
 use hone_remote::openenv::OpenEnvSpec;
 use serde_json::{Map, Value};
 
-use super::{BUILTINS, EnvEntry, Make, spec};
+use super::{EnvEntry, Make, read};
+use crate::BUILTINS;
 
 /// The environments elsewhere, by their `kind`.
 pub static REMOTE: &[&EnvEntry] = &[&OPENENV, &MCP, &FLEET];
@@ -18,7 +19,7 @@ const OPENENV: EnvEntry = EnvEntry {
     advice: "For any environment with an OpenEnv address, a Hugging Face Space included; docs/remote-environments.md",
     paper: None,
     options: Options::with::<OpenEnvSpec>(r#"{"url": "http://localhost:8000"}"#),
-    make: Make { read: spec::read::<OpenEnvSpec>, user: false },
+    make: Make { read: read::<OpenEnvSpec>, user: false, floor: None },
 };
 
 const MCP: EnvEntry = EnvEntry {
@@ -27,7 +28,7 @@ const MCP: EnvEntry = EnvEntry {
     advice: "For tools that exist as an MCP server; docs/remote-environments.md has complete examples",
     paper: None,
     options: Options::with::<McpSpec>(r#"{"command": ["python3", "server.py"], "task_file": "tasks.jsonl"}"#),
-    make: Make { read: spec::read::<McpSpec>, user: false },
+    make: Make { read: read::<McpSpec>, user: false, floor: None },
 };
 
 const FLEET: EnvEntry = EnvEntry {
@@ -36,7 +37,7 @@ const FLEET: EnvEntry = EnvEntry {
     advice: "For tasks in Fleet's JSON, with a key in FLEET_API_KEY; docs/remote-environments.md",
     paper: None,
     options: Options::with::<FleetSpec>(r#"{"task_file": "all_tool_use.json"}"#),
-    make: Make { read: spec::read::<FleetSpec>, user: false },
+    make: Make { read: read::<FleetSpec>, user: false, floor: None },
 };
 
 /// The entry of a `kind`.

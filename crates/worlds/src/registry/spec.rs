@@ -11,7 +11,9 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{BUILTINS, PROGRAM, ShopSpec, find, remote};
+use super::{PROGRAM, find, remote};
+use crate::BUILTINS;
+use crate::shop::ShopSpec;
 
 /// One environment as a recipe writes it: a built-in by `name`, a program by `command`, or one elsewhere by `kind`.
 #[derive(Debug, Clone)]
@@ -77,7 +79,7 @@ impl AsRef<dyn EnvOptions> for EnvSpec {
 }
 
 /// Reads the options of the environment called `name`.
-pub(super) fn read<T: EnvOptions + DeserializeOwned + 'static>(
+pub(crate) fn read<T: EnvOptions + DeserializeOwned + 'static>(
     name: &str,
     table: Map<String, Value>,
 ) -> Result<EnvSpec, RegistryError> {

@@ -17,6 +17,7 @@ mod desk;
 mod env;
 mod goals;
 mod novice;
+mod options;
 mod tasks;
 mod tools;
 mod words;
@@ -27,6 +28,8 @@ use hone_trace::{Arena, Boundary, Episode, Fault, Message, Task};
 
 pub use baselines::BASELINES;
 pub use goals::{Goal, TRAINED_PAIRS};
+pub(crate) use options::SHOP;
+pub use options::ShopSpec;
 pub use tasks::TaskSpec;
 pub use tools::{Kit, Tool};
 pub use words::Vocabulary;

@@ -28,8 +28,8 @@ impl Default for TriageArena {
     #[expect(clippy::expect_used, reason = "the tools' names are constants and differ; a test builds both sets")]
     fn default() -> Self {
         Self {
-            reader: reader_tools().expect("distinct tools"),
-            searcher: searcher_tools().expect("distinct tools"),
+            reader: reader_tools().expect("the names of the tools are constants and differ"),
+            searcher: searcher_tools().expect("the names of the tools are constants and differ"),
             worlds: Mutex::default(),
         }
     }

@@ -4,10 +4,10 @@
 //! the user's consent, ids nobody mentioned, calls repeated for nothing. Punishing rather than paying, because an
 //! episode that does nothing breaks no rule and must not earn by it.
 
-pub(super) mod confirmed;
-pub(super) mod found;
-pub(super) mod invented;
-pub(super) mod repeated;
+mod confirmed;
+mod found;
+mod invented;
+mod repeated;
 
 pub use confirmed::Confirmed;
 pub use found::FoundFirst;
@@ -16,6 +16,10 @@ pub use invented::InventedIds;
 pub use repeated::RepeatedCalls;
 use serde_json::Value;
 
+pub(super) use self::confirmed::ENTRY as CONFIRMED;
+pub(super) use self::found::ENTRY as FOUND;
+pub(super) use self::invented::ENTRY as INVENTED;
+pub(super) use self::repeated::ENTRY as REPEATED;
 use super::{Case, not_applicable};
 
 /// One thing that happened, in order.

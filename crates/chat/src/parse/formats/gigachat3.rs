@@ -20,7 +20,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     values: Values::Literal,
 };
 
-/// Where the JSON of the call that is announced at `at` starts.
+/// Start of the JSON of the call that is announced at `at`.
 fn start(text: &str, at: usize) -> Option<usize> {
     let rest = &text[at..];
     let inner = match rest.strip_prefix(OPEN) {

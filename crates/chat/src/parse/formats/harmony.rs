@@ -40,7 +40,7 @@ impl Lookups {
         found.min_by_key(|(at, _)| *at)
     }
 
-    /// Where the reasoning that starts at `from` ends.
+    /// End of the reasoning that starts at `from`.
     fn end_of_thought(&mut self, text: &str, from: usize) -> Option<usize> {
         self.thoughts.iter_mut().filter_map(|lookup| lookup.find(text, from)).min()
     }

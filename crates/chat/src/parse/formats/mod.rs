@@ -19,47 +19,7 @@ pub(super) use super::{
     toolbox::Toolbox,
 };
 
-mod anthropic;
-mod apertus;
-mod bare_json;
-mod code_call;
-mod cohere;
-mod deepseek;
-mod deepseek_dsml;
-mod dots;
-pub(super) mod fenced_json;
-mod functiongemma;
-mod gemma4;
-mod gigachat3;
-mod glm45;
-mod granite3;
-mod granite_fc;
-mod harmony;
-pub(super) mod hermes;
-mod hunyuan_v3;
-mod inkling;
-mod internlm2;
-mod kimi_k2;
-mod kimi_k3;
-mod lfm2;
-mod llama3_json;
-mod longcat;
-mod minicpm5;
-mod minimax_m1;
-mod minimax_m2;
-pub(super) mod minimax_m3;
-mod mistral;
-mod muse_glimmer;
-mod nemotron;
-mod olmo3;
-mod openai_json;
 mod page;
-mod phi4;
-mod pythonic;
-mod qwen3_coder;
-pub(super) mod react;
-mod seed_oss;
-mod step3;
 
 pub(super) use self::code_call::starts_with_tool;
 pub use self::page::markdown;
@@ -111,7 +71,7 @@ pub(super) enum Claim {
 }
 
 impl Claim {
-    pub fn sure_if(sure: bool) -> Self {
+    pub(crate) fn sure_if(sure: bool) -> Self {
         if sure { Self::Sure } else { Self::No }
     }
 }
@@ -126,64 +86,66 @@ fn unmarked(_: &str, _: usize) -> Claim {
     Claim::No
 }
 
-/// `Variant => entry,` lines: the enum of formats and the table of their entries.
-macro_rules! catalogue {
-    ($($variant:ident => $entry:expr,)+) => {
+/// `mod file: Variant = ENTRY;` lines: the modules, the enum of formats and the table of their entries.
+macro_rules! formats {
+    ($($shown:vis mod $module:ident: $($variant:ident = $entry:ident),+;)+) => {
+        hone_trace::entries! {
+            /// Every format, in the order of [`Format::ALL`].
+            pub static FORMATS: [FormatEntry];
+            $($shown mod $module: $($entry),+;)+
+        }
+
         /// A way models write calls.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Format { $($variant),+ }
-
-        /// Every format, in the order of [`Format::ALL`].
-        pub static FORMATS: &[FormatEntry] = &[$($entry),+];
+        pub enum Format { $($($variant),+),+ }
 
         impl Format {
-            pub const ALL: [Self; [$(stringify!($variant)),+].len()] = [$(Self::$variant),+];
+            pub const ALL: [Self; FORMATS.len()] = [$($(Self::$variant),+),+];
         }
     };
 }
 
-catalogue! {
-    Hermes => hermes::FORMAT,
-    Qwen3Coder => qwen3_coder::FORMAT,
-    Llama3Json => llama3_json::FORMAT,
-    Pythonic => pythonic::FORMAT,
-    Mistral => mistral::FORMAT,
-    DeepseekV3 => deepseek::V3,
-    DeepseekV31 => deepseek::V31,
-    KimiK2 => kimi_k2::FORMAT,
-    Glm45 => glm45::FORMAT,
-    MuseGlimmer => muse_glimmer::FORMAT,
-    Harmony => harmony::FORMAT,
-    MinimaxM1 => minimax_m1::FORMAT,
-    MinimaxM2 => minimax_m2::FORMAT,
-    MinimaxM3 => minimax_m3::FORMAT,
-    Phi4 => phi4::FORMAT,
-    Granite3 => granite3::FORMAT,
-    GraniteFc => granite_fc::FORMAT,
-    Gemma4 => gemma4::FORMAT,
-    FunctionGemma => functiongemma::FORMAT,
-    Lfm2 => lfm2::FORMAT,
-    Olmo3 => olmo3::FORMAT,
-    DeepseekDsml => deepseek_dsml::FORMAT,
-    KimiK3 => kimi_k3::FORMAT,
-    Cohere => cohere::FORMAT,
-    SeedOss => seed_oss::FORMAT,
-    HunyuanV3 => hunyuan_v3::FORMAT,
-    Apertus => apertus::FORMAT,
-    Nemotron => nemotron::FORMAT,
-    Anthropic => anthropic::FORMAT,
-    Minicpm5 => minicpm5::FORMAT,
-    Longcat => longcat::FORMAT,
-    Internlm2 => internlm2::FORMAT,
-    Inkling => inkling::FORMAT,
-    Gigachat3 => gigachat3::FORMAT,
-    Dots => dots::FORMAT,
-    Step3 => step3::FORMAT,
-    OpenaiJson => openai_json::FORMAT,
-    BareJson => bare_json::FORMAT,
-    FencedJson => fenced_json::FORMAT,
-    CodeCall => code_call::FORMAT,
-    React => react::FORMAT,
+formats! {
+    pub(super) mod hermes: Hermes = FORMAT;
+    mod qwen3_coder: Qwen3Coder = FORMAT;
+    mod llama3_json: Llama3Json = FORMAT;
+    mod pythonic: Pythonic = FORMAT;
+    mod mistral: Mistral = FORMAT;
+    mod deepseek: DeepseekV3 = V3, DeepseekV31 = V31;
+    mod kimi_k2: KimiK2 = FORMAT;
+    mod glm45: Glm45 = FORMAT;
+    mod muse_glimmer: MuseGlimmer = FORMAT;
+    mod harmony: Harmony = FORMAT;
+    mod minimax_m1: MinimaxM1 = FORMAT;
+    mod minimax_m2: MinimaxM2 = FORMAT;
+    pub(super) mod minimax_m3: MinimaxM3 = FORMAT;
+    mod phi4: Phi4 = FORMAT;
+    mod granite3: Granite3 = FORMAT;
+    mod granite_fc: GraniteFc = FORMAT;
+    mod gemma4: Gemma4 = FORMAT;
+    mod functiongemma: FunctionGemma = FORMAT;
+    mod lfm2: Lfm2 = FORMAT;
+    mod olmo3: Olmo3 = FORMAT;
+    mod deepseek_dsml: DeepseekDsml = FORMAT;
+    mod kimi_k3: KimiK3 = FORMAT;
+    mod cohere: Cohere = FORMAT;
+    mod seed_oss: SeedOss = FORMAT;
+    mod hunyuan_v3: HunyuanV3 = FORMAT;
+    mod apertus: Apertus = FORMAT;
+    mod nemotron: Nemotron = FORMAT;
+    mod anthropic: Anthropic = FORMAT;
+    mod minicpm5: Minicpm5 = FORMAT;
+    mod longcat: Longcat = FORMAT;
+    mod internlm2: Internlm2 = FORMAT;
+    mod inkling: Inkling = FORMAT;
+    mod gigachat3: Gigachat3 = FORMAT;
+    mod dots: Dots = FORMAT;
+    mod step3: Step3 = FORMAT;
+    mod openai_json: OpenaiJson = FORMAT;
+    mod bare_json: BareJson = FORMAT;
+    pub(super) mod fenced_json: FencedJson = FORMAT;
+    mod code_call: CodeCall = FORMAT;
+    pub(super) mod react: React = FORMAT;
 }
 
 /// Why a call cannot be written, before it is known in which format.

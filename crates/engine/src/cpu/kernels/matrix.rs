@@ -15,21 +15,21 @@ pub struct MatRef<'a> {
 impl<'a> MatRef<'a> {
     /// `rows` rows of `cols` floats, `stride` apart.
     #[inline]
-    pub fn new(data: &'a [f32], rows: usize, cols: usize, stride: usize) -> Self {
+    pub(crate) fn new(data: &'a [f32], rows: usize, cols: usize, stride: usize) -> Self {
         check(data.len(), rows, cols, stride);
         Self { data, rows, cols, row_stride: stride, col_stride: 1 }
     }
 
     /// Contiguous rows of `cols` floats, as many as the slice has.
     #[inline]
-    pub fn of_rows(data: &'a [f32], cols: usize) -> Self {
+    pub(crate) fn of_rows(data: &'a [f32], cols: usize) -> Self {
         Self::new(data, data.len() / cols, cols, cols)
     }
 
     /// The transpose: the same floats, read by columns.
     #[inline]
     #[must_use]
-    pub fn transposed(self) -> Self {
+    pub(crate) fn transposed(self) -> Self {
         Self {
             data: self.data,
             rows: self.cols,
@@ -41,13 +41,13 @@ impl<'a> MatRef<'a> {
 
     /// Some rows.
     #[must_use]
-    pub fn rows(self, range: Range<usize>) -> Self {
+    pub(crate) fn rows(self, range: Range<usize>) -> Self {
         self.part(range, 0..self.cols)
     }
 
     /// Some columns.
     #[must_use]
-    pub fn columns(self, range: Range<usize>) -> Self {
+    pub(crate) fn columns(self, range: Range<usize>) -> Self {
         self.part(0..self.rows, range)
     }
 
@@ -72,7 +72,7 @@ pub struct MatMut<'a> {
 impl<'a> MatMut<'a> {
     /// `rows` rows of `cols` floats, `stride` apart; rows must not overlap.
     #[inline]
-    pub fn new(data: &'a mut [f32], rows: usize, cols: usize, stride: usize) -> Self {
+    pub(crate) fn new(data: &'a mut [f32], rows: usize, cols: usize, stride: usize) -> Self {
         check(data.len(), rows, cols, stride);
         assert!(rows < 2 || stride >= cols, "rows of {cols} floats, {stride} apart, overlap");
         Self { data, rows, cols, stride }
@@ -80,14 +80,14 @@ impl<'a> MatMut<'a> {
 
     /// Contiguous rows of `cols` floats, as many as the slice has.
     #[inline]
-    pub fn of_rows(data: &'a mut [f32], cols: usize) -> Self {
+    pub(crate) fn of_rows(data: &'a mut [f32], cols: usize) -> Self {
         let rows = data.len() / cols;
         Self::new(data, rows, cols, cols)
     }
 
     /// Some columns.
     #[must_use]
-    pub fn columns(self, range: Range<usize>) -> Self {
+    pub(crate) fn columns(self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.cols, "columns {range:?} of {}", self.cols);
         let start = range.start.min(self.data.len());
         Self { data: &mut self.data[start..], rows: self.rows, cols: range.len(), stride: self.stride }

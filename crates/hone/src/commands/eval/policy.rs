@@ -41,21 +41,17 @@ pub(super) struct Policy {
 
 const QUICKSTART: &str = include_str!("../../../../../recipes/quickstart.toml");
 
+/// The run of a checkpoint: RUN/checkpoints/step-….
+fn run_of(checkpoint: &Path) -> Option<PathBuf> {
+    let above = std::path::absolute(checkpoint).ok()?.parent()?.parent()?.to_owned();
+    above.join("recipe.toml").is_file().then_some(above)
+}
+
 impl Policy {
     pub(super) async fn open(args: &Args, scratch: &Path) -> Result<(Recipe, Self)> {
         let named = args.policy.as_deref();
         if let Some((url, model)) = named.and_then(|name| name.split_once('#')).filter(|(url, _)| url.contains("://")) {
-            let recipe = read_recipe(args, None)?;
-            let spec: ChatSpec = serde_json::from_value(json!({
-                "url": url, "model": model, "key_env": args.key_env, "max_tokens": recipe.sampling.max_new_tokens.max(256),
-                "temperature": f64::from(recipe.eval.temperature.unwrap_or(recipe.sampling.temperature)),
-            }))?;
-            let client = match ChatClient::new(spec) {
-                Ok(client) => client,
-                Err(what) => bail!("the model cannot be asked: {what}"),
-            };
-            return Self::of(&recipe, model.to_owned(), Who::Player(Arc::new(Remote(client))))
-                .map(|policy| (recipe, policy));
+            return Self::behind_url(args, url, model);
         }
         if named == Some("oracle") {
             let recipe = read_recipe(args, None)?;
@@ -76,11 +72,7 @@ impl Policy {
             (None, Some(path)) => (Some(path.clone()), step_of(path)),
             (None, None) => (None, None),
         };
-        // A checkpoint knows its run: RUN/checkpoints/step-….
-        let above =
-            path.as_ref().and_then(|path| std::path::absolute(path).ok()?.parent()?.parent().map(Path::to_owned));
-        let above = above.filter(|path| run.is_none() && path.join("recipe.toml").is_file());
-        let run = run.cloned().or(above);
+        let run = run.cloned().or_else(|| run_of(path.as_deref()?));
         let mut recipe = read_recipe(args, run.as_deref())?;
         if run.is_none()
             && let Some(model) = &checkpoint
@@ -111,6 +103,21 @@ impl Policy {
         let name = step.filter(|_| run.is_some()).map_or(shown.clone(), |step| format!("{shown} at step {step}"));
         let mut policy = Self::in_world(world, Arc::clone(&setup.rubric), name, Who::Sampler { setup, sampler });
         (policy.run, policy.step) = (run, step);
+        Ok((recipe, policy))
+    }
+
+    /// A model behind a server that speaks OpenAI's protocol.
+    fn behind_url(args: &Args, url: &str, model: &str) -> Result<(Recipe, Self)> {
+        let recipe = read_recipe(args, None)?;
+        let spec: ChatSpec = serde_json::from_value(json!({
+            "url": url, "model": model, "key_env": args.key_env, "max_tokens": recipe.sampling.max_new_tokens.max(256),
+            "temperature": f64::from(recipe.eval.temperature.unwrap_or(recipe.sampling.temperature)),
+        }))?;
+        let client = match ChatClient::new(spec) {
+            Ok(client) => client,
+            Err(what) => bail!("the model cannot be asked: {what}"),
+        };
+        let policy = Self::of(&recipe, model.to_owned(), Who::Player(Arc::new(Remote(client))))?;
         Ok((recipe, policy))
     }
 

@@ -18,12 +18,12 @@ use super::tool::{Failure, Tool, refuse};
 use super::world::{TableId, World};
 
 pub const TABLES: [&str; 3] = ["flights", "reservations", "users"];
-pub const FLIGHTS: TableId = TableId(0);
-pub const RESERVATIONS: TableId = TableId(1);
-pub const USERS: TableId = TableId(2);
+pub(crate) const FLIGHTS: TableId = TableId(0);
+pub(crate) const RESERVATIONS: TableId = TableId(1);
+pub(crate) const USERS: TableId = TableId(2);
 
 /// The moment every episode takes place at.
-pub const NOW: &str = "2024-05-15T15:00:00";
+pub(crate) const NOW: &str = "2024-05-15T15:00:00";
 
 /// In the order in which the model is shown them.
 pub const TOOLS: [Tool; 14] = [

@@ -300,7 +300,7 @@ fn write_dict(out: &mut String, dict: &Dict, keys: Keys) {
     out.push('}');
 }
 
-pub fn write_string(out: &mut String, text: &str) {
+pub(crate) fn write_string(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
         match c {

@@ -70,14 +70,14 @@ impl Value {
         }
     }
 
-    pub fn as_dict(&self) -> Option<&Dict> {
+    pub(crate) fn as_dict(&self) -> Option<&Dict> {
         match self {
             Self::Dict(dict) => Some(dict),
             _ => None,
         }
     }
 
-    pub fn as_list(&self) -> Option<&[Value]> {
+    pub(crate) fn as_list(&self) -> Option<&[Value]> {
         match self {
             Self::List(items) => Some(items),
             _ => None,
@@ -85,7 +85,7 @@ impl Value {
     }
 
     /// `type(x).__name__`.
-    pub fn type_name(&self) -> &'static str {
+    pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::None => "NoneType",
             Self::Bool(_) => "bool",

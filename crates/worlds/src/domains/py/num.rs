@@ -25,14 +25,7 @@ impl Number {
         })
     }
 
-    pub fn into_value(self) -> Value {
-        match self {
-            Self::Int(number) => Value::integer(number),
-            Self::Float(number) => Value::Float(number),
-        }
-    }
-
-    pub fn to_float(&self) -> Result<f64, Raised> {
+    pub(crate) fn to_float(&self) -> Result<f64, Raised> {
         match self {
             Self::Float(number) => Ok(*number),
             Self::Int(number) => int_to_float(number),
@@ -41,7 +34,7 @@ impl Number {
 }
 
 /// `float(n)`.
-pub fn int_to_float(number: &BigInt) -> Result<f64, Raised> {
+pub(crate) fn int_to_float(number: &BigInt) -> Result<f64, Raised> {
     let float = number.to_f64().filter(|float| float.is_finite());
     float.ok_or_else(|| Raised::new("int too large to convert to float"))
 }
@@ -86,7 +79,7 @@ pub fn times(count: i64, value: &Value) -> Result<Value, Raised> {
 }
 
 /// `-x`.
-pub fn negate(value: &Value) -> Result<Value, Raised> {
+pub(crate) fn negate(value: &Value) -> Result<Value, Raised> {
     match Number::of(value) {
         Some(Number::Int(number)) => Ok(Value::integer(-number)),
         Some(Number::Float(number)) => Ok(Value::Float(-number)),
@@ -146,7 +139,7 @@ fn compare_int_float(int: &BigInt, float: f64) -> Option<Ordering> {
 }
 
 /// `round(x, 2)`.
-pub fn round2(value: &Value) -> Value {
+pub(crate) fn round2(value: &Value) -> Value {
     match value {
         Value::Float(number) => Value::Float(round2_float(*number)),
         other => other.clone(),
@@ -154,7 +147,7 @@ pub fn round2(value: &Value) -> Value {
 }
 
 /// Correctly rounded on the binary value, ties to even, as Python does it.
-pub fn round2_float(number: f64) -> f64 {
+pub(crate) fn round2_float(number: f64) -> f64 {
     if number.is_finite() { format!("{number:.2}").parse().unwrap_or(number) } else { number }
 }
 

@@ -47,7 +47,7 @@ pub fn hashed(key: &Value) -> Result<Option<&str>, Raised> {
 }
 
 /// `dict[key]`.
-pub fn subscript<'a>(dict: &'a Dict, key: &Value) -> Result<&'a Value, Raised> {
+pub(crate) fn subscript<'a>(dict: &'a Dict, key: &Value) -> Result<&'a Value, Raised> {
     lookup(dict, key)?.ok_or_else(|| Raised::key(key))
 }
 
@@ -62,13 +62,13 @@ pub fn field<'a>(container: &'a Value, name: &str) -> Result<&'a Value, Raised> 
 }
 
 /// `container["field"]` as a dictionary of records.
-pub fn dict_field<'a>(container: &'a Value, name: &str) -> Result<&'a Dict, Raised> {
+pub(crate) fn dict_field<'a>(container: &'a Value, name: &str) -> Result<&'a Dict, Raised> {
     let value = field(container, name)?;
     value.as_dict().ok_or_else(|| Raised(format!("'{}' object is not a dictionary", value.type_name())))
 }
 
 /// `container["field"]`, to be written to.
-pub fn field_mut<'a>(container: &'a mut Value, name: &str) -> Result<&'a mut Value, Raised> {
+pub(crate) fn field_mut<'a>(container: &'a mut Value, name: &str) -> Result<&'a mut Value, Raised> {
     match container {
         Value::Dict(dict) => Arc::make_mut(dict).get_mut(name).ok_or_else(|| Raised::key(&Value::from(name))),
         other => field(other, name).and_then(|_| Err(Raised::key(&Value::from(name)))),
@@ -103,12 +103,12 @@ fn list_mut<'a>(container: &'a mut Value, method: &str) -> Result<&'a mut Vec<Va
     }
 }
 
-pub fn no_attribute(value: &Value, name: &str) -> Raised {
+pub(crate) fn no_attribute(value: &Value, name: &str) -> Raised {
     Raised(format!("'{}' object has no attribute '{name}'", value.type_name()))
 }
 
 /// The items that `for x in value` visits.
-pub fn iterate(value: &Value) -> Result<Vec<Value>, Raised> {
+pub(crate) fn iterate(value: &Value) -> Result<Vec<Value>, Raised> {
     match value {
         Value::List(items) => Ok(items.to_vec()),
         Value::Dict(dict) => Ok(dict.keys().map(|key| Value::Str(key.clone())).collect()),
@@ -143,7 +143,7 @@ pub fn lower(value: &Value) -> Result<String, Raised> {
 }
 
 /// `sorted(value)` of ids. Callers have found every one of them among their records' keys, so they are text.
-pub fn sorted_ids(value: &Value) -> Result<Value, Raised> {
+pub(crate) fn sorted_ids(value: &Value) -> Result<Value, Raised> {
     let mut items = iterate(value)?;
     items.iter().zip(items.iter().skip(1)).try_for_each(|(a, b)| super::num::less(b, a).map(drop))?;
     items.sort_by(|a, b| a.as_str().cmp(&b.as_str()));

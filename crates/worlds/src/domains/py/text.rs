@@ -44,7 +44,7 @@ pub fn write_repr(out: &mut String, value: &Value) {
 }
 
 /// `repr` of anything but a container; containers write nothing.
-pub fn write_scalar_repr(out: &mut String, value: &Value) {
+pub(crate) fn write_scalar_repr(out: &mut String, value: &Value) {
     // Writing to a String cannot fail.
     let _ = match value {
         Value::None => write!(out, "None"),
@@ -91,7 +91,7 @@ fn is_printable(c: char) -> bool {
 }
 
 /// `repr` of a float: the shortest digits that read back, with an exponent below 1e-4 and from 1e16 on.
-pub fn float_repr(number: f64) -> String {
+pub(crate) fn float_repr(number: f64) -> String {
     if number.is_nan() {
         return "nan".into();
     }

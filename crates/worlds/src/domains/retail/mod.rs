@@ -16,9 +16,9 @@ use super::tool::{Failure, Tool, refuse};
 use super::world::{TableId, World};
 
 pub const TABLES: [&str; 3] = ["orders", "products", "users"];
-pub const ORDERS: TableId = TableId(0);
-pub const PRODUCTS: TableId = TableId(1);
-pub const USERS: TableId = TableId(2);
+pub(crate) const ORDERS: TableId = TableId(0);
+pub(crate) const PRODUCTS: TableId = TableId(1);
+pub(crate) const USERS: TableId = TableId(2);
 
 const ADDRESS: [&str; 6] = ["address1", "address2", "city", "state", "country", "zip"];
 

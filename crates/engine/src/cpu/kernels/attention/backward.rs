@@ -8,7 +8,7 @@
 //! ancestors' runs, then those of its own run, each block summed apart; a key's adds the tiles of its run's subtree,
 //! from its own block on.
 //!
-//! Where there are trees and heads enough for all threads, one task computes a tree for a key head, every block of
+//! With trees and heads enough for all threads, one task computes a tree for a key head, every block of
 //! weights once. Else the work is cut finer, in two passes that each recompute the weights: one owns the queries it
 //! writes, one the keys and values. No two tasks ever add to the same place, and both ways visit the same blocks and
 //! tiles in the same order: the bits do not depend on which was taken, and no partial sums are kept.

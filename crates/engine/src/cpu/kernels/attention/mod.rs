@@ -59,7 +59,7 @@ fn pieces(spans: &[Span], heads: Heads, tokens: usize) -> Vec<Piece> {
 }
 
 /// Writes `count` rows of a head as columns `at..at + count` of a `[dim][KEYS]` block.
-pub fn put_transposed(source: &[f32], stride: usize, dim: usize, count: usize, at: usize, block: &mut [f32]) {
+pub(crate) fn put_transposed(source: &[f32], stride: usize, dim: usize, count: usize, at: usize, block: &mut [f32]) {
     for key in 0..count {
         for (d, &value) in source[key * stride..][..dim].iter().enumerate() {
             block[d * KEYS + at + key] = value;
@@ -68,7 +68,15 @@ pub fn put_transposed(source: &[f32], stride: usize, dim: usize, count: usize, a
 }
 
 /// Writes `count` rows of a head as rows `at..at + count` of a `[KEYS][padded]` block.
-pub fn put_rows(source: &[f32], stride: usize, dim: usize, count: usize, at: usize, padded: usize, block: &mut [f32]) {
+pub(crate) fn put_rows(
+    source: &[f32],
+    stride: usize,
+    dim: usize,
+    count: usize,
+    at: usize,
+    padded: usize,
+    block: &mut [f32],
+) {
     for key in 0..count {
         let row = &mut block[(at + key) * padded..][..padded];
         row[..dim].copy_from_slice(&source[key * stride..][..dim]);

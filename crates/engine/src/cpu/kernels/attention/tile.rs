@@ -50,7 +50,7 @@ impl<'s> Tile<'s> {
     }
 
     /// Takes in a block for the rows from `first` on. Keys that no row sees may hold anything finite.
-    pub fn absorb(&mut self, block: Block<'_>, first: usize, seen: Seen) {
+    pub(crate) fn absorb(&mut self, block: Block<'_>, first: usize, seen: Seen) {
         let (dim, wide) = (self.heads.dim, self.heads.padded());
         assert!(block.keys.len() >= dim * KEYS && block.values.len() >= KEYS * wide && first < self.rows);
         self.isa.run(Absorb {

@@ -16,7 +16,7 @@ use crate::cpu::kernels::simd::{Isa, Kernel, LANES, Simd, prefetch};
 use crate::cpu::{Cpu, Shared};
 
 /// Columns of a panel.
-pub const PANEL: usize = 32;
+pub(crate) const PANEL: usize = 32;
 
 /// A weight matrix `W[n,k]` (n outputs, as Hugging Face stores it) laid out for `x W^T` by [`pack`].
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub struct Packed<'a> {
 }
 
 /// Floats that [`pack`] writes.
-pub fn packed_len(outputs: usize, inputs: usize) -> usize {
+pub(crate) fn packed_len(outputs: usize, inputs: usize) -> usize {
     outputs.next_multiple_of(PANEL) * inputs
 }
 
@@ -56,7 +56,7 @@ impl<'a> Packed<'a> {
 }
 
 /// `out[k][j] = source[j][k]` for j < rows, 0 for the other columns of the panel.
-pub fn transpose_panel(source: &[f32], stride: usize, inputs: usize, rows: usize, out: &mut [f32]) {
+pub(crate) fn transpose_panel(source: &[f32], stride: usize, inputs: usize, rows: usize, out: &mut [f32]) {
     assert!(rows <= PANEL && out.len() >= inputs * PANEL);
     if rows < PANEL {
         out[..inputs * PANEL].fill(0.0);

@@ -10,7 +10,7 @@
 mod x86;
 
 /// Lanes of the logical vector.
-pub const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 /// An instruction set a kernel can run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Isa {
 
     /// This instruction set if the machine has it, else the best one below it.
     #[must_use]
-    pub fn or_less(self) -> Self {
+    pub(crate) fn or_less(self) -> Self {
         match self {
             Self::Avx512 if has_avx512() => Self::Avx512,
             Self::Avx512 | Self::Avx2 if has_avx2() => Self::Avx2,
@@ -89,7 +89,7 @@ fn has_avx2() -> bool {
 
 /// Prefetches the cache line at `p` into L2. Any address will do.
 #[inline(always)]
-pub fn prefetch(p: *const f32) {
+pub(crate) fn prefetch(p: *const f32) {
     #[cfg(target_arch = "x86_64")]
     x86::prefetch(p);
     #[cfg(not(target_arch = "x86_64"))]

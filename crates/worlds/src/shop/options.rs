@@ -1,4 +1,4 @@
-//! `name = "shop"`.
+//! Options of the shop, `name = "shop"`: the entry in the catalogue and how they open.
 
 use std::sync::Arc;
 
@@ -12,16 +12,21 @@ use hone_arena::users::NewUser;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
-use super::{EnvEntry, Make, spec};
-use crate::shop::{self, Shop, TRAINED_PAIRS, TaskSpec, Vocabulary};
+use super::{BASELINES, NAME, Shop, TRAINED_PAIRS, TaskSpec, Vocabulary};
+use crate::registry::{EnvEntry, Floor, Make, read};
 
-pub(super) const ENTRY: EnvEntry = EnvEntry {
-    name: shop::NAME,
+pub(crate) const SHOP: EnvEntry = EnvEntry {
+    name: NAME,
     about: "A small shop's desk: tools that must be read, three to nine calls that build on each other",
     advice: "For small models, and for a first run: an episode takes milliseconds",
     paper: None,
     options: Options::of::<ShopSpec>(),
-    make: Make { read: spec::read::<ShopSpec>, user: false },
+    make: Make {
+        read: read::<ShopSpec>,
+        user: false,
+        // Easier tasks than these are for keywords.
+        floor: Some(Floor { at_most: 0.35, options: r#"{"difficulty": 3}"# }),
+    },
 };
 
 documented! {
@@ -50,7 +55,7 @@ documented! {
 impl Default for ShopSpec {
     fn default() -> Self {
         Self {
-            name: shop::NAME.into(),
+            name: NAME.into(),
             difficulty: 1,
             tasks: 2048,
             held_out: 256,
@@ -87,7 +92,7 @@ impl EnvOptions for ShopSpec {
             arena: Arc::new(Shop),
             splits: splits.into(),
             rubric: RubricSpec::single("tau_state", Map::new()).build()?,
-            baselines: shop::BASELINES.iter().map(|script| Arc::new(*script) as Arc<dyn Baseline>).collect(),
+            baselines: BASELINES.iter().map(|script| Arc::new(*script) as Arc<dyn Baseline>).collect(),
         })
     }
 }

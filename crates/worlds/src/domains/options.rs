@@ -1,4 +1,4 @@
-//! `name = "retail"` and `name = "airline"`: a generated world, or the data of tau-bench or tau2-bench with `data`.
+//! Options of the customer-service domains, `name = "retail"` and `name = "airline"`: a generated world, or the data of tau-bench or tau2-bench with `data`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,31 +15,39 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{EnvEntry, Make, spec};
-use crate::domains::baselines::baselines;
-use crate::domains::generate::{self, generate};
-use crate::domains::service::{Service, scripted_users};
-use crate::domains::{self, Domain, Kind, Profile};
+use super::baselines::baselines;
+use super::generate::{self, generate};
+use super::service::{Service, scripted_users};
+use super::{Domain, Kind, Profile, tasks};
+use crate::registry::{EnvEntry, Floor, Make, read};
 
 const TAU_BENCH: &str =
     "Yao et al. 2024, tau-bench, arXiv:2406.12045; Barres et al. 2025, tau2-bench, arXiv:2506.07982";
 
-pub(super) const RETAIL_ENTRY: EnvEntry = EnvEntry {
+pub(crate) const RETAIL: EnvEntry = EnvEntry {
     name: "retail",
     about: "Customer service of a shop, as tau-bench defines it: a generated world, or tau-bench's with data = DIR",
     advice: "For agents that look things up, ask for consent and change records while a user talks",
     paper: Some(TAU_BENCH),
     options: Options::of::<ServiceSpec>(),
-    make: Make { read: spec::read::<ServiceSpec>, user: true },
+    make: Make {
+        read: read::<ServiceSpec>,
+        user: true,
+        floor: Some(Floor { at_most: 0.1, options: r#"{"customers": 100}"# }),
+    },
 };
 
-pub(super) const AIRLINE_ENTRY: EnvEntry = EnvEntry {
+pub(crate) const AIRLINE: EnvEntry = EnvEntry {
     name: "airline",
     about: "Customer service of an airline, as tau-bench defines it: a generated world, or tau-bench's with data = DIR",
     advice: "Harder than retail: longer policies, searches and sums of money",
     paper: Some(TAU_BENCH),
     options: Options::of::<ServiceSpec>(),
-    make: Make { read: spec::read::<ServiceSpec>, user: true },
+    make: Make {
+        read: read::<ServiceSpec>,
+        user: true,
+        floor: Some(Floor { at_most: 0.15, options: r#"{"customers": 100}"# }),
+    },
 };
 
 documented! {
@@ -132,9 +140,8 @@ impl ServiceSpec {
         if names.is_empty() {
             return Err(RegistryError::NoTasks { path: directory.display().to_string() });
         }
-        let split = |name: &str| {
-            set(&self.name, name, "data", domains::tasks::load(kind, directory, name).map_err(RegistryError::own)?)
-        };
+        let split =
+            |name: &str| set(&self.name, name, "data", tasks::load(kind, directory, name).map_err(RegistryError::own)?);
         Ok((service, names.into_iter().map(split).collect::<Result<_, RegistryError>>()?))
     }
 }
@@ -190,7 +197,7 @@ documented! {
     /// The key of a model that plays the user, beside the model's own.
     #[derive(Debug, Default, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
-    pub(super) struct StrategySpec {
+    pub(crate) struct StrategySpec {
         /// `llm`: one sample. `react`: a thought first, which is not said. `verify`: up to three samples, until a reviewer
         /// accepts one. `reflection`: a rejected sample is rewritten once.
         strategy: Strategy,

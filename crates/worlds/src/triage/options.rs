@@ -1,4 +1,5 @@
-//! `name = "triage-reader"` and `name = "triage-searcher"`.
+//! Options of triage, `name = "triage-reader"` and `name = "triage-searcher"`: the entries in the catalogue and how they
+//! open.
 
 use std::sync::Arc;
 
@@ -8,25 +9,27 @@ use hone_arena::registry::{Counts, EnvOptions, Environment, RegistryError};
 use hone_arena::users::NewUser;
 use serde::{Deserialize, Serialize};
 
-use super::{EnvEntry, Make, spec};
-use crate::triage::{self, Demonstrator, Mode, Size, TaskSpec, TriageArena};
+use super::{Demonstrator, Mode, Size, TaskSpec, TriageArena, baselines, rubric};
+use crate::registry::{EnvEntry, Floor, Make, read};
 
-pub(super) const READER_ENTRY: EnvEntry = EnvEntry {
+pub(crate) const READER: EnvEntry = EnvEntry {
     name: "triage-reader",
     about: "IT tickets with the documents in the prompt: one turn, one submission",
     advice: "For grounded answers with citations and a confidence, without tools in between",
     paper: None,
     options: Options::of::<TriageSpec>(),
-    make: Make { read: spec::read::<TriageSpec>, user: false },
+    make: Make { read: read::<TriageSpec>, user: false, floor: Some(Floor { at_most: 0.42, options: "{}" }) },
 };
 
-pub(super) const SEARCHER_ENTRY: EnvEntry = EnvEntry {
+pub(crate) const SEARCHER: EnvEntry = EnvEntry {
     name: "triage-searcher",
     about: "IT tickets with a knowledge base to search: many turns",
     advice: "For search and reading over several turns; size = \"tiny\" suits policies of a million parameters",
     paper: None,
     options: Options::of::<TriageSpec>(),
-    make: Make { read: spec::read::<TriageSpec>, user: false },
+    // Looking for the ticket's own words and taking the first hit is right more often than not: what is to be learned is
+    // when not to.
+    make: Make { read: read::<TriageSpec>, user: false, floor: Some(Floor { at_most: 0.7, options: "{}" }) },
 };
 
 documented! {
@@ -174,8 +177,8 @@ impl EnvOptions for TriageSpec {
             name: self.name.clone(),
             arena: Arc::new(TriageArena::default()),
             splits: splits.into_iter().map(|(name, tasks)| (name.to_owned(), tasks)).collect(),
-            rubric: triage::rubric()?,
-            baselines: triage::baselines(),
+            rubric: rubric()?,
+            baselines: baselines(),
         })
     }
 }

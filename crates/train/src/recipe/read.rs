@@ -1,0 +1,236 @@
+//! Reading recipes: a file, settings over it, ranges, and what depends on other keys.
+
+use hone_arena::rewards::TOTAL;
+use hone_trace::with_nearest;
+use toml::{Table, Value};
+
+use super::Recipe;
+use crate::catalogue::did_you_mean;
+use crate::keys;
+use crate::penalty::KlReward;
+
+/// Episodes of one step that anybody has memory for.
+const MOST_EPISODES: usize = 1 << 20;
+
+/// Mistake in a recipe, and its place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RecipeError(String);
+
+impl RecipeError {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
+
+impl Recipe {
+    /// A recipe from TOML and `key=value` settings over it. Dots reach into tables; values are TOML, or text where they
+    /// are not.
+    pub fn parse(text: &str, settings: &[String]) -> Result<Self, RecipeError> {
+        let mut table: Table = toml::from_str(text).map_err(|error| RecipeError(with_nearest(&error.to_string())))?;
+        keys::check(&table)?;
+        // The file by itself first: its errors can show the line.
+        toml::from_str::<Self>(text).map_err(|error| RecipeError(with_nearest(&error.to_string())))?;
+        for setting in settings {
+            let (key, value) = setting
+                .split_once('=')
+                .ok_or_else(|| RecipeError(format!("--set takes key=value, found {setting:?}")))?;
+            set(&mut table, key.trim(), read_value(value.trim()))
+                .map_err(|what| RecipeError(format!("--set {setting}: {what}")))?;
+        }
+        keys::check(&table)?;
+        let mut recipe = Self::read(table)?;
+        recipe.settle()?;
+        recipe.check()?;
+        Ok(recipe)
+    }
+
+    /// The recipe that a run recorded, to read the run by. Keys that only a newer version of Hone knows are passed over:
+    /// their paths come back with it. Ranges are not enforced: the run has been.
+    pub fn recorded(text: &str) -> Result<(Self, Vec<String>), RecipeError> {
+        let mut table: Table = toml::from_str(text).map_err(|error| RecipeError(with_nearest(&error.to_string())))?;
+        let passed_over = keys::pass_over_unknown(&mut table);
+        let mut recipe = Self::read(table)?;
+        recipe.settle()?;
+        Ok((recipe, passed_over))
+    }
+
+    fn read(table: Table) -> Result<Self, RecipeError> {
+        Value::Table(table).try_into().map_err(|error: toml::de::Error| RecipeError(with_nearest(&error.to_string())))
+    }
+
+    /// Fills in what follows from the rubric, and refuses what names no component of it.
+    fn settle(&mut self) -> Result<(), RecipeError> {
+        // A rubric that cannot be built says so itself when the run is set up.
+        let Ok(rubric) = self.rubric.build() else { return Ok(()) };
+        let known: Vec<&str> = rubric.weights().map(|(name, _)| name).collect();
+        if self.eval.success.is_empty() {
+            let paid = rubric.weights().find(|(_, weight)| *weight > 0.0);
+            self.eval.success = paid.map(|(name, _)| name.to_owned()).unwrap_or_default();
+        }
+        component("eval.success", &self.eval.success, &known)?;
+        match self.checkpoint.best.as_str() {
+            "" | "success" | TOTAL => Ok(()),
+            best => component("checkpoint.best", best, &known),
+        }
+    }
+
+    fn check(&self) -> Result<(), RecipeError> {
+        let bad = |what: String| Err(RecipeError(what));
+        if !names_a_directory(&self.name) {
+            return bad(format!(
+                "name is {:?}, and a run's directory is called after it; use letters, digits, spaces, -, _ and dots (not first), \
+                 100 characters at most",
+                self.name
+            ));
+        }
+        self.loss.build().map_err(|error| RecipeError(error.to_string()))?;
+        let episodes = self.train.groups.saturating_mul(self.train.group_size as usize);
+        if episodes > MOST_EPISODES {
+            return bad(format!(
+                "train.groups x train.group_size is {episodes} episodes a step, and at most {MOST_EPISODES} are played; lower \
+                 one of them"
+            ));
+        }
+        if self.env.tasks() < self.train.groups {
+            return bad(format!(
+                "env.tasks ({}) must be at least train.groups ({}); raise env.tasks or lower train.groups",
+                self.env.tasks(),
+                self.train.groups
+            ));
+        }
+        // A rubric that cannot be built says so itself when the run is set up.
+        if let Ok(rubric) = self.rubric.build() {
+            let components: Vec<_> = rubric.weights().collect();
+            self.credit.check(&components).map_err(|error| RecipeError(error.to_string()))?;
+        }
+        self.policy.fresh.check().map_err(RecipeError)?;
+        self.plan.check().map_err(RecipeError)?;
+        self.guard.check(self.overlap.staleness).map_err(RecipeError)?;
+        self.kl_reward.as_ref().map_or(Ok(()), KlReward::check).map_err(RecipeError)?;
+        self.eval.check(self.env.held_out()).map_err(RecipeError)?;
+        if (self.train.kl_to_start || self.train.kl_within.is_some()) && self.policy.reference.is_some() {
+            return bad(
+                "train.kl_to_start and train.kl_within compare with the policy as it began, and policy.reference names \
+                 another; leave one of them out"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// An evaluation of the held-out tasks is due after this step.
+    pub fn evaluates_after(&self, step: u64) -> bool {
+        step == self.train.steps || (self.eval.every > 0 && step.is_multiple_of(self.eval.every))
+    }
+
+    /// The recipe as TOML, every key resolved.
+    pub fn to_toml(&self) -> Result<String, RecipeError> {
+        toml::to_string_pretty(self).map_err(|error| RecipeError(format!("the recipe cannot be written: {error}")))
+    }
+}
+
+/// True when a run of this name stays under `runs/`.
+fn names_a_directory(name: &str) -> bool {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '+' | '=' | ',' | '@');
+    !name.is_empty() && name.chars().count() <= 100 && !name.starts_with('.') && name.chars().all(plain)
+}
+
+fn component(key: &str, name: &str, known: &[&str]) -> Result<(), RecipeError> {
+    if known.contains(&name) {
+        return Ok(());
+    }
+    Err(RecipeError(format!(
+        "{key} is {name:?}, which is no component of the rubric; {}Its components are {}",
+        did_you_mean(name, known.iter().copied()),
+        known.join(", ")
+    )))
+}
+
+fn read_value(text: &str) -> Value {
+    toml::from_str::<Table>(&format!("value = {text}"))
+        .ok()
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+fn set(table: &mut Table, key: &str, value: Value) -> Result<(), String> {
+    match key.split_once('.') {
+        None => {
+            table.insert(key.to_owned(), value);
+            Ok(())
+        }
+        Some((first, rest)) => match table.entry(first).or_insert_with(|| Value::Table(Table::new())) {
+            Value::Table(inner) => set(inner, rest, value),
+            // `loss = "dapo"` and then `loss.clip_high=0.3`: the name becomes the table's.
+            other => {
+                let name = std::mem::replace(other, Value::Table(Table::new()));
+                let Value::Table(inner) = other else { return Err(format!("{first} is not a table")) };
+                inner.insert("name".into(), name);
+                set(inner, rest, value)
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::recipe::Recipe;
+
+    #[test]
+    fn an_empty_recipe_is_the_defaults_and_prints_back() {
+        let recipe = Recipe::parse("", &[]).unwrap();
+        let text = recipe.to_toml().unwrap();
+        assert_eq!(Recipe::parse(&text, &[]).unwrap().to_toml().unwrap(), text);
+    }
+
+    #[test]
+    fn success_follows_the_rubric() {
+        let text = "[[rubric.component]]\nkind = \"format\"\nweight = 0\n[[rubric.component]]\nkind = \"correct\"\n";
+        assert_eq!(Recipe::parse(text, &[]).unwrap().eval.success, "correct");
+        assert_eq!(Recipe::parse("", &[]).unwrap().eval.success, "tau_state");
+        let best = Recipe::parse(text, &["checkpoint.best=total".into(), "eval.success=format".into()]).unwrap();
+        assert_eq!((best.checkpoint.best.as_str(), best.eval.success.as_str()), ("total", "format"));
+    }
+
+    #[test]
+    fn settings_lie_over_the_file() {
+        let settings =
+            ["train.steps=3", "name=x y", "loss.clip_high=0.3", "sampling.stop_ids=[1, 2]"].map(String::from);
+        let recipe = Recipe::parse("seed = 7\nloss = \"dapo\"\n[train]\nsteps = 9\ngroups = 4\n", &settings).unwrap();
+        assert_eq!((recipe.seed, recipe.train.steps, recipe.train.groups, recipe.name.as_str()), (7, 3, 4, "x y"));
+        assert_eq!((recipe.loss.name.as_str(), recipe.loss.knobs["clip_high"]), ("dapo", 0.3));
+        assert_eq!(recipe.sampling.stop_ids, [1, 2]);
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_and_its_line() {
+        let error = Recipe::parse("[train]\nsteps = 1\nlearning_rat = 1e-3\n", &[]).unwrap_err().to_string();
+        assert!(error.contains("did you mean `learning_rate`?") && error.contains("line 3"), "{error}");
+        let error = Recipe::parse("", &["train.step=1".into()]).unwrap_err().to_string();
+        assert!(error.contains("did you mean `steps`?"), "{error}");
+        assert!(Recipe::parse("", &["steps".into()]).is_err());
+    }
+
+    #[test]
+    fn what_cannot_learn_is_refused_with_the_reason() {
+        for (text, word) in [
+            ("[sampling]\ntemperature = 0.0", "no gradient"),
+            ("loss = \"dappo\"", "did you mean \"dapo\"?"),
+            ("loss = { name = \"dapo\", clip_hihg = 0.3 }", "did you mean \"clip_high\"? It reads: clip_low"),
+            ("[train]\ngroup_size = 1", "siblings"),
+            ("name = \"../out\"", "directory is called after it"),
+            ("name = \"/tmp/out\"", "directory is called after it"),
+            ("name = \"..\"", "directory is called after it"),
+            ("name = \"\"", "directory is called after it"),
+            ("[env]\ntasks = 3", "train.groups"),
+            ("[eval]\ntasks = 999", "held_out"),
+            ("[eval]\nsamples = 0", "eval.samples"),
+            ("[eval]\nsuccess = \"tau_stat\"", "did you mean \"tau_state\"? Its components are tau_state"),
+            ("[checkpoint]\nbest = \"quality\"", "checkpoint.best is \"quality\""),
+        ] {
+            let error = Recipe::parse(text, &[]).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}
