@@ -12,7 +12,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
-use common::Served;
+use common::{Served, documented};
 use hone_arena::registry::Environment;
 use hone_arena::rewards::{Case, Measure, Rubric, Term};
 use hone_remote::supervise::cleanup;
@@ -182,7 +182,7 @@ async fn bench(faults: Faults) -> Bench {
     let file = directory.path().join("tasks.json");
     let task = |at: usize| {
         json!({
-            "task_key": format!("t{at}"), "prompt": "Book it, then submit_final_answer.", "env_key": "booking",
+            "task_key": format!("t{at}"), "prompt": "Book it, then submit_final_answer.", "env_key": "booking", "difficulty": 1,
             "env_variables": "{\"CURRENT_DATE\": \"2026-01-01\"}", "verifier_code": "def validate(env, final_answer=None):\n  return 1",
         })
     };
@@ -233,6 +233,18 @@ async fn an_episode_is_played_judged_and_given_back() {
     assert_eq!(play(&environment, "41").await, Ok(Some(0.0)));
     let verified = bench.fleet.verified.lock().unwrap().clone();
     assert_eq!((&verified[0]["text_solution"], &verified[0]["function_name"]), (&json!("42"), &json!("validate")));
+    drop(environment);
+    assert_eq!(bench.fleet.left(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_example_is_played() {
+    let _one = ONE_AT_A_TIME.lock().await;
+    let bench = bench(Faults::default()).await;
+    let own = json!({"url": bench.served.url, "key_env": KEY, "held_out": 1, "task_file": bench.table["task_file"]});
+    let table = documented("Fleet", &own);
+    let environment = EnvSpec::read(table).unwrap().open().unwrap();
+    assert_eq!(play(&environment, "42").await, Ok(Some(1.0)));
     drop(environment);
     assert_eq!(bench.fleet.left(), 0);
 }
