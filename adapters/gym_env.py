@@ -50,7 +50,8 @@ class Episode:
 
     def open(self, task):
         said = "\n\n".join(part for part in (task["prompt"], self.first) if part)
-        return {"system": SYSTEM, "tools": [tool(self.env)], "messages": [{"role": "user", "content": said}]}
+        messages = [{"role": "user", "content": said}]
+        return {"system": SYSTEM, "tools": [tool(self.env)], "messages": messages, "facts": self.facts()}
 
     def step(self, action):
         if action["kind"] != "calls":

@@ -1,13 +1,13 @@
-"""A `verifiers` (< 0.2) environment for Hone: it runs its own rollout, and Hone is the model behind its client.
+"""A `verifiers` (< 0.4) environment for Hone: it runs its own rollout, and Hone is the model behind its client.
 
     [env]
     command = ["path/to/venv/bin/python", "verifiers_env.py", "reverse-text"]    # then arguments as JSON: '{"level": 2}'
 
-Pay it by the component `env_reward`. Each request of the rollout is a turn of the agent; the reward is the rubric's. Training tasks take rows of the dataset,
-held-out tasks rows of the evaluation dataset. An environment without tools gets one, `answer`.
+Pay it by the component `env_reward`. Each request of the rollout is a turn of the agent; the reward is the rubric's. Training
+tasks take rows of the dataset, held-out tasks of the evaluation dataset, by a hash of the key or by the `row` of a task file.
+An environment without tools gets one, `answer`.
 """
 import asyncio, contextlib, json, sys, zlib
-
 import httpx
 import verifiers as vf
 from openai import AsyncOpenAI
@@ -21,9 +21,9 @@ class Episode:
         self.asked, self.said, self.seen = asyncio.Queue(), asyncio.Queue(), 0
         held_out = "-held-out-" in task["key"] and getattr(env, "eval_dataset", None) is not None
         data = env.get_eval_dataset() if held_out else env.get_dataset()
-        row = dict(data[zlib.crc32(task["key"].encode()) % len(data)])
-        http = httpx.AsyncClient(transport=httpx.MockTransport(self.model))
-        client = AsyncOpenAI(api_key="none", base_url="http://hone/v1", http_client=http)
+        row = dict(data[task.get("row", zlib.crc32(task["key"].encode())) % len(data)])
+        client = AsyncOpenAI(api_key="none", base_url="http://hone/v1",
+                             http_client=httpx.AsyncClient(transport=httpx.MockTransport(self.model)))
         wrap = getattr(vf, "OpenAIChatCompletionsClient", lambda client: client)
         self.rollout = asyncio.ensure_future(env.run_rollout(row, wrap(client), "hone", {}))
 
@@ -47,7 +47,8 @@ class Episode:
             return {"error": f"the rollout ended before the first turn: {dict(self.rollout.result())}"}
         messages, self.tools, self.seen = ask["messages"], [one["function"] for one in ask.get("tools") or []], len(ask["messages"])
         system = "\n".join(str(one["content"]) for one in messages if one["role"] == "system")
-        return {"system": system, "tools": self.tools or [ANSWER], "messages": [one for one in messages if one["role"] != "system"]}
+        return {"system": system, "tools": self.tools or [ANSWER], "facts": self.facts({}, False),
+                "messages": [one for one in messages if one["role"] != "system"]}
 
     async def step(self, action):
         if action["kind"] == "malformed":
@@ -66,8 +67,7 @@ class Episode:
                 "facts": self.facts({}, False)}
 
     def facts(self, state, over):
-        error = state.get("error")
-        why = f"error: {error}" if error else f"given: {state.get('metrics')}"
+        why = f"error: {error}" if (error := state.get("error")) else f"given: {state.get('metrics')}"
         return {"env_reward": {"value": None if error else state.get("reward"), "why": why, "ended": over}}
 
 

@@ -58,6 +58,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    hone_remote::supervise::cleanup::watch_with(progress::watch);
     match run(Cli::parse()) {
         Ok(code) => code,
         // `hone … | head` closes our stdout: not an error of ours.

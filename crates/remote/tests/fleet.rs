@@ -12,11 +12,11 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
-use common::Served;
+use common::{Served, documented};
 use hone_arena::registry::Environment;
-use hone_arena::rewards::Case;
+use hone_arena::rewards::{Case, Measure, Rubric, Term};
 use hone_remote::supervise::cleanup;
-use hone_trace::{Action, Message, Outcome, ToolCall};
+use hone_trace::{Action, Message, Outcome, ToolCall, Verdict};
 use hone_worlds::registry::EnvSpec;
 use serde_json::{Map, Value, json};
 
@@ -39,6 +39,9 @@ struct Faults {
     verifier_down: AtomicU32,
     /// Runs that end with a judge's error.
     judge_errors: AtomicU32,
+    /// Runs of the verifier, and tool calls, that are never answered.
+    verifier_hangs: AtomicU32,
+    hanging_calls: AtomicU32,
 }
 
 fn takes(count: &AtomicU32) -> bool {
@@ -80,7 +83,15 @@ async fn handle(State(fleet): State<Arc<Fleet>>, request: Request) -> Response {
             fleet.instances.lock().unwrap().remove(*id);
             json_reply(StatusCode::OK, &json!({}))
         }
-        (_, ["instance", _, rest @ ..]) => fleet.instance(rest, &parts.headers, &body),
+        (_, ["instance", _, rest @ ..]) => {
+            let calls = body["method"] == "tools/call";
+            if rest.ends_with(&["execute_verifier_function"]) && takes(&fleet.faults.verifier_hangs)
+                || calls && takes(&fleet.faults.hanging_calls)
+            {
+                std::future::pending::<()>().await;
+            }
+            fleet.instance(rest, &parts.headers, &body)
+        }
         _ => json_reply(StatusCode::NOT_FOUND, &json!({"detail": "Not Found"})),
     }
 }
@@ -171,14 +182,14 @@ async fn bench(faults: Faults) -> Bench {
     let file = directory.path().join("tasks.json");
     let task = |at: usize| {
         json!({
-            "task_key": format!("t{at}"), "prompt": "Book it, then submit_final_answer.", "env_key": "booking",
+            "task_key": format!("t{at}"), "prompt": "Book it, then submit_final_answer.", "env_key": "booking", "difficulty": 1,
             "env_variables": "{\"CURRENT_DATE\": \"2026-01-01\"}", "verifier_code": "def validate(env, final_answer=None):\n  return 1",
         })
     };
     std::fs::write(&file, json!({"tasks": (0..4).map(task).collect::<Vec<_>>()}).to_string()).unwrap();
     let table = json!({
         "kind": "fleet", "url": served.url, "task_file": file, "held_out": 1, "key_env": KEY,
-        "verifier_attempts": 1, "create_deadline_s": 30.0,
+        "verifier_attempts": 1, "create_deadline_s": 30.0, "deadline_s": 2.0, "verifier_deadline_s": 0.2,
     });
     Bench { fleet, served, _directory: directory, table: table.as_object().unwrap().clone() }
 }
@@ -227,11 +238,25 @@ async fn an_episode_is_played_judged_and_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_documented_example_is_played() {
+    let _one = ONE_AT_A_TIME.lock().await;
+    let bench = bench(Faults::default()).await;
+    let own = json!({"url": bench.served.url, "key_env": KEY, "held_out": 1, "task_file": bench.table["task_file"]});
+    let table = documented("Fleet", &own);
+    let environment = EnvSpec::read(table).unwrap().open().unwrap();
+    assert_eq!(play(&environment, "42").await, Ok(Some(1.0)));
+    drop(environment);
+    assert_eq!(bench.fleet.left(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_fault_gives_a_reward() {
     let _one = ONE_AT_A_TIME.lock().await;
     for (faults, expected) in [
         (Faults { create_5xx: 2.into(), ..Faults::default() }, Ok(Some(1.0))),
         (Faults { dead_calls: 1.into(), ..Faults::default() }, Err("502")),
+        (Faults { hanging_calls: 1.into(), ..Faults::default() }, Err("no answer within 2.0 s")),
+        (Faults { verifier_hangs: 1.into(), ..Faults::default() }, Ok(None)),
         (Faults { verifier_down: 9.into(), ..Faults::default() }, Ok(None)),
         (Faults { judge_errors: 9.into(), ..Faults::default() }, Ok(None)),
     ] {
@@ -246,16 +271,40 @@ async fn no_fault_gives_a_reward() {
     }
 }
 
+struct Panics;
+
+impl Measure for Panics {
+    fn measure(&self, _: &Case) -> Verdict {
+        panic!("a scorer")
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn instances_are_deleted_after_a_panic_and_at_an_exit() {
     let _one = ONE_AT_A_TIME.lock().await;
     let bench = bench(Faults::default()).await;
     let environment = bench.open();
     let episode = environment.arena.open(&environment.splits["train"][0], 0).await.unwrap();
-    // As when a scorer panics on another thread: everything is dropped, and there is no runtime at hand.
+    assert_eq!(bench.fleet.left(), 1);
+    // The scorer of a whole episode panics, in the task that plays it.
+    let playing = tokio::spawn(async move {
+        let mut episode = episode;
+        let rubric = Rubric::new(vec![Term::new("broken", 1.0, Panics)], Vec::new()).unwrap();
+        episode.env.step(call("book", json!({}))).await.unwrap();
+        let case = Case::read(Value::Object(episode.env.end().facts)).unwrap();
+        let card = rubric.score_case(&case).await;
+        drop((episode, environment));
+        card
+    });
+    assert!(playing.await.unwrap_err().is_panic());
+    assert_eq!(bench.fleet.left(), 0);
+
+    // The same on a thread with no runtime at hand.
+    let environment = bench.open();
+    let episode = environment.arena.open(&environment.splits["train"][0], 0).await.unwrap();
     let thread = std::thread::spawn(move || {
         let _held = (episode, environment);
-        panic!("a scorer");
+        Panics.measure(&Case::default())
     });
     assert!(thread.join().is_err());
     assert_eq!(bench.fleet.left(), 0);

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{Served, host};
 use hone_remote::http::{Credentials, Http};
 use hone_remote::openenv::socket::Socket;
@@ -12,6 +14,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -118,6 +121,96 @@ fn any_body_gets_a_documented_status() {
             if status == 500 {
                 assert_eq!(reply.body, b"Internal Server Error");
             }
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// Every route of the server, and one that is none.
+const ROUTES: [&str; 18] = [
+    "health",
+    "metadata",
+    "schema",
+    "openapi.json",
+    "docs",
+    "redoc",
+    "ws",
+    "mcp",
+    "reset",
+    "step",
+    "state",
+    "list_environments",
+    "shop/splits",
+    "shop/tasks",
+    "shop/num_tasks",
+    "shop/task",
+    "shop/task_range",
+    "no/such/thing",
+];
+
+#[test]
+fn any_bytes_by_any_method_on_any_route_get_a_documented_status() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let served = runtime.block_on(Served::start(host("shop", Options::default())));
+    let client = reqwest::Client::new();
+    let method = prop_oneof![
+        Just(Method::GET),
+        Just(Method::POST),
+        Just(Method::PUT),
+        Just(Method::DELETE),
+        Just(Method::PATCH),
+        Just(Method::OPTIONS)
+    ];
+    let body = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..200),
+        any_json().prop_map(|value| value.to_string().into_bytes()),
+        // Cut off, and nested beyond reason.
+        any_json().prop_map(|value| value
+            .to_string()
+            .into_bytes()
+            .split_last()
+            .map_or(Vec::new(), |(_, most)| most.to_vec())),
+        (1usize..5000).prop_map(|depth| "[".repeat(depth).into_bytes()),
+    ];
+    let query = prop_oneof![Just(String::new()), "(session_id|task|seed|split)=[a-z0-9%&=-]{0,24}"];
+    runner()
+        .run(&(0..ROUTES.len(), method, query, body, any::<bool>()), |(at, method, query, body, typed)| {
+            runtime.block_on(async {
+                let mut request = client.request(method.clone(), format!("{}/{}?{query}", served.url, ROUTES[at]));
+                if typed {
+                    request = request.header("content-type", "application/json");
+                }
+                let status = request.body(body).send().await.unwrap().status().as_u16();
+                let documented = [200, 202, 204, 400, 404, 405, 415, 422, 426, 500];
+                assert!(documented.contains(&status), "{status} for {method} {}", ROUTES[at]);
+                let health = client.get(format!("{}/health", served.url)).send().await.unwrap();
+                assert_eq!(health.status(), 200);
+            });
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn any_bytes_on_a_socket_leave_no_session() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let served = runtime.block_on(Served::start(host("shop", Options { sessions: 1, ..Options::default() })));
+    let http = Http::new(&served.url, &Credentials::default()).unwrap();
+    let frames = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..64), 0..4);
+    runner()
+        .run(&(any::<bool>(), frames), |(mcp, frames)| {
+            runtime.block_on(async {
+                let path = if mcp { "mcp" } else { "ws" };
+                let (mut stream, _) = http.upgrade(path, "dGhlIHNhbXBsZSBub25jZQ==").await.unwrap();
+                for frame in &frames {
+                    // The server may have hung up on what it could not read.
+                    let _ = stream.write_all(frame).await;
+                }
+                drop(stream);
+                // One session in all: the next connection only gets in where this one has left nothing.
+                let fresh = tokio::time::timeout(Duration::from_secs(10), common::connected(&http)).await;
+                fresh.expect("the session of a broken socket is given back").close().await;
+            });
             Ok(())
         })
         .unwrap();

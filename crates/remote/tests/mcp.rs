@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Served, host};
+use common::{Served, documented, host};
 use hone_arena::registry::Environment;
 use hone_arena::rewards::Case;
 use hone_remote::serve::Options;
@@ -114,6 +114,47 @@ async fn a_program_that_hangs_or_dies_is_a_fault() {
             fault.boundary == Boundary::Verifier && fault.what.contains("gone"),
             "no verdict, and no zero: {fault}"
         );
+    }
+}
+
+/// A graph with the tools that the documented example names.
+const GRAPH: &str = r#"
+import json, sys
+graph = {"entities": [], "relations": []}
+for line in sys.stdin:
+    ask = json.loads(line)
+    method, result = ask.get("method"), {"protocolVersion": "2025-06-18", "capabilities": {}}
+    if "id" not in ask: continue
+    if method == "tools/list":
+        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("create_relations", "delete_entities", "read_graph")]}
+    elif method == "tools/call":
+        graph["relations"] += ask["params"]["arguments"].get("relations", [])
+        result = {"content": [{"type": "text", "text": json.dumps(graph)}], "structuredContent": graph}
+    print(json.dumps({"jsonrpc": "2.0", "id": ask["id"], "result": result}), flush=True)
+"#;
+
+#[tokio::test]
+async fn the_documented_example_is_played() {
+    let directory = tempfile::tempdir().unwrap();
+    let (program, tasks) = (directory.path().join("graph.py"), directory.path().join("notes.jsonl"));
+    std::fs::write(&program, GRAPH).unwrap();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/remote-environments.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let line = page.split("A line of `notes.jsonl`: `").nth(1).unwrap().split("`.\n").next().unwrap();
+    std::fs::write(&tasks, format!("{line}\n{}\n", line.replace("\"n1\"", "\"n2\""))).unwrap();
+    let own = json!({"command": ["python3", program], "task_file": tasks, "held_out": 1});
+    let environment = EnvSpec::read(documented("MCP", &own)).unwrap().open().unwrap();
+    for (from, correct) in [("Ada", true), ("Eve", false)] {
+        let mut episode = environment.arena.open(&environment.splits["train"][0], 0).await.unwrap();
+        assert_eq!(episode.system, "You keep a knowledge graph.");
+        let names: Vec<&str> = episode.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["create_relations"], "what is hidden and what judges is not offered");
+        let relation = json!({"relations": [{"from": from, "to": "Bob", "relationType": "knows"}]});
+        episode.env.step(call("create_relations", relation)).await.unwrap();
+        assert!(episode.env.step(Action::Reply("noted".into())).await.unwrap().done);
+        episode.env.finish().await.unwrap();
+        let case = Case::read(Value::Object(episode.env.end().facts)).unwrap();
+        assert_eq!(case.correct, Some(correct));
     }
 }
 

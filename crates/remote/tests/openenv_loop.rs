@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Served, host, small, solve};
+use common::{Served, documented, host, small, solve};
 use hone_arena::rewards::Case;
 use hone_remote::serve::Options;
 use hone_trace::{Action, Boundary, Message, ToolCall};
@@ -36,6 +36,20 @@ async fn a_solution_earns_over_the_wire_what_it_earns_here() {
             assert!(card.components[0].why().starts_with("given: "), "{:?}", card.components);
         }
     }
+}
+
+/// Its token is a variable that cargo sets; the server asks for it.
+#[tokio::test]
+async fn the_documented_example_is_played() {
+    let token = std::env::var("CARGO_PKG_NAME").unwrap();
+    let served = Served::start(host("shop", Options { token: Some(token), ..Options::default() })).await;
+    let table = documented("OpenEnv", &json!({"url": served.url, "bearer_env": "CARGO_PKG_NAME"}));
+    let there = EnvSpec::read(table).unwrap().open().unwrap();
+    let mut episode = there.arena.open(&there.splits[0][0], 1).await.unwrap();
+    let done = ToolCall::new("respond", json!({"content": "done"}).as_object().unwrap().clone());
+    assert!(episode.env.step(Action::Calls(vec![done])).await.unwrap().done);
+    let case = Case::read(Value::Object(episode.env.end().facts)).unwrap();
+    assert_eq!(there.rubric.score_case(&case).await.total.value(), Some(0.0));
 }
 
 #[tokio::test]

@@ -6,12 +6,12 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::html::Html;
-use crate::pages::{self, Query, SCRIPT, STYLE, charts, evaluations, findings, ledger};
+use crate::pages::{self, Query, SCRIPT, STYLE, charts, evaluations, findings, ledger, rejected};
 use crate::put;
 use crate::run::{Brief, Filter, Part, Run, ViewError};
 use crate::site::{Doctor, Site};
 
-/// The report of the site's runs with about so many traces of each: those that findings cite, then the best, the worst and
+/// The report of the site's runs with about so many traces of each: those that findings cite, those of rejected tasks, then the best, the worst and
 /// some between of the last step.
 pub fn report(site: Site, traces: usize) -> Result<Html, ViewError> {
     let mut held = BTreeSet::new();
@@ -50,6 +50,7 @@ pub fn report(site: Site, traces: usize) -> Result<Html, ViewError> {
                 "<h1>",
                 run.name,
                 "</h1>",
+                rejected(&site, *number, run),
                 ledger(run, &Query::default(), false),
                 "<section class=\"panel\"><h2>Evaluations</h2>",
                 evaluations(&site, *number, run),
@@ -77,6 +78,8 @@ fn chosen(site: &Site, number: usize, run: &Run, most: usize) -> Vec<u64> {
         let cited = findings.flat_map(|finding| finding.get("traces").and_then(Value::as_array).into_iter().flatten());
         chosen.extend(cited.filter_map(Value::as_u64));
     }
+    // Of a task that a validation rejected the last trace: the reference's, where it was played.
+    chosen.extend(run.rejected().0.iter().filter_map(|task| task.traces.last()));
     let last = run.events.steps.keys().next_back().map(|step| Part::Step(*step));
     if let Some((groups, _)) = last.and_then(|part| run.groups(&part, &Filter::default()).ok()) {
         let mut rollouts: Vec<&Brief> = groups.iter().flat_map(|group| &group.rollouts).collect();

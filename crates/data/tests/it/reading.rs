@@ -81,6 +81,21 @@ fn buckets_without_the_feature_are_refused_with_its_name() {
     assert!(error.contains("s3://"), "{error}");
 }
 
+/// scripts/bucket.py starts the server, puts three tasks there and names them by this variable.
+#[cfg(feature = "cloud")]
+#[test]
+#[ignore = "needs an S3 server (scripts/bucket.py starts one)"]
+fn a_bucket_is_read_and_what_is_not_there_is_told() {
+    let url = std::env::var("HONE_TEST_BUCKET").unwrap();
+    let (rows, issues) = crate::read(&[&format!("eval={url}/tasks.jsonl"), &format!("{url}/train.jsonl.zst")], None);
+    let found: Vec<_> = rows.iter().map(|row| (row.task.key.as_str(), row.side)).collect();
+    assert_eq!(found, [("a", Some(Side::Eval)), ("b", Some(Side::Eval)), ("c", Some(Side::Train))]);
+    assert_eq!((issues.len(), issues[0].line, issues[0].file.as_str()), (1, 3, &*format!("{url}/tasks.jsonl")));
+    let missing = format!("{url}/none.jsonl");
+    let error = hone_data::read::Inputs::open(&[&missing]).unwrap_err().to_string();
+    assert!(error.contains(&missing) && error.contains("not found"), "{error}");
+}
+
 /// A server of one answer each, on a port of this machine.
 #[test]
 fn http_is_fetched_and_its_refusals_are_told() {

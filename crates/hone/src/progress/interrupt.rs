@@ -1,11 +1,36 @@
 //! ctrl-c, SIGTERM and SIGHUP: the first asks for an orderly end, the second ends at once.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 
+use hone_remote::supervise::cleanup;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Handle;
+
+/// True once a command has an orderly end of its own.
+static ORDERLY: AtomicBool = AtomicBool::new(false);
+
+/// Gives back what is rented elsewhere when a signal ends a command that has no orderly end of its own.
+pub(crate) fn watch() {
+    let (ready, is_ready) = mpsc::channel();
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            let Ok(mut signals) = Signals::listen() else { return };
+            let _ = ready.send(());
+            loop {
+                let number = signals.next().await;
+                if !ORDERLY.load(Ordering::Relaxed) {
+                    let _ = tokio::task::spawn_blocking(cleanup::release_all).await;
+                    std::process::exit(128 + number);
+                }
+            }
+        });
+    });
+    // Nothing is rented before somebody listens. Where nobody can, the channel is closed and the TTL has to do.
+    let _ = is_ready.recv();
+}
 
 /// A flag, set when somebody has asked to stop.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +46,7 @@ impl Interrupt {
         let asked = Arc::clone(&self.0);
         // Where no handler can be installed the signals do what they always did: end the process.
         let Ok(mut signals) = Signals::listen() else { return };
+        ORDERLY.store(true, Ordering::Relaxed);
         tokio::spawn(async move {
             signals.next().await;
             asked.store(true, Ordering::Relaxed);
@@ -29,7 +55,7 @@ impl Interrupt {
             // What is recorded can be read after a kill at any byte, and no terminal mode is left to undo.
             let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\nstopped at once\n");
             // What is rented elsewhere would cost on.
-            let _ = tokio::task::spawn_blocking(hone_remote::supervise::cleanup::release_all).await;
+            let _ = tokio::task::spawn_blocking(cleanup::release_all).await;
             std::process::exit(128 + number);
         });
     }

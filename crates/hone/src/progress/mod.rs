@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(crate) use board::Board;
-pub(crate) use interrupt::Interrupt;
+pub(crate) use interrupt::{Interrupt, watch};
 use screen::Screen;
 pub(crate) use style::Style;
 

@@ -121,4 +121,8 @@ fn a_remote_model_plays_the_same_tasks() {
     let policies = &result["results"]["groups"][0]["policies"];
     assert_eq!((&policies[0][0], &policies[1][0]), (&"small".into(), &"does nothing".into()));
     assert_eq!(policies[0][1], policies[1][1]);
+    assert!(shown.starts_with("exit code 0"), "{shown}");
+    let barred =
+        run(directory.path(), &["eval", &policy, "--tasks", "3", "--out", "barred", "--fail-under", "0.5"], "");
+    assert!(barred.starts_with("exit code 1") && barred.contains("pass@1 is 0.000, under 0.5"), "{barred}");
 }

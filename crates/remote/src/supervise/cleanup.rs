@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, mpsc};
 use std::time::Duration;
 
 /// Gives everything back. Called once.
@@ -37,6 +37,15 @@ impl Held {
 // Std mutex: held to copy a few pointers.
 static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 
+/// The program's watch over its own end, and whether it has begun.
+static WATCH: OnceLock<fn()> = OnceLock::new();
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Names what is called before the first thing is rented: there a program begins to wait for signals that would end it.
+pub fn watch_with(watch: fn()) {
+    let _ = WATCH.set(watch);
+}
+
 /// Something that is released when this is dropped.
 pub struct Registered(Arc<Held>);
 
@@ -53,6 +62,11 @@ impl Drop for Registered {
 }
 
 pub fn register(what: Arc<dyn Release>) -> Registered {
+    if let Some(watch) = WATCH.get()
+        && !WATCHED.swap(true, Ordering::SeqCst)
+    {
+        watch();
+    }
     let held = Arc::new(Held { what, released: AtomicBool::new(false) });
     let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|held| held.strong_count() > 0);

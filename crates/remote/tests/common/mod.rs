@@ -14,7 +14,7 @@ use hone_remote::openenv::wire::Said;
 use hone_remote::serve::{Host, Options};
 use hone_trace::{Action, Episode, Task, Turn};
 use hone_worlds::registry::EnvSpec;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
 /// A server that ends with the test.
@@ -27,6 +27,25 @@ impl Drop for Served {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// The `[env]` table of the example under a heading of docs/remote-environments.md, with some keys for the test's own.
+pub fn documented(heading: &str, own: &Value) -> Map<String, Value> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/remote-environments.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let section = page.split(&format!("\n## {heading}\n")).nth(1).unwrap();
+    let example = section.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let recipe: toml::Table = example.parse().unwrap();
+    assert!(recipe["rubric"]["component"].is_array(), "{example}");
+    let mut table = serde_json::to_value(&recipe["env"]).unwrap().as_object().unwrap().clone();
+    for (key, value) in own.as_object().unwrap() {
+        assert!(
+            key == "held_out" || key == "key_env" || key == "url" || table.contains_key(key),
+            "the example has no {key}"
+        );
+        table.insert(key.clone(), value.clone());
+    }
+    table
 }
 
 /// A built-in environment with a few tasks.

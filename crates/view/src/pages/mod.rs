@@ -6,6 +6,7 @@ mod eval;
 mod group;
 mod metrics;
 mod part;
+mod rejected;
 mod run;
 mod tokens;
 mod trace;
@@ -17,6 +18,7 @@ use crate::site::Site;
 
 pub(crate) use doctor::findings;
 pub(crate) use eval::evaluations;
+pub(crate) use rejected::rejected;
 pub use run::reward_curve;
 pub(crate) use run::{charts, ledger};
 pub(crate) use trace::whole as whole_trace;

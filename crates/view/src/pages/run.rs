@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::ops::Deref;
 
-use super::{Place, Query, frame, notes};
+use super::{Place, Query, frame, notes, rejected};
 use crate::html::Html;
 use crate::number::{cell, count, short, thousands};
 use crate::put;
@@ -25,6 +25,9 @@ pub(super) fn page(site: &Site, only: Option<usize>, query: &Query) -> Result<Ht
     head(site, &runs, only, &mut body);
     for (_, run) in &runs {
         notes(&run.notes(), &mut body);
+    }
+    for (number, run) in &runs {
+        put!(body, rejected(site, *number, run));
     }
     controls(query, &mut body);
     put!(body, "<section class=\"charts\">", charts(site, &runs, query), "</section>");

@@ -8,6 +8,7 @@ mod events;
 mod full;
 mod lines;
 mod part;
+mod rejected;
 mod series;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ pub use events::{Baseline, Events, Played};
 pub use full::{Call, Full, Message, Node, Token, TurnView};
 pub use lines::Tail;
 pub use part::{Filter, Group, Part};
+pub use rejected::Rejected;
 pub use series::Series;
 
 /// Why something of a run cannot be shown.

@@ -32,6 +32,7 @@ pub fn steps(run: &Run, page: Page, most: usize) -> String {
     for played in &run.events.played {
         let _ = writeln!(out, "  {}", evaluation(played));
     }
+    rejected(run, page, most, &mut out);
     out.push('\n');
     curves(run, page, &mut out);
     let present: Vec<_> = COLUMNS.iter().filter(|(_, metric)| !run.metrics.points(metric).is_empty()).collect();
@@ -69,6 +70,27 @@ pub fn steps(run: &Run, page: Page, most: usize) -> String {
             writeln!(out, "{}", page.dim(&format!("{} of {} steps; --all prints every one", chosen.len(), all.len())));
     }
     out
+}
+
+/// The tasks that a validation rejected; `hone show RUN --trace N` shows how one was played.
+fn rejected(run: &Run, page: Page, most: usize, out: &mut String) {
+    let (tasks, notes) = run.rejected();
+    for note in notes {
+        let _ = writeln!(out, "{}", page.ink("33", &format!("note: {}", line(&note, 400))));
+    }
+    if tasks.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n{}", page.bold(&format!("{} tasks were rejected", tasks.len())));
+    for task in tasks.iter().take(most) {
+        let traces: Vec<String> = task.traces.iter().map(u64::to_string).collect();
+        let traces = if traces.is_empty() { String::new() } else { format!("  (traces {})", traces.join(", ")) };
+        let said = line(&format!("{}: {}", task.reason, task.detail), page.columns.max(60));
+        let _ = writeln!(out, "  {} {said}{}", padded(&task.task, 28), page.dim(&traces));
+    }
+    if tasks.len() > most {
+        let _ = writeln!(out, "  and {} more in rejected.jsonl", tasks.len() - most);
+    }
 }
 
 fn curves(run: &Run, page: Page, out: &mut String) {

@@ -3,7 +3,7 @@
 use hone_view::pages::{Query, page};
 use hone_view::site::Site;
 
-use crate::made::Made;
+use crate::made::{HOSTILE, Made};
 
 fn shown(site: &Site, url: &str) -> String {
     let (path, query) = url.split_once('?').unwrap_or((url, ""));
@@ -48,6 +48,42 @@ fn no_text_of_a_run_is_markup_on_any_page() {
         let escaped = html.contains("&lt;script&gt;window.pwned");
         assert!(escaped || !WITH_TEXT.contains(&url), "the hostile text is on {url}, escaped");
     }
+}
+
+#[test]
+fn tasks_that_a_validation_rejected_stand_with_their_reasons_and_traces() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let finding = |key: &str, name: &str, traces: &[u64]| serde_json::json!({"key": key, "env": "made", "rejected": name, "detail": format!("seen: {HOSTILE}"), "traces": traces});
+    let lines = [
+        serde_json::json!({"finding": finding("bad-1", "flaky_verifier", &[14, 15]), "reason": "flaky verifier", "line": 3}),
+        serde_json::json!({"finding": finding("bad-2", "wrong_schema", &[])}),
+        serde_json::json!({"no": "finding"}),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(directory.path().join("rejected.jsonl"), text).unwrap();
+    let site = Site::open(&[directory.path().to_owned()]).unwrap();
+    let html = shown(&site, "/r/0");
+    for words in [
+        "Rejected tasks",
+        "bad-1",
+        "flaky verifier: 1",
+        "wrong schema",
+        "href=\"/r/0/trace/15\"",
+        "1 lines have no finding",
+    ] {
+        assert!(html.contains(words), "{words}");
+    }
+    assert!(html.contains("&lt;script&gt;window.pwned") && !html.contains("<img"));
+    let run = hone_view::run::Run::open(directory.path()).unwrap();
+    let page = hone_view::text::Page { colour: false, columns: 80 };
+    let text = hone_view::text::steps(&run, page, 20);
+    assert!(
+        text.contains("2 tasks were rejected") && text.contains("(traces 14, 15)") && !text.contains('\u{1b}'),
+        "{text}"
+    );
+    let file = hone_view::export::report(site, 3).unwrap().into_string();
+    assert!(file.contains("flaky verifier") && file.contains("href=\"#trace-0-15\""));
 }
 
 #[test]

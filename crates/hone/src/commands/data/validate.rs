@@ -13,7 +13,7 @@ use hone_arena::player::{Player, Remote};
 use hone_arena::registry::World;
 use hone_data::manifest::{FileEntry, Manifest, Parent};
 use hone_data::read::{Inputs, Item, ReadOptions, Reader};
-use hone_data::validate::{Bench, Checked, Finding, Lint, Report, Rules, rejected_row};
+use hone_data::validate::{Bench, Checked, Finding, Lint, Reason, Report, Rules, rejected_row};
 use hone_data::{IssueKind, Issues, Place, Row};
 use hone_trace::rundir::{RunDir, read_lines};
 use hone_trace::{Digest, Side};
@@ -111,7 +111,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
             write!(out, "\n{}", report.reasons().text())?;
         }
         for finding in report.rejected.iter().take(10) {
-            let reason = finding.rejected.map_or("", hone_data::validate::Reason::words);
+            let reason = finding.rejected.map_or("", Reason::words);
             writeln!(out, "  {}: {reason}: {}", finding.key, hone_arena::show::clean(&finding.detail))?;
         }
         writeln!(out, "report.md and the kept tasks.jsonl are in {}", args.out.display())?;
@@ -299,15 +299,14 @@ impl Args {
                 }
                 writeln!(kept, "{line}")?;
             } else {
-                writeln!(
-                    rejected,
-                    "{}",
-                    json!({"finding": finding, "file": &*row.at.file, "line": row.at.line, "task": line})
-                )?;
+                let reason = finding.rejected.map(Reason::words);
+                let (file, number) = (&*row.at.file, row.at.line);
+                let line = json!({"finding": finding, "reason": reason, "file": file, "line": number, "task": line});
+                writeln!(rejected, "{line}")?;
             }
         }
         for finding in findings.iter().filter(|finding| finding.env.is_empty()) {
-            writeln!(rejected, "{}", json!({"finding": finding}))?;
+            writeln!(rejected, "{}", json!({"finding": finding, "reason": finding.rejected.map(Reason::words)}))?;
         }
         kept.flush()?;
         rejected.flush()?;

@@ -13,17 +13,21 @@ use anyhow::{Context as _, Result, bail};
 /// Examples:
 ///   hone env import verifiers:reverse-text --python .venv/bin/python
 ///   hone env import gym:FrozenLake-v1 --python .venv/bin/python --recipe my.toml
+///   hone env import tau2:telecom --python .venv/bin/python --arguments '{"solo_mode": true}'
 ///   hone env import reward:my_rewards.py:format_reward
 ///   hone env import openenv:http://localhost:8000
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// KIND:NAME. Kinds: verifiers (an installed environment), gym (a Gymnasium id or MODULE:FACTORY), reward (a TRL-style
-    /// function, FILE.py:NAME), openenv (an address)
+    /// KIND:NAME. Kinds: verifiers (an installed environment), gym (a Gymnasium id or MODULE:FACTORY), tau2 (a domain of
+    /// tau2-bench), reward (a TRL-style function, FILE.py:NAME or MODULE:NAME), openenv (an address)
     source: String,
     /// The Python of your virtual environment
     #[arg(long, default_value = "python3")]
     python: String,
+    /// Arguments of the environment, a JSON object: of load_environment (verifiers), of AgentGymEnv (tau2)
+    #[arg(long, value_name = "JSON")]
+    arguments: Option<String>,
     /// Where the adapter is written
     #[arg(long, value_name = "DIR", default_value = "adapters")]
     to: PathBuf,
@@ -33,9 +37,10 @@ pub(super) struct Args {
 }
 
 /// A kind that needs an adapter: its name, the file's name, the file.
-const ADAPTERS: [(&str, &str, &str); 3] = [
+const ADAPTERS: [(&str, &str, &str); 4] = [
     ("verifiers", "verifiers_env.py", include_str!("../../../../../adapters/verifiers_env.py")),
     ("gym", "gym_env.py", include_str!("../../../../../adapters/gym_env.py")),
+    ("tau2", "tau2_env.py", include_str!("../../../../../adapters/tau2_env.py")),
     ("reward", "reward_function.py", include_str!("../../../../../adapters/reward_function.py")),
 ];
 
@@ -46,10 +51,10 @@ pub(super) fn run(args: Args) -> Result<()> {
     let block = match ADAPTERS.into_iter().find(|(known, ..)| *known == kind) {
         Some((_, file, text)) => {
             let path = write_adapter(&args.to, file, text)?;
-            block(kind, name, &args.python, &path)
+            block(kind, name, &command(&args, name, &path)?)
         }
         None if kind == "openenv" => format!("[env]\nkind = \"openenv\"\nurl = {name:?}\n\n{COMPONENT}"),
-        None => bail!("there is no kind {kind:?}; the kinds are verifiers, gym, reward and openenv"),
+        None => bail!("there is no kind {kind:?}; the kinds are verifiers, gym, tau2, reward and openenv"),
     };
     match &args.recipe {
         None => Ok(write!(std::io::stdout(), "{block}")?),
@@ -57,17 +62,37 @@ pub(super) fn run(args: Args) -> Result<()> {
     }
 }
 
+/// A program sees no variable that is not named; a user's model takes longer than a tool.
+const TAU2_KEYS: &str = "\
+variables = [\"TAU2_DATA_DIR\"]    # and the key of the user's model, where there is one: \"OPENAI_API_KEY\"
+deadline_s = 120
+";
+
 /// Pays what the environment itself gave.
 const COMPONENT: &str = "[[rubric.component]]\nkind = \"env_reward\"\n";
 
-fn block(kind: &str, name: &str, python: &str, adapter: &Path) -> String {
+/// The command of an adapter, as TOML.
+fn command(args: &Args, name: &str, adapter: &Path) -> Result<String> {
+    let mut words = vec![args.python.clone(), adapter.display().to_string(), name.to_owned()];
+    if let Some(arguments) = &args.arguments {
+        if !args.source.starts_with("verifiers:") && !args.source.starts_with("tau2:") {
+            bail!("only verifiers and tau2 take --arguments; leave it out");
+        }
+        let table: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(arguments).context("--arguments is no JSON object; write it like '{\"level\": 2}'")?;
+        words.push(serde_json::to_string(&table)?);
+    }
     // JSON's strings and lists are TOML's.
-    let command = serde_json::json!([python, adapter.display().to_string(), name]).to_string();
+    Ok(serde_json::to_string(&words)?)
+}
+
+fn block(kind: &str, name: &str, command: &str) -> String {
     if kind == "reward" {
         return format!("[[rubric.component]]\nkind = \"stdio\"\nname = {:?}\ncommand = {command}\n", short(name));
     }
     let own = short(name);
-    format!("[env]\nname = {own:?}\ncommand = {command}\nprompt = \"\"\nstart_deadline_s = 300\n\n{COMPONENT}")
+    let more = if kind == "tau2" { TAU2_KEYS } else { "" };
+    format!("[env]\nname = {own:?}\ncommand = {command}\n{more}prompt = \"\"\nstart_deadline_s = 300\n\n{COMPONENT}")
 }
 
 /// A name for records: letters, digits and dashes of the last part.
@@ -106,11 +131,22 @@ mod tests {
 
     #[test]
     fn blocks_are_recipes() {
-        for (kind, name) in [("verifiers", "owner/reverse-text"), ("gym", "my_module:make"), ("reward", "a b.py:f")] {
-            let text = block(kind, name, "venv/bin/python", Path::new("adapters/x.py"));
+        for (kind, name) in [
+            ("verifiers", "owner/reverse-text"),
+            ("gym", "my_module:make"),
+            ("tau2", "telecom"),
+            ("reward", "a b.py:f"),
+        ] {
+            let arguments = matches!(kind, "verifiers" | "tau2").then(|| "{\"a\": \"b\"}".to_owned());
+            let (source, python) = (format!("{kind}:{name}"), "venv/bin/python".to_owned());
+            let args = Args { source, python, arguments, to: PathBuf::new(), recipe: None };
+            let text = block(kind, name, &command(&args, name, Path::new("adapters/x.py")).unwrap());
             let table: toml::Table = toml::from_str(&text).unwrap();
             assert!(table.contains_key("rubric"), "{text}");
             assert_eq!(kind != "reward", table.contains_key("env"), "{text}");
+            if matches!(kind, "verifiers" | "tau2") {
+                assert_eq!(table["env"]["command"][3].as_str(), Some("{\"a\":\"b\"}"), "{text}");
+            }
         }
         assert_eq!(short("owner/reverse-text"), "reverse-text");
         assert_eq!(short("FrozenLake-v1"), "FrozenLake-v1");

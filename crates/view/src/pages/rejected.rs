@@ -1,0 +1,47 @@
+//! The tasks that a validation rejected: each with its reason, and how it was played.
+
+use std::collections::BTreeMap;
+
+use super::notes;
+use crate::html::{Html, clipped};
+use crate::number::thousands;
+use crate::put;
+use crate::run::Run;
+use crate::site::Site;
+
+/// Rows of the table; rejected.jsonl has the rest.
+const MOST: usize = 1000;
+
+/// A panel, or nothing where the run is no validation or rejected nothing.
+pub(crate) fn rejected(site: &Site, number: usize, run: &Run) -> Html {
+    let mut out = Html::new();
+    let (tasks, skipped) = run.rejected();
+    notes(&skipped, &mut out);
+    if tasks.is_empty() {
+        return out;
+    }
+    let mut counts = BTreeMap::<&str, usize>::new();
+    tasks.iter().for_each(|task| *counts.entry(&task.reason).or_default() += 1);
+    let counts: Vec<String> = counts.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
+    put!(
+        out,
+        "<section class=\"panel\"><h2>Rejected tasks</h2><p class=\"dim\">",
+        format!("{} in all. {}", thousands(tasks.len() as u64), counts.join(", ")),
+        "</p><div class=\"scroll\"><table><thead><tr><th class=\"text\">task</th><th class=\"text\">environment</th><th class=\"text\">reason</th><th class=\"text wide\">what was seen</th><th class=\"text\">traces</th></tr></thead><tbody>"
+    );
+    for task in tasks.iter().take(MOST) {
+        put!(out, "<tr data-item><td class=\"text\">", clipped(&task.task, 120), "</td><td class=\"text\">");
+        put!(out, clipped(&task.env, 60), "</td><td class=\"text\">", task.reason, "</td><td class=\"text\">");
+        put!(out, clipped(&task.detail, 400), "</td><td class=\"text\">");
+        for trace in &task.traces {
+            put!(out, site.link(site.trace_url(number, *trace), &trace.to_string()), " ");
+        }
+        put!(out, "</td></tr>");
+    }
+    put!(out, "</tbody></table></div>");
+    if tasks.len() > MOST {
+        put!(out, "<p class=\"dim\">and ", tasks.len() - MOST, " more in rejected.jsonl</p>");
+    }
+    put!(out, "</section>");
+    out
+}
