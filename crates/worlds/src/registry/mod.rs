@@ -33,8 +33,14 @@ pub struct Make {
 pub type EnvEntry = Entry<Make>;
 
 /// The environments that come with Hone.
-pub static BUILTINS: &[&EnvEntry] =
-    &[&shop::ENTRY, &triage::READER_ENTRY, &triage::SEARCHER_ENTRY, &service::RETAIL_ENTRY, &service::AIRLINE_ENTRY];
+pub static BUILTINS: &[&EnvEntry] = &[
+    &shop::ENTRY,
+    &triage::READER_ENTRY,
+    &triage::SEARCHER_ENTRY,
+    &service::RETAIL_ENTRY,
+    &service::AIRLINE_ENTRY,
+    &service::TELECOM_ENTRY,
+];
 
 /// A program of the user's own, which `command` names.
 pub(crate) const PROGRAM: EnvEntry = EnvEntry {

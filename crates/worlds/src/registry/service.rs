@@ -1,4 +1,5 @@
-//! `name = "retail"` and `name = "airline"`: a generated world, or the data of tau-bench or tau2-bench with `data`.
+//! `name = "retail"` and `name = "airline"`: a generated world, or the data of tau-bench or tau2-bench with `data`;
+//! `name = "telecom"`: tau2-bench's data.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,11 +43,20 @@ pub(super) const AIRLINE_ENTRY: EnvEntry = EnvEntry {
     make: Make { read: spec::read::<ServiceSpec>, user: true },
 };
 
+pub(super) const TELECOM_ENTRY: EnvEntry = EnvEntry {
+    name: "telecom",
+    about: "Technical support of a mobile carrier, as tau2-bench defines it, with data = DIR: agent and user have tools each",
+    advice: "For agents that must guide a user through steps of their own; with solo = true the agent takes them itself",
+    paper: Some(TAU_BENCH),
+    options: Options::of::<ServiceSpec>(),
+    make: Make { read: spec::read::<ServiceSpec>, user: true },
+};
+
 documented! {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct ServiceSpec {
-        /// `retail` or `airline`.
+        /// `retail`, `airline` or `telecom`.
         pub name: String,
         /// 1: one change, named by id; 2: described, or a choice among variants or flights; 3: two changes and a question.
         /// Absent mixes them. For generated worlds.
@@ -61,13 +71,15 @@ documented! {
         /// Customers in the generated world. Every fifth is held out, and no training task is about them.
         pub customers: usize where whole(1, 1_000_000),
         /// A tau-bench or tau2-bench directory of the domain instead of a generated world: trains on `train`,
-        /// evaluates on `test`.
+        /// evaluates on `test`. Telecom has no generated world and needs one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub data: Option<PathBuf>,
         /// `compat`: tau-bench v1 to the byte; `strict`: arguments checked, known faults mended; `tau2`: tau2-bench. Absent:
         /// `tau2` for a tau2-bench directory, else `strict`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub profile: Option<Profile>,
+        /// tau2's solo mode, for telecom: the agent has the user's tools too, is told of a ticket and talks to nobody.
+        pub solo: bool,
         /// Who plays the user: `"scripted"`, or a model's table as under [user](#user).
         pub user: UserSpec where table_of(&[StrategySpec::KEYS, ChatSpec::KEYS]),
     }
@@ -84,6 +96,7 @@ impl Default for ServiceSpec {
             customers: 500,
             data: None,
             profile: None,
+            solo: false,
             user: UserSpec::Scripted,
         }
     }
@@ -91,7 +104,8 @@ impl Default for ServiceSpec {
 
 impl ServiceSpec {
     fn kind(&self) -> Kind {
-        if self.name == Kind::Airline.name() { Kind::Airline } else { Kind::Retail }
+        let kinds = [Kind::Airline, Kind::Telecom];
+        kinds.into_iter().find(|kind| kind.name() == self.name).unwrap_or(Kind::Retail)
     }
 
     fn generate(&self, new_user: Arc<NewUser>) -> Result<(Service, IndexMap<String, TaskSet>), RegistryError> {
@@ -126,16 +140,32 @@ impl ServiceSpec {
         }
         let kind = self.kind();
         let profile = self.profile.unwrap_or_else(|| Profile::of(directory, Profile::Strict));
-        let domain = Arc::new(Domain::load(kind, profile, directory).map_err(RegistryError::own)?);
-        let service = Service::new(domain, new_user)?.with_texts_of(directory);
+        let domain = Domain::load(kind, profile, directory).map_err(RegistryError::own)?;
+        let domain = Arc::new(if self.solo { domain.solo() } else { domain });
+        let service = Service::new(domain.clone(), new_user)?.with_texts_of(directory);
         let names = split_names(directory);
         if names.is_empty() {
             return Err(RegistryError::NoTasks { path: directory.display().to_string() });
         }
-        let split = |name: &str| {
-            set(&self.name, name, "data", domains::tasks::load(kind, directory, name).map_err(RegistryError::own)?)
-        };
+        let split = |name: &str| set(&self.name, name, "data", self.tasks(&domain, directory, name)?);
         Ok((service, names.into_iter().map(split).collect::<Result<_, RegistryError>>()?))
+    }
+
+    /// The tasks of a split, each of which can begin.
+    fn tasks(&self, domain: &Arc<Domain>, directory: &Path, split: &str) -> Result<Vec<Task>, RegistryError> {
+        let mut tasks = domains::tasks::load(domain.kind, directory, split).map_err(RegistryError::own)?;
+        if self.solo {
+            let alone = |task: Task| {
+                let key = task.key.clone();
+                domains::tasks::solo(task).map_err(|what| RegistryError::Options {
+                    name: self.name.clone(),
+                    what: format!("solo: task {key}: {what}"),
+                })
+            };
+            tasks = tasks.into_iter().map(alone).collect::<Result<_, _>>()?;
+        }
+        domains::tasks::check(domain, &tasks).map_err(RegistryError::own)?;
+        Ok(tasks)
     }
 }
 
@@ -153,9 +183,13 @@ impl EnvOptions for ServiceSpec {
     }
 
     fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
+        if self.solo && self.kind() != Kind::Telecom {
+            let what = "solo is for telecom: users of other domains have no tools to hand over".to_owned();
+            return Err(RegistryError::Options { name: self.name.clone(), what });
+        }
         let new_user = match user {
             Some(user) => user,
-            None => self.user.start(&self.name)?,
+            None => self.user.start(&self.name, self.prompts())?,
         };
         let (service, splits) = match &self.data {
             Some(directory) => self.load(directory, new_user)?,
@@ -166,13 +200,28 @@ impl EnvOptions for ServiceSpec {
     }
 }
 
+impl ServiceSpec {
+    /// The prompts of a model that plays the user: those of tau2's simulator where its directory lies beside the data.
+    fn prompts(&self) -> Prompts {
+        let file = match self.kind() {
+            Kind::Telecom => "simulation_guidelines_tools.md",
+            Kind::Retail | Kind::Airline => "simulation_guidelines.md",
+        };
+        let above = self.data.iter().flat_map(|data| [data.join(".."), data.join("../..")]);
+        let read = above
+            .map(|above| above.join("user_simulator").join(file))
+            .find_map(|path| std::fs::read_to_string(path).ok());
+        read.map_or_else(Prompts::default, |guidelines| Prompts::tau2(&guidelines))
+    }
+}
+
 /// The splits a data directory has.
 fn split_names(directory: &Path) -> Vec<&'static str> {
     if directory.join("tasks.json").exists() {
         return vec!["train", "test"];
     }
     let has = |name: &&str| directory.join(format!("tasks_{name}.json")).exists();
-    ["train", "dev", "test"].into_iter().filter(has).collect()
+    ["train", "dev", "test", "small"].into_iter().filter(has).collect()
 }
 
 /// Who plays the user: `"scripted"`, or a model, `{ url = …, model = …, strategy = "llm" }`.
@@ -198,15 +247,15 @@ documented! {
 }
 
 impl UserSpec {
-    fn start(&self, name: &str) -> Result<Arc<NewUser>, RegistryError> {
+    fn start(&self, name: &str, prompts: Prompts) -> Result<Arc<NewUser>, RegistryError> {
         let Self::Model { strategy, chat } = self else { return Ok(scripted_users()) };
         let client = ChatClient::new(chat.clone())
             .map_err(|what| RegistryError::Options { name: name.to_owned(), what: format!("user: {what}") })?;
         let strategy = *strategy;
         Ok(Arc::new(move |task: &Task, seed| {
             let seed = Seed::root(seed).with("user");
-            let user = LlmUser::new(client.clone(), strategy, Prompts::default(), &task.prompt, seed);
-            Ok::<_, Fault>(Box::new(user) as Box<dyn User>)
+            let user = LlmUser::new(client.clone(), strategy, prompts.clone(), &task.prompt, seed);
+            Ok::<_, Fault>(Box::new(user.after(&earlier(task))) as Box<dyn User>)
         }))
     }
 
@@ -223,6 +272,19 @@ impl UserSpec {
             other => Err(format!("user is \"scripted\" or a model's table with `url` and `model`, found {other}")),
         }
     }
+}
+
+/// The conversation before a task that the user knows: all but what the agent did with tools, and but the text that the
+/// user is to answer.
+fn earlier(task: &Task) -> Vec<Value> {
+    let history = task.extra.get("initial_state").and_then(|state| state.get("message_history")?.as_array());
+    let called = |message: &Value| message.get("tool_calls").and_then(Value::as_array).is_some_and(|c| !c.is_empty());
+    let mut known: Vec<Value> = history.into_iter().flatten().filter(|message| !called(message)).cloned().collect();
+    let answered = history.and_then(|history| history.last()?.get("role")?.as_str()) == Some("assistant");
+    if answered {
+        known.pop();
+    }
+    known
 }
 
 impl<'de> Deserialize<'de> for UserSpec {

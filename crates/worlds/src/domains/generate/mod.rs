@@ -62,6 +62,8 @@ pub struct Generated {
 pub enum GenerateError {
     #[error("the generated world does not fit its own models")]
     World(#[from] LoadError),
+    #[error("telecom has no generated world; give tau2-bench's directory of it with data = \"DIR\"")]
+    NoWorld,
     #[error("only {made} of {wanted} tasks after {tried} drafts; make the world larger than {users} users")]
     TooSmall { made: usize, wanted: usize, tried: usize, users: usize },
 }
@@ -72,6 +74,7 @@ pub fn generate(recipe: &Recipe) -> Result<Generated, GenerateError> {
     let tables = match recipe.kind {
         Kind::Retail => retail::tables(&mut seed.with("world").rng(), recipe.users.max(1)),
         Kind::Airline => airline::tables(&mut seed.with("world").rng(), recipe.users.max(1)),
+        Kind::Telecom => return Err(GenerateError::NoWorld),
     };
     let domain = Arc::new(Domain::from_tables(recipe.kind, recipe.profile, tables)?);
     let (tasks, refused) = tasks(recipe, &domain, seed.with("task"), Customers::Seen, recipe.tasks)?;
@@ -134,6 +137,7 @@ fn tasks(
         let draft = match recipe.kind {
             Kind::Retail => retail_goals::draft(desk.world(), person, &mut rng, difficulty),
             Kind::Airline => airline_goals::draft(desk.world(), person, &mut rng, difficulty),
+            Kind::Telecom => return Err(GenerateError::NoWorld),
         };
         let key = format!("{}/{}/{}/{}", recipe.kind.name(), customers.name(), recipe.seed, tasks.len());
         let task = draft.and_then(|draft| finish(domain, draft, key, difficulty, recipe.seed));
