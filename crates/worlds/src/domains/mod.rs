@@ -179,9 +179,8 @@ impl Domain {
 
     /// In tau2's solo mode.
     #[must_use]
-    pub fn solo(mut self) -> Self {
-        self.solo = true;
-        self
+    pub fn solo(&self) -> Self {
+        Self { kind: self.kind, profile: self.profile, solo: true, base: self.base.clone(), phone: self.phone.clone() }
     }
 
     /// The tools as the agent is told of them, in our own words.

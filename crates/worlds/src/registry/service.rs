@@ -1,5 +1,4 @@
-//! `name = "retail"` and `name = "airline"`: a generated world, or the data of tau-bench or tau2-bench with `data`;
-//! `name = "telecom"`: tau2-bench's data.
+//! `name = "retail"`, `"airline"` and `"telecom"`: a generated world, or the data of tau-bench or tau2-bench with `data`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +44,7 @@ pub(super) const AIRLINE_ENTRY: EnvEntry = EnvEntry {
 
 pub(super) const TELECOM_ENTRY: EnvEntry = EnvEntry {
     name: "telecom",
-    about: "Technical support of a mobile carrier, as tau2-bench defines it, with data = DIR: agent and user have tools each",
+    about: "Technical support of a mobile carrier, as tau2-bench defines it: agent and user have tools each; generated, or data = DIR",
     advice: "For agents that must guide a user through steps of their own; with solo = true the agent takes them itself",
     paper: Some(TAU_BENCH),
     options: Options::of::<ServiceSpec>(),
@@ -59,7 +58,7 @@ documented! {
         /// `retail`, `airline` or `telecom`.
         pub name: String,
         /// 1: one change, named by id; 2: described, or a choice among variants or flights; 3: two changes and a question.
-        /// Absent mixes them. For generated worlds.
+        /// In telecom, the number of things that are wrong. Absent mixes them. For generated worlds.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub difficulty: Option<u8> where whole(1, 3),
         /// Number of training tasks; of a data directory, the first ones.
@@ -71,7 +70,7 @@ documented! {
         /// Customers in the generated world. Every fifth is held out, and no training task is about them.
         pub customers: usize where whole(1, 1_000_000),
         /// A tau-bench or tau2-bench directory of the domain instead of a generated world: trains on `train`,
-        /// evaluates on `test`. Telecom has no generated world and needs one.
+        /// evaluates on `test`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub data: Option<PathBuf>,
         /// `compat`: tau-bench v1 to the byte; `strict`: arguments checked, known faults mended; `tau2`: tau2-bench. Absent:
@@ -115,7 +114,7 @@ impl ServiceSpec {
         }
         let made = generate(&generate::Recipe {
             kind: self.kind(),
-            profile: self.profile.unwrap_or(Profile::Strict),
+            profile: self.profile.unwrap_or(if self.kind() == Kind::Telecom { Profile::Tau2 } else { Profile::Strict }),
             seed: self.seed,
             users: self.customers,
             tasks: self.tasks,
@@ -124,9 +123,10 @@ impl ServiceSpec {
         })
         .map_err(|source| RegistryError::Generate { name: self.name.clone(), source: source.into() })?;
         let version = format!("seed{}", self.seed);
-        let split = |split: &str, tasks| set(&self.name, split, &version, tasks);
+        let split = |split: &str, tasks| set(&self.name, split, &version, self.alone(tasks)?);
         let splits = [split(TRAIN, made.tasks)?, split(HELD_OUT, made.held_out)?].into();
-        Ok((Service::new(made.domain, new_user)?, splits))
+        let domain = if self.solo { Arc::new(made.domain.solo()) } else { made.domain };
+        Ok((Service::new(domain, new_user)?, splits))
     }
 
     fn load(
@@ -153,19 +153,21 @@ impl ServiceSpec {
 
     /// The tasks of a split, each of which can begin.
     fn tasks(&self, domain: &Arc<Domain>, directory: &Path, split: &str) -> Result<Vec<Task>, RegistryError> {
-        let mut tasks = domains::tasks::load(domain.kind, directory, split).map_err(RegistryError::own)?;
-        if self.solo {
-            let alone = |task: Task| {
-                let key = task.key.clone();
-                domains::tasks::solo(task).map_err(|what| RegistryError::Options {
-                    name: self.name.clone(),
-                    what: format!("solo: task {key}: {what}"),
-                })
-            };
-            tasks = tasks.into_iter().map(alone).collect::<Result<_, _>>()?;
-        }
+        let tasks = self.alone(domains::tasks::load(domain.kind, directory, split).map_err(RegistryError::own)?)?;
         domains::tasks::check(domain, &tasks).map_err(RegistryError::own)?;
         Ok(tasks)
+    }
+
+    /// The tasks as they are, or, in solo mode, for an agent without a user.
+    fn alone(&self, tasks: Vec<Task>) -> Result<Vec<Task>, RegistryError> {
+        let alone = |task: Task| {
+            let key = task.key.clone();
+            domains::tasks::solo(task).map_err(|what| RegistryError::Options {
+                name: self.name.clone(),
+                what: format!("solo: task {key}: {what}"),
+            })
+        };
+        if self.solo { tasks.into_iter().map(alone).collect() } else { Ok(tasks) }
     }
 }
 

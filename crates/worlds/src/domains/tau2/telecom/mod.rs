@@ -189,5 +189,10 @@ fn at_least(left: &Value, right: &Value) -> Result<bool, Failure> {
     }
 }
 
+/// A line with its place.
+pub(in crate::domains) fn line_of_id<'a>(world: &'a World, id: &str) -> Option<(&'a std::sync::Arc<str>, &'a Value)> {
+    carrier::line(world, &id.into()).ok()
+}
+
 /// The table of the customers.
 pub(in crate::domains) const CUSTOMERS: TableId = carrier::CUSTOMERS;
