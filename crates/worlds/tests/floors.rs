@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 fn environment(name: &str, seed: u64) -> Environment {
     let mut table: Map<String, Value> =
         json!({"name": name, "seed": seed, "tasks": 90, "held_out": 0}).as_object().unwrap().clone();
-    if ["retail", "airline"].contains(&name) {
+    if ["retail", "airline", "telecom"].contains(&name) {
         table.insert("customers".into(), 100.into());
     }
     if name == "shop" {
@@ -47,7 +47,7 @@ const FLOORS: &[(&str, f64)] = &[
     ("shop", 0.35),
     ("retail", 0.1),
     ("airline", 0.15),
-    ("telecom", 0.1),
+    ("telecom", 0.35),
     ("triage-reader", 0.42),
     ("triage-searcher", 0.7),
 ];

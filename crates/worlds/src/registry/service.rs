@@ -198,7 +198,13 @@ impl EnvOptions for ServiceSpec {
             None => self.generate(new_user)?,
         };
         let rubric = RubricSpec::single("tau", Map::new()).build()?;
-        Ok(Environment { name: self.name.clone(), arena: Arc::new(service), splits, rubric, baselines: baselines() })
+        Ok(Environment {
+            name: self.name.clone(),
+            arena: Arc::new(service),
+            splits,
+            rubric,
+            baselines: baselines(self.kind()),
+        })
     }
 }
 
