@@ -5,6 +5,12 @@
 //! an older answer, by which the table is grouped). `HONE_PEER_SHOW=unsupported,D:hone_wrong` prints the differing cases
 //! of these classes; `HONE_PEER_AUTO=1` names no format.
 
+//!
+//! The new formats' cases that still differ do so by policy, each with a named fault here: arguments that do not fit the
+//! tool's schema or a tool that is not offered (peers pass them on, or guess another tool), values and lists cut off
+//! before their end (peers close them), markup with a letter of a byte-level vocabulary in place of its blanks
+//! (`<functionĠname=…`, a detokenizer's fault that sampling here cannot make), and escapes that a peer leaves as they are.
+
 #![expect(clippy::expect_used, reason = "a test fails where its data is not as expected")]
 #![expect(clippy::print_stdout, reason = "the table is what the run is for")]
 

@@ -14,5 +14,5 @@ entries! {
     pub static BUILTINS: [&EnvEntry];
     pub mod shop: SHOP;
     pub mod triage: READER, SEARCHER;
-    pub mod domains: RETAIL, AIRLINE;
+    pub mod domains: RETAIL, AIRLINE, TELECOM;
 }

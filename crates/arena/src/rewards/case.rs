@@ -58,6 +58,9 @@ pub struct Case {
     /// For each output the task asks for, whether the agent said it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs_said: Option<IndexMap<String, bool>>,
+    /// Further conditions of the task's reward, by name, and whether they hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<IndexMap<String, bool>>,
     /// Outputs the task asks for; used with `messages` where `outputs_said` is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<String>>,

@@ -1,4 +1,5 @@
 //! The tau-bench reward: the final database is the reference's, and every wanted output was said. Both parts are kept.
+//! tau2's tasks may set further conditions: assertions on the end, calls that must have been made.
 //!
 //! The environment compares the states; this wraps its verdict. An episode that was cut short, or that ended in a
 //! malformed reply, earns 0: tau-bench never computes a reward for it, and it is the policy's doing.
@@ -101,9 +102,12 @@ fn measure(case: &Case, part: Part) -> Verdict {
     }
     let missing: Vec<String> =
         said.iter().flatten().filter(|(_, said)| !**said).map(|(text, _)| text.clone()).collect();
-    let value = f64::from(u8::from(state && missing.is_empty()));
+    let unmet: Vec<&str> =
+        case.conditions.iter().flatten().filter(|(_, met)| !**met).map(|(name, _)| name.as_str()).collect();
+    let value = f64::from(u8::from(state && missing.is_empty() && unmet.is_empty()));
     let outputs = if missing.is_empty() { "all said".to_owned() } else { format!("not said: {missing:?}") };
-    scored(value, format!("tau: state {}, outputs {outputs}", if state { "as wanted" } else { "different" }))
+    let unmet = if unmet.is_empty() { String::new() } else { format!(", unmet: {}", unmet.join(", ")) };
+    scored(value, format!("tau: state {}, outputs {outputs}{unmet}", if state { "as wanted" } else { "different" }))
 }
 
 fn outputs_verdict(said: &IndexMap<String, bool>) -> Verdict {

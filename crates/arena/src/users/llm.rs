@@ -9,11 +9,11 @@
 //! - Opening an environment threw a completion away. Here the first one is the first message.
 
 use async_trait::async_trait;
-use hone_trace::{Fault, Seed};
+use hone_trace::{Fault, Seed, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Prompts, User, UserTurn, broken};
+use super::{Hands, Prompts, User, UserTurn, broken};
 use crate::chat_client::{ChatClient, ChatFault};
 
 /// Strategy by which a user's message is made.
@@ -41,18 +41,26 @@ pub struct LlmUser {
     strategy: Strategy,
     prompts: Prompts,
     system: String,
-    /// The conversation so far, agent and user in turn. `raw` is the model's text where that is more than it said.
+    /// The conversation so far, agent and user in turn.
     history: Vec<Said>,
     seed: Seed,
     asked: u64,
 }
 
 #[derive(Debug)]
-struct Said {
-    agent: bool,
-    text: String,
-    raw: Option<String>,
+enum Said {
+    Agent(String),
+    /// `raw` is the model's text where that is more than it said.
+    User {
+        text: String,
+        raw: Option<String>,
+    },
+    /// A use of its tools, as the server reads it: the model's message and the answers.
+    Tools(Vec<Value>),
 }
+
+/// Uses of tools in a row before a user who never speaks is given up.
+const ROUNDS: u32 = 30;
 
 impl LlmUser {
     /// The seed goes with every request, for servers that honour it.
@@ -61,23 +69,78 @@ impl LlmUser {
         Self { client, strategy, prompts, system, history: Vec::new(), seed, asked: 0 }
     }
 
-    async fn ask(&mut self, messages: Vec<Value>) -> Result<String, Fault> {
+    /// With a conversation that took place before: messages of agent and user, in OpenAI's form.
+    #[must_use]
+    pub fn after(mut self, messages: &[Value]) -> Self {
+        for message in messages {
+            let text = || message.get("content").and_then(Value::as_str).unwrap_or_default().to_owned();
+            match message.get("role").and_then(Value::as_str) {
+                Some("assistant") => self.history.push(Said::Agent(text())),
+                Some("user") => self.history.push(Said::User { text: text(), raw: None }),
+                _ => {}
+            }
+        }
+        self
+    }
+
+    fn extra(&mut self) -> Map<String, Value> {
         self.asked += 1;
         // 31 bits: servers differ in how large a seed may be.
         let seed = self.seed.at(self.asked).value() >> 33;
-        let extra = Map::from_iter([("seed".to_owned(), Value::from(seed))]);
+        Map::from_iter([("seed".to_owned(), Value::from(seed))])
+    }
+
+    async fn ask(&mut self, messages: Vec<Value>) -> Result<String, Fault> {
+        let extra = self.extra();
         let reply = self.client.reply(&messages, extra).await;
         reply.map_err(|ChatFault { what, transient }| broken(what, transient))
     }
 
-    /// A fresh message of the user.
-    async fn sample(&mut self) -> Result<String, Fault> {
+    /// The conversation as the server reads it: the user is its assistant.
+    fn messages(&self) -> Vec<Value> {
         let mut messages = vec![json!({"role": "system", "content": self.system})];
         for said in &self.history {
-            let role = if said.agent { "user" } else { "assistant" };
-            messages.push(json!({"role": role, "content": said.raw.as_ref().unwrap_or(&said.text)}));
+            match said {
+                Said::Agent(text) => messages.push(json!({"role": "user", "content": text})),
+                Said::User { text, raw } => {
+                    messages.push(json!({"role": "assistant", "content": raw.as_ref().unwrap_or(text)}));
+                }
+                Said::Tools(exchange) => messages.extend(exchange.iter().cloned()),
+            }
         }
-        self.ask(messages).await
+        messages
+    }
+
+    /// The next message, after the tools that the model uses first.
+    async fn message_with(&mut self, hands: &mut dyn Hands) -> Result<String, Fault> {
+        for _ in 0..ROUNDS {
+            let mut extra = self.extra();
+            extra.insert("tools".to_owned(), json!(hands.tools()));
+            let reply = self.client.message(&self.messages(), extra).await;
+            let message = reply.map_err(|ChatFault { what, transient }| broken(what, transient))?;
+            let calls = message.get("tool_calls").and_then(Value::as_array).cloned().unwrap_or_default();
+            if calls.is_empty() {
+                let text = message.get("content").and_then(Value::as_str);
+                return text.map(str::to_owned).ok_or_else(|| broken("a reply without content", false));
+            }
+            let mut exchange = vec![message];
+            for call in calls {
+                let id = call.get("id").cloned().unwrap_or_default();
+                // The model's own mistake, which it reads as its tools' answer.
+                let answer = match serde_json::from_value::<ToolCall>(call) {
+                    Ok(call) => hands.run(&call),
+                    Err(error) => format!("Error: {error}"),
+                };
+                exchange.push(json!({"role": "tool", "tool_call_id": id, "content": answer}));
+            }
+            self.history.push(Said::Tools(exchange));
+        }
+        Err(broken(format!("{ROUNDS} uses of tools without a word"), false))
+    }
+
+    /// A fresh message of the user.
+    async fn sample(&mut self) -> Result<String, Fault> {
+        self.ask(self.messages()).await
     }
 
     async fn review(&mut self, message: &str) -> Result<bool, Fault> {
@@ -92,9 +155,10 @@ impl LlmUser {
     }
 
     fn transcript(&self) -> String {
-        let lines = self.history.iter().map(|said| {
-            let who = if said.agent { "Agent" } else { "Customer" };
-            format!("{who}: {}", said.text)
+        let lines = self.history.iter().filter_map(|said| match said {
+            Said::Agent(text) => Some(format!("Agent: {text}")),
+            Said::User { text, .. } => Some(format!("Customer: {text}")),
+            Said::Tools(_) => None,
         });
         lines.collect::<Vec<_>>().join("\n")
     }
@@ -139,16 +203,36 @@ impl LlmUser {
 #[async_trait]
 impl User for LlmUser {
     async fn reply(&mut self, agent: &str) -> Result<UserTurn, Fault> {
-        self.history.push(Said { agent: true, text: agent.to_owned(), raw: None });
+        self.history.push(Said::Agent(agent.to_owned()));
         match self.message().await {
             Ok((text, raw)) => {
                 let turn = UserTurn::read(&text);
-                self.history.push(Said { agent: false, text, raw });
+                self.history.push(Said::User { text, raw });
                 Ok(turn)
             }
             Err(fault) => {
                 // Asked again after a fault, the user hears the same words once.
                 self.history.pop();
+                Err(fault)
+            }
+        }
+    }
+
+    /// A model with tools samples plainly, whatever its strategy: the reviewers see no tools.
+    async fn reply_with(&mut self, agent: &str, hands: &mut dyn Hands) -> Result<UserTurn, Fault> {
+        if hands.tools().iter().next().is_none() {
+            return self.reply(agent).await;
+        }
+        let before = self.history.len();
+        self.history.push(Said::Agent(agent.to_owned()));
+        match self.message_with(hands).await {
+            Ok(text) => {
+                let turn = UserTurn::read(&text);
+                self.history.push(Said::User { text, raw: None });
+                Ok(turn)
+            }
+            Err(fault) => {
+                self.history.truncate(before);
                 Err(fault)
             }
         }

@@ -1,11 +1,12 @@
 //! User simulators: who the agent talks to where a task has a user.
 //!
 //! A [`User`] gets what the agent said and answers, or says that it is done. What tools the agent called is not its
-//! business. A user that breaks is a [`Fault`] of [`Boundary::UserSimulator`]: the episode is left out, not scored 0.
+//! business; where the user has tools too ([`Hands`]), it uses them between hearing and answering. A user that breaks is a [`Fault`] of [`Boundary::UserSimulator`]: the episode is left out, not scored 0.
 //!
 //! The end of a conversation is tau-bench's convention: the token `###STOP###` in the user's message; tau2 adds
 //! `###TRANSFER###` and `###OUT-OF-SCOPE###`.
 
+mod hands;
 mod human;
 mod llm;
 mod prompts;
@@ -14,6 +15,7 @@ mod scripted;
 use async_trait::async_trait;
 use hone_trace::{Boundary, Fault, Task};
 
+pub use hands::Hands;
 pub use human::HumanUser;
 pub use llm::{LlmUser, Strategy};
 pub use prompts::Prompts;
@@ -27,6 +29,12 @@ pub const GREETING: &str = "Hi! How can I help you today?";
 pub trait User: Send {
     /// The answer to what the agent said; to [`GREETING`] first.
     async fn reply(&mut self, agent: &str) -> Result<UserTurn, Fault>;
+
+    /// The same, with tools of the user's own at hand. A user who knows none leaves them alone.
+    async fn reply_with(&mut self, agent: &str, hands: &mut dyn Hands) -> Result<UserTurn, Fault> {
+        let _ = hands;
+        self.reply(agent).await
+    }
 }
 
 /// Makes the user of an episode, from its task and its seed.

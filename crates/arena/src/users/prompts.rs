@@ -74,10 +74,19 @@ impl Default for Prompts {
 }
 
 impl Prompts {
+    /// With the guidelines of tau2's user simulator, which a data set brings. A persona is the task's own affair.
+    pub fn tau2(guidelines: &str) -> Self {
+        let guidelines = guidelines.replace("<PERSONA_GUIDELINES>", "");
+        Self { llm_system: format!("{guidelines}\n\n<scenario>\n{{scenario}}\n</scenario>"), ..Self::default() }
+    }
+
     pub(super) fn system(&self, react: bool, instruction: &str) -> String {
         let template = if react { &self.react_system } else { &self.llm_system };
         let display = if instruction.is_empty() { String::new() } else { format!("\n\nInstruction: {instruction}\n") };
-        template.replace("{instruction_display}", &display)
+        match template.split_once("{scenario}") {
+            Some((before, after)) => format!("{before}{instruction}{after}"),
+            None => template.replace("{instruction_display}", &display),
+        }
     }
 
     pub(super) fn verify(&self, transcript: &str, response: &str) -> String {

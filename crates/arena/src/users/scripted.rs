@@ -6,6 +6,8 @@
 //! 3. moves on to its next goal when the agent reports a result or asks what else there is, and ends after the last,
 //! 4. says that it does not know, to any other question.
 //!
+//! Where it has tools, it first runs those that the agent names, and says what they show.
+//!
 //! An agent that gets nowhere is left after a few turns. It understands words, not meaning: scripts come from the
 //! generators, whose wording it knows, or from [`Script::plain`].
 
@@ -13,7 +15,8 @@ use async_trait::async_trait;
 use hone_trace::Fault;
 use serde::{Deserialize, Serialize};
 
-use super::{GREETING, User, UserEnd, UserTurn};
+use super::hands::calls_in;
+use super::{GREETING, Hands, User, UserEnd, UserTurn};
 
 /// A scripted user's goals and knowledge. A task carries it as `user`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,6 +122,16 @@ impl ScriptedUser {
 impl User for ScriptedUser {
     async fn reply(&mut self, agent: &str) -> Result<UserTurn, Fault> {
         Ok(self.answer(agent))
+    }
+
+    async fn reply_with(&mut self, agent: &str, hands: &mut dyn Hands) -> Result<UserTurn, Fault> {
+        let calls = calls_in(agent, hands.tools());
+        if calls.is_empty() {
+            return Ok(self.answer(agent));
+        }
+        let shown: Vec<_> = calls.iter().map(|call| format!("{}: {}", call.name, hands.run(call))).collect();
+        self.stuck = 0;
+        Ok(self.say(&shown.join("\n")))
     }
 }
 

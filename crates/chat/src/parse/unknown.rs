@@ -3,7 +3,7 @@
 use super::detect;
 
 /// Words in a tag that only calls have.
-const WORDS: [&str; 9] = [
+const WORDS: [&str; 12] = [
     "tool_call",
     "toolcall",
     "tool_use",
@@ -13,6 +13,9 @@ const WORDS: [&str; 9] = [
     "invoke name",
     "action_start",
     "tool_request",
+    "invoke_tool",
+    "tool_invo",
+    "call_tool",
 ];
 
 /// Longest tag that is looked at, in bytes.
@@ -55,7 +58,8 @@ fn tag(rest: &str) -> Option<&str> {
         return None;
     }
     let inner = inner.to_lowercase();
-    let function = ["function=", "function name=", "/function"].iter().any(|head| inner.starts_with(head));
+    let function =
+        ["function=", "function name=", "functionname=", "/function"].iter().any(|head| inner.starts_with(head));
     (function || WORDS.iter().any(|word| inner.contains(word))).then_some(tag)
 }
 
@@ -70,6 +74,9 @@ mod tests {
             ("Sure. <my_tool_call>{}</my_tool_call>", Some("<my_tool_call>")),
             ("<|new_function_call|>f", Some("<|new_function_call|>")),
             ("<xyz:invoke name=\"f\">", Some("<xyz:invoke name=\"f\">")),
+            ("<|content_invoke_tool_text|>search", Some("<|content_invoke_tool_text|>")),
+            ("<tool_invocation>f", Some("<tool_invocation>")),
+            ("<functionname=\"f\">", Some("<functionname=\"f\">")),
             ("[TOOL_CALLS_V9]f", Some("[TOOL_CALLS_V9]")),
             ("<tool_ca", None),
             ("see [the tool_call docs](x)", None),

@@ -12,8 +12,8 @@ pub(super) fn read(fields: Map<String, Value>, at: usize, context: &Context) -> 
     let Some(kind) = by_env.or(context.domain).or_else(|| by_tools(&fields)) else {
         return Err(Trouble::new(
             "env",
-            "nothing says whether this tau-bench task is of retail or airline",
-            "name the domain with --env retail or --env airline",
+            "nothing says whether this tau-bench task is of retail, airline or telecom",
+            "name the domain with --env retail, --env airline or --env telecom",
         ));
     };
     let value = Value::Object(fields);
@@ -28,7 +28,7 @@ pub(super) fn read(fields: Map<String, Value>, at: usize, context: &Context) -> 
 
 /// The domain that a name or a path speaks of.
 pub(crate) fn domain_of(name: &str) -> Option<Kind> {
-    [Kind::Retail, Kind::Airline]
+    [Kind::Retail, Kind::Airline, Kind::Telecom]
         .into_iter()
         .find(|kind| name.split(['/', '\\', '-', '_', '.']).any(|part| part == kind.name()))
 }
@@ -42,6 +42,11 @@ fn by_tools(fields: &Map<String, Value>) -> Option<Kind> {
             Some(Kind::Retail)
         } else if ["flight", "reservation", "airport", "certificate"].iter().any(|word| name.contains(word)) {
             Some(Kind::Airline)
+        } else if ["toggle_", "_roaming", "_line", "_device", "apn_", "payment_request"]
+            .iter()
+            .any(|word| name.contains(word))
+        {
+            Some(Kind::Telecom)
         } else {
             None
         }

@@ -22,7 +22,8 @@ pub(crate) struct Args {
     /// Without: tau2 for a tau2-bench directory, else compat
     #[arg(long)]
     profile: Option<Profile>,
-    /// The domain's own directory: users.json, orders.json, products.json for retail; tau2's holds db.json
+    /// The domain's own directory: users.json, orders.json, products.json for retail; tau2's holds db.json, telecom's
+    /// db.toml and user_db.toml
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// Grade a result file of tau-bench or tau2-bench again, one JSON line per episode. Ends with 1 where a reward differs
@@ -35,15 +36,17 @@ pub(crate) struct Args {
 
 const FORMATS: &str = "\
 In, one JSON object per line:
-  {\"name\": str, \"kwargs\": {…}}   a call
+  {\"name\": str, \"kwargs\": {…}}   a call; with \"requestor\": \"user\", of a user who has tools (telecom)
   {\"reset\": true}                fresh data; prints nothing
 Out, one per call:
   {\"observation\": str, \"state_sha256\": hex, \"state_changed\": bool}   changed: against fresh data
+  telecom has \"user_state_sha256\" too, of the user's own database
   \"observation\" is null, with the reason in \"lost\", where upstream's environment itself breaks on the call, and where
   a line cannot be read: it fails alone
 
 With --grade, out, one per episode of the file:
-  {\"task\": str, \"trial\": int, \"recorded\": number, \"reward\": number, \"state\": bool, \"outputs\": {…}, \"why\": str}
+  {\"task\": str, \"trial\": int, \"recorded\": number, \"reward\": number, \"state\": bool, \"outputs\": {…}, \"conditions\": {…},
+   \"why\": str}
   \"reward\" is null, with the reason in \"why\", where an episode cannot be judged
 
 compat: tau-bench v1 to the byte. strict: arguments checked, known faults mended. tau2: tau2-bench.";
@@ -52,6 +55,8 @@ compat: tau-bench v1 to the byte. strict: arguments checked, known faults mended
 enum Kind {
     Retail,
     Airline,
+    /// tau2's, whose users have tools too
+    Telecom,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -65,6 +70,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let kind = match args.domain {
         Kind::Retail => domains::Kind::Retail,
         Kind::Airline => domains::Kind::Airline,
+        Kind::Telecom => domains::Kind::Telecom,
     };
     let profile = match args.profile {
         None => domains::Profile::of(&args.data, domains::Profile::Compat),

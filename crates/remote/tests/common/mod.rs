@@ -30,7 +30,7 @@ impl Drop for Served {
 }
 
 /// The `[env]` table of the example under a heading of docs/remote-environments.md, with some keys for the test's own.
-pub fn documented(heading: &str, own: &Value) -> Map<String, Value> {
+pub(crate) fn documented(heading: &str, own: &Value) -> Map<String, Value> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/remote-environments.md");
     let page = std::fs::read_to_string(page).unwrap();
     let section = page.split(&format!("\n## {heading}\n")).nth(1).unwrap();

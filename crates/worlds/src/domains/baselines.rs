@@ -1,18 +1,28 @@
-//! Scripted policies of a service desk that understand nothing: the floors of retail and airline.
+//! Scripted policies of a service desk that understand nothing: the floors of retail, airline and telecom.
 
 use std::sync::Arc;
 
 use hone_trace::{Action, Content, Message, ToolCall};
 use serde_json::{Value, json};
 
+use super::Kind;
 use hone_arena::baseline::{Baseline, Script};
 use hone_arena::solution::DONE;
 
 const FILLER: &str = "Thank you for your patience. I understand your concern and have looked into it. Everything has been \
 taken care of, all items, orders, flights and refunds of $10, $100 and $1000 included.";
 
-/// Those of retail and airline.
-pub fn baselines() -> Vec<Arc<dyn Baseline>> {
+/// Steps on a phone that mend something and break nothing.
+const STEPS: &str = "Please use reseat_sim_card(), disconnect_vpn(), set_network_mode_preference({\"mode\": \
+\"4g_5g_preferred\"}), grant_app_permission({\"app_name\": \"messaging\", \"permission\": \"storage\"}), \
+grant_app_permission({\"app_name\": \"messaging\", \"permission\": \"sms\"}), reset_apn_settings() and reboot_device().";
+
+/// Those of a domain.
+pub fn baselines(kind: Kind) -> Vec<Arc<dyn Baseline>> {
+    let last = match kind {
+        Kind::Retail | Kind::Airline => Script { name: "cancels whatever it hears of", act: |_, said, _| cancel(said) },
+        Kind::Telecom => Script { name: "asks for every harmless step", act: |_, said, _| steps(said) },
+    };
     let scripts = [
         Script { name: "repeats what it hears", act: |_, said, _| Action::Reply(heard(said)) },
         Script { name: "says something long and kind", act: |_, _, _| Action::Reply(FILLER.into()) },
@@ -20,9 +30,15 @@ pub fn baselines() -> Vec<Arc<dyn Baseline>> {
             name: "hands over at once",
             act: |_, _, _| call("transfer_to_human_agents", json!({"summary": "The user needs help."})),
         },
-        Script { name: "cancels whatever it hears of", act: |_, said, _| cancel(said) },
+        last,
     ];
     scripts.into_iter().map(|script| Arc::new(script) as Arc<dyn Baseline>).collect()
+}
+
+/// Asks the user for the steps once, whatever is wrong.
+fn steps(said: &[Message]) -> Action {
+    let heard = said.iter().filter(|message| matches!(message, Message::User { .. })).count();
+    Action::Reply(if heard > 1 { DONE } else { STEPS }.into())
 }
 
 /// Cancels the first thing with an id that it hears of, and asks until it hears of one.

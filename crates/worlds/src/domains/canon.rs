@@ -15,6 +15,8 @@ pub enum Form {
     Tuples,
     /// tau2: `json.dumps(…, sort_keys=True)`.
     SortedJson,
+    /// tau2, for tables that are lists: records by place, without their keys.
+    SortedLists,
     /// Sorted JSON with numbers by value.
     ByValue,
 }
@@ -23,14 +25,14 @@ impl Form {
     pub(super) fn open(self) -> &'static str {
         match self {
             Self::Tuples => "(",
-            Self::SortedJson | Self::ByValue => "{",
+            Self::SortedJson | Self::SortedLists | Self::ByValue => "{",
         }
     }
 
     pub(super) fn close(self, tables: usize) -> &'static str {
         match self {
             Self::Tuples => close_tuple(tables),
-            Self::SortedJson | Self::ByValue => "}",
+            Self::SortedJson | Self::SortedLists | Self::ByValue => "}",
         }
     }
 
@@ -38,6 +40,7 @@ impl Form {
         let separator = if position == 0 { "" } else { ", " };
         match self {
             Self::Tuples => format!("{separator}('{name}', ("),
+            Self::SortedLists => format!("{separator}\"{name}\": ["),
             Self::SortedJson | Self::ByValue => format!("{separator}\"{name}\": {{"),
         }
     }
@@ -45,6 +48,7 @@ impl Form {
     pub(super) fn close_table(self, records: usize) -> String {
         match self {
             Self::Tuples => format!("{})", close_tuple(records)),
+            Self::SortedLists => "]".into(),
             Self::SortedJson | Self::ByValue => "}".into(),
         }
     }
@@ -54,6 +58,7 @@ impl Form {
         let mut out = String::new();
         match self {
             Self::Tuples => write_pair(&mut out, key, record),
+            Self::SortedLists => self.write(&mut out, record),
             Self::SortedJson | Self::ByValue => {
                 json::write_string(&mut out, key);
                 out.push_str(": ");
@@ -66,7 +71,7 @@ impl Form {
     pub fn write(self, out: &mut String, value: &Value) {
         match self {
             Self::Tuples => write_tuples(out, value),
-            Self::SortedJson => json::write(out, value, Keys::Sorted),
+            Self::SortedJson | Self::SortedLists => json::write(out, value, Keys::Sorted),
             Self::ByValue => json::write(out, &by_value(value), Keys::Sorted),
         }
     }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::tasks;
 use super::verdict::judge;
-use super::{Desk, Domain, Profile, TRANSFER};
+use super::{Desk, Domain, Profile, Requestor, TRANSFER};
 
 /// An episode of a result file, judged again.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,6 +31,9 @@ pub struct Graded {
     /// For each output the task wants, whether the agent said it.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub outputs: IndexMap<String, bool>,
+    /// Assertions on the end and calls that must have been made, by name, and whether they hold.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub conditions: IndexMap<String, bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -58,7 +61,10 @@ pub fn grade(domain: &Arc<Domain>, results: &Value) -> Result<Vec<Graded>, NotRe
             Ok(episodes.iter().map(|episode| Episode::tau1(domain, episode).graded(domain)).collect())
         }
         (None, Some((simulations, tasks))) => {
-            Ok(simulations.iter().map(|episode| Episode::tau2(domain, tasks, episode).graded(domain)).collect())
+            let agent = results.pointer("/info/agent_info/implementation").and_then(Value::as_str);
+            let solo = agent.is_some_and(|agent| agent.contains("solo"));
+            let episodes = simulations.iter();
+            Ok(episodes.map(|episode| Episode::tau2(domain, tasks, solo, episode).graded(domain)).collect())
         }
         (None, None) => Err(NotResults),
     }
@@ -73,6 +79,8 @@ struct Episode<'a> {
     messages: &'a [Value],
     /// Why the benchmark did not score it, where its record says so; tau-bench's transcripts show it themselves.
     stopped: Option<String>,
+    /// True when the agent had the user's tools too.
+    solo: bool,
 }
 
 impl<'a> Episode<'a> {
@@ -89,15 +97,16 @@ impl<'a> Episode<'a> {
             task,
             messages: list(episode.get("traj")),
             stopped: None,
+            solo: false,
         }
     }
 
-    fn tau2(domain: &Domain, all: &[Value], episode: &'a Value) -> Self {
+    fn tau2(domain: &Domain, all: &[Value], solo: bool, episode: &'a Value) -> Self {
         let name = named(episode.get("task_id"));
         let listed = all.iter().find(|task| named(task.get("id")) == name);
         let task = listed.ok_or_else(|| format!("the file lists no task {name:?}"));
         let task = task.and_then(|task| tasks::tau2(domain.kind, task)).and_then(|task| {
-            tasks::playable(&task)?;
+            tasks::playable(domain.kind, &task)?;
             Ok(task)
         });
         let reason = episode.get("termination_reason").and_then(Value::as_str).unwrap_or("agent_stop");
@@ -108,6 +117,7 @@ impl<'a> Episode<'a> {
             task,
             messages: list(episode.get("messages")),
             stopped: (!["agent_stop", "user_stop"].contains(&reason)).then(|| reason.to_owned()),
+            solo,
         }
     }
 
@@ -119,6 +129,7 @@ impl<'a> Episode<'a> {
             reward: None,
             state: None,
             outputs: IndexMap::new(),
+            conditions: IndexMap::new(),
             why: None,
         };
         match self.played(domain) {
@@ -132,6 +143,7 @@ impl<'a> Episode<'a> {
         let verdict = judge(&played.desk, task, &played.replies);
         graded.state = Some(verdict.state);
         graded.outputs.clone_from(&verdict.outputs);
+        graded.conditions.clone_from(&verdict.conditions);
         if let Some(reason) = &self.stopped {
             (graded.reward, graded.why) = (Some(0.0), Some(format!("it was stopped ({reason}), which earns 0")));
         } else if !played.ended {
@@ -139,13 +151,20 @@ impl<'a> Episode<'a> {
         } else {
             graded.reward = verdict.reward();
             let judged = verdict.undecided.join(", ");
-            graded.why = graded.reward.is_none().then(|| format!("{judged} of its reward is left to a judge"));
+            graded.why = graded.reward.is_none().then(|| format!("{judged} of its reward is not decided here"));
         }
     }
 
     fn played(&self, domain: &Arc<Domain>) -> Result<(Task, Played), String> {
         let task = self.task.clone()?;
-        let mut played = Played { desk: domain.open(), replies: Vec::new(), ended: domain.profile == Profile::Tau2 };
+        // A conversation before the episode is part of its transcript.
+        let mut start = task.clone();
+        if let Some(state) = start.extra.get_mut("initial_state").and_then(Value::as_object_mut) {
+            state.remove("message_history");
+        }
+        let mut desk = domain.begin(&start)?.desk;
+        desk.solo |= self.solo;
+        let mut played = Played { desk, replies: Vec::new(), ended: domain.profile == Profile::Tau2 };
         for (at, message) in self.messages.iter().enumerate() {
             played.take(message).map_err(|what| format!("message {at}: {what}"))?;
         }
@@ -167,8 +186,8 @@ impl Played {
         let content = message.get("content").and_then(Value::as_str).unwrap_or_default();
         match message.get("role").and_then(Value::as_str) {
             Some("user") => {
-                if !list(message.get("tool_calls")).is_empty() {
-                    return Err("a user with tools is not played back here".into());
+                for call in list(message.get("tool_calls")) {
+                    self.call(Requestor::User, call)?;
                 }
                 self.ended |= content.contains("###STOP###");
             }
@@ -177,9 +196,10 @@ impl Played {
                 // tau-bench runs the first call of a message and no other.
                 let run = if tau2 { calls } else { &calls[..calls.len().min(1)] };
                 for call in run {
-                    self.call(call)?;
+                    self.call(Requestor::Assistant, call)?;
                 }
-                if calls.is_empty() && !content.is_empty() {
+                // tau2 also hears a text beside a call.
+                if (tau2 || calls.is_empty()) && !content.is_empty() {
                     self.replies.push(content.to_owned());
                 }
             }
@@ -189,11 +209,11 @@ impl Played {
         Ok(())
     }
 
-    fn call(&mut self, call: &Value) -> Result<(), String> {
+    fn call(&mut self, by: Requestor, call: &Value) -> Result<(), String> {
         let call: ToolCall = serde_json::from_value(call.clone()).map_err(|error| error.to_string())?;
         self.ended |= call.name == TRANSFER;
         // A call that breaks upstream's environment changes nothing here either.
-        let _ = self.desk.call(&call);
+        let _ = self.desk.call_by(by, &call);
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! Options of the customer-service domains, `name = "retail"` and `name = "airline"`: a generated world, or the data of tau-bench or tau2-bench with `data`.
+//! Options of the customer-service domains, `name = "retail"`, `"airline"` and `"telecom"`: a generated world, or the data of tau-bench or
+//! tau2-bench with `data`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,14 +51,27 @@ pub(crate) const AIRLINE: EnvEntry = EnvEntry {
     },
 };
 
+pub(crate) const TELECOM: EnvEntry = EnvEntry {
+    name: "telecom",
+    about: "Technical support of a mobile carrier, as tau2-bench defines it: agent and user have tools each; generated, or data = DIR",
+    advice: "For agents that must guide a user through steps of their own; with solo = true the agent takes them itself",
+    paper: Some(TAU_BENCH),
+    options: Options::of::<ServiceSpec>(),
+    make: Make {
+        read: read::<ServiceSpec>,
+        user: true,
+        floor: Some(Floor { at_most: 0.35, options: r#"{"customers": 100}"# }),
+    },
+};
+
 documented! {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct ServiceSpec {
-        /// `retail` or `airline`.
+        /// `retail`, `airline` or `telecom`.
         pub name: String,
         /// 1: one change, named by id; 2: described, or a choice among variants or flights; 3: two changes and a question.
-        /// Absent mixes them. For generated worlds.
+        /// In telecom, the number of things that are wrong. Absent mixes them. For generated worlds.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub difficulty: Option<u8> where whole(1, 3),
         /// Number of training tasks; of a data directory, the first ones.
@@ -76,6 +90,8 @@ documented! {
         /// `tau2` for a tau2-bench directory, else `strict`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub profile: Option<Profile>,
+        /// tau2's solo mode, for telecom: the agent has the user's tools too, is told of a ticket and talks to nobody.
+        pub solo: bool,
         /// Who plays the user: `"scripted"`, or a model's table as under [user](#user).
         pub user: UserSpec where table_of(&[StrategySpec::KEYS, ChatSpec::KEYS]),
     }
@@ -92,6 +108,7 @@ impl Default for ServiceSpec {
             customers: 500,
             data: None,
             profile: None,
+            solo: false,
             user: UserSpec::Scripted,
         }
     }
@@ -99,7 +116,8 @@ impl Default for ServiceSpec {
 
 impl ServiceSpec {
     fn kind(&self) -> Kind {
-        if self.name == Kind::Airline.name() { Kind::Airline } else { Kind::Retail }
+        let kinds = [Kind::Airline, Kind::Telecom];
+        kinds.into_iter().find(|kind| kind.name() == self.name).unwrap_or(Kind::Retail)
     }
 
     fn generate(&self, new_user: Arc<NewUser>) -> Result<(Service, IndexMap<String, TaskSet>), RegistryError> {
@@ -109,7 +127,7 @@ impl ServiceSpec {
         }
         let made = generate(&generate::Recipe {
             kind: self.kind(),
-            profile: self.profile.unwrap_or(Profile::Strict),
+            profile: self.profile.unwrap_or(if self.kind() == Kind::Telecom { Profile::Tau2 } else { Profile::Strict }),
             seed: self.seed,
             users: self.customers,
             tasks: self.tasks,
@@ -118,9 +136,10 @@ impl ServiceSpec {
         })
         .map_err(|source| RegistryError::Generate { name: self.name.clone(), source: source.into() })?;
         let version = format!("seed{}", self.seed);
-        let split = |split: &str, tasks| set(&self.name, split, &version, tasks);
+        let split = |split: &str, tasks| set(&self.name, split, &version, self.alone(tasks)?);
         let splits = [split(TRAIN, made.tasks)?, split(HELD_OUT, made.held_out)?].into();
-        Ok((Service::new(made.domain, new_user)?, splits))
+        let domain = if self.solo { Arc::new(made.domain.solo()) } else { made.domain };
+        Ok((Service::new(domain, new_user)?, splits))
     }
 
     fn load(
@@ -134,15 +153,34 @@ impl ServiceSpec {
         }
         let kind = self.kind();
         let profile = self.profile.unwrap_or_else(|| Profile::of(directory, Profile::Strict));
-        let domain = Arc::new(Domain::load(kind, profile, directory).map_err(RegistryError::own)?);
-        let service = Service::new(domain, new_user)?.with_texts_of(directory);
+        let domain = Domain::load(kind, profile, directory).map_err(RegistryError::own)?;
+        let domain = Arc::new(if self.solo { domain.solo() } else { domain });
+        let service = Service::new(domain.clone(), new_user)?.with_texts_of(directory);
         let names = split_names(directory);
         if names.is_empty() {
             return Err(RegistryError::NoTasks { path: directory.display().to_string() });
         }
-        let split =
-            |name: &str| set(&self.name, name, "data", tasks::load(kind, directory, name).map_err(RegistryError::own)?);
+        let split = |name: &str| set(&self.name, name, "data", self.tasks(&domain, directory, name)?);
         Ok((service, names.into_iter().map(split).collect::<Result<_, RegistryError>>()?))
+    }
+
+    /// The tasks of a split, each of which can begin.
+    fn tasks(&self, domain: &Arc<Domain>, directory: &Path, split: &str) -> Result<Vec<Task>, RegistryError> {
+        let tasks = self.alone(tasks::load(domain.kind, directory, split).map_err(RegistryError::own)?)?;
+        tasks::check(domain, &tasks).map_err(RegistryError::own)?;
+        Ok(tasks)
+    }
+
+    /// The tasks as they are, or, in solo mode, for an agent without a user.
+    fn alone(&self, tasks: Vec<Task>) -> Result<Vec<Task>, RegistryError> {
+        let alone = |task: Task| {
+            let key = task.key.clone();
+            tasks::solo(task).map_err(|what| RegistryError::Options {
+                name: self.name.clone(),
+                what: format!("solo: task {key}: {what}"),
+            })
+        };
+        if self.solo { tasks.into_iter().map(alone).collect() } else { Ok(tasks) }
     }
 }
 
@@ -160,16 +198,41 @@ impl EnvOptions for ServiceSpec {
     }
 
     fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
+        if self.solo && self.kind() != Kind::Telecom {
+            let what = "solo is for telecom: users of other domains have no tools to hand over".to_owned();
+            return Err(RegistryError::Options { name: self.name.clone(), what });
+        }
         let new_user = match user {
             Some(user) => user,
-            None => self.user.start(&self.name)?,
+            None => self.user.start(&self.name, self.prompts())?,
         };
         let (service, splits) = match &self.data {
             Some(directory) => self.load(directory, new_user)?,
             None => self.generate(new_user)?,
         };
         let rubric = RubricSpec::single("tau", Map::new()).build()?;
-        Ok(Environment { name: self.name.clone(), arena: Arc::new(service), splits, rubric, baselines: baselines() })
+        Ok(Environment {
+            name: self.name.clone(),
+            arena: Arc::new(service),
+            splits,
+            rubric,
+            baselines: baselines(self.kind()),
+        })
+    }
+}
+
+impl ServiceSpec {
+    /// The prompts of a model that plays the user: those of tau2's simulator where its directory lies beside the data.
+    fn prompts(&self) -> Prompts {
+        let file = match self.kind() {
+            Kind::Telecom => "simulation_guidelines_tools.md",
+            Kind::Retail | Kind::Airline => "simulation_guidelines.md",
+        };
+        let above = self.data.iter().flat_map(|data| [data.join(".."), data.join("../..")]);
+        let read = above
+            .map(|above| above.join("user_simulator").join(file))
+            .find_map(|path| std::fs::read_to_string(path).ok());
+        read.map_or_else(Prompts::default, |guidelines| Prompts::tau2(&guidelines))
     }
 }
 
@@ -179,7 +242,7 @@ fn split_names(directory: &Path) -> Vec<&'static str> {
         return vec!["train", "test"];
     }
     let has = |name: &&str| directory.join(format!("tasks_{name}.json")).exists();
-    ["train", "dev", "test"].into_iter().filter(has).collect()
+    ["train", "dev", "test", "small"].into_iter().filter(has).collect()
 }
 
 /// Who plays the user: `"scripted"`, or a model, `{ url = …, model = …, strategy = "llm" }`.
@@ -205,15 +268,15 @@ documented! {
 }
 
 impl UserSpec {
-    fn start(&self, name: &str) -> Result<Arc<NewUser>, RegistryError> {
+    fn start(&self, name: &str, prompts: Prompts) -> Result<Arc<NewUser>, RegistryError> {
         let Self::Model { strategy, chat } = self else { return Ok(scripted_users()) };
         let client = ChatClient::new(chat.clone())
             .map_err(|what| RegistryError::Options { name: name.to_owned(), what: format!("user: {what}") })?;
         let strategy = *strategy;
         Ok(Arc::new(move |task: &Task, seed| {
             let seed = Seed::root(seed).with("user");
-            let user = LlmUser::new(client.clone(), strategy, Prompts::default(), &task.prompt, seed);
-            Ok::<_, Fault>(Box::new(user) as Box<dyn User>)
+            let user = LlmUser::new(client.clone(), strategy, prompts.clone(), &task.prompt, seed);
+            Ok::<_, Fault>(Box::new(user.after(&earlier(task))) as Box<dyn User>)
         }))
     }
 
@@ -230,6 +293,19 @@ impl UserSpec {
             other => Err(format!("user is \"scripted\" or a model's table with `url` and `model`, found {other}")),
         }
     }
+}
+
+/// The conversation before a task that the user knows: all but what the agent did with tools, and but the text that the
+/// user is to answer.
+fn earlier(task: &Task) -> Vec<Value> {
+    let history = task.extra.get("initial_state").and_then(|state| state.get("message_history")?.as_array());
+    let called = |message: &Value| message.get("tool_calls").and_then(Value::as_array).is_some_and(|c| !c.is_empty());
+    let mut known: Vec<Value> = history.into_iter().flatten().filter(|message| !called(message)).cloned().collect();
+    let answered = history.and_then(|history| history.last()?.get("role")?.as_str()) == Some("assistant");
+    if answered {
+        known.pop();
+    }
+    known
 }
 
 impl<'de> Deserialize<'de> for UserSpec {

@@ -4,7 +4,7 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 
 use super::py::{Dict, Value, json};
-use super::{Desk, Domain};
+use super::{Desk, Domain, Requestor};
 
 /// Why a replay stopped.
 #[derive(Debug, thiserror::Error)]
@@ -30,16 +30,18 @@ enum BadLine {
 enum Line {
     Blank,
     Reset,
-    Call(String, Arc<Dict>),
+    Call(Requestor, String, Arc<Dict>),
 }
 
 /// Reads `{"name": …, "kwargs": {…}}` and `{"reset": true}` lines; writes one line per call:
-/// `{"observation": …, "state_sha256": …, "state_changed": …}`. The state is compared with fresh data.
+/// `{"observation": …, "state_sha256": …, "state_changed": …}`. The state is compared with fresh data. Where users have
+/// tools, `"requestor": "user"` makes a call theirs, and `user_state_sha256` is of their own database.
 ///
 /// A call on which upstream's environment itself breaks has a null observation and says so in `lost`; so does a line that
 /// cannot be read, which changes nothing and stops nothing. Returns how many of those there were.
 pub fn replay(domain: &Arc<Domain>, mut input: impl BufRead, mut output: impl Write) -> Result<usize, ReplayError> {
-    let fresh = domain.open().state_hash();
+    let hashes = |desk: &Desk| (desk.state_hash(), desk.user_state_hash());
+    let fresh = hashes(&domain.open());
     let mut desk = domain.open();
     let (mut at, mut unread, mut text) = (0, 0, Vec::new());
     while input.read_until(b'\n', &mut text).map_err(ReplayError::Read)? > 0 {
@@ -52,23 +54,26 @@ pub fn replay(domain: &Arc<Domain>, mut input: impl BufRead, mut output: impl Wr
                 desk = domain.open();
                 continue;
             }
-            Ok(Line::Call(name, arguments)) => answer(&mut desk, &name, &arguments),
+            Ok(Line::Call(by, name, arguments)) => answer(&mut desk, by, &name, &arguments),
             Err(bad) => {
                 unread += 1;
                 lost(format!("line {at} cannot be read: {bad}"))
             }
         };
-        let hash = desk.state_hash();
-        answer.insert("state_sha256".into(), Value::str(hash.to_string()));
-        answer.insert("state_changed".into(), Value::Bool(hash != fresh));
+        let now = hashes(&desk);
+        answer.insert("state_sha256".into(), Value::str(now.0.to_string()));
+        if let Some(user) = now.1 {
+            answer.insert("user_state_sha256".into(), Value::str(user.to_string()));
+        }
+        answer.insert("state_changed".into(), Value::Bool(now != fresh));
         writeln!(output, "{}", json::dumps(&Value::dict(answer)))?;
     }
     output.flush()?;
     Ok(unread)
 }
 
-fn answer(desk: &mut Desk, name: &str, arguments: &Dict) -> Dict {
-    match desk.invoke(name, arguments) {
+fn answer(desk: &mut Desk, by: Requestor, name: &str, arguments: &Dict) -> Dict {
+    match desk.invoke_by(by, name, arguments) {
         Ok(reply) => Dict::from_iter([("observation".into(), Value::str(reply.text))]),
         Err(broken) => lost(broken.0.to_owned()),
     }
@@ -89,9 +94,14 @@ fn read_line(bytes: &[u8]) -> Result<Line, BadLine> {
         return Ok(Line::Reset);
     }
     let name = entry.get("name").and_then(Value::as_str).ok_or(BadLine::Shape("no \"name\""))?;
+    let by = match entry.get("requestor").map(Value::as_str) {
+        None | Some(Some("assistant")) => Requestor::Assistant,
+        Some(Some("user")) => Requestor::User,
+        Some(_) => return Err(BadLine::Shape("\"requestor\" is neither \"assistant\" nor \"user\"")),
+    };
     match entry.get("kwargs") {
-        Some(Value::Dict(arguments)) => Ok(Line::Call(name.to_owned(), arguments.clone())),
-        None => Ok(Line::Call(name.to_owned(), Arc::default())),
+        Some(Value::Dict(arguments)) => Ok(Line::Call(by, name.to_owned(), arguments.clone())),
+        None => Ok(Line::Call(by, name.to_owned(), Arc::default())),
         Some(_) => Err(BadLine::Shape("\"kwargs\" is not an object")),
     }
 }

@@ -23,6 +23,8 @@ pub enum Type {
     /// An amount in dollars, to the cent.
     Money,
     List(&'static Type),
+    /// A parameter that need not be given.
+    Maybe(&'static Type),
     Record(&'static [Parameter]),
 }
 
@@ -34,7 +36,7 @@ pub struct Parameter {
     pub takes: Type,
 }
 
-/// A tool's description. All parameters are required.
+/// A tool's description. All parameters are required but [`Type::Maybe`].
 #[derive(Debug, Clone, Copy)]
 pub struct Spec {
     pub name: &'static str,
@@ -54,6 +56,7 @@ impl Type {
             Self::Whole => json!({ "type": "integer", "minimum": 0 }),
             Self::Money => json!({ "type": "number" }),
             Self::List(item) => json!({ "type": "array", "items": item.to_json() }),
+            Self::Maybe(inner) => return inner.to_json(),
             Self::Record(fields) => object(fields),
         };
         match schema {
@@ -70,7 +73,8 @@ fn object(fields: &[Parameter]) -> serde_json::Value {
         schema.insert("description".into(), field.about.into());
         properties.insert(field.name.into(), schema.into());
     }
-    let required: Vec<_> = fields.iter().map(|field| field.name).collect();
+    let required = fields.iter().filter(|field| !matches!(field.takes, Type::Maybe(_)));
+    let required: Vec<_> = required.map(|field| field.name).collect();
     json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
 }
 
@@ -94,6 +98,9 @@ fn record(fields: &[Parameter], given: &Dict, at: &str) -> Result<Dict, String> 
     let mut checked = Dict::new();
     for field in fields {
         let path = name(field.name);
+        if matches!(field.takes, Type::Maybe(_)) && !given.contains_key(field.name) {
+            continue;
+        }
         let value = given.get(field.name).ok_or_else(|| format!("missing argument {path}: {}", field.about))?;
         checked.insert(field.name.into(), check(field.takes, value, &path)?);
     }
@@ -127,6 +134,7 @@ fn check(takes: Type, value: &Value, at: &str) -> Result<Value, String> {
         (Type::List(_), _) => wrong("a list"),
         (Type::Record(fields), Value::Dict(given)) => Ok(Value::Dict(Arc::new(record(fields, given, at)?))),
         (Type::Record(_), _) => wrong("an object"),
+        (Type::Maybe(inner), _) => check(*inner, value, at),
     }
 }
 

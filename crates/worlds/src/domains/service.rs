@@ -1,10 +1,11 @@
 //! Customer service as an environment: a desk, a user to talk to, and the reward at the end.
 //!
 //! Which user plays is the caller's choice: a script, a model, a person. Episodes end when the user says so or, before
-//! tau2, when the agent hands the user over.
+//! tau2, when the agent hands the user over. In tau2's solo mode there is no user: the agent is told of a ticket, has
+//! the user's tools too, and ends the episode itself.
 //!
-//! `end` leaves these facts: `db_match`, `outputs_said`, `changes` made and wanted, `reference_calls`, `writes`,
-//! `assertions` for a judge, and `undecided` where a part of the reward is a judge's.
+//! `end` leaves these facts: `db_match`, `outputs_said`, `conditions` of the task, `changes` made and wanted,
+//! `reference_calls`, `writes`, `assertions` for a judge, and `undecided` where a part of the reward is a judge's.
 
 use std::fmt;
 use std::path::Path;
@@ -12,17 +13,24 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use hone_trace::{Action, Arena, Boundary, EndState, Env, Episode, Fault, Message, Task, ToolCall, ToolSet, Turn};
+use hone_trace::{
+    Action, Arena, Boundary, DuplicateTool, EndState, Env, Episode, Fault, Message, Task, ToolCall, ToolSet, Turn,
+};
 
+use super::initial::History;
+use super::prompt::{Texts, done};
 use super::verdict::{facts, judge};
-use super::{Desk, Domain, Kind, Profile, TRANSFER};
-use hone_arena::users::{GREETING, NewUser, Script, ScriptedUser, User};
+use super::{Desk, Domain, Profile, Requestor, TRANSFER};
+use hone_arena::users::{GREETING, Hands, NewUser, Script, ScriptedUser, User, UserTurn};
+
+pub use super::prompt::{STOP, policy};
 
 /// Opens episodes at a domain's desk.
 pub struct Service {
     domain: Arc<Domain>,
     tools: ToolSet,
-    policy: String,
+    user_tools: ToolSet,
+    texts: Texts,
     new_user: Arc<NewUser>,
 }
 
@@ -34,23 +42,42 @@ impl fmt::Debug for Service {
 
 impl Service {
     /// With our own tool descriptions and policy.
-    pub fn new(domain: Arc<Domain>, new_user: Arc<NewUser>) -> Result<Self, hone_trace::DuplicateTool> {
-        let tools = domain.tools()?;
-        let policy = policy(domain.kind).to_owned();
-        Ok(Self { domain, tools, policy, new_user })
+    pub fn new(domain: Arc<Domain>, new_user: Arc<NewUser>) -> Result<Self, DuplicateTool> {
+        let user_tools = domain.user_tools()?;
+        let mut tools = domain.tools()?;
+        if domain.solo {
+            tools = ToolSet::new(tools.iter().chain(user_tools.iter()).cloned().chain([done()]).collect())?;
+        }
+        let texts = Texts::own(&domain);
+        Ok(Self { domain, tools, user_tools, texts, new_user })
     }
 
-    /// With the texts of a tau-bench directory, where it has them: `tools.json` and `wiki.md`, or tau2's `policy.md`.
+    /// With the texts of a tau-bench directory, where it has them: `tools.json` and `wiki.md`, or tau2's policies, with
+    /// `tools.json`, `user_tools.json`, `solo_tools.json` and the instructions as `scripts/export_tau2.py` writes them.
     #[must_use]
-    pub(crate) fn with_texts_of(mut self, directory: &Path) -> Self {
-        let read = |name: &str| std::fs::read_to_string(directory.join(name)).ok();
-        if let Some(policy) = read("wiki.md").or_else(|| read("policy.md")) {
-            self.policy = policy;
-        }
-        if let Some(tools) = read("tools.json").and_then(|text| serde_json::from_str(&text).ok()) {
+    pub fn with_texts_of(mut self, directory: &Path) -> Self {
+        self.texts.read(&self.domain, directory);
+        let tools = |name: &str| {
+            let text = std::fs::read_to_string(directory.join(name)).ok()?;
+            serde_json::from_str(&text).ok()
+        };
+        if let Some(tools) = tools(if self.domain.solo { "solo_tools.json" } else { "tools.json" }) {
             self.tools = tools;
         }
+        if let Some(tools) = tools("user_tools.json") {
+            self.user_tools = tools;
+        }
         self
+    }
+
+    /// The user's tools in an episode of a task, which may leave some of them out.
+    fn user_tools_of(&self, task: &Task) -> Result<ToolSet, Fault> {
+        let Some(names) = task.extra.get("user_tools").and_then(serde_json::Value::as_array) else {
+            return Ok(self.user_tools.clone());
+        };
+        let named = |name: &str| names.iter().any(|own| own.as_str() == Some(name));
+        let kept = self.user_tools.iter().filter(|tool| named(&tool.name)).cloned().collect();
+        ToolSet::new(kept).map_err(|error| Fault::new(Boundary::Environment, error.to_string()))
     }
 }
 
@@ -67,33 +94,42 @@ pub fn scripted_users() -> Arc<NewUser> {
     })
 }
 
-/// The agent's instructions, where no data set gives them.
-pub fn policy(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Retail => include_str!("retail/policy.md"),
-        Kind::Airline => include_str!("airline/policy.md"),
-    }
-}
-
 #[async_trait]
 impl Arena for Service {
     async fn open(&self, task: &Task, seed: u64) -> Result<Episode, Fault> {
-        let mut user = (self.new_user)(task, seed)?;
-        let opening = user.reply(GREETING).await?;
-        let env = ServiceEnv { desk: self.domain.open(), user, task: task.clone(), replies: Vec::new(), asked: None };
-        Ok(Episode {
-            tools: self.tools.clone(),
-            system: self.policy.clone(),
-            first: vec![Message::user(opening.text)],
-            env: Box::new(env),
-        })
+        let beginning = self
+            .domain
+            .begin(task)
+            .map_err(|what| Fault::new(Boundary::Environment, format!("task {} cannot begin: {what}", task.key)))?;
+        let user = if self.domain.solo { None } else { Some((self.new_user)(task, seed)?) };
+        let History { messages, replies, to_user } = beginning.history;
+        let mut env = ServiceEnv {
+            desk: beginning.desk,
+            user,
+            user_tools: self.user_tools_of(task)?,
+            task: task.clone(),
+            replies,
+            asked: None,
+        };
+        let mut first = messages;
+        let greeting = (first.is_empty() && !self.domain.solo).then(|| GREETING.to_owned());
+        if greeting.is_some() && self.domain.profile == Profile::Tau2 {
+            first.push(Message::assistant(GREETING));
+        }
+        if let Some(text) = greeting.or(to_user) {
+            first.push(Message::user(env.ask(&text).await?.text));
+        }
+        let system = self.texts.system(&self.domain, task);
+        Ok(Episode { tools: self.tools.clone(), system, first, env: Box::new(env) })
     }
 }
 
 /// One episode.
 struct ServiceEnv {
     desk: Desk,
-    user: Box<dyn User>,
+    /// `None` in solo mode.
+    user: Option<Box<dyn User>>,
+    user_tools: ToolSet,
     task: Task,
     /// The agent's replies to the user.
     replies: Vec<String>,
@@ -101,10 +137,31 @@ struct ServiceEnv {
     asked: Option<(Instant, Option<f64>)>,
 }
 
+/// The user's tools on an episode's desk.
+struct Phone<'a> {
+    desk: &'a mut Desk,
+    tools: &'a ToolSet,
+}
+
+impl Hands for Phone<'_> {
+    fn tools(&self) -> &ToolSet {
+        self.tools
+    }
+
+    fn run(&mut self, call: &ToolCall) -> String {
+        self.desk.call_by(Requestor::User, call).map_or_else(|lost| format!("Error: {lost}"), |reply| reply.text)
+    }
+}
+
 impl ServiceEnv {
     /// Runs calls in order, up to one that ends the episode.
     fn run(&mut self, calls: &[ToolCall]) -> Result<Turn, Fault> {
         let mut turn = Turn::default();
+        // In solo mode a message that stops does nothing else, whatever else it calls.
+        if self.user.is_none() && calls.iter().any(|call| call.name == STOP) {
+            turn.done = true;
+            return Ok(turn);
+        }
         for call in calls {
             let reply = self.desk.call(call).map_err(|lost| Fault::new(Boundary::Environment, lost.to_string()))?;
             turn.failed += u32::from(reply.failed);
@@ -121,10 +178,19 @@ impl ServiceEnv {
         Ok(turn)
     }
 
+    /// The user's answer, tools and all.
+    async fn ask(&mut self, text: &str) -> Result<UserTurn, Fault> {
+        let Some(user) = &mut self.user else {
+            return Err(Fault::new(Boundary::Environment, "nobody is there to talk to in solo mode"));
+        };
+        let mut phone = Phone { desk: &mut self.desk, tools: &self.user_tools };
+        user.reply_with(text, &mut phone).await
+    }
+
     async fn say(&mut self, text: String) -> Result<Turn, Fault> {
         let clock = Instant::now();
         self.asked = Some((clock, None));
-        let answer = self.user.reply(&text).await?;
+        let answer = self.ask(&text).await?;
         self.asked = Some((clock, Some(clock.elapsed().as_secs_f64())));
         self.replies.push(text);
         let messages = if answer.text.is_empty() { Vec::new() } else { vec![Message::user(answer.text)] };
@@ -138,12 +204,12 @@ impl Env for ServiceEnv {
         self.asked = None;
         match action {
             Action::Calls(calls) => self.run(&calls),
+            Action::Reply(_) if self.user.is_none() => Ok(corrected(
+                "Error: nobody reads a message here. Call a tool, or call `done` when the ticket is solved.".into(),
+            )),
             Action::Reply(text) => self.say(text).await,
             // Not forwarded to the user: the agent reads what was wrong with its reply.
-            Action::Malformed(failure) => {
-                let text = format!("Error: {failure}. {}", failure.hint);
-                Ok(Turn { messages: vec![Message::tool("parser", text)], failed: 1, done: false })
-            }
+            Action::Malformed(failure) => Ok(corrected(format!("Error: {failure}. {}", failure.hint))),
         }
     }
 
@@ -155,4 +221,9 @@ impl Env for ServiceEnv {
         let verdict = judge(&self.desk, &self.task, &self.replies);
         EndState { facts: facts(&self.desk, &self.task, &verdict) }
     }
+}
+
+/// A turn that tells the agent what was wrong with its reply.
+fn corrected(text: String) -> Turn {
+    Turn { messages: vec![Message::tool("parser", text)], failed: 1, done: false }
 }

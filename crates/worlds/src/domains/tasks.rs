@@ -1,11 +1,15 @@
 //! Tasks of tau-bench and tau2-bench data directories, as [`Task`]s.
 
+use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
+use hone_arena::solution::{DONE, SAYS, Say};
 use hone_trace::{Task, ToolCall};
 use serde_json::{Map, Value, json};
 
-use super::Kind;
+use super::initial::Named;
+use super::{Domain, Kind};
 
 /// Why tasks could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -25,18 +29,33 @@ pub enum TasksError {
 /// The tasks of one split.
 ///
 /// A v1 directory has `tasks_{split}.json`; a tau2 directory `tasks.json` with `split_tasks.json` (train, test, base).
+/// A file of its own may hold tau2's tasks too, as telecom's `tasks_small.json` does.
 pub fn load(kind: Kind, directory: &Path, split: &str) -> Result<Vec<Task>, TasksError> {
-    let v1 = directory.join(format!("tasks_{split}.json"));
-    if v1.exists() || !directory.join("tasks.json").exists() {
-        return read(&v1, |at, task| tau1(kind, split, at, task));
-    }
-    let ids = split_ids(directory, split)?;
-    let mut tasks = read(&directory.join("tasks.json"), |_, task| tau2(kind, task))?;
-    tasks.retain(|task| ids.iter().any(|id| task.key.rsplit('/').next() == Some(id)));
+    let own = directory.join(format!("tasks_{split}.json"));
+    let tasks = if own.exists() || !directory.join("tasks.json").exists() {
+        read(&own, |at, task| match task.get("user_scenario") {
+            Some(_) => tau2(kind, task),
+            None => tau1(kind, split, at, task),
+        })?
+    } else {
+        let ids = split_ids(directory, split)?;
+        let mut tasks = read(&directory.join("tasks.json"), |_, task| tau2(kind, task))?;
+        let start = format!("tau2/{}/", kind.name());
+        tasks.retain(|task| task.key.strip_prefix(&start).is_some_and(|id| ids.contains(id)));
+        tasks
+    };
     for task in &tasks {
-        playable(task).map_err(|what| TasksError::Unplayable { key: task.key.clone(), what })?;
+        playable(kind, task).map_err(|what| TasksError::Unplayable { key: task.key.clone(), what })?;
     }
     Ok(tasks)
+}
+
+/// Sets every task's beginning up once, so that one that cannot be is found before a run.
+pub fn check(domain: &Arc<Domain>, tasks: &[Task]) -> Result<(), TasksError> {
+    for task in tasks {
+        domain.begin(task).map_err(|what| TasksError::Unplayable { key: task.key.clone(), what })?;
+    }
+    Ok(())
 }
 
 fn read_json(path: &Path) -> Result<Value, TasksError> {
@@ -52,7 +71,7 @@ fn read(path: &Path, task: impl Fn(usize, &Value) -> Result<Task, String>) -> Re
     listed.iter().enumerate().map(|(at, value)| task(at, value).map_err(|what| shape(at, what))).collect()
 }
 
-fn split_ids(directory: &Path, split: &str) -> Result<Vec<String>, TasksError> {
+fn split_ids(directory: &Path, split: &str) -> Result<HashSet<String>, TasksError> {
     let path = directory.join("split_tasks.json");
     let splits = read_json(&path)?;
     let known = || splits.as_object().map(|all| all.keys().cloned().collect::<Vec<_>>().join(", ")).unwrap_or_default();
@@ -88,37 +107,97 @@ pub fn tau2(kind: Kind, value: &Value) -> Result<Task, String> {
     };
     let scenario = value.get("user_scenario").ok_or("no \"user_scenario\"")?;
     let mut task = Task::new(format!("tau2/{env}/{id}"), env, scenario_text(scenario));
-    let criteria = value.get("evaluation_criteria").cloned().unwrap_or_default();
-    // The calls of a simulated user with tools of its own are not the agent's solution; these domains have none.
-    task.reference = Some(calls(criteria.get("actions"), "arguments")?);
-    task.outputs = texts(criteria.get("communicate_info"));
+    let part = |name: &str| value.get("evaluation_criteria").and_then(|criteria| criteria.get(name));
+    let acts = acts(part("actions"))?;
+    let says = says(&acts);
+    task.reference = Some(acts.into_iter().filter(|(by, _)| !by).map(|(_, call)| call).collect());
+    task.outputs = texts(part("communicate_info"));
+    // A task without criteria is won by whatever happens.
+    let none = value.get("evaluation_criteria").is_none_or(Value::is_null);
+    let basis = if none { json!([]) } else { json!(["DB", "COMMUNICATE"]) };
     task.verifier = Some(json!({
         "kind": "tau2",
-        "basis": criteria.get("reward_basis").cloned().unwrap_or_else(|| json!(["DB", "COMMUNICATE"])),
-        "nl_assertions": criteria.get("nl_assertions").cloned().unwrap_or_default(),
+        "basis": part("reward_basis").cloned().unwrap_or(basis),
+        "actions": part("actions").cloned().unwrap_or_default(),
+        "env_assertions": part("env_assertions").cloned().unwrap_or_default(),
+        "nl_assertions": part("nl_assertions").cloned().unwrap_or_default(),
     }));
     task.provenance = Some(format!("tau2-bench {env} {id}"));
-    let kept = ["user_scenario", "initial_state", "description"];
+    let kept = ["user_scenario", "initial_state", "description", "ticket", "user_tools"];
     task.extra.extend(kept.iter().filter_map(|name| Some(((*name).to_owned(), value.get(*name)?.clone()))));
+    if let Some(says) = says {
+        task.extra.insert(SAYS.into(), json!(says));
+    }
     Ok(task)
 }
 
-/// Refuses a task of which a part would be passed over: a state that is not set up, a reward that nobody computes.
-pub(super) fn playable(task: &Task) -> Result<(), String> {
-    const DECIDED: [&str; 3] = ["DB", "COMMUNICATE", "NL_ASSERTION"];
-    let basis = task.verifier.as_ref().and_then(|verifier| verifier.get("basis")?.as_array()).into_iter().flatten();
-    for part in basis {
+/// A task for an agent that has the user's tools too: the user's part of the solution is its own, and nobody is spoken to.
+pub fn solo(mut task: Task) -> Result<Task, String> {
+    if task.extra.get("ticket").and_then(Value::as_str).is_none() {
+        return Err("it has no ticket, which is all that an agent in solo mode is told".into());
+    }
+    let actions = task.verifier.as_ref().and_then(|verifier| verifier.get("actions"));
+    let mut calls: Vec<_> = acts(actions)?.into_iter().map(|(_, call)| call).collect();
+    calls.push(ToolCall::new(super::service::STOP, Map::new()));
+    task.reference = Some(calls);
+    task.extra.insert(SAYS.into(), json!([]));
+    Ok(task)
+}
+
+/// Calls of a reference, each with whether it is the user's.
+fn acts(actions: Option<&Value>) -> Result<Vec<(bool, ToolCall)>, String> {
+    let users = actions.and_then(Value::as_array).into_iter().flatten();
+    let users = users.map(|action| action.get("requestor").and_then(Value::as_str) == Some("user"));
+    Ok(users.zip(calls(actions, "arguments")?).collect())
+}
+
+/// The agent's words in a solution to which the user's tools belong: it asks for each of them by name.
+fn says(acts: &[(bool, ToolCall)]) -> Option<Vec<Say>> {
+    if acts.iter().all(|(by_user, _)| !by_user) {
+        return None;
+    }
+    let (mut says, mut before) = (Vec::new(), 0);
+    for (by_user, call) in acts {
+        if *by_user {
+            let arguments = if call.arguments.is_empty() { String::new() } else { json!(call.arguments).to_string() };
+            says.push(Say { before, text: format!("Please use {}({arguments}) on your phone.", call.name) });
+        } else {
+            before += 1;
+        }
+    }
+    says.push(Say { before, text: DONE.into() });
+    Some(says)
+}
+
+/// Refuses a task of which a part would be passed over: a function that is not there, a reward that nobody computes.
+pub(super) fn playable(kind: Kind, task: &Task) -> Result<(), String> {
+    const DECIDED: [&str; 5] = ["DB", "COMMUNICATE", "NL_ASSERTION", "ACTION", "ENV_ASSERTION"];
+    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let verifier = |name: &str| list(task.verifier.as_ref().and_then(|verifier| verifier.get(name)));
+    for part in verifier("basis") {
         if !part.as_str().is_some_and(|part| DECIDED.contains(&part)) {
             return Err(format!("{part} of its reward_basis is not evaluated here ({} are)", DECIDED.join(", ")));
         }
     }
-    let state = task.extra.get("initial_state").and_then(Value::as_object);
-    let set = state.into_iter().flatten().find(|(_, value)| match value {
-        Value::Null => false,
-        Value::Array(items) => !items.is_empty(),
-        _ => true,
-    });
-    set.map_or(Ok(()), |(name, _)| Err(format!("{name} of its initial_state is not set up here")))
+    let state = task.extra.get("initial_state").filter(|state| !state.is_null());
+    let parts = ["initialization_data", "initialization_actions", "message_history"];
+    let known = |name: &&String| !parts.contains(&name.as_str());
+    if let Some(name) = state.and_then(Value::as_object).and_then(|state| state.keys().find(known)) {
+        return Err(format!("{name} of its initial_state is not set up here ({} are)", parts.join(", ")));
+    }
+    for action in list(state.and_then(|state| state.get("initialization_actions"))) {
+        let named = Named::read(&action).and_then(|named| named.check(kind));
+        named.map_err(|what| format!("initialization_actions of its initial_state: {what}"))?;
+    }
+    for assertion in verifier("env_assertions") {
+        let named = Named::read(&assertion).and_then(|named| {
+            named.check(kind)?;
+            let asserts = named.name.starts_with("assert_");
+            if asserts { Ok(()) } else { Err(format!("{} asserts nothing: it has no truth value", named.name)) }
+        });
+        named.map_err(|what| format!("ENV_ASSERTION of its reward_basis: {what}"))?;
+    }
+    Ok(())
 }
 
 /// The scenario in the words tau2's user simulator is given.

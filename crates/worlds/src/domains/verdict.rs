@@ -1,14 +1,15 @@
-//! The tau reward: is the final state the reference's, and was every wanted output said? Both parts are kept.
+//! The tau reward: is the final state the reference's, and was every wanted output said? Both parts are kept. tau2 adds
+//! assertions on the end (`ENV_ASSERTION`) and calls that must have been made (`ACTION`).
 //!
 //! States are compared record by record, not hashed; the answer is the one the hashes would give.
 
-use hone_trace::{Task, ToolCall};
+use hone_trace::Task;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
-use super::py;
+use super::initial::Named;
 use super::world::World;
-use super::{Desk, Profile, TRANSFER};
+use super::{Desk, Profile, TRANSFER, actions, py};
 use hone_arena::rewards::state_diff::{Change, diff};
 
 /// Verdict on an episode, against its task.
@@ -18,14 +19,17 @@ pub struct Verdict {
     pub state: bool,
     /// For each output the task wants, whether the agent said it.
     pub outputs: IndexMap<String, bool>,
-    /// Parts of the task's reward that need a judge (tau2's `NL_ASSERTION`) and are not decided here.
+    /// Assertions on the end and calls that must have been made, by name, and whether they hold.
+    pub conditions: IndexMap<String, bool>,
+    /// Parts of the task's reward that need a judge (tau2's `NL_ASSERTION`), or that fail to be computed,
+    /// and are not decided here.
     pub undecided: Vec<String>,
 }
 
 impl Verdict {
     /// 1 or 0; `None` where a part was left to a judge and the rest is right: right so far is not right.
     pub fn reward(&self) -> Option<f64> {
-        let decided = self.state && self.outputs.values().all(|said| *said);
+        let decided = self.state && self.outputs.values().chain(self.conditions.values()).all(|met| *met);
         match (decided, self.undecided.is_empty()) {
             (false, _) => Some(0.0),
             (true, true) => Some(1.0),
@@ -34,20 +38,61 @@ impl Verdict {
     }
 }
 
-/// Judges an episode: its desk at the end, and everything the agent said to the user.
+/// Judges an episode: its desk at the end, with the calls made there, and everything the agent said to the user.
 pub fn judge(desk: &Desk, task: &Task, replies: &[impl AsRef<str>]) -> Verdict {
     let basis = basis(task);
     let wants = |part: &str| basis.iter().any(|own| own == part);
-    let reference = task.reference.as_deref().unwrap_or_default();
-    let state = !wants("DB") || desk.world().same_state(reference_end(desk, reference).world());
+    let state = !wants("DB") || !has_target(task) || desk.same_state(&reference_end(desk, task));
     // tau2's tasks may list what to communicate without making it part of the reward.
     let outputs = if wants("COMMUNICATE") { task.outputs.as_slice() } else { &[] };
     let outputs = outputs.iter().map(|output| (output.clone(), is_said(output, replies))).collect();
-    let has_assertions = assertions(task).is_some_and(|assertions| !assertions.is_empty());
-    let judged = |part: &&String| !["DB", "COMMUNICATE"].contains(&part.as_str());
-    let open = |part: &String| part != "NL_ASSERTION" || has_assertions;
-    let undecided = basis.iter().filter(judged).filter(|part| open(part)).cloned().collect();
-    Verdict { state, outputs, undecided }
+    let mut conditions = IndexMap::new();
+    let mut undecided = Vec::new();
+    if wants("ENV_ASSERTION") {
+        undecided.extend(asserted(desk, task, &mut conditions));
+    }
+    if wants("ACTION") {
+        conditions.extend(actions::made(desk.calls(), listed(task, "actions")));
+    }
+    let has_assertions = !listed(task, "nl_assertions").is_empty();
+    undecided.extend(wants("NL_ASSERTION").then(|| "NL_ASSERTION".to_owned()).filter(|_| has_assertions));
+    Verdict { state, outputs, conditions, undecided }
+}
+
+/// True when a task says how its end should be: tau2 compares nothing where neither actions nor assertions are given.
+fn has_target(task: &Task) -> bool {
+    let Some(verifier) = task.verifier.as_ref().filter(|verifier| verifier.get("actions").is_some()) else {
+        return true;
+    };
+    ["actions", "env_assertions"].iter().any(|name| verifier.get(*name).is_some_and(|part| !part.is_null()))
+}
+
+/// Evaluates the assertions on the end, in turn; those that fail to be computed are returned.
+fn asserted(desk: &Desk, task: &Task, conditions: &mut IndexMap<String, bool>) -> Vec<String> {
+    let mut desk = desk.clone();
+    let mut failed = Vec::new();
+    for (at, assertion) in listed(task, "env_assertions").iter().enumerate() {
+        let expected = assertion.get("assert_value").and_then(Value::as_bool).unwrap_or(true);
+        let named = Named::read(assertion);
+        let met = named.as_ref().map_err(Clone::clone).and_then(|named| desk.function(named));
+        let name = named.map_or_else(|_| format!("assertion {at}"), |named| named.name);
+        match met {
+            Ok(py::Value::Bool(met)) => {
+                // Two assertions by one function are two conditions.
+                let name = if conditions.contains_key(&name) { format!("{name} ({at})") } else { name };
+                conditions.insert(name, met == expected);
+            }
+            Ok(other) => failed.push(format!("ENV_ASSERTION ({name}: {} is no truth value)", other.type_name())),
+            Err(what) => failed.push(format!("ENV_ASSERTION ({name}: {what})")),
+        }
+    }
+    failed
+}
+
+/// A list of the task's verifier; empty where it has none.
+fn listed<'a>(task: &'a Task, name: &str) -> &'a [Value] {
+    let list = task.verifier.as_ref().and_then(|verifier| verifier.get(name)?.as_array());
+    list.map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Reward basis: by default the database and the agent's statements.
@@ -59,17 +104,16 @@ fn basis(task: &Task) -> Vec<String> {
     }
 }
 
-fn assertions(task: &Task) -> Option<&Vec<Value>> {
-    task.verifier.as_ref()?.get("nl_assertions")?.as_array()
-}
-
-/// A fresh desk after the reference's calls. Calls that end the episode are left out, and errors are silent, as upstream
-/// has it.
-pub(crate) fn reference_end(desk: &Desk, reference: &[ToolCall]) -> Desk {
-    let mut fresh = desk.domain().open();
-    for call in reference.iter().filter(|call| call.name != TRANSFER || desk.domain().profile == Profile::Tau2) {
-        // A call that breaks upstream's environment changes nothing here either.
-        let _ = fresh.call(call);
+/// The desk as the task begins, after the reference's calls. Calls that end the episode are left out, and errors are
+/// silent, as upstream has it.
+pub(crate) fn reference_end(desk: &Desk, task: &Task) -> Desk {
+    let domain = desk.domain();
+    // A task that cannot begin is refused before it is played.
+    let mut fresh = domain.begin(task).map_or_else(|_| domain.open(), |beginning| beginning.desk);
+    for (by, call) in actions::reference(task) {
+        if call.name != TRANSFER || domain.profile == Profile::Tau2 {
+            fresh.refer(by, &call);
+        }
     }
     fresh
 }
@@ -83,20 +127,31 @@ pub fn is_said(output: &str, replies: &[impl AsRef<str>]) -> bool {
 /// The end of an episode as the reward components read it.
 pub fn facts(desk: &Desk, task: &Task, verdict: &Verdict) -> Map<String, Value> {
     let reference = task.reference.as_deref().unwrap_or_default();
-    let wanted = changes(reference_end(desk, reference).world());
-    let writes: Vec<_> = desk.domain().writes().collect();
+    let wanted = desk_changes(&reference_end(desk, task));
     let mut facts = Map::new();
-    facts.insert("db_match".into(), verdict.state.into());
+    // A verdict that failed to be computed is none: rewards that build on it stay unscored.
+    if !verdict.undecided.iter().any(|part| part.starts_with("ENV_ASSERTION")) {
+        facts.insert("db_match".into(), verdict.state.into());
+    }
     facts.insert("outputs_said".into(), json!(verdict.outputs));
-    facts.insert("changes".into(), json!({ "made": changes(desk.world()), "wanted": wanted }));
+    if !verdict.conditions.is_empty() {
+        facts.insert("conditions".into(), json!(verdict.conditions));
+    }
+    facts.insert("changes".into(), json!({ "made": desk_changes(desk), "wanted": wanted }));
     facts.insert("reference_calls".into(), json!(reference));
-    facts.insert("writes".into(), json!(writes));
+    facts.insert("writes".into(), json!(desk.domain().writes()));
     let judged = verdict.undecided.iter().any(|part| part == "NL_ASSERTION");
-    facts.insert("assertions".into(), json!(assertions(task).filter(|_| judged).cloned().unwrap_or_default()));
+    let assertions = if judged { listed(task, "nl_assertions") } else { &[] };
+    facts.insert("assertions".into(), json!(assertions));
     if !verdict.undecided.is_empty() {
         facts.insert("undecided".into(), json!(verdict.undecided));
     }
     facts
+}
+
+/// The leaves in which the states of an episode differ from the data they were opened on.
+fn desk_changes(desk: &Desk) -> Vec<Change> {
+    desk.worlds().flat_map(changes).collect()
 }
 
 /// The leaves in which a state differs from the data it was opened on.

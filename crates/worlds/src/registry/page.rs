@@ -29,7 +29,7 @@ pub fn page() -> Result<String, serde_json::Error> {
     }
     page.push_str(
         "\n## user\n\n\
-         The user of retail and airline. `user = \"scripted\"`, the default, follows the script of a generated task, or states the\n\
+         The user of retail, airline and telecom. `user = \"scripted\"`, the default, follows the script of a generated task, or states the\n\
          task's instruction: free and repeatable. A table is a model behind an OpenAI-compatible server, which plays the task's\n\
          instruction as tau-bench's users do; an episode whose user does not answer is left out, never scored 0.\n\n\
          ```toml\n[env]\nname = \"retail\"\nuser = { url = \"http://localhost:8000/v1\", model = \"user\" }\n```\n\n",

@@ -84,11 +84,26 @@ fn tau2_results_are_graded_by_their_basis() {
     assert_eq!(one(&tau2_results(task, "user_stop", &plain, &transcript(task, 1, true))).reward, Some(0.0));
     let judged = one(&tau2_results(task, "user_stop", &["DB", "NL_ASSERTION"], &messages));
     assert!(judged.reward.is_none() && judged.why.unwrap().contains("NL_ASSERTION"));
-    let unknown = one(&tau2_results(task, "user_stop", &["DB", "ACTION"], &messages));
-    assert!(unknown.reward.is_none() && unknown.why.unwrap().contains("ACTION"));
+    let unknown = one(&tau2_results(task, "user_stop", &["DB", "WEATHER"], &messages));
+    assert!(unknown.reward.is_none() && unknown.why.unwrap().contains("WEATHER"));
+    // Every action must have been called, whatever state it leaves.
+    assert_eq!(one(&tau2_results(task, "user_stop", &["DB", "ACTION"], &messages)).reward, Some(1.0));
+    let missed = one(&tau2_results(task, "user_stop", &["ACTION"], &transcript(task, 1, true)));
+    assert!(missed.reward == Some(0.0) && missed.conditions.values().any(|made| !made), "{missed:?}");
+    // Users of retail have no tools: their calls fail, and change nothing.
     let mut user_tools = messages.clone();
-    user_tools[1] = json!({"role": "user", "content": null, "tool_calls": [{"name": "toggle", "arguments": {}}]});
-    assert!(one(&tau2_results(task, "user_stop", &plain, &user_tools)).why.unwrap().contains("a user with tools"));
+    let call = &task.reference.as_ref().unwrap()[0];
+    user_tools[1] = json!({"role": "user", "content": null, "tool_calls": [call]});
+    assert_eq!(one(&tau2_results(task, "user_stop", &plain, &user_tools)).reward, Some(1.0));
+    let mut by_user = transcript(task, task.reference.as_ref().unwrap().len(), true);
+    by_user[1] = user_tools[1].clone();
+    assert_eq!(one(&tau2_results(task, "user_stop", &plain, &by_user)).reward, Some(0.0));
+    // tau2 hears a text beside a call.
+    let mut beside = messages.clone();
+    let last = beside.len() - 2;
+    let said = beside[last]["content"].take();
+    beside[last] = json!({"role": "assistant", "content": said, "tool_calls": [{"name": "list_all_product_types", "arguments": {}}]});
+    assert_eq!(one(&tau2_results(task, "user_stop", &plain, &beside)).reward, Some(1.0));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod golden;
 mod grade;
 mod profiles;
 mod rewards;
+mod telecom;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -293,15 +293,67 @@ fn what_is_communicated_counts_where_the_reward_says_so() {
 #[test]
 fn a_task_with_a_part_that_is_not_evaluated_is_refused() {
     let criteria = |basis: &[&str]| json!({"actions": [], "reward_basis": basis});
-    for part in ["ACTION", "ENV_ASSERTION", "SOMETHING"] {
-        let error = tau2_tasks(&criteria(&["DB", part]), &Value::Null).unwrap_err();
-        assert!(error.contains(part) && error.contains("tau2/retail/0"), "{error}");
+    let error = tau2_tasks(&criteria(&["DB", "SOMETHING"]), &Value::Null).unwrap_err();
+    assert!(error.contains("SOMETHING") && error.contains("tau2/retail/0"), "{error}");
+    let asserting = |name: &str| {
+        let assertion = json!({"env_type": "assistant", "func_name": name, "arguments": {}});
+        tau2_tasks(
+            &json!({"actions": [], "env_assertions": [assertion], "reward_basis": ["ENV_ASSERTION"]}),
+            &Value::Null,
+        )
+    };
+    // Retail has no function that asserts: one that is not there, and a tool, which has no truth value.
+    for name in ["assert_order_shipped", "get_order_details"] {
+        let error = asserting(name).unwrap_err();
+        assert!(error.contains("ENV_ASSERTION") && error.contains(name), "{error}");
     }
     let empty = json!({"initialization_data": null, "initialization_actions": [], "message_history": null});
     assert_eq!(tau2_tasks(&criteria(&["DB", "NL_ASSERTION"]), &empty).map(|tasks| tasks.len()), Ok(1));
     let actions = json!({"initialization_actions": [{"env_type": "assistant", "func_name": "f", "arguments": {}}]});
     let error = tau2_tasks(&criteria(&["DB"]), &actions).unwrap_err();
     assert!(error.contains("initialization_actions"), "{error}");
+}
+
+/// Retail tasks begin where their initial state says: data laid over the tables, tools run, a conversation had.
+#[test]
+fn retail_begins_as_its_task_says() {
+    let made = generate(&Recipe {
+        kind: Kind::Retail,
+        profile: Profile::Tau2,
+        seed: 3,
+        users: 5,
+        tasks: 6,
+        held_out: 0,
+        difficulty: Some(1),
+    })
+    .unwrap();
+    let call = made.tasks.iter().flat_map(|task| task.reference.clone().unwrap()).find(|call| {
+        let mut desk = made.domain.open();
+        desk.call(call).unwrap();
+        desk.world().is_changed()
+    });
+    let call = call.unwrap();
+    let answer = made.domain.open().call(&call).unwrap().text;
+    let id = call.arguments.get("order_id").or_else(|| call.arguments.get("user_id")).unwrap().as_str().unwrap();
+    let table = if call.arguments.contains_key("order_id") { "orders" } else { "users" };
+    let field = if table == "orders" { json!({"cancel_reason": "laid over"}) } else { json!({"email": "laid@over"}) };
+    let action = json!({"env_type": "assistant", "func_name": call.name, "arguments": call.arguments});
+    let called =
+        json!({"role": "assistant", "tool_calls": [{"id": "1", "name": call.name, "arguments": call.arguments}]});
+    let history = json!([called, {"role": "tool", "id": "1", "content": answer, "requestor": "assistant"}]);
+    for state in [
+        json!({"initialization_data": {"agent_data": {table: {id: field}}}}),
+        json!({"initialization_actions": [action]}),
+        json!({"message_history": history}),
+    ] {
+        let task = tau2_tasks(&json!({"actions": [], "reward_basis": ["DB"]}), &state).unwrap().remove(0);
+        tasks::check(&made.domain, std::slice::from_ref(&task)).unwrap();
+        // A desk that did not begin there differs from the reference's, which did.
+        assert_eq!(judge(&made.domain.open(), &task, &["x"]).reward(), Some(0.0), "{state}");
+    }
+    let unfit = json!({"initialization_data": {"agent_data": {table: {id: {"address": 7}}}}});
+    let task = tau2_tasks(&json!({"actions": [], "reward_basis": ["DB"]}), &unfit).unwrap();
+    assert!(tasks::check(&made.domain, &task).unwrap_err().to_string().contains("valid dictionary"));
 }
 
 /// A tau2 directory is known by its one file of tables, without being told.

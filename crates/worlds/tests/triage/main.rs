@@ -121,7 +121,8 @@ fn invented_worlds_share_no_product_with_each_other_or_with_the_catalogue() {
             let world = arena.world(serde_json::from_value(task.extra["world"].clone()).unwrap());
             world.documents(Shelf::Incidents).iter().map(|d| d.title.split(": ").nth(1).unwrap().to_owned()).collect()
         };
-        let [a, b] = [0, 1].map(|at| titles(splits.train.get(at).unwrap()));
+        let train: Vec<&Task> = splits.train.iter().collect();
+        let [a, b] = [0, 1].map(|at| titles(train[at]));
         let test = splits.test.iter().next().unwrap();
         assert!(a.is_disjoint(&b) && a.is_disjoint(&titles(test)) && b.is_disjoint(&titles(test)), "{a:?}\n{b:?}");
         assert!(titles(test).contains("Sparrow DHCP") || titles(test).contains("Meridian Gateway"));

@@ -14,6 +14,7 @@ mod airline_goals;
 mod draw;
 mod retail;
 mod retail_goals;
+mod telecom;
 mod words;
 
 use std::collections::HashSet;
@@ -69,11 +70,13 @@ pub enum GenerateError {
 /// Makes a world and its tasks. The same recipe makes the same world and tasks; asking for more tasks moves none.
 pub fn generate(recipe: &Recipe) -> Result<Generated, GenerateError> {
     let seed = Seed::root(recipe.seed).with(recipe.kind.name());
-    let tables = match recipe.kind {
-        Kind::Retail => retail::tables(&mut seed.with("world").rng(), recipe.users.max(1)),
-        Kind::Airline => airline::tables(&mut seed.with("world").rng(), recipe.users.max(1)),
-    };
-    let domain = Arc::new(Domain::from_tables(recipe.kind, recipe.profile, tables)?);
+    let (mut rng, users) = (seed.with("world").rng(), recipe.users.max(1));
+    let domain = Arc::new(match recipe.kind {
+        Kind::Retail => Domain::from_tables(recipe.kind, recipe.profile, retail::tables(&mut rng, users))?,
+        Kind::Airline => Domain::from_tables(recipe.kind, recipe.profile, airline::tables(&mut rng, users))?,
+        Kind::Telecom if recipe.profile != Profile::Tau2 => return Err(LoadError::Tau2Alone.into()),
+        Kind::Telecom => telecom::domain(&mut rng, users)?,
+    });
     let (tasks, refused) = tasks(recipe, &domain, seed.with("task"), Customers::Seen, recipe.tasks)?;
     let (held_out, also) = tasks_held_out(recipe, &domain, seed)?;
     Ok(Generated { refused: refused + also, domain, tasks, held_out })
@@ -131,13 +134,22 @@ fn tasks(
         let mut rng = seed.at(tried as u64).rng();
         (tried, fruitless) = (tried + 1, fruitless + 1);
         let person = *pick(&mut rng, &people);
+        let key = format!("{}/{}/{}/{}", recipe.kind.name(), customers.name(), recipe.seed, tasks.len());
         let draft = match recipe.kind {
             Kind::Retail => retail_goals::draft(desk.world(), person, &mut rng, difficulty),
             Kind::Airline => airline_goals::draft(desk.world(), person, &mut rng, difficulty),
+            Kind::Telecom => None,
         };
-        let key = format!("{}/{}/{}/{}", recipe.kind.name(), customers.name(), recipe.seed, tasks.len());
-        let task = draft.and_then(|draft| finish(domain, draft, key, difficulty, recipe.seed));
-        if let Some(task) = task.filter(|task| known.insert(task.prompt.clone())) {
+        let task = match recipe.kind {
+            Kind::Telecom => telecom::task(domain, person, &mut rng, difficulty),
+            Kind::Retail | Kind::Airline => draft.and_then(|draft| finish(domain, draft)),
+        };
+        // What is wrong with a phone is not in its user's words.
+        let same = |task: &Task| format!("{}{:?}", task.prompt, task.extra.get("initial_state"));
+        if let Some(mut task) = task.filter(|task| known.insert(same(task))) {
+            task.key = key;
+            task.difficulty = Some(difficulty);
+            task.provenance = Some(format!("hone generator, seed {}", recipe.seed));
             tasks.push(task);
             fruitless = 0;
         }
@@ -172,7 +184,7 @@ struct Draft {
 }
 
 /// Checks a draft and makes it a task, or drops it.
-fn finish(domain: &Arc<Domain>, draft: Draft, key: String, difficulty: u8, seed: u64) -> Option<Task> {
+fn finish(domain: &Arc<Domain>, draft: Draft) -> Option<Task> {
     let writes = draft.goals.iter().map(|goal| only_end(domain, &goal.satisfying)).collect::<Option<Vec<_>>>()?;
     if !commute(domain, &writes) {
         return None;
@@ -194,12 +206,10 @@ fn finish(domain: &Arc<Domain>, draft: Draft, key: String, difficulty: u8, seed:
     wishes.extend(draft.question.map(|(question, _)| question));
     let script = Script { goals: wishes.clone(), knows: draft.knows, declines: Vec::new() };
 
-    let mut task = Task::new(key, domain.kind.name(), instruction(&draft.identity, &wishes));
-    task.difficulty = Some(difficulty);
+    let mut task = Task::new("", domain.kind.name(), instruction(&draft.identity, &wishes));
     task.reference = Some(reference);
     task.outputs = outputs;
     task.verifier = Some(json!({ "kind": "tau", "basis": ["DB", "COMMUNICATE"] }));
-    task.provenance = Some(format!("hone generator, seed {seed}"));
     task.extra.insert("user_id".into(), draft.user_id.into());
     task.extra.insert("user".into(), json!(script));
     task.extra.insert(SAYS.into(), json!(says));

@@ -1,4 +1,4 @@
-//! tau2-bench's retail and airline: typed records, raised errors, and semantics that differ from v1 in small ways.
+//! tau2-bench's retail, airline and telecom: typed records, raised errors, and semantics that differ from v1 in small ways.
 //!
 //! Every record has all its fields in the model's order, absent ones as null; numbers have their field's type. Tools
 //! raise, and the agent reads "Error: " and the text. Upstream's faults at the time of writing are kept: after
@@ -8,9 +8,10 @@
 mod airline;
 mod flights;
 mod model;
-mod numbers;
 mod retail;
 mod retail_write;
+mod scalars;
+pub(super) mod telecom;
 
 use std::sync::Arc;
 
@@ -24,11 +25,13 @@ pub(super) fn tools(kind: Kind) -> &'static [Tool] {
     match kind {
         Kind::Retail => &retail::TOOLS,
         Kind::Airline => &airline::TOOLS,
+        // Its functions are over two states.
+        Kind::Telecom => &[],
     }
 }
 
-/// The tool each domain has beyond v1's.
-pub(super) fn new_tool(kind: Kind) -> &'static Spec {
+/// The tool that retail and airline have beyond v1's.
+pub(super) fn new_tool(kind: Kind) -> Option<&'static Spec> {
     static ITEM: Spec = Spec {
         name: "get_item_details",
         about: "One variant of a product: options, price, availability.",
@@ -43,8 +46,9 @@ pub(super) fn new_tool(kind: Kind) -> &'static Spec {
         ],
     };
     match kind {
-        Kind::Retail => &ITEM,
-        Kind::Airline => &STATUS,
+        Kind::Retail => Some(&ITEM),
+        Kind::Airline => Some(&STATUS),
+        Kind::Telecom => None,
     }
 }
 
@@ -54,12 +58,17 @@ pub(super) fn run(kind: Kind, world: &mut World, name: &str, arguments: &Dict) -
     let Some(tool) = tools(kind).iter().find(|tool| tool.name == name) else {
         return refuse(format!("Tool '{name}' not found."));
     };
-    let toolkit = match kind {
+    bind(&format!("{}.{name}", toolkit(kind)), tool.parameters, arguments)?;
+    (tool.run)(world, arguments, super::tool::Rules::Compat)
+}
+
+/// Upstream's name of the agent's tools, as error texts have it.
+pub(super) fn toolkit(kind: Kind) -> &'static str {
+    match kind {
         Kind::Retail => "RetailTools",
         Kind::Airline => "AirlineTools",
-    };
-    bind(&format!("{toolkit}.{name}"), tool.parameters, arguments)?;
-    (tool.run)(world, arguments, super::tool::Rules::Compat)
+        Kind::Telecom => "TelecomTools",
+    }
 }
 
 /// The agent's arguments share a Python call with the environment's own, which must not come twice.
@@ -81,6 +90,7 @@ pub(super) fn shape_table(kind: Kind, table: &str, records: Dict) -> Result<Dict
         (Kind::Airline, "flights") => &model::FLIGHT,
         (Kind::Airline, "reservations") => &model::RESERVATION,
         (Kind::Airline, _) => &model::AIRLINE_USER,
+        (Kind::Telecom, _) => return Err(format!("{table}: telecom's tables are lists")),
     };
     let shape = |(key, mut record): (Arc<str>, Value)| {
         if table == "users" && ops::field(&record, "user_id").is_err() {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::super::py::{Dict, Raised, Value, text};
-use super::numbers::{number, whole};
+use super::scalars::{date, flag, moment, number, whole};
 
 /// The release whose texts these are; they name it in a link.
 const PYDANTIC: &str = "2.12";
@@ -16,10 +16,20 @@ pub(super) enum Holds {
     Number,
     Flag,
     Choice(&'static [&'static str]),
+    /// A choice that is an enumeration upstream: its fault has another name.
+    Enum(&'static [&'static str]),
+    /// A date, as `str` shows it.
+    Date,
+    /// A date with a time, as `str` shows it.
+    Moment,
     Optional(&'static Holds),
     List(&'static Holds),
     Map(&'static Holds),
     Model(&'static Model),
+    /// A model that takes no other fields.
+    Closed(&'static Model),
+    /// A field that need not be given, and its value then.
+    Or(&'static Holds, fn() -> Value),
     /// The model whose `source` or `status` the value names.
     OneOf(&'static str, &'static [(&'static str, &'static Model)]),
 }
@@ -41,8 +51,17 @@ struct Fault {
 impl Model {
     /// `Model(**value)`.
     pub(super) fn shape(&'static self, value: &Value) -> Result<Value, Raised> {
+        self.shape_as(Holds::Model(self), value)
+    }
+
+    /// `Model(**value)` of a model that takes no other fields.
+    pub(super) fn shape_closed(&'static self, value: &Value) -> Result<Value, Raised> {
+        self.shape_as(Holds::Closed(self), value)
+    }
+
+    fn shape_as(&self, holds: Holds, value: &Value) -> Result<Value, Raised> {
         let mut faults = Vec::new();
-        match coerce(Holds::Model(self), value, "", &mut faults) {
+        match coerce(holds, value, "", &mut faults) {
             Some(shaped) if faults.is_empty() => Ok(shaped),
             _ => Err(self.raise(&faults)),
         }
@@ -77,9 +96,12 @@ fn coerce(holds: Holds, value: &Value, at: &str, faults: &mut Vec<Fault>) -> Opt
     };
     let inside = |key: &str| if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") };
     match (holds, value) {
-        (Holds::Text, Value::Str(_)) | (Holds::Flag, Value::Bool(_)) => Some(value.clone()),
+        (Holds::Text, Value::Str(_)) => Some(value.clone()),
         (Holds::Text, _) => fault("Input should be a valid string", "string_type"),
-        (Holds::Flag, _) => fault("Input should be a valid boolean", "bool_type"),
+        (Holds::Flag, _) => match flag(value) {
+            Ok(flag) => Some(Value::Bool(flag)),
+            Err((what, kind)) => fault(what, kind),
+        },
         (Holds::Whole, _) => match whole(value) {
             Ok(number) => Some(number),
             Err((what, kind)) => fault(what, kind),
@@ -91,8 +113,19 @@ fn coerce(holds: Holds, value: &Value, at: &str, faults: &mut Vec<Fault>) -> Opt
             }
             None => fault("Input should be a valid number", "float_type"),
         },
-        (Holds::Choice(options), Value::Str(text)) if options.contains(&&**text) => Some(value.clone()),
+        (Holds::Choice(options) | Holds::Enum(options), Value::Str(text)) if options.contains(&&**text) => {
+            Some(value.clone())
+        }
         (Holds::Choice(options), _) => fault(&format!("Input should be {}", quoted(options)), "literal_error"),
+        (Holds::Enum(options), _) => fault(&format!("Input should be {}", quoted(options)), "enum"),
+        (Holds::Date, _) => match value.as_str().and_then(date) {
+            Some(date) => Some(Value::str(date)),
+            None => fault("Input should be a valid date, written YYYY-MM-DD", "date_parsing"),
+        },
+        (Holds::Moment, _) => match value.as_str().and_then(moment) {
+            Some(moment) => Some(Value::str(moment)),
+            None => fault("Input should be a valid datetime, written YYYY-MM-DDTHH:MM:SS", "datetime_parsing"),
+        },
         (Holds::Optional(_), Value::None) => Some(Value::None),
         (Holds::Optional(holds), _) => coerce(*holds, value, at, faults),
         (Holds::List(holds), Value::List(items)) => {
@@ -109,8 +142,20 @@ fn coerce(holds: Holds, value: &Value, at: &str, faults: &mut Vec<Fault>) -> Opt
             entries.map(Value::dict)
         }
         (Holds::Map(_), _) => fault("Input should be a valid dictionary", "dict_type"),
+        (Holds::Or(holds, _), _) => coerce(*holds, value, at, faults),
         (Holds::Model(model), Value::Dict(dict)) => Some(fields(model, dict, at, faults)),
-        (Holds::Model(model), _) => {
+        (Holds::Closed(model), Value::Dict(dict)) => {
+            let shaped = fields(model, dict, at, faults);
+            let known = |key: &str| model.fields.iter().any(|(name, _)| *name == key);
+            faults.extend(dict.iter().filter(|(key, _)| !known(key)).map(|(key, input)| Fault {
+                at: inside(key),
+                what: "Extra inputs are not permitted".into(),
+                kind: "extra_forbidden",
+                input: input.clone(),
+            }));
+            Some(shaped)
+        }
+        (Holds::Model(model) | Holds::Closed(model), _) => {
             fault(&format!("Input should be a valid dictionary or instance of {}", model.name), "model_type")
         }
         (Holds::OneOf(tag, models), Value::Dict(dict)) => {
@@ -131,6 +176,7 @@ fn fields(model: &Model, dict: &Dict, at: &str, faults: &mut Vec<Fault>) -> Valu
         let value = match (dict.get(*name), holds) {
             (Some(value), holds) => coerce(*holds, value, &path, faults),
             (None, Holds::Optional(_)) => Some(Value::None),
+            (None, Holds::Or(_, absent)) => Some(absent()),
             (None, _) => {
                 let input = Value::dict(dict.clone());
                 faults.push(Fault { at: path, what: "Field required".into(), kind: "missing", input });

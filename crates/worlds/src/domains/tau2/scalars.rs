@@ -1,4 +1,4 @@
-//! Numbers as pydantic reads them in its lax mode: from numbers, flags and strings.
+//! Numbers, flags and dates as pydantic reads them in its lax mode: from numbers, flags and strings.
 
 use num_bigint::BigInt;
 
@@ -58,6 +58,48 @@ pub(super) fn number(value: &Value) -> Option<f64> {
     }
 }
 
+/// `bool`: 0 and 1, and the words for them.
+pub(super) fn flag(value: &Value) -> Result<bool, Wrong> {
+    const NONE: Wrong = ("Input should be a valid boolean, unable to interpret input", "bool_parsing");
+    const OTHER: Wrong = ("Input should be a valid boolean", "bool_type");
+    let number = match value {
+        Value::Bool(flag) => return Ok(*flag),
+        Value::Int(number) => *number,
+        Value::Float(number) if number.fract() == 0.0 && number.abs() < i64::MAX as f64 => *number as i64,
+        Value::Str(text) => match text.to_lowercase().as_str() {
+            "0" | "off" | "f" | "false" | "n" | "no" => 0,
+            "1" | "on" | "t" | "true" | "y" | "yes" => 1,
+            _ => return Err(NONE),
+        },
+        _ => return Err(OTHER),
+    };
+    match number {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(NONE),
+    }
+}
+
+/// `date`, in the form the benchmarks' files have and `str` shows: `2025-02-25`.
+pub(super) fn date(text: &str) -> Option<String> {
+    is_shaped(text, "0000-00-00").then(|| text.to_owned())
+}
+
+/// `datetime`, of `2025-01-20T14:30:00` or a date alone, as `str` shows it: `2025-01-20 14:30:00`.
+pub(super) fn moment(text: &str) -> Option<String> {
+    match text.split_once(['T', ' ']) {
+        Some((day, time)) if is_shaped(time, "00:00:00") => Some(format!("{} {time}", date(day)?)),
+        Some(_) => None,
+        None => Some(format!("{} 00:00:00", date(text)?)),
+    }
+}
+
+/// True when the text has a digit where the pattern has one, and the pattern's letter elsewhere.
+fn is_shaped(text: &str, pattern: &str) -> bool {
+    let fits = |(byte, of): (u8, u8)| if of == b'0' { byte.is_ascii_digit() } else { byte == of };
+    text.len() == pattern.len() && text.bytes().zip(pattern.bytes()).all(fits)
+}
+
 /// The text without its underscores, which stand alone and inside only.
 fn without_underscores(text: &str) -> Option<String> {
     let misplaced = text.starts_with('_') || text.ends_with('_') || text.contains("__");
@@ -109,6 +151,39 @@ mod tests {
         let long = |digits: usize| whole(&Value::str("1".repeat(digits)));
         assert!(long(4300).is_ok());
         assert_eq!(long(4301).unwrap_err().1, "int_parsing_size");
+    }
+
+    /// Pydantic's readings of these values, written down from it.
+    #[test]
+    fn flags_are_read_as_pydantic_reads_them() {
+        let text = |text: &str| Value::str(text.to_owned());
+        for (value, read) in [
+            (Value::Int(1), "true"),
+            (Value::Float(0.0), "false"),
+            (text("Y"), "true"),
+            (text("tRue"), "true"),
+            (text("off"), "false"),
+            (Value::Int(2), "bool_parsing"),
+            (Value::Float(2.0), "bool_parsing"),
+            (text(" on"), "bool_parsing"),
+            (text(""), "bool_parsing"),
+            (Value::Float(0.5), "bool_type"),
+            (Value::Float(f64::NAN), "bool_type"),
+            (Value::integer(BigInt::from(10).pow(30)), "bool_type"),
+            (Value::None, "bool_type"),
+            (Value::list(Vec::new()), "bool_type"),
+        ] {
+            let flag = flag(&value).map_or_else(|(_, kind)| kind.to_owned(), |flag| flag.to_string());
+            assert_eq!(flag, read, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn dates_are_shown_as_python_shows_them() {
+        assert_eq!(moment("2025-01-20T14:30:00").as_deref(), Some("2025-01-20 14:30:00"));
+        assert_eq!(moment("2025-01-20").as_deref(), Some("2025-01-20 00:00:00"));
+        assert_eq!(date("2025-01-20").as_deref(), Some("2025-01-20"));
+        assert_eq!((date("20-01-2025"), moment("2025-01-20T14:30")), (None, None));
     }
 
     #[test]
