@@ -1,19 +1,27 @@
 #!/usr/bin/env python3
-"""Reads what `hone export` writes back with the tools it is written for, and compares it with the run directory.
+"""Reads what `hone export` writes back with the tools it is written for, and compares it with the run directory; then what
+`hone train` sends to W&B with what W&B's own client sends, both to a stand-in for its server. Makes a small run of its own and
+a throw-away virtual environment.
 
-    python3 -m venv /tmp/exports && /tmp/exports/bin/pip install pandas pyarrow tensorboard inspect_ai wandb==0.21.4
-    /tmp/exports/bin/python scripts/exports.py target/release/hone runs/quickstart-1
+    scripts/exports.py [target/release/hone [RUN]]
 
 wandb 0.21 is the one that still has its reader in Python; `wandb sync` of newer versions reads the same file.
 """
 
+import gzip
+import http.server
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import tomllib
+
+PACKAGES = ["pandas", "pyarrow", "tensorboard", "inspect_ai", "wandb==0.21.4"]
+QUICKLY = ["train.steps=3", "train.groups=4", "train.group_size=4", "eval.tasks=16", "env.tasks=64", "env.held_out=16"]
+KEY = "0123456789" * 4
 
 
 def same(name, got, want):
@@ -75,8 +83,104 @@ def check_wandb(out, run, metrics, events):
     same("wandb: the summary's step", summary["_step"], metrics[-1]["step"])
 
 
+class Stand(http.server.BaseHTTPRequestHandler):
+    """A stand-in for W&B's server: makes every run, takes every row, remembers what it was asked."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        body = json.loads(gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body)
+        self.server.asked.append((self.path, self.headers.get("authorization"), body))
+        query = body.get("query", "")
+        project = {"id": "p", "name": "exports", "entity": {"id": "e", "name": "me"}}
+        run = {"id": "r", "name": "x", "displayName": "x", "config": "{}", "historyLineCount": 0, "project": project}
+        answers = {"upsertBucket": {"bucket": run, "inserted": True}, "serverInfo": {"features": []},
+                   "createRunFiles": {"runID": "r", "uploadHeaders": [], "files": []}, "project": {"run": None}}
+        answer = json.dumps({"data": {name: value for name, value in answers.items() if name in query}}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+
+CLIENT = """
+import wandb
+quiet = wandb.Settings(console="off", x_disable_stats=True, x_disable_meta=True, disable_git=True, disable_code=True)
+run = wandb.init(id="abcd1234", name="peer", config={"train": {"steps": 2}}, settings=quiet)
+for step in range(3):
+    run.log({"a/b": step + 0.5}, step=step)
+run.finish()
+"""
+
+
+def asked(command, directory):
+    """What a command asks the stand-in: how it says who it is, the run's variables, its address, its rows, its end."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stand)
+    server.asked = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    variables = {"WANDB_BASE_URL": f"http://127.0.0.1:{server.server_port}", "WANDB_API_KEY": KEY, "WANDB_PROJECT": "exports",
+                 "WANDB_SILENT": "true", "WANDB_DIR": str(directory), "PYTHONWARNINGS": "ignore"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
+    done = subprocess.run(command, cwd=directory, env=environment | variables, timeout=300, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    server.shutdown()
+    if done.returncode > 1 or KEY in done.stdout:
+        sys.exit(f"{command[0]}: exit code {done.returncode}\n{done.stdout.replace(KEY, 'THE KEY')}")
+    who = {authorization for _, authorization, _ in server.asked}
+    [begin, *_] = [body["variables"] for path, _, body in server.asked if "upsertBucket" in body.get("query", "")]
+    streams = [(path, body) for path, _, body in server.asked if path.endswith("/file_stream")]
+    rows, ends = [], [body for _, body in streams if body.get("complete")]
+    for _, body in streams:
+        if history := body.get("files", {}).get("wandb-history.jsonl"):
+            same("wandb live: offset of rows", history["offset"], len(rows))
+            rows.extend(json.loads(line) for line in history["content"])
+    [address] = {path for path, _ in streams}
+    return who, begin, address, rows, [(end["complete"], end["exitcode"]) for end in ends]
+
+
+def check_live(hone, directory):
+    """Hone asks W&B's server as its own client does."""
+    peer = asked([sys.executable, "-c", CLIENT], directory)
+    settings = [word for setting in [*QUICKLY, "log.wandb=logs"] for word in ("--set", setting)]
+    mine = asked([hone, "train", *settings, "--run", "live", "--samples", "0"], directory)
+    same("wandb live: who asks", mine[0], peer[0])
+    for name in ["project", "entity"]:
+        same(f"wandb live: {name}", mine[1][name], peer[1][name])
+    shape = lambda begin: {type(value).__name__ for value in json.loads(begin["config"])["train"].values()}
+    same("wandb live: a setting is under `value`", shape(mine[1]), shape(peer[1]))
+    address = lambda one: one[2].replace(one[1]["name"], "ID")
+    same("wandb live: address of the rows", address(mine), address(peer))
+    same("wandb live: steps", [row["_step"] for row in mine[3]], [0, 1, 2, 3])
+    own = lambda rows: {name for row in rows for name in row if name.startswith("_")}
+    same("wandb live: what every row has", own(mine[3]), own(peer[3]))
+    same("wandb live: the end", mine[4], peer[4])
+    [path] = directory.glob("logs/offline-run-*/run-*.wandb")
+    written = [{item.key: json.loads(item.value_json) for item in record.history.item}
+               for record in wandb_records(path) if record.HasField("history")]
+    same("wandb live: the rows are those of the offline run", mine[3] == written, True)
+
+
+def begin(hone, scratch):
+    """Everything again in a virtual environment that has the tools, with a run of its own."""
+    venv = scratch / "venv"
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    subprocess.run([venv / "bin/pip", "--disable-pip-version-check", "-q", "install", *PACKAGES], check=True)
+    settings = [word for setting in QUICKLY for word in ("--set", setting)]
+    made = subprocess.run([hone, "train", *settings, "--run", "run", "--samples", "0"], cwd=scratch, stdout=subprocess.DEVNULL)
+    if made.returncode > 1:
+        sys.exit("hone train failed")
+    subprocess.run([venv / "bin/python", __file__, hone, scratch / "run"], check=True)
+
+
 def main():
-    hone, run = sys.argv[1], pathlib.Path(sys.argv[2])
+    target = os.environ.get("CARGO_TARGET_DIR", "target")
+    hone = str(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else f"{target}/release/hone").resolve())
+    if len(sys.argv) < 3:
+        with tempfile.TemporaryDirectory() as scratch:
+            return begin(hone, pathlib.Path(scratch))
+    run = pathlib.Path(sys.argv[2])
     metrics = [json.loads(line) for line in open(run / "metrics.jsonl")]
     events = [json.loads(line) for line in open(run / "events.jsonl")]
     reward = "batch_reward/total"
@@ -119,6 +223,7 @@ def main():
 
         os.environ["WANDB_PROJECT"] = "exports"
         check_wandb(export(hone, run, into, "wandb"), run, metrics, events)
+        check_live(hone, into)
 
         from inspect_ai.log import read_eval_log
 

@@ -121,6 +121,9 @@ pub struct Line {
     /// Share that the environment's own test finds right.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub solved: Option<f64>,
+    /// Its place on a curve: what is varied, and how much of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub point: Option<(Sweep, f64)>,
 }
 
 impl Line {
@@ -205,6 +208,7 @@ impl Evidence {
             tasks: group.len(),
             means: means.collect(),
             solved: mean(solved),
+            point: group[0].point,
         }
     }
 

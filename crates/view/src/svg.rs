@@ -21,6 +21,8 @@ pub struct Chart {
     pub smooth: f64,
     /// The names of the metrics, for a link to the numbers.
     pub wide: bool,
+    /// What runs along the axis where it is no step: such a chart is neither zoomed nor clicked.
+    pub along: Option<&'static str>,
 }
 
 /// One curve.
@@ -114,8 +116,12 @@ impl Chart {
             first,
             "\" data-x1=\"",
             last.max(first + 1),
-            "\">"
+            "\""
         );
+        if let Some(along) = self.along {
+            put!(out, " data-along=\"", along, "\"");
+        }
+        put!(out, ">");
         axes(&frame, &mut out);
         for mark in self.marks.iter().filter(|mark| self.within(mark.step) && (first..=last).contains(&mark.step)) {
             let x = frame.x(mark.step);
@@ -167,8 +173,9 @@ impl Chart {
     fn summary(&self) -> String {
         let part = |line: &Line| {
             let (first, last) = (line.points.first()?, line.points.last()?);
+            let along = self.along.unwrap_or("step");
             Some(format!(
-                "{} from {} at step {} to {} at step {}",
+                "{} from {} at {along} {} to {} at {along} {}",
                 line.label,
                 short(first.1),
                 first.0,

@@ -29,7 +29,8 @@ pub(crate) struct Args {
     /// Set a recipe key, e.g. --set env.tasks=64. May be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Compare with the last step that a run recorded, instead of the policy's own episodes
+    /// Compare with the last step that a run recorded, instead of the policy's own episodes; leaves DIR/audit.json, which
+    /// `hone view` shows
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
     /// Tasks that every probe plays
@@ -78,6 +79,11 @@ async fn audited(args: &Args) -> Result<ExitCode> {
     let options = Options { tasks: args.tasks, search: args.search, group_size: 0, seed: args.seed };
     let mut watch = |what: &str| anstream::eprintln!("audit: {what}");
     let audit = Box::pin(audit(&subject, &texts, options, PROBES, LAWS, &mut watch)).await?;
+    if let Some(run) = &args.run {
+        let path = run.join("audit.json");
+        std::fs::write(&path, serde_json::to_string(&audit)? + "\n")
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
     if args.json {
         writeln!(output::json(), "{}", serde_json::to_string(&audit)?)?;
     } else {

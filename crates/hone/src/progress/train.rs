@@ -15,6 +15,7 @@ use hone_train::recipe::Recipe;
 use hone_train::run::Watch;
 use hone_train::setup::Setup;
 use hone_view::exports::live::Logs;
+use hone_view::exports::wandb::Mode;
 
 use super::board::number;
 use super::summary::has;
@@ -53,9 +54,11 @@ impl<'a> TrainProgress<'a> {
         interrupt.listen(progress.handle(), notice);
         super::waits::listen(progress.handle());
         let live = Live::new(recipe);
-        let logs = Logs::new(directory, recipe.log.tensorboard.as_deref(), recipe.log.wandb.as_deref());
+        let (logs, warning) = logs(recipe, directory);
         let (evaluations, preflight, broke) = (Vec::new(), Vec::new(), None);
-        Self { progress, interrupt, setup, recipe, logs, samples, evaluations, live, preflight, broke }
+        let shown = Self { progress, interrupt, setup, recipe, logs, samples, evaluations, live, preflight, broke };
+        shown.warn(warning.as_slice());
+        shown
     }
 
     /// Ends the logs. The last state stays on the screen.
@@ -105,6 +108,19 @@ impl<'a> TrainProgress<'a> {
         };
         let success = [line("greedy", |measured| &measured.greedy), line("sampled", |measured| &measured.sampled)];
         success.into_iter().chain(broke).collect()
+    }
+}
+
+/// Logs that a recipe asks for. W&B's own settings say whether its rows are written, and sent; settings that cannot be read are
+/// a warning, and the rows are written.
+fn logs(recipe: &Recipe, directory: &Path) -> (Logs, Option<String>) {
+    let (tensorboard, wandb) = (recipe.log.tensorboard.as_deref(), recipe.log.wandb.as_deref());
+    let logs = Logs::new(directory, tensorboard, wandb);
+    match wandb.map(|_| Mode::from_env()) {
+        Some(Ok(Mode::Disabled)) => (Logs::new(directory, tensorboard, None), None),
+        Some(Ok(Mode::Online(account))) => (logs.online(account), None),
+        Some(Ok(Mode::Offline)) | None => (logs, None),
+        Some(Err(error)) => (logs, Some(format!("log.wandb: {error}"))),
     }
 }
 

@@ -24,6 +24,8 @@ const MAY_CHANGE: &[&str] = &[
     "checkpoint.keep_last",
     "guard.rollback",
     "guard.fall",
+    "log.tensorboard",
+    "log.wandb",
 ];
 
 /// The recipe that a run recorded, with settings over it, to go on by.

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::ExportError;
-use super::rows::Origin;
+use super::rows::{Origin, rows};
 use super::stream::{Stream, Writer};
 use super::tensorboard::{self, TensorBoard};
-use super::wandb::{self, Wandb};
+use super::wandb::{self, Account, Upload, Wandb};
 use crate::run::{Run, ViewError};
 
 /// Logs of one run. They read what the run has recorded and write what they have not written yet; a resumed run goes on in
@@ -17,6 +17,17 @@ pub struct Logs {
     /// Opened when there is something to read.
     run: Option<Run>,
     files: Vec<Log>,
+    online: Online,
+}
+
+/// Rows on a server of W&B's.
+#[derive(Debug, Default)]
+enum Online {
+    #[default]
+    Not,
+    /// From the first rows on.
+    To(Account),
+    Open(Upload),
 }
 
 #[derive(Debug)]
@@ -32,20 +43,64 @@ impl Logs {
         let log = |format, directory: &Path| Log { format, directory: directory.to_owned(), writer: None };
         let tensorboard = tensorboard.map(|directory| log("tensorboard", directory));
         let wandb = wandb.map(|directory| log("wandb", directory));
-        Self { path: path.to_owned(), run: None, files: tensorboard.into_iter().chain(wandb).collect() }
+        Self {
+            path: path.to_owned(),
+            run: None,
+            files: tensorboard.into_iter().chain(wandb).collect(),
+            online: Online::Not,
+        }
+    }
+
+    /// The same, with the rows of W&B sent to its server as well.
+    #[must_use]
+    pub fn online(self, account: Account) -> Self {
+        Self { online: Online::To(account), ..self }
     }
 
     /// Writes the steps that were recorded since, up to the step `before` where there is more to come of that one. A log
     /// that cannot be written is given up; what is returned says so, once.
     pub fn update(&mut self, before: Option<u64>) -> Vec<String> {
-        self.each(|writer, run| writer.rows(run, before))
+        let mut warnings = self.each(|writer, run| writer.rows(run, before));
+        if let Err(error) = self.upload(before) {
+            self.online = Online::Not;
+            warnings.push(self.offline(&error));
+        }
+        warnings
     }
 
     /// Writes what is left when the run ends, for good or until it is resumed.
     pub fn finish(&mut self) -> Vec<String> {
-        let warnings = self.each(Writer::finish);
+        let mut warnings = self.each(Writer::finish);
         self.files.clear();
+        let sent = self.upload(None);
+        let done = self.run.as_ref().is_some_and(|run| run.planned().is_none_or(|planned| run.done() >= planned));
+        let ended = match std::mem::take(&mut self.online) {
+            Online::Open(upload) => upload.finish(done),
+            Online::Not | Online::To(_) => Ok(()),
+        };
+        warnings.extend(sent.and(ended).err().map(|error| self.offline(&error)));
         warnings
+    }
+
+    /// Hands the rows over that are new since.
+    fn upload(&mut self, before: Option<u64>) -> Result<(), String> {
+        let Some(run) = &self.run else { return Ok(()) };
+        let origin = Origin::of(run);
+        if let Online::To(account) = &self.online {
+            let named = Wandb::from_env().named(run, &origin);
+            self.online = Online::Open(Upload::start(account.clone(), named));
+        }
+        let Online::Open(upload) = &mut self.online else { return Ok(()) };
+        let finished = rows(run, None).take_while(|row| before.is_none_or(|before| row.step < before));
+        let new = finished.skip(upload.sent).map(|row| wandb::line(&origin, &row).into());
+        upload.rows(new.collect())
+    }
+
+    fn offline(&self, error: &str) -> String {
+        format!(
+            "log.wandb: {error}; the run goes on without sending, `hone export {} --to wandb` and `wandb sync` upload it later",
+            self.path.display()
+        )
     }
 
     fn each(&mut self, mut write: impl FnMut(&mut Writer, &Run) -> Result<(), ExportError>) -> Vec<String> {

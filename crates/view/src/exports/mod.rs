@@ -10,7 +10,7 @@ mod stream;
 mod table;
 mod tensorboard;
 mod trl;
-mod wandb;
+pub mod wandb;
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

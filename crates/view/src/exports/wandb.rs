@@ -1,10 +1,12 @@
 //! W&B's offline run: a log of `Record`s in protobuf that `wandb sync` uploads.
 
+mod account;
 mod blocks;
+mod upload;
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::ExportError;
 use super::proto::{Field, Message, field};
@@ -12,8 +14,8 @@ use super::rows::{Origin, Row};
 use super::stream::{self, Stream};
 use crate::run::Run;
 
-/// The project where `WANDB_PROJECT` names none.
-const PROJECT: &str = "hone";
+pub use account::{Account, Mode};
+pub(super) use upload::{Named, Upload};
 
 pub(super) fn write(run: &Run, into: &Path) -> Result<Vec<PathBuf>, ExportError> {
     stream::write(run, &place(&Origin::of(run), into), Box::new(Wandb::from_env()))
@@ -36,9 +38,27 @@ pub(super) struct Wandb {
 impl Wandb {
     /// As W&B's own settings: `WANDB_PROJECT` and `WANDB_ENTITY`.
     pub(super) fn from_env() -> Self {
-        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        Self { project: set("WANDB_PROJECT").unwrap_or_else(|| PROJECT.to_owned()), entity: set("WANDB_ENTITY") }
+        Self { project: account::project(), entity: account::entity() }
     }
+
+    /// The run as a server is told of it.
+    pub(super) fn named(self, run: &Run, origin: &Origin) -> Named {
+        let Self { project, entity } = self;
+        Named { id: origin.id.clone(), name: run.name.clone(), project, entity, config: config(run) }
+    }
+}
+
+/// The recipe, by table.
+fn config(run: &Run) -> Map<String, Value> {
+    run.recipe.iter().filter_map(|(key, value)| Some((key.clone(), serde_json::to_value(value).ok()?))).collect()
+}
+
+/// A row of the history.
+pub(super) fn line(origin: &Origin, row: &Row) -> Map<String, Value> {
+    let time = origin.began as f64 + row.seconds;
+    let own = [("_step", row.step.into()), ("_runtime", row.seconds.into()), ("_timestamp", time.into())];
+    let values = row.values.iter().map(|(name, value)| (name.as_str(), Value::from(*value)));
+    values.chain(own).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Fields of `Record`.
@@ -57,8 +77,8 @@ fn item(key: &str, value: &Value) -> Message {
 }
 
 /// A list of items: config and summary have them as `update` = 1, history as `item` = 1.
-fn items<'a>(all: impl IntoIterator<Item = (&'a str, Value)>) -> Message {
-    all.into_iter().fold(Message::default(), |list, (key, value)| list.message(1, &item(key, &value)))
+fn items(all: &Map<String, Value>) -> Message {
+    all.iter().fold(Message::default(), |list, (key, value)| list.message(1, &item(key, value)))
 }
 
 impl Stream for Wandb {
@@ -73,8 +93,7 @@ impl Stream for Wandb {
         let producer = concat!("hone-", env!("CARGO_PKG_VERSION"));
         let version = Message::default().text(1, producer).text(2, "0.40.0");
         let header = Message::default().message(1, &version);
-        let recipe = run.recipe.iter();
-        let config = items(recipe.filter_map(|(key, value)| Some((key.as_str(), serde_json::to_value(value).ok()?))));
+        let config = items(&config(run));
         let named = Message::default().text(1, &origin.id);
         let named = self.entity.iter().fold(named, |named, entity| named.text(2, entity));
         let began = named.text(3, &self.project).message(4, &config).text(8, &run.name);
@@ -84,10 +103,7 @@ impl Stream for Wandb {
 
     /// summary, then history { item = 1, step = 2 { num = 1 } }.
     fn row(&self, origin: &Origin, row: &Row) -> Vec<Message> {
-        let time = origin.began as f64 + row.seconds;
-        let own = [("_step", row.step.into()), ("_runtime", row.seconds.into()), ("_timestamp", time.into())];
-        let values = row.values.iter().map(|(name, value)| (name.as_str(), Value::from(*value)));
-        let list = items(values.chain(own));
+        let list = items(&line(origin, row));
         let history = list.clone().message(2, &Message::default().number(1, row.step));
         vec![Message::default().message(record::SUMMARY, &list), Message::default().message(record::HISTORY, &history)]
     }

@@ -3,7 +3,7 @@
 use hone_doctor::CHECKS;
 use serde_json::Value;
 
-use super::{Place, crumbs, frame};
+use super::{Place, crumbs, frame, text};
 use crate::html::{Html, clipped};
 use crate::put;
 use crate::run::ViewError;
@@ -112,10 +112,6 @@ fn one(site: &Site, number: usize, finding: &Value, is_cause: bool) -> Html {
     }
     put!(out, "</article>");
     out
-}
-
-fn text(value: &Value, key: &str) -> String {
-    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 fn strings(value: &Value, key: &str) -> Vec<String> {

@@ -1,6 +1,8 @@
 //! Pages: a URL in, HTML out. One file each.
 
+mod audit;
 mod compare;
+mod data;
 mod doctor;
 mod eval;
 mod group;
@@ -10,6 +12,10 @@ mod rejected;
 mod run;
 mod tokens;
 mod trace;
+
+use std::path::Path;
+
+use serde_json::Value;
 
 use crate::html::{Html, decoded, encoded};
 use crate::put;
@@ -69,6 +75,8 @@ pub fn page(site: &Site, path: &str, query: &Query) -> Result<Html, ViewError> {
         [] => run::page(site, None, query),
         ["compare"] => compare::page(site, query),
         ["r", run] => run::page(site, Some(number(run)?), query),
+        ["r", run, "audit"] => audit::page(site, number(run)?),
+        ["r", run, "data"] => data::page(site, number(run)?, query),
         ["r", run, "doctor"] => doctor::page(site, number(run)?),
         ["r", run, "eval"] => eval::page(site, number(run)?),
         ["r", run, "metrics"] => metrics::page(site, number(run)?, query),
@@ -114,6 +122,8 @@ pub(crate) fn frame(site: &Site, place: &Place<'_>, body: &Html) -> Html {
         ("Evaluations", format!("/r/{run}/eval")),
         ("Doctor", format!("/r/{run}/doctor")),
         ("Compare", format!("/compare?run={run}")),
+        ("Data", format!("/r/{run}/data")),
+        ("Audit", format!("/r/{run}/audit")),
         ("Metrics", format!("/r/{run}/metrics")),
     ] {
         if tab == place.tab {
@@ -157,6 +167,26 @@ pub(crate) fn notes(notes: &[String], out: &mut Html) {
         put!(out, "<p>and ", notes.len() - 20, " more</p>");
     }
     put!(out, "</aside>");
+}
+
+/// A file of JSON that another command left in a directory; `None` where there is none.
+pub(crate) fn left(directory: &Path, name: &str) -> Result<Option<Value>, String> {
+    let text = match std::fs::read_to_string(directory.join(name)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("{name} cannot be read: {error}")),
+        Ok(text) => text,
+    };
+    serde_json::from_str(&text).map(Some).map_err(|error| format!("{name} is not JSON: {error}"))
+}
+
+/// A text of an object, empty where it has none.
+pub(crate) fn text(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// A list of an object, empty where it has none.
+pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// The class of a value by its sign.

@@ -289,7 +289,8 @@ fn row(
     let broken = group.rollouts.iter().filter(|rollout| rollout.outcome == "fault").count();
     put!(body, "<td>", mean, "</td><td class=\"text\">");
     if failures > 0 {
-        put!(body, "<b class=\"warn\">", failures, " parse failures</b> ");
+        let word = if failures == 1 { " parse failure" } else { " parse failures" };
+        put!(body, "<b class=\"warn\">", failures, word, "</b> ");
     }
     if broken > 0 {
         put!(body, "<b class=\"bad\">", broken, " excluded</b>");

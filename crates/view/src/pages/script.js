@@ -42,7 +42,7 @@
     rule.setAttribute("x1", x);
     rule.setAttribute("x2", x);
     const rows = found.filter(([, point]) => point[0] === step || lines.length > 1);
-    show(event, "step " + step + "\n" + rows.map(([line, point]) => (line.dataset.label ? line.dataset.label + "  " : "") + point[1]).join("\n"));
+    show(event, (svg.dataset.along || "step") + " " + step + "\n" + rows.map(([line, point]) => (line.dataset.label ? line.dataset.label + "  " : "") + point[1]).join("\n"));
     svg.now = { step, run: lines[0].dataset.run };
     if (drag && drag.svg === svg) {
       const box = drag.box;
@@ -64,7 +64,7 @@
   });
   document.addEventListener("pointerdown", (event) => {
     const svg = event.target.closest?.("svg.chart");
-    if (!svg || event.button || event.target.closest("a")) return;
+    if (!svg || svg.dataset.along || event.button || event.target.closest("a")) return;
     const at = place(svg, event), box = document.createElementNS("http://www.w3.org/2000/svg", "rect");
     box.setAttribute("class", "zoombox");
     box.setAttribute("y", 8);

@@ -81,6 +81,7 @@ fn filters_search_zoom_and_keys() {
 fn two_checkpoints_are_compared_task_by_task() {
     let directory = tempfile::tempdir().unwrap();
     let _made = Made::whole(directory.path());
+    Made::reports(directory.path());
     let (_runtime, addr) = serve(directory.path(), None);
     let browser = Browser::start();
     browser.open(&format!("http://{addr}/compare"));
@@ -88,11 +89,18 @@ fn two_checkpoints_are_compared_task_by_task() {
     browser.click("table a[href*='task=task-']");
     browser.until("return document.querySelectorAll('.beside thead th').length === 2");
     inert(&browser);
-    for page in ["/r/0/eval", "/r/0/doctor", "/r/0/metrics"] {
+    for page in ["/r/0/eval", "/r/0/doctor", "/r/0/metrics", "/r/0/data", "/r/0/audit"] {
         browser.open(&format!("http://{addr}{page}"));
         browser.until("return document.querySelector('main h1') !== null");
         inert(&browser);
     }
+    // A curve of the audit tells what runs along it, and is no way to a step.
+    browser.pointer("figure:first-child svg.chart", (0, 0), Some((0, 0)));
+    browser.until("return document.querySelector('#tip').textContent.startsWith('confidence in % ')");
+    browser.until_at("/r/0/audit");
+    browser.open(&format!("http://{addr}/r/0/data"));
+    browser.click("tr[data-item] a");
+    browser.until("return location.pathname === '/r/0/trace/4'");
 }
 
 #[test]

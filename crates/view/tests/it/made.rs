@@ -67,6 +67,26 @@ impl Made {
         self.run.event(&json!({"event": "eval", "step": step, "kind": "greedy", "result": result, "traces": [numbers.start, numbers.end]})).unwrap();
     }
 
+    /// What `hone data validate` and `hone audit --run` leave beside a run, with hostile names and words in every text.
+    pub(crate) fn reports(path: &Path) {
+        let tally = json!({"tasks": 3, "kept": 1, "no_op": 0, "rejected": {"flaky_verifier": 1, "too_easy": 1}});
+        let finding = |key: &str, reason: &str| json!({"key": key, "env": "shop", "rejected": reason, "detail": HOSTILE, "before": 0.0, "traces": [4, 5]});
+        let rejected = [finding("a", "flaky_verifier"), finding(HOSTILE, "too_easy")];
+        let data = json!({"all": tally, "environments": {HOSTILE: tally}, "rejected": rejected});
+        let line = |at: f64, total: f64| {
+            json!({"probe": "filler", "label": HOSTILE, "role": "junk", "tasks": 2, "solved": 0.0,
+            "means": {HOSTILE: 0.5, "total": total}, "point": ["confidence_right", at], "advantage": -0.5, "positive": 0.0})
+        };
+        let audit = json!({"recipe": "made", "tasks": 2, "episodes": 9, "faults": 0, "honest": {"who": HOSTILE, "total": 0.5},
+            "components": [{"name": HOSTILE, "weight": 1.0, "oracle": 1.0, "junk": null}],
+            "findings": [{"law": "range", "severity": "error", "says": HOSTILE, "lines": [HOSTILE], "repair": "scale it", "consequences": [HOSTILE]}],
+            "held": ["floor"], "skipped": [{"law": "precision", "needs": HOSTILE}],
+            "worst": {"label": HOSTILE, "text": HOSTILE}, "lines": [line(0.0, 0.25), line(0.5, 1.0)]});
+        for (name, report) in [("report.json", data), ("audit.json", audit)] {
+            fs::write(path.join(name), report.to_string()).unwrap();
+        }
+    }
+
     /// Rollouts 0 and 1 solve their task where the step is late enough; rollout 2 says what is hostile; of group 3 the last
     /// rollout broke, and group 2 has no signal.
     fn trace(&self, step: u64, group: u64, replica: u64, trains: bool) -> Trace {

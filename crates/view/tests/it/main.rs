@@ -6,6 +6,7 @@ mod browser;
 mod exports;
 mod logs;
 mod made;
+mod online;
 mod opening;
 mod pages;
 mod served;

@@ -10,7 +10,7 @@ fn shown(site: &Site, url: &str) -> String {
     page(site, path, &Query::parse(query)).unwrap_or_else(|error| panic!("{url}: {error}")).into_string()
 }
 
-const PAGES: [&str; 16] = [
+const PAGES: [&str; 19] = [
     "/",
     "/r/0?smooth=0.9&from=2&to=5",
     "/r/0/step-3",
@@ -24,18 +24,22 @@ const PAGES: [&str; 16] = [
     "/r/0/trace/14?view=record",
     "/r/0/eval",
     "/r/0/doctor",
+    "/r/0/data",
+    "/r/0/data?reason=too_easy",
+    "/r/0/audit",
     "/r/0/metrics?q=reward",
     "/compare?a=0:eval-0-greedy&b=0:eval-6-greedy",
     "/compare?a=0:eval-0-greedy&b=0:eval-6-greedy&task=task-1",
 ];
 
 /// Those of them that show what a model said in whole.
-const WITH_TEXT: &[&str] = &["/r/0/step-3/1", "/r/0/trace/14", "/r/0/trace/14?view=record"];
+const WITH_TEXT: &[&str] = &["/r/0/step-3/1", "/r/0/trace/14", "/r/0/trace/14?view=record", "/r/0/data", "/r/0/audit"];
 
 #[test]
 fn no_text_of_a_run_is_markup_on_any_page() {
     let directory = tempfile::tempdir().unwrap();
     let _made = Made::whole(directory.path());
+    Made::reports(directory.path());
     let site = Site::open(&[directory.path().to_owned()]).unwrap();
     for url in PAGES {
         let html = shown(&site, url);
@@ -102,6 +106,39 @@ fn the_path_from_a_curve_to_a_token_is_made_of_links() {
     assert!(tokens.contains("its advantage reached the gradient") && tokens.contains("colour=entropy"));
     assert!(page(&site, "/r/0/step-99", &Query::default()).unwrap_err().to_string().contains("its steps are 1 to 6"));
     assert!(page(&site, "/r/9", &Query::default()).is_err());
+}
+
+#[test]
+fn rejected_tasks_lead_to_their_traces() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let site = Site::open(&[directory.path().to_owned()]).unwrap();
+    assert!(shown(&site, "/r/0/data").contains("hone data validate"), "without a report the page says how to make one");
+    // A training run's own report.json is no validation.
+    std::fs::write(directory.path().join("report.json"), "{\"verdict\": null}").unwrap();
+    assert!(shown(&site, "/r/0/data").contains("hone data validate"));
+    Made::reports(directory.path());
+    let all = shown(&site, "/r/0/data");
+    assert!(all.contains("href=\"/r/0/trace/4\"") && all.contains("1 flaky verifier, 1 too easy"), "{all}");
+    assert_eq!(all.matches("<tr data-item").count(), 2);
+    assert_eq!(shown(&site, "/r/0/data?reason=too_easy").matches("<tr data-item").count(), 1);
+    std::fs::write(directory.path().join("report.json"), "{\"rejected\": [").unwrap();
+    assert!(shown(&site, "/r/0/data").contains("report.json is not JSON"));
+}
+
+#[test]
+fn an_audit_has_findings_and_curves() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let site = Site::open(&[directory.path().to_owned()]).unwrap();
+    assert!(shown(&site, "/r/0/audit").contains("hone audit --run"), "without a report the page says how to make one");
+    Made::reports(directory.path());
+    let page = shown(&site, "/r/0/audit");
+    assert!(
+        page.contains("data-along=\"confidence in %\"") && page.contains("data-points=\"0:0.2500 50:1.0000\""),
+        "{page}"
+    );
+    assert!(page.contains("class=\"finding bad\"") && page.contains("scale it") && page.contains("laws that hold: 1"));
 }
 
 #[test]
