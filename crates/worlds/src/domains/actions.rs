@@ -80,7 +80,7 @@ mod tests {
             (json!(["y"]), call("f", json!({"x": 7})), false),
             (json!(["z"]), call("f", json!({"x": 7})), true),
         ] {
-            assert_eq!(made(&[call.clone()], &[action(compare.clone())])["a"], met, "{compare} {call:?}");
+            assert_eq!(made(std::slice::from_ref(&call), &[action(compare.clone())])["a"], met, "{compare} {call:?}");
         }
     }
 }

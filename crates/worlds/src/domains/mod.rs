@@ -156,7 +156,8 @@ impl Domain {
     /// all of them in one `db.json`, telecom's in `db.toml` and `user_db.toml`.
     pub fn load(kind: Kind, profile: Profile, directory: &Path) -> Result<Self, LoadError> {
         if kind == Kind::Telecom {
-            return if profile == Profile::Tau2 { load::telecom(directory) } else { Err(LoadError::Tau2Alone) };
+            let telecom = load::telecom(directory)?;
+            return if profile == Profile::Tau2 { Ok(telecom) } else { Err(LoadError::Tau2Alone) };
         }
         let tables = load::tables(kind, directory)?;
         Self::from_tables(kind, profile, tables)

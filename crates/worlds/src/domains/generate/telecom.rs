@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use super::NOTHING;
 use super::draw::{Ids, address, chance, date_of_birth, items, name, text};
 use crate::domains::py;
-use crate::domains::tau2::telecom::{CUSTOMERS, PHONE_TABLES, TABLES, shape_list, shape_phone};
+use crate::domains::tau2::telecom::{CUSTOMERS, PHONE_TABLES, TABLES, line_of_id, shape_list, shape_phone};
 use crate::domains::verdict::judge;
+use crate::domains::world::World;
 use crate::domains::{Domain, Kind, LoadError, Requestor, actions, tasks};
 
 /// Plans by name, data limit, price of a month and of a gigabyte.
@@ -30,7 +31,7 @@ pub(super) fn domain(rng: &mut Rng, users: usize) -> Result<Domain, LoadError> {
     let (mut numbers, mut customers, mut lines, mut devices) = (Ids::default(), Vec::new(), Vec::new(), Vec::new());
     for at in 0..users {
         let mut own = Vec::new();
-        for _ in 0..1 + rng.below(2) {
+        for _ in 0..=rng.below(2) {
             let id = lines.len() + 1001;
             let plan = rng.below(PLANS.len());
             devices.push(json!({"device_id": format!("D{id}"), "device_type": "phone", "model": format!("Model {}", rng.below(90) + 10),
@@ -94,140 +95,164 @@ struct Problem {
     fixes: Vec<(bool, &'static str, Value)>,
 }
 
-/// Everything that can be wrong with a customer's line and phone.
-fn problems(customer: &str, line: &str, limit: f64) -> Vec<Problem> {
-    let owner = |more: Value| {
-        let mut all = json!({"customer_id": customer, "line_id": line});
+/// A customer with the line that a task is about.
+struct Subject<'a> {
+    customer: &'a str,
+    full_name: &'a str,
+    born: &'a str,
+    line: &'a str,
+    number: &'a str,
+    /// Gigabytes of the line's plan.
+    limit: f64,
+}
+
+impl<'a> Subject<'a> {
+    fn read(world: &'a World, place: &str) -> Option<Self> {
+        let customer = world.get(CUSTOMERS, place)?;
+        let id = items(customer, "line_ids").first()?.as_str()?;
+        let (_, line) = line_of_id(world, id)?;
+        let plan: usize = text(line, "plan_id").get(1..)?.parse().ok()?;
+        Some(Self {
+            customer: text(customer, "customer_id"),
+            full_name: text(customer, "full_name"),
+            born: text(customer, "date_of_birth"),
+            line: id,
+            number: text(line, "phone_number"),
+            limit: PLANS.get(plan.checked_sub(1)?)?.1,
+        })
+    }
+
+    /// Arguments that name customer and line, and others.
+    fn owner(&self, more: Value) -> Value {
+        let mut all = json!({"customer_id": self.customer, "line_id": self.line});
         if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
             all.extend(more);
         }
         all
-    };
-    let problem = |symptom, causes, fixes| Problem { symptom, causes, fixes };
-    let phone = |symptom, cause: &'static str, arguments: Value, fix: &'static str, with: Value| {
-        problem(symptom, vec![(true, cause, arguments)], vec![(true, fix, with)])
-    };
-    let none = || json!({});
-    let storage = |permission: &str| json!({"app_name": "messaging", "permission": permission});
+    }
+}
+
+/// A problem of the phone alone, with one cause and one fix.
+fn phone(symptom: Symptom, cause: (&'static str, Value), fix: (&'static str, Value)) -> Problem {
+    Problem { symptom, causes: vec![(true, cause.0, cause.1)], fixes: vec![(true, fix.0, fix.1)] }
+}
+
+fn none() -> Value {
+    json!({})
+}
+
+/// Everything that can leave a phone without service.
+fn service_problems(subject: &Subject) -> Vec<Problem> {
+    let overdue = subject.owner(json!({"new_bill_id": "B9001", "contract_ended": false}));
     vec![
-        phone(Symptom::Service, "turn_airplane_mode_on", none(), "toggle_airplane_mode", none()),
-        phone(Symptom::Service, "unseat_sim_card", none(), "reseat_sim_card", none()),
-        problem(
-            Symptom::Service,
-            vec![(true, "break_apn_settings", none())],
-            vec![(true, "reset_apn_settings", none()), (true, "reboot_device", none())],
-        ),
-        problem(
-            Symptom::Service,
-            vec![
-                (
-                    false,
-                    "suspend_line_for_overdue_bill",
-                    owner(json!({"new_bill_id": "B9001", "contract_ended": false})),
-                ),
-                (true, "simulate_network_search", none()),
-            ],
-            vec![
-                (false, "send_payment_request", json!({"customer_id": customer, "bill_id": "B9001"})),
+        phone(Symptom::Service, ("turn_airplane_mode_on", none()), ("toggle_airplane_mode", none())),
+        phone(Symptom::Service, ("unseat_sim_card", none()), ("reseat_sim_card", none())),
+        Problem {
+            symptom: Symptom::Service,
+            causes: vec![(true, "break_apn_settings", none())],
+            fixes: vec![(true, "reset_apn_settings", none()), (true, "reboot_device", none())],
+        },
+        Problem {
+            symptom: Symptom::Service,
+            causes: vec![(false, "suspend_line_for_overdue_bill", overdue), (true, "simulate_network_search", none())],
+            fixes: vec![
+                (false, "send_payment_request", json!({"customer_id": subject.customer, "bill_id": "B9001"})),
                 (true, "make_payment", none()),
-                (false, "resume_line", owner(none())),
+                (false, "resume_line", subject.owner(none())),
                 (true, "reboot_device", none()),
             ],
-        ),
-        phone(Symptom::Data, "turn_data_off", none(), "toggle_data", none()),
-        phone(Symptom::Data, "turn_data_saver_mode_on", none(), "toggle_data_saver_mode", none()),
-        phone(Symptom::Data, "break_vpn", none(), "disconnect_vpn", none()),
-        phone(
-            Symptom::Data,
-            "set_network_mode_preference",
-            json!({"mode": "3g_only"}),
-            "set_network_mode_preference",
-            json!({"mode": "4g_5g_preferred"}),
-        ),
-        problem(
-            Symptom::Data,
-            vec![(true, "set_user_location", json!({"abroad": true})), (true, "turn_roaming_on", none())],
-            vec![(false, "enable_roaming", owner(none()))],
-        ),
-        problem(
-            Symptom::Data,
-            vec![(false, "set_data_usage", owner(json!({"data_used_gb": limit + 1.0})))],
-            vec![(false, "refuel_data", owner(json!({"gb_amount": 2.0})))],
-        ),
-        phone(
-            Symptom::Pictures,
-            "remove_app_permission",
-            storage("storage"),
-            "grant_app_permission",
-            storage("storage"),
-        ),
-        phone(Symptom::Pictures, "remove_app_permission", storage("sms"), "grant_app_permission", storage("sms")),
-        phone(
-            Symptom::Pictures,
-            "set_wifi_calling",
-            json!({"enabled": true, "mms_over_wifi": true}),
-            "toggle_wifi_calling",
-            none(),
-        ),
+        },
+    ]
+}
+
+/// Everything that can stop or slow mobile data.
+fn data_problems(subject: &Subject) -> Vec<Problem> {
+    let mode = |mode: &str| ("set_network_mode_preference", json!({"mode": mode}));
+    vec![
+        phone(Symptom::Data, ("turn_data_off", none()), ("toggle_data", none())),
+        phone(Symptom::Data, ("turn_data_saver_mode_on", none()), ("toggle_data_saver_mode", none())),
+        phone(Symptom::Data, ("break_vpn", none()), ("disconnect_vpn", none())),
+        phone(Symptom::Data, mode("3g_only"), mode("4g_5g_preferred")),
+        Problem {
+            symptom: Symptom::Data,
+            causes: vec![(true, "set_user_location", json!({"abroad": true})), (true, "turn_roaming_on", none())],
+            fixes: vec![(false, "enable_roaming", subject.owner(none()))],
+        },
+        Problem {
+            symptom: Symptom::Data,
+            causes: vec![(false, "set_data_usage", subject.owner(json!({"data_used_gb": subject.limit + 1.0})))],
+            fixes: vec![(false, "refuel_data", subject.owner(json!({"gb_amount": 2.0})))],
+        },
+    ]
+}
+
+/// Everything that can keep picture messages from being sent.
+fn picture_problems() -> Vec<Problem> {
+    let lost = |permission: &str| {
+        let arguments = json!({"app_name": "messaging", "permission": permission});
+        phone(Symptom::Pictures, ("remove_app_permission", arguments.clone()), ("grant_app_permission", arguments))
+    };
+    let over_wifi = json!({"enabled": true, "mms_over_wifi": true});
+    vec![
+        lost("storage"),
+        lost("sms"),
+        phone(Symptom::Pictures, ("set_wifi_calling", over_wifi), ("toggle_wifi_calling", none())),
     ]
 }
 
 /// A task of a customer with as many problems as it is difficult, or none where its solution does not hold.
 pub(super) fn task(domain: &Arc<Domain>, place: &str, rng: &mut Rng, difficulty: u8) -> Option<Task> {
     let desk = domain.open();
-    let customer = desk.world().get(CUSTOMERS, place)?;
-    let (id, full_name) = (text(customer, "customer_id"), text(customer, "full_name"));
-    let line_id = items(customer, "line_ids").first()?.as_str()?;
-    let (_, line) = crate::domains::tau2::telecom::line_of_id(desk.world(), line_id)?;
-    let (number, plan) = (text(line, "phone_number"), text(line, "plan_id"));
-    let limit = PLANS.get(plan.get(1..)?.parse::<usize>().ok()?.checked_sub(1)?)?.1;
-
-    let mut all = problems(id, line_id, limit);
-    let mut chosen = Vec::new();
-    for _ in 0..difficulty {
-        chosen.push(all.swap_remove(rng.below(all.len())));
-    }
+    let subject = Subject::read(desk.world(), place)?;
+    let mut all = service_problems(&subject);
+    all.extend(data_problems(&subject));
+    all.extend(picture_problems());
+    let chosen: Vec<Problem> = (0..difficulty).map(|_| all.swap_remove(rng.below(all.len()))).collect();
     let mut symptoms: Vec<Symptom> = Vec::new();
-    chosen.iter().for_each(|problem| {
+    for problem in &chosen {
         if !symptoms.contains(&problem.symptom) {
             symptoms.push(problem.symptom);
         }
-    });
+    }
     let complaints: Vec<&str> = symptoms.iter().map(|symptom| symptom.complaint()).collect();
+    let told = complaints.join(" ");
+    let mut task = tasks::tau2(Kind::Telecom, &described(&subject, &chosen, &symptoms, &told)).ok()?;
+    task.extra.insert("user".into(), json!(script(&subject, told)));
+    holds(domain, &task).then_some(task)
+}
+
+/// A task as tau2's files have it.
+fn described(subject: &Subject, chosen: &[Problem], symptoms: &[Symptom], told: &str) -> Value {
+    let Subject { full_name, number, .. } = subject;
     let side = |user: &bool| if *user { "user" } else { "assistant" };
     let known = (true, "set_user_info", json!({"name": full_name, "phone_number": number}));
     let causes = std::iter::once(&known).chain(chosen.iter().flat_map(|problem| &problem.causes));
     let causes: Vec<Value> =
         causes.map(|(by, name, with)| json!({"env_type": side(by), "func_name": name, "arguments": with})).collect();
     let fixes = chosen.iter().flat_map(|problem| &problem.fixes).enumerate();
-    let fixes: Vec<Value> = fixes
-        .map(|(at, (by, name, with))| {
-            json!({"action_id": format!("{name}_{at}"), "requestor": side(by), "name": name, "arguments": with})
-        })
-        .collect();
+    let fixes = fixes.map(|(at, (by, name, with))| {
+        json!({"action_id": format!("{name}_{at}"), "requestor": side(by), "name": name, "arguments": with})
+    });
+    let fixes: Vec<Value> = fixes.collect();
     let assertions: Vec<Value> = symptoms.iter().flat_map(|symptom| symptom.assertions()).collect();
-    let told = complaints.join(" ");
-    let mut task = tasks::tau2(
-        Kind::Telecom,
-        &json!({
-            "id": place,
-            "user_scenario": {"instructions": format!("You are {full_name}, and your phone number is {number}. {told}")},
-            "ticket": format!("{full_name}, phone number {number}, says: {told}"),
-            "initial_state": {"initialization_actions": causes},
-            "evaluation_criteria": {"actions": fixes, "env_assertions": assertions, "reward_basis": ["ENV_ASSERTION"]},
-        }),
-    )
-    .ok()?;
-    let topic =
-        |asked: &[&str], answer: String| Topic { asked: asked.iter().map(|word| (*word).to_owned()).collect(), answer };
+    json!({
+        "id": subject.customer,
+        "user_scenario": {"instructions": format!("You are {full_name}, and your phone number is {number}. {told}")},
+        "ticket": format!("{full_name}, phone number {number}, says: {told}"),
+        "initial_state": {"initialization_actions": causes},
+        "evaluation_criteria": {"actions": fixes, "env_assertions": assertions, "reward_basis": ["ENV_ASSERTION"]},
+    })
+}
+
+/// The user's goal and knowledge.
+fn script(subject: &Subject, told: String) -> Script {
+    let topic = |asked: &str, answer: String| Topic { asked: vec![asked.to_owned()], answer };
     let knows = vec![
-        topic(&["phone number", "number"], format!("My phone number is {number}.")),
-        topic(&["name"], format!("I am {full_name}.")),
-        topic(&["birth"], format!("I was born on {}.", text(customer, "date_of_birth"))),
+        topic("number", format!("My phone number is {}.", subject.number)),
+        topic("name", format!("I am {}.", subject.full_name)),
+        topic("birth", format!("I was born on {}.", subject.born)),
     ];
-    let script = Script { goals: vec![told], knows, declines: Vec::new() };
-    task.extra.insert("user".into(), json!(script));
-    holds(domain, &task).then_some(task)
+    Script { goals: vec![told], knows, declines: Vec::new() }
 }
 
 /// The solution earns 1, doing nothing 0, and no call of the solution fails.

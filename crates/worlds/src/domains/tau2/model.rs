@@ -127,7 +127,7 @@ fn coerce(holds: Holds, value: &Value, at: &str, faults: &mut Vec<Fault>) -> Opt
             None => fault("Input should be a valid datetime, written YYYY-MM-DDTHH:MM:SS", "datetime_parsing"),
         },
         (Holds::Optional(_), Value::None) => Some(Value::None),
-        (Holds::Optional(holds), _) => coerce(*holds, value, at, faults),
+        (Holds::Optional(holds) | Holds::Or(holds, _), _) => coerce(*holds, value, at, faults),
         (Holds::List(holds), Value::List(items)) => {
             let items =
                 items.iter().enumerate().map(|(index, item)| coerce(*holds, item, &inside(&index.to_string()), faults));
@@ -142,7 +142,6 @@ fn coerce(holds: Holds, value: &Value, at: &str, faults: &mut Vec<Fault>) -> Opt
             entries.map(Value::dict)
         }
         (Holds::Map(_), _) => fault("Input should be a valid dictionary", "dict_type"),
-        (Holds::Or(holds, _), _) => coerce(*holds, value, at, faults),
         (Holds::Model(model), Value::Dict(dict)) => Some(fields(model, dict, at, faults)),
         (Holds::Closed(model), Value::Dict(dict)) => {
             let shaped = fields(model, dict, at, faults);

@@ -117,12 +117,11 @@ pub(super) fn refuel(world: &mut World, arguments: &Dict) -> Result<Value, Failu
 fn charge_next_bill(world: &mut World, customer_id: &Value, amount: f64, description: &str) -> Result<(), Failure> {
     let (_, owner) = customer(world, customer_id)?;
     let draft = bills_of(world, owner)?.into_iter().find(|(_, bill)| has_status(bill, "Draft"));
-    let place = match draft {
-        Some((place, _)) => place.clone(),
-        None => {
-            let id = Value::str(new_id(world, customer_id));
-            add(world, customer_id, &id, &NEXT, "Draft")?
-        }
+    let place = if let Some((place, _)) = draft {
+        place.clone()
+    } else {
+        let id = Value::str(new_id(world, customer_id));
+        add(world, customer_id, &id, &NEXT, "Draft")?
     };
     add_item(world, &place, amount, description)
 }

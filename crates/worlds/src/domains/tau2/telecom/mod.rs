@@ -3,6 +3,8 @@
 //! Agent and user have tools each, over databases of their own. After every call the two are brought into step: a line
 //! that is suspended leaves the phone without service, a bill that is sent asks the user for money, a payment settles it.
 
+#![expect(clippy::unnecessary_wraps, reason = "functions of one table have one type, whether they can fail or not")]
+
 mod bills;
 mod carrier;
 mod checks;
@@ -86,11 +88,11 @@ pub(in crate::domains) fn call(
     super::check_own_names(arguments)?;
     let missing = || refuse(format!("Tool '{name}' not found."));
     match by {
-        Requestor::Assistant => match find(&carrier::FUNCTIONS, name).filter(is_tool) {
+        Requestor::Assistant => match find(&carrier::FUNCTIONS, name).filter(|function| is_tool(function)) {
             Some(function) => function.call("TelecomTools", world, arguments),
             None => missing(),
         },
-        Requestor::User => match find(&user::FUNCTIONS, name).filter(is_tool) {
+        Requestor::User => match find(&user::FUNCTIONS, name).filter(|function| is_tool(function)) {
             Some(function) => function.call("TelecomUserTools", phone, arguments),
             None => missing(),
         },
@@ -124,7 +126,7 @@ fn find<S>(functions: &'static [Function<S>], name: &str) -> Option<&'static Fun
     functions.iter().find(|function| function.name == name)
 }
 
-fn is_tool<S>(function: &&'static Function<S>) -> bool {
+fn is_tool<S>(function: &Function<S>) -> bool {
     function.of != Use::Scenario
 }
 
@@ -139,8 +141,8 @@ pub(in crate::domains) fn has_function(of: Requestor, name: &str) -> bool {
 /// True when the toolkit has the tool.
 pub(in crate::domains) fn has_tool(of: Requestor, name: &str) -> bool {
     match of {
-        Requestor::Assistant => find(&carrier::FUNCTIONS, name).is_some_and(|function| is_tool(&function)),
-        Requestor::User => find(&user::FUNCTIONS, name).is_some_and(|function| is_tool(&function)),
+        Requestor::Assistant => find(&carrier::FUNCTIONS, name).is_some_and(is_tool),
+        Requestor::User => find(&user::FUNCTIONS, name).is_some_and(is_tool),
     }
 }
 

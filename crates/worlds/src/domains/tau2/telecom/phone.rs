@@ -157,7 +157,7 @@ impl Phone {
             Some("excellent") => 1.0,
             _ => 0.0,
         };
-        let speed = round2_float((least + most) / 2.0 * signal * factor);
+        let speed = round2_float(f64::midpoint(least, most) * signal * factor);
         let word = match speed {
             speed if speed < 1.0 => "Very Poor",
             speed if speed < 5.0 => "Poor",

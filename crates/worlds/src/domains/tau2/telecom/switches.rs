@@ -137,8 +137,7 @@ pub(super) fn disconnect_vpn(phone: &mut Phone, _: &Dict) -> Answer {
 
 pub(super) fn grant(phone: &mut Phone, arguments: &Dict) -> Answer {
     let (app, permission) = (arg(arguments, "app_name"), arg(arguments, "permission"));
-    let tracked: Option<Vec<String>> =
-        phone.permissions(app)?.map(|all| all.keys().map(|name| name.to_string()).collect());
+    let tracked: Option<Vec<String>> = phone.permissions(app)?.map(|all| all.keys().map(ToString::to_string).collect());
     let (name, permission) = (text::str(app), ops::lower(permission)?);
     let text = match tracked {
         None => format!("Error. App '{name}' not found. Cannot grant permission."),
