@@ -94,6 +94,27 @@ impl ServiceSpec {
         if self.name == Kind::Airline.name() { Kind::Airline } else { Kind::Retail }
     }
 
+    /// Prompts of a model that plays the user: tau-bench's own in its own world, so that results compare with published ones.
+    fn prompts(&self) -> Result<Prompts, RegistryError> {
+        let (Some(directory), Some(Profile::Compat), UserSpec::Model { .. }) = (&self.data, self.profile, &self.user)
+        else {
+            return Ok(Prompts::default());
+        };
+        let wrong = |what: String| RegistryError::Options { name: self.name.clone(), what };
+        let places = [Some(directory.as_path()), directory.parent()].map(|place| Some(place?.join(USER_PROMPTS)));
+        let Some(path) = places.into_iter().flatten().find(|path| path.is_file()) else {
+            return Err(wrong(format!(
+                "profile = \"compat\" plays tau-bench's own user, and {USER_PROMPTS} is neither in {} nor beside it; write the texts of \
+                 tau_bench/envs/user.py there (llm_system, react_system, verify_user_prompt, reflect_user_prompt), or take profile = \
+                 \"strict\"",
+                directory.display()
+            )));
+        };
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| wrong(format!("cannot read {}: {error}", path.display())))?;
+        serde_json::from_str(&text).map_err(|error| wrong(format!("in {}: {error}", path.display())))
+    }
+
     fn generate(&self, new_user: Arc<NewUser>) -> Result<(Service, IndexMap<String, TaskSet>), RegistryError> {
         if let Some(level) = self.difficulty.filter(|level| !(1..=3).contains(level)) {
             let what = format!("a difficulty is 1, 2 or 3, found {level}");
@@ -155,7 +176,7 @@ impl EnvOptions for ServiceSpec {
     fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
         let new_user = match user {
             Some(user) => user,
-            None => self.user.start(&self.name)?,
+            None => self.user.start(&self.name, self.prompts()?)?,
         };
         let (service, splits) = match &self.data {
             Some(directory) => self.load(directory, new_user)?,
@@ -165,6 +186,9 @@ impl EnvOptions for ServiceSpec {
         Ok(Environment { name: self.name.clone(), arena: Arc::new(service), splits, rubric, baselines: baselines() })
     }
 }
+
+/// The file of tau-bench's prompts for its users.
+const USER_PROMPTS: &str = "user_prompts.json";
 
 /// The splits a data directory has.
 fn split_names(directory: &Path) -> Vec<&'static str> {
@@ -198,14 +222,14 @@ documented! {
 }
 
 impl UserSpec {
-    fn start(&self, name: &str) -> Result<Arc<NewUser>, RegistryError> {
+    fn start(&self, name: &str, prompts: Prompts) -> Result<Arc<NewUser>, RegistryError> {
         let Self::Model { strategy, chat } = self else { return Ok(scripted_users()) };
         let client = ChatClient::new(chat.clone())
             .map_err(|what| RegistryError::Options { name: name.to_owned(), what: format!("user: {what}") })?;
         let strategy = *strategy;
         Ok(Arc::new(move |task: &Task, seed| {
             let seed = Seed::root(seed).with("user");
-            let user = LlmUser::new(client.clone(), strategy, Prompts::default(), &task.prompt, seed);
+            let user = LlmUser::new(client.clone(), strategy, prompts.clone(), &task.prompt, seed);
             Ok::<_, Fault>(Box::new(user) as Box<dyn User>)
         }))
     }
