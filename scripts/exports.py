@@ -95,7 +95,8 @@ class Stand(http.server.BaseHTTPRequestHandler):
         self.server.asked.append((self.path, self.headers.get("authorization"), body))
         query = body.get("query", "")
         project = {"id": "p", "name": "exports", "entity": {"id": "e", "name": "me"}}
-        run = {"id": "r", "name": "x", "displayName": "x", "config": "{}", "historyLineCount": 0, "project": project}
+        name = body.get("variables", {}).get("name") if "upsertBucket" in query else None
+        run = {"id": "r", "name": name, "displayName": "x", "config": "{}", "historyLineCount": 0, "project": project}
         answers = {"upsertBucket": {"bucket": run, "inserted": True}, "serverInfo": {"features": []},
                    "createRunFiles": {"runID": "r", "uploadHeaders": [], "files": []}, "project": {"run": None}}
         answer = json.dumps({"data": {name: value for name, value in answers.items() if name in query}}).encode()

@@ -227,3 +227,63 @@ fn a_set_that_contradicts_its_lock_is_refused() {
         assert!(error.contains(words), "{error}");
     }
 }
+
+/// A recipe's table with a model for a user, in tau-bench's world.
+fn compat(data: &std::path::Path, url: &str) -> Value {
+    json!({"name": "retail", "data": data, "profile": "compat", "user": {"url": url, "model": "user"}})
+}
+
+#[test]
+fn a_compatible_user_without_its_prompts_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("retail");
+    std::fs::create_dir(&data).unwrap();
+    let why = || World::open(&specs(&compat(&data, "http://127.0.0.1:9/v1")).unwrap()).err().unwrap().to_string();
+    assert!(
+        why().contains("user_prompts.json is neither in ") && why().contains("tau_bench/envs/user.py"),
+        "{}",
+        why()
+    );
+    std::fs::write(root.path().join("user_prompts.json"), "{").unwrap();
+    assert!(why().contains("user_prompts.json: "), "{}", why());
+    // Read, it is the world that is missed next.
+    std::fs::write(root.path().join("user_prompts.json"), "{\"llm_system\": \"x\"}").unwrap();
+    assert!(!why().contains("user_prompts.json"), "{}", why());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs tau-bench's data: CONTRIBUTING.md says how to get it"]
+async fn a_compatible_user_is_told_tau_benchs_own_prompt() {
+    use std::io::{BufRead as _, Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let asked = std::thread::spawn(move || {
+        let mut reader = std::io::BufReader::new(listener.accept().unwrap().0);
+        let (mut length, mut line) = (0, String::new());
+        while reader.read_line(&mut line).unwrap() > 2 {
+            let lower = line.to_lowercase();
+            length = lower.strip_prefix("content-length:").map_or(length, |value| value.trim().parse().unwrap());
+            line.clear();
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        let answer =
+            json!({"choices": [{"message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}]})
+                .to_string();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+            answer.len()
+        );
+        reader.into_inner().write_all((head + &answer).as_bytes()).unwrap();
+        serde_json::from_slice::<Value>(&body).unwrap()
+    });
+    let data = hone_testdata::third_party("data/tau/tau-bench/retail");
+    let world = World::open(&specs(&compat(&data, &url)).unwrap()).unwrap();
+    let task = world.held_out.iter().next().unwrap();
+    drop(world.arena.open(task, 0).await.unwrap());
+    let system = asked.join().unwrap()["messages"][0]["content"].as_str().unwrap().to_owned();
+    let prompts = std::fs::read_to_string(data.parent().unwrap().join("user_prompts.json")).unwrap();
+    let prompts: Value = serde_json::from_str(&prompts).unwrap();
+    let instruction = format!("\n\nInstruction: {}\n", task.prompt);
+    assert_eq!(system, prompts["llm_system"].as_str().unwrap().replace("{instruction_display}", &instruction));
+}

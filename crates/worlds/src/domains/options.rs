@@ -120,6 +120,27 @@ impl ServiceSpec {
         kinds.into_iter().find(|kind| kind.name() == self.name).unwrap_or(Kind::Retail)
     }
 
+    /// Prompts of a model that plays the user: tau-bench's own in its own world, so that results compare with published ones.
+    fn prompts(&self) -> Result<Prompts, RegistryError> {
+        let (Some(directory), Some(Profile::Compat), UserSpec::Model { .. }) = (&self.data, self.profile, &self.user)
+        else {
+            return Ok(self.tau2_prompts());
+        };
+        let wrong = |what: String| RegistryError::Options { name: self.name.clone(), what };
+        let places = [Some(directory.as_path()), directory.parent()].map(|place| Some(place?.join(USER_PROMPTS)));
+        let Some(path) = places.into_iter().flatten().find(|path| path.is_file()) else {
+            return Err(wrong(format!(
+                "profile = \"compat\" plays tau-bench's own user, and {USER_PROMPTS} is neither in {} nor beside it; write the texts of \
+                 tau_bench/envs/user.py there (llm_system, react_system, verify_user_prompt, reflect_user_prompt), or take profile = \
+                 \"strict\"",
+                directory.display()
+            )));
+        };
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| wrong(format!("cannot read {}: {error}", path.display())))?;
+        serde_json::from_str(&text).map_err(|error| wrong(format!("in {}: {error}", path.display())))
+    }
+
     fn generate(&self, new_user: Arc<NewUser>) -> Result<(Service, IndexMap<String, TaskSet>), RegistryError> {
         if let Some(level) = self.difficulty.filter(|level| !(1..=3).contains(level)) {
             let what = format!("a difficulty is 1, 2 or 3, found {level}");
@@ -204,7 +225,7 @@ impl EnvOptions for ServiceSpec {
         }
         let new_user = match user {
             Some(user) => user,
-            None => self.user.start(&self.name, self.prompts())?,
+            None => self.user.start(&self.name, self.prompts()?)?,
         };
         let (service, splits) = match &self.data {
             Some(directory) => self.load(directory, new_user)?,
@@ -223,7 +244,7 @@ impl EnvOptions for ServiceSpec {
 
 impl ServiceSpec {
     /// The prompts of a model that plays the user: those of tau2's simulator where its directory lies beside the data.
-    fn prompts(&self) -> Prompts {
+    fn tau2_prompts(&self) -> Prompts {
         let file = match self.kind() {
             Kind::Telecom => "simulation_guidelines_tools.md",
             Kind::Retail | Kind::Airline => "simulation_guidelines.md",
@@ -235,6 +256,9 @@ impl ServiceSpec {
         read.map_or_else(Prompts::default, |guidelines| Prompts::tau2(&guidelines))
     }
 }
+
+/// The file of tau-bench's prompts for its users.
+const USER_PROMPTS: &str = "user_prompts.json";
 
 /// The splits a data directory has.
 fn split_names(directory: &Path) -> Vec<&'static str> {

@@ -31,7 +31,10 @@ pub fn page() -> Result<String, serde_json::Error> {
         "\n## user\n\n\
          The user of retail, airline and telecom. `user = \"scripted\"`, the default, follows the script of a generated task, or states the\n\
          task's instruction: free and repeatable. A table is a model behind an OpenAI-compatible server, which plays the task's\n\
-         instruction as tau-bench's users do; an episode whose user does not answer is left out, never scored 0.\n\n\
+         instruction as tau-bench's users do; an episode whose user does not answer is left out, never scored 0. With `data = DIR` and\n\
+         `profile = \"compat\"` it is told tau-bench's own prompts, so that results compare with published ones: `user_prompts.json` in DIR or\n\
+         beside it, with the texts of tau_bench/envs/user.py under `llm_system`, `react_system`, `verify_user_prompt` and `reflect_user_prompt`.\n\
+         Everywhere else the prompts are Hone's.\n\n\
          ```toml\n[env]\nname = \"retail\"\nuser = { url = \"http://localhost:8000/v1\", model = \"user\" }\n```\n\n",
     );
     let (example, complete) =
