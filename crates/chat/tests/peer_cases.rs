@@ -6,10 +6,10 @@
 //! of these classes; `HONE_PEER_AUTO=1` names no format.
 
 //!
-//! The new formats' cases that still differ do so by policy, each with a named fault here: arguments that do not fit the
-//! tool's schema or a tool that is not offered (peers pass them on, or guess another tool), values and lists cut off
-//! before their end (peers close them), markup with a letter of a byte-level vocabulary in place of its blanks
-//! (`<functionĠname=…`, a detokenizer's fault that sampling here cannot make), and escapes that a peer leaves as they are.
+//! Of the new formats' cases that differ, most are named faults here where a peer passes something on: arguments that do
+//! not fit the schema, a tool that is not offered, values cut off before their end, markup without its blanks. A few are
+//! not faults: calls are read here where a peer reads none or another value (muse_glimmer without its head, two TOOLCALL
+//! lists, a list entry without arguments, escapes, a union), and functionary's bare `name` and JSON passes for a reply.
 
 #![expect(clippy::expect_used, reason = "a test fails where its data is not as expected")]
 #![expect(clippy::print_stdout, reason = "the table is what the run is for")]
