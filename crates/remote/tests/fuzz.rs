@@ -152,6 +152,7 @@ const ROUTES: [&str; 18] = [
 fn any_bytes_by_any_method_on_any_route_get_a_documented_status() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let served = runtime.block_on(Served::start(host("shop", Options::default())));
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::new();
     let method = prop_oneof![
         Just(Method::GET),
