@@ -279,7 +279,7 @@ async fn a_compatible_user_is_told_tau_benchs_own_prompt() {
     });
     let data = hone_testdata::third_party("data/tau/tau-bench/retail");
     let world = World::open(&specs(&compat(&data, &url)).unwrap()).unwrap();
-    let task = world.held_out.iter().next().unwrap();
+    let task = world.held_out.first().unwrap();
     drop(world.arena.open(task, 0).await.unwrap());
     let system = asked.join().unwrap()["messages"][0]["content"].as_str().unwrap().to_owned();
     let prompts = std::fs::read_to_string(data.parent().unwrap().join("user_prompts.json")).unwrap();

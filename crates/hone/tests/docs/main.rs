@@ -78,7 +78,7 @@ fn play(page: &Page, scratch: &Scratch, long: bool) {
                 let line = if from.is_empty() { format!("{line} {to}") } else { line.replace(from, to) };
                 directory = scratch.run(&directory, line.trim());
             }
-            How::Serve { more } if !long => scratch.serve(&directory, &format!("{line} {more}")),
+            How::Serve { more } if !long => Scratch::serve(&directory, &format!("{line} {more}")),
             How::Read(why) if !long => {
                 eprintln!("  read  {line}: {why}");
                 reads(&line);

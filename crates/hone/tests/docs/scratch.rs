@@ -13,7 +13,7 @@ use super::page::repository;
 use super::{FEW_TASKS, QUICK_TRAIN, command, program, texts};
 
 /// A server that has not printed its address by then never will.
-const ADDRESS_DEADLINE: Duration = Duration::from_secs(120);
+const ADDRESS_DEADLINE: Duration = Duration::from_mins(2);
 
 pub(crate) struct Scratch(tempfile::TempDir);
 
@@ -65,7 +65,7 @@ impl Scratch {
     }
 
     /// Starts a server, waits for its address and stops it.
-    pub(crate) fn serve(&self, directory: &Path, line: &str) {
+    pub(crate) fn serve(directory: &Path, line: &str) {
         let mut command = command(directory, &format!("exec {line}"));
         command.env("HONE_TOKEN", "a-token-of-an-operator").env("HONE_AGENT_TOKEN", "a-token-of-an-agent");
         let mut server =

@@ -130,14 +130,11 @@ fn curves(audit: &Value) -> Html {
         if found.values().all(|points| points.len() < 2) {
             continue;
         }
-        let curve = |(colour, (name, points)): (usize, (&str, Vec<(u64, f64)>))| Line {
-            label: name.to_owned(),
-            run: 0,
-            colour: colour % 8,
-            points,
-        };
+        let curves = found.into_iter().enumerate();
+        let lines = curves
+            .map(|(colour, (name, points))| Line { label: name.to_owned(), run: 0, colour: colour % 8, points })
+            .collect();
         let about = format!("mean of each component over the tasks, by {along}");
-        let lines = found.into_iter().enumerate().map(curve).collect();
         put!(out, figure(&Chart { title: (*title).to_owned(), about, lines, along: Some(along), ..Chart::default() }));
     }
     put!(out, "</section>");
