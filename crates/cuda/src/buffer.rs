@@ -209,7 +209,7 @@ impl<T: Element> Buffer<T> {
         self.len == 0
     }
 
-    /// Where it lies on the device.
+    /// Device address of the first element.
     pub fn address(&self) -> u64 {
         self.pointer
     }
@@ -248,7 +248,7 @@ impl<T> Drop for Buffer<T> {
 }
 
 impl<'a, T> View<'a, T> {
-    /// Where it begins on the device.
+    /// Device address of the first element.
     pub fn address(&self) -> u64 {
         self.pointer
     }

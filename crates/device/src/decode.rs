@@ -165,7 +165,7 @@ impl<'a> Sent<'a> {
     }
 }
 
-/// What the kernels of a step read beside the weights.
+/// Inputs of a step's kernels beside the weights.
 pub(crate) struct Call<'a, T> {
     pub(crate) sent: Sent<'a>,
     pub(crate) angles: &'a Buffer<f32>,
@@ -201,7 +201,7 @@ impl Prompts {
 }
 
 impl<T> Call<'_, T> {
-    /// Where the step's integers lie.
+    /// Device address of the step's integers.
     pub(crate) fn address(&self) -> u64 {
         self.sent.id.address()
     }

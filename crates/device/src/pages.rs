@@ -72,7 +72,7 @@ impl<T: Float> Pages<T> {
         Ok(())
     }
 
-    /// Where the pages lie; 0 before there are any.
+    /// Device address of the pages; 0 before there are any.
     pub(crate) fn address(&self) -> u64 {
         self.buffer.as_ref().map_or(0, Buffer::address)
     }

@@ -59,7 +59,7 @@ impl<T: Float> Parameters<T> {
         self.copy.view().slice(range.clone())
     }
 
-    /// Where the copy lies that the kernels read.
+    /// Device address of the copy that the kernels read.
     pub(crate) fn address(&self) -> u64 {
         self.copy.address()
     }

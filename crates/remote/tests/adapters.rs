@@ -98,7 +98,7 @@ async fn a_trl_style_reward_function_is_a_component() {
     }
 }
 
-/// What the adapter asks of tau2-bench: a registry, and a simulation behind Gymnasium's reset and step.
+/// Stand-in for the parts of tau2-bench that the adapter calls: a registry, and a simulation behind Gymnasium's reset and step.
 const TAU2: [(&str, &str); 6] = [
     ("tau2/__init__.py", ""),
     ("tau2/gym/__init__.py", ""),

@@ -21,7 +21,7 @@ pub struct Chart {
     pub smooth: f64,
     /// The names of the metrics, for a link to the numbers.
     pub wide: bool,
-    /// What runs along the axis where it is no step: such a chart is neither zoomed nor clicked.
+    /// Quantity along the axis where it is not the step: such a chart is neither zoomed nor clicked.
     pub along: Option<&'static str>,
 }
 

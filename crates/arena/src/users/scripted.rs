@@ -6,7 +6,7 @@
 //! 3. moves on to its next goal when the agent reports a result or asks what else there is, and ends after the last,
 //! 4. says that it does not know, to any other question.
 //!
-//! Where it has tools, it first runs those that the agent names, and says what they show.
+//! A user with tools first runs those that the agent names, and says what they show.
 //!
 //! An agent that gets nowhere is left after a few turns. It understands words, not meaning: scripts come from the
 //! generators, whose wording it knows, or from [`Script::plain`].

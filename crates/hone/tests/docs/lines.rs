@@ -2,7 +2,7 @@
 
 use super::{QUICK_SFT, QUICK_TRAIN};
 
-/// How a line is tried.
+/// Treatment of a command line.
 #[derive(Clone, Copy)]
 pub(crate) enum How {
     /// Run, with `from` replaced by `to`, or `to` behind it where `from` is empty; `long`: by the test of what is long.
@@ -15,7 +15,7 @@ pub(crate) enum How {
     Elsewhere(&'static str),
 }
 
-/// How lines are tried that begin so.
+/// Treatment of the lines that begin so.
 pub(crate) struct Entry(&'static str, How);
 
 impl Entry {
@@ -23,7 +23,7 @@ impl Entry {
         self.0
     }
 
-    /// Whether it is the entry of a line; one that begins with the name of a page is of that page alone.
+    /// True for the entry of a line; one that begins with the name of a page is of that page alone.
     pub(crate) fn fits(&self, page: &str, line: &str) -> bool {
         let line = line.replace("cargo run --release -- ", "hone ");
         self.0 == page || line.starts_with(self.0)
@@ -71,7 +71,7 @@ pub(crate) const LIST: &[Entry] = &[
     Entry("hone view", How::Serve { more: "--addr 127.0.0.1:0" }),
 ];
 
-/// How a line of a page is tried.
+/// Treatment of a line of a page.
 pub(crate) fn how(page: &str, line: &str) -> How {
     match LIST.iter().find(|entry| entry.fits(page, line)) {
         Some(Entry(_, how)) => *how,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::page::Page;
 use crate::{QUICK_SFT, QUICK_TRAIN, shell};
 
-/// What makes a command quick, by how it begins.
+/// Settings that make a command quick, by its first words.
 const QUICKLY: [(&str, &str); 2] = [("hone sft", QUICK_SFT), ("hone train", QUICK_TRAIN)];
 
 /// Everything of the page, then what it promises in words.

@@ -12,9 +12,9 @@ pub struct Rejected {
     pub env: String,
     /// The reason in a few words.
     pub reason: String,
-    /// What was seen, or what is to be done about it.
+    /// Observation, or what to do about it.
     pub detail: String,
-    /// How it was played: numbers of traces. Empty where it was not.
+    /// Numbers of the traces of its replays; empty where it was not played.
     pub traces: Vec<u64>,
 }
 

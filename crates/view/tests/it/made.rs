@@ -67,7 +67,7 @@ impl Made {
         self.run.event(&json!({"event": "eval", "step": step, "kind": "greedy", "result": result, "traces": [numbers.start, numbers.end]})).unwrap();
     }
 
-    /// What `hone data validate` and `hone audit --run` leave beside a run, with hostile names and words in every text.
+    /// Files that `hone data validate` and `hone audit --run` leave beside a run, with hostile names and words in every text.
     pub(crate) fn reports(path: &Path) {
         let tally = json!({"tasks": 3, "kept": 1, "no_op": 0, "rejected": {"flaky_verifier": 1, "too_easy": 1}});
         let finding = |key: &str, reason: &str| json!({"key": key, "env": "shop", "rejected": reason, "detail": HOSTILE, "before": 0.0, "traces": [4, 5]});

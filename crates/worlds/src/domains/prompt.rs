@@ -32,7 +32,7 @@ pub fn policy(kind: Kind) -> &'static str {
     }
 }
 
-/// What the agent is told before an episode.
+/// System prompt of an episode.
 #[derive(Debug)]
 pub(super) struct Texts {
     policy: String,

@@ -166,7 +166,7 @@ async fn prompts_are_framed_as_tau2_frames_them() {
     assert!(!earns(&episode.env.end().facts));
 }
 
-/// What a task names and the domain does not have is refused by name; nothing is passed over.
+/// Functions and records that a task names and the domain lacks are refused by name.
 #[test]
 fn a_beginning_that_cannot_be_is_refused() {
     use serde_json::json;

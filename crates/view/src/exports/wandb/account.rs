@@ -7,7 +7,7 @@ const PROJECT: &str = "hone";
 
 const SERVER: &str = "https://api.wandb.ai";
 
-/// Where runs are logged to: nowhere, into a directory alone, or to a server as well.
+/// Destination of the log: nowhere, into a directory alone, or to a server as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     Disabled,

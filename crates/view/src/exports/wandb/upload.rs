@@ -193,7 +193,7 @@ impl Server {
         }
     }
 
-    /// What went wrong with the server, cut short and without the key.
+    /// The server's fault, cut short and without the key.
     fn words(&self, what: &str, text: &str) -> String {
         let said: String = text.replace(&self.account.key, "…").chars().take(200).collect();
         format!("{} {what}: {said}", self.account.server)

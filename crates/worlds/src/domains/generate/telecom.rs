@@ -57,7 +57,7 @@ pub(super) fn domain(rng: &mut Rng, users: usize) -> Result<Domain, LoadError> {
     Ok(Domain::telecom(lists, phone))
 }
 
-/// What a user complains of.
+/// Complaint of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Symptom {
     Service,
