@@ -140,7 +140,7 @@ impl Show<'_> {
 fn outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Finished => "finished".into(),
-        Outcome::Truncated { limit } => format!("truncated ({})", format!("{limit:?}").to_lowercase()),
+        Outcome::Truncated { limit } => format!("truncated ({limit})"),
         Outcome::Malformed { failure } => format!("malformed ({})", failure.kind),
         Outcome::Fault { fault } => format!("fault ({fault})"),
     }

@@ -43,6 +43,19 @@ pub enum Limit {
     CrashingCall,
 }
 
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Turns => "turns",
+            Self::Context => "context",
+            Self::ReplyTokens => "reply tokens",
+            Self::WallTime => "wall time",
+            Self::ToolOutput => "tool output",
+            Self::CrashingCall => "crashing call",
+        })
+    }
+}
+
 /// Fault: what broke, and at whose boundary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{boundary}: {what}")]

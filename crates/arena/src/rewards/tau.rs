@@ -82,7 +82,7 @@ impl Measure for TauOutputs {
 
 fn measure(case: &Case, part: Part) -> Verdict {
     match &case.outcome {
-        Some(Outcome::Truncated { limit }) => return scored(0.0, format!("truncated: {limit:?}")),
+        Some(Outcome::Truncated { limit }) => return scored(0.0, format!("truncated: {limit}")),
         Some(Outcome::Malformed { failure }) => return scored(0.0, format!("malformed: {failure}")),
         _ => {}
     }

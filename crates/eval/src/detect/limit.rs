@@ -10,7 +10,7 @@ pub(super) const DETECTOR: Detector = Detector {
     over: Some(0.0),
     measure: |seen| {
         Some(match &seen.trace.outcome {
-            Outcome::Truncated { limit } => Sighting::new(1.0, format!("{limit:?}").to_lowercase()),
+            Outcome::Truncated { limit } => Sighting::new(1.0, limit.to_string()),
             _ => Sighting::new(0.0, ""),
         })
     },

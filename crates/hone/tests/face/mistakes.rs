@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Instant;
 
 use crate::run;
 
@@ -80,7 +81,10 @@ fn page(mistakes: &[Mistake<'_>]) -> String {
         for (name, text) in files {
             std::fs::write(directory.path().join(name), text).unwrap();
         }
+        let began = Instant::now();
         let said = run(directory.path(), arguments, stdin).replace(&policy(""), "POLICIES/");
+        // Shown by `cargo test -p hone --test face mistakes -- --nocapture`; an answer should take under 5 s.
+        eprintln!("{:5.1} s  {what}", began.elapsed().as_secs_f64());
         assert!(!said.starts_with("exit code 0\n"), "{what}: {said}");
         writeln!(page, "════ {what}\n{}\n", plain(&said)).unwrap();
     }

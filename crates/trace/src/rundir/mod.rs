@@ -18,6 +18,7 @@
 
 mod checkpoints;
 mod lines;
+mod reader;
 mod rewind;
 mod traces;
 
@@ -30,8 +31,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub use lines::{Lines, read_lines};
+pub use reader::TraceReader;
 pub use rewind::{Position, Superseded};
-pub use traces::TraceReader;
 
 use crate::trace::Trace;
 use lines::LineLog;

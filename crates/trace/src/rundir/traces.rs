@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use zstd::zstd_safe;
@@ -23,12 +23,12 @@ const LEVEL: i32 = 3;
 
 /// Index entry of one trace. Little-endian on disk, with a CRC of what precedes it in the last four bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
-    frame: u64,
-    frame_len: u32,
-    line: u32,
-    line_len: u32,
-    segment: u32,
+pub(super) struct Entry {
+    pub(super) frame: u64,
+    pub(super) frame_len: u32,
+    pub(super) line: u32,
+    pub(super) line_len: u32,
+    pub(super) segment: u32,
 }
 
 const ENTRY: usize = 32;
@@ -200,93 +200,8 @@ impl TraceLog {
     }
 }
 
-/// A decompressed frame: its segment, its offset there, its text.
-type Frame = ((u32, u64), Vec<u8>);
-
-/// Reads traces by number. Traces counted when it is opened stay readable while the run continues.
-#[derive(Debug, Clone)]
-pub struct TraceReader {
-    directory: PathBuf,
-    count: u64,
-}
-
-impl TraceReader {
-    pub(super) fn open(directory: &Path) -> Result<Self, RunDirError> {
-        let (count, _) = last_good_entry(directory)?;
-        Ok(Self { directory: directory.into(), count })
-    }
-
-    pub fn len(&self) -> u64 {
-        self.count
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Reads one trace: one index entry, one frame.
-    pub fn get(&self, number: u64) -> Result<Trace, RunDirError> {
-        self.read(number, &mut None)
-    }
-
-    /// All traces, in order.
-    pub fn iter(&self) -> impl Iterator<Item = Result<Trace, RunDirError>> {
-        self.range(0..self.count)
-    }
-
-    /// The traces of these numbers, in order. A frame they share is decompressed once.
-    pub fn range(&self, numbers: Range<u64>) -> impl Iterator<Item = Result<Trace, RunDirError>> {
-        let mut frame = None;
-        numbers.map(move |number| self.read(number, &mut frame))
-    }
-
-    /// Calls `with` with the JSON text of each of these traces, in order, until it says to stop. For readers that want a part
-    /// of each, or what a newer version wrote.
-    pub fn lines(&self, numbers: Range<u64>, mut with: impl FnMut(u64, Result<&[u8], RunDirError>) -> ControlFlow<()>) {
-        let mut frame = None;
-        for number in numbers {
-            if with(number, self.line(number, &mut frame)).is_break() {
-                break;
-            }
-        }
-    }
-
-    fn read(&self, number: u64, frame: &mut Option<Frame>) -> Result<Trace, RunDirError> {
-        let line = self.line(number, frame)?;
-        serde_json::from_slice(line).map_err(|error| RunDirError::Damaged {
-            path: self.directory.join("index"),
-            record: number,
-            what: error.to_string(),
-        })
-    }
-
-    /// `frame` holds the frame that was read last, and where it is.
-    fn line<'a>(&self, number: u64, frame: &'a mut Option<Frame>) -> Result<&'a [u8], RunDirError> {
-        if number >= self.count {
-            return Err(RunDirError::NoSuchTrace { asked: number, have: self.count });
-        }
-        let index = self.directory.join("index");
-        let damaged = |what: String| RunDirError::Damaged { path: index.clone(), record: number, what };
-        let mut file = File::open(&index).map_err(io_error("cannot open", &index))?;
-        let entry = read_entry(&mut file, number)
-            .map_err(io_error("cannot read", &index))?
-            .ok_or_else(|| damaged("the entry's checksum does not match".into()))?;
-        let place = (entry.segment, entry.frame);
-        if frame.as_ref().is_none_or(|(at, _)| *at != place) {
-            let path = segment_path(&self.directory, entry.segment);
-            let text = read_frame(&path, entry).map_err(io_error("cannot read", &path))?;
-            *frame = Some((place, text));
-        }
-        let text = frame.as_ref().map_or(&[][..], |(_, text)| text);
-        let line = text
-            .get(entry.line as usize..entry.line as usize + entry.line_len as usize)
-            .ok_or_else(|| damaged("the entry points outside its frame".into()))?;
-        Ok(line)
-    }
-}
-
 /// Number of complete entries whose frames are on disk, and the last of them.
-fn last_good_entry(directory: &Path) -> Result<(u64, Option<Entry>), RunDirError> {
+pub(super) fn last_good_entry(directory: &Path) -> Result<(u64, Option<Entry>), RunDirError> {
     let index = directory.join("index");
     let mut file = match File::open(&index) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((0, None)),
@@ -308,23 +223,28 @@ fn last_entry_on_disk(index: &mut File, directory: &Path) -> io::Result<(u64, Op
     Ok((0, None))
 }
 
-fn read_entry(index: &mut File, number: u64) -> io::Result<Option<Entry>> {
+pub(super) fn read_entry(index: &mut File, number: u64) -> io::Result<Option<Entry>> {
     let mut bytes = [0; ENTRY];
     index.seek(SeekFrom::Start(number * ENTRY as u64))?;
     index.read_exact(&mut bytes)?;
     Ok(Entry::from_bytes(bytes))
 }
 
-fn read_frame(path: &Path, entry: Entry) -> io::Result<Vec<u8>> {
+pub(super) fn read_frame(path: &Path, entry: Entry) -> io::Result<Vec<u8>> {
+    zstd::decode_all(&frame_bytes(path, entry)?[..])
+}
+
+/// The frame as it lies on disk.
+pub(super) fn frame_bytes(path: &Path, entry: Entry) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(entry.frame))?;
     let mut frame = vec![0; entry.frame_len as usize];
     file.read_exact(&mut frame)?;
-    zstd::decode_all(&frame[..])
+    Ok(frame)
 }
 
 /// The index entries of the complete frames from `start` on, and where they end.
-fn walk_frames(path: &Path, start: u64, segment: u32) -> Result<(Vec<Entry>, u64), RunDirError> {
+pub(super) fn walk_frames(path: &Path, start: u64, segment: u32) -> Result<(Vec<Entry>, u64), RunDirError> {
     let mut bytes = Vec::new();
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), start)),
@@ -369,18 +289,18 @@ fn compress(text: &[u8]) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-fn segments(directory: &Path) -> Result<Vec<u32>, RunDirError> {
+pub(super) fn segments(directory: &Path) -> Result<Vec<u32>, RunDirError> {
     let numbers = children(directory)?
         .into_iter()
         .filter_map(|path| path.file_name()?.to_str()?.strip_suffix(".jsonl.zst")?.parse().ok());
     Ok(numbers.collect())
 }
 
-fn segment_path(directory: &Path, number: u32) -> PathBuf {
+pub(super) fn segment_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("{number:05}.jsonl.zst"))
 }
 
-fn segment_len(directory: &Path, number: u32) -> io::Result<u64> {
+pub(super) fn segment_len(directory: &Path, number: u32) -> io::Result<u64> {
     match fs::metadata(segment_path(directory, number)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
         metadata => Ok(metadata?.len()),

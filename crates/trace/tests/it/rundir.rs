@@ -169,6 +169,26 @@ fn a_lost_index_is_rebuilt() {
     assert_eq!(RunReader::open(&path).unwrap().traces().unwrap().get(29).unwrap(), sample(29));
 }
 
+/// Traces that a script wrote again, as one frame, are read with the index of the old ones beside them or with none.
+#[test]
+fn traces_that_were_edited_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = written(directory.path());
+    let segment = path.join("traces/00000.jsonl.zst");
+    let text = String::from_utf8(zstd::decode_all(fs::File::open(&segment).unwrap()).unwrap()).unwrap();
+    let kept: String =
+        text.lines().filter(|line| !line.is_empty()).skip(10).fold(String::new(), |all, line| all + line + "\n");
+    fs::write(&segment, zstd::encode_all(kept.as_bytes(), 1).unwrap()).unwrap();
+    for lost in [false, true] {
+        if lost {
+            fs::remove_file(path.join("traces/index")).unwrap();
+        }
+        let traces = RunReader::open(&path).unwrap().traces().unwrap();
+        assert_eq!(traces.len(), 20, "without the index: {lost}");
+        assert_eq!(traces.get(19).unwrap(), sample(29));
+    }
+}
+
 #[test]
 fn a_reader_beside_a_writer_sees_whole_records_only() {
     let directory = tempfile::tempdir().unwrap();
