@@ -8,8 +8,8 @@ pub(super) const CHECK: Check = Check {
     name: "logprob_mismatch",
     what: "Sampler and learner disagree on the same tokens: another policy, prompt or distribution is served than \
            trained.",
-    measure: "`policy/rollout_train_logprobs_abs_diff_mean` and `_corr`. Warning from a difference of 0.02 or a correlation \
-              under 0.99, error from 0.2 or under 0.9.",
+    measure: "`policy/rollout_train_logprobs_abs_diff_mean` and `_corr`, and the same over the recorded logprobs of probed \
+              episodes. Warning from a difference of 0.02 or a correlation under 0.99, error from 0.2 or under 0.9.",
     fix: "Compare the served policy's version and the prompt's tools with the trained ones; turn penalties and \
           filters off.",
     explains: &["kl_runaway", "gradients", "reward_without_success"],
@@ -17,24 +17,73 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let Some(difference) = run.windows(POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MEAN) else {
-        return Looked::skipped("sampler logprobs beside the learner's");
-    };
+    let difference = run.windows(POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MEAN);
     let correlation = run.windows(POLICY_ROLLOUT_TRAIN_LOGPROBS_CORR);
-    let worst = difference.first.max(difference.last);
-    let least = correlation.as_ref().map_or(1.0, |found| found.first.min(found.last));
+    let recorded = recorded(run)?;
+    if difference.is_none() && recorded.is_none() {
+        return Looked::skipped("sampler logprobs beside the learner's");
+    }
+    let counted = difference.as_ref().map_or(0.0, |found| found.first.max(found.last));
+    let worst = recorded.as_ref().map_or(counted, |recorded| counted.max(recorded.difference));
+    let counted = correlation.as_ref().map_or(1.0, |found| found.first.min(found.last));
+    let least = recorded.as_ref().and_then(|recorded| recorded.correlation).map_or(counted, |found| counted.min(found));
     if worst < 0.02 && least >= 0.99 {
         return Ok(Looked::Healthy);
     }
     let severity = if worst >= 0.2 || least < 0.9 { Severity::Error } else { Severity::Warning };
     let says = format!("logprobs of sampler and learner differ by {worst:.3} per token on average");
-    let mut finding =
-        Finding::new(severity, says).line(format!("{:.4} early, {:.4} late", difference.first, difference.last));
+    let mut finding = Finding::new(severity, says);
+    if let Some(found) = &difference {
+        finding = finding.line(format!("{:.4} early, {:.4} late", found.first, found.last));
+    }
     if let Some(found) = correlation {
         finding = finding.line(format!("correlation {:.4} early, {:.4} late", found.first, found.last));
     }
-    if difference.last > 5.0 * difference.first.max(1e-4) {
+    if let Some(Recorded { tokens, difference, correlation, worst }) = recorded {
+        let correlation = correlation.map_or_else(String::new, |found| format!(", correlation {found:.4}"));
+        finding = finding.line(format!("{difference:.4}{correlation} over {tokens} recorded tokens")).traces(worst);
+    }
+    if difference.is_some_and(|found| found.last > 5.0 * found.first.max(1e-4)) {
         finding = finding.line("it grows: the sampler does not follow the learner's updates");
     }
     finding.into()
+}
+
+/// Logprobs of the sampler beside the learner's, over the tokens of probed episodes that were shown to the learner.
+struct Recorded {
+    tokens: usize,
+    /// Mean of the absolute difference.
+    difference: f64,
+    /// `None` where one of the two hardly varies.
+    correlation: Option<f64>,
+    /// Episodes that differ most, first.
+    worst: Vec<u64>,
+}
+
+fn recorded(run: &Run) -> Result<Option<Recorded>, RunDirError> {
+    let (mut pairs, mut episodes) = (Vec::new(), Vec::new());
+    for (number, trace) in run.probed()? {
+        let sampled = trace.nodes().iter().filter_map(|node| node.as_sampled()).flat_map(|sampled| &sampled.logprobs);
+        let learned = trace.lesson.iter().flat_map(|lesson| &lesson.logprobs);
+        let both: Vec<(f64, f64)> = sampled.zip(learned).map(|(a, b)| (f64::from(*a), f64::from(*b))).collect();
+        if !both.is_empty() {
+            episodes.push((both.iter().map(|(a, b)| (a - b).abs()).sum::<f64>() / both.len() as f64, number));
+        }
+        pairs.extend(both);
+    }
+    if pairs.is_empty() {
+        return Ok(None);
+    }
+    episodes.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let tokens = pairs.len();
+    let mean = |of: &dyn Fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / tokens as f64;
+    let (a, b) = (mean(&|pair| pair.0), mean(&|pair| pair.1));
+    let spread = (mean(&|pair| (pair.0 - a).powi(2)) * mean(&|pair| (pair.1 - b).powi(2))).sqrt();
+    let together = mean(&|pair| (pair.0 - a) * (pair.1 - b));
+    Ok(Some(Recorded {
+        tokens,
+        difference: mean(&|pair| (pair.0 - pair.1).abs()),
+        correlation: (spread > 1e-4).then(|| together / spread),
+        worst: episodes.iter().map(|(_, number)| *number).take(3).collect(),
+    }))
 }

@@ -14,6 +14,7 @@ entries! {
     mod unscored: CHECK;
     mod scorer_errors: CHECK;
     mod total_mismatch: CHECK;
+    mod advantage_sign: CHECK;
     mod calls_as_text: CHECK;
     mod parse_failures: CHECK;
     mod calls_not_run: CHECK;

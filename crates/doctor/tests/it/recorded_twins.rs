@@ -1,7 +1,7 @@
 //! Twins whose fault lies in the records: traces, rewards and versions that do not fit each other.
 
 use hone_doctor::Severity;
-use hone_trace::{Boundary, Fault, Limit, Message, Outcome, Reward, ToolCall};
+use hone_trace::{Advantage, Boundary, Fault, Lesson, Limit, Message, Outcome, Reward, ToolCall};
 use serde_json::{Map, Value, json};
 
 use crate::twin::{Episode, Stage, Twin};
@@ -112,6 +112,61 @@ fn logprobs_that_were_filled_up() {
         ..Twin::default()
     };
     finds(&twin, "padded_logprobs", Severity::Error);
+}
+
+/// What the learner made of an episode: an advantage, and its own logprobs.
+fn lesson(episode: &Episode, advantage: f64, logprob: impl Fn(usize) -> f32) -> Lesson {
+    let tokens = episode.replies.iter().map(Vec::len).sum();
+    let advantage = Advantage::Whole { value: advantage };
+    Lesson { advantage, logprobs: (0..tokens).map(logprob).collect(), entropies: Vec::new(), fates: String::new() }
+}
+
+fn solved(episode: &Episode) -> bool {
+    episode.rewards.iter().any(|reward| reward.component == "tau_state" && reward.value() == Some(1.0))
+}
+
+/// The metrics say that all is well.
+#[test]
+fn logprobs_of_other_tokens() {
+    let twin = Twin {
+        episode: |stage, episode| {
+            if training(stage) {
+                let sign = if solved(episode) { 1.0 } else { -1.0 };
+                episode.lesson = Some(lesson(episode, sign, |token| -0.3 * (token % 4) as f32));
+            }
+        },
+        ..Twin::default()
+    };
+    let diagnosis = finds(&twin, "logprob_mismatch", Severity::Error);
+    assert_eq!(diagnosis.found("logprob_mismatch").unwrap().finding.evidence.traces.len(), 3);
+}
+
+#[test]
+fn calls_that_only_the_traces_show_as_never_run() {
+    let twin = Twin {
+        episode: |stage, episode| {
+            if training(stage) {
+                episode.turns.iter_mut().for_each(|turn| (turn.executed, turn.failed) = (0, 0));
+            }
+        },
+        ..Twin::default()
+    };
+    finds(&twin, "calls_not_run", Severity::Error);
+}
+
+#[test]
+fn advantages_against_the_rewards() {
+    let twin = Twin {
+        episode: |stage, episode| {
+            if training(stage) {
+                let sign = if solved(episode) { -1.0 } else { 1.0 };
+                episode.lesson = Some(lesson(episode, sign, |_| episode.logprob));
+            }
+        },
+        ..Twin::default()
+    };
+    let diagnosis = finds(&twin, "advantage_sign", Severity::Error);
+    assert!(diagnosis.found("advantage_sign").unwrap().finding.says.contains("(100.0 %)"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hone_doctor::{CHECKS, Diagnosis, Run, diagnose};
 use hone_trace::rundir::RunDir;
 use hone_trace::{
-    Digest, Node, Outcome, PolicyVersion, Reward, Sampled, SamplingParams, ToolCall, ToolSet, ToolSpec, Trace,
+    Digest, Lesson, Node, Outcome, PolicyVersion, Reward, Sampled, SamplingParams, ToolCall, ToolSet, ToolSpec, Trace,
     TraceBuilder, TraceHead, TurnRecord,
 };
 use serde_json::{Map, Value, json};
@@ -49,6 +49,8 @@ pub(crate) struct Episode {
     /// Logprob of every token.
     pub logprob: f32,
     pub facts: Map<String, Value>,
+    /// Outcome of learning from it.
+    pub lesson: Option<Lesson>,
 }
 
 /// A run with one fault.
@@ -173,6 +175,7 @@ impl Episode {
             weights,
             logprob,
             facts: Map::new(),
+            lesson: None,
             task,
             replica,
             seed: 100 * task as u64 + u64::from(replica),
@@ -225,6 +228,7 @@ impl Episode {
             trace.rewards.push(Reward::scored("total", total, ""));
         }
         trace.facts = self.facts;
+        trace.lesson = self.lesson;
         trace
     }
 }
