@@ -1,5 +1,5 @@
 use hone_trace::rundir::RunDirError;
-use hone_train::ledger::names::{POLICY_GRAD_NORM, POLICY_SKIPPED_STEPS};
+use hone_train::ledger::names::{POLICY_GRAD_NORM, POLICY_SKIPPED_STEPS, TOKENS_TRAINED};
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -8,9 +8,9 @@ pub(super) const CHECK: Check = Check {
     name: "gradients",
     what: "Gradients vanish, explode, or are not finite.",
     measure: "`policy/grad_norm`: error where optimizer steps were skipped because it was not finite; warning where it is \
-              over 20 times its median in a step, or 0 throughout.",
+              over 20 times its median in a step. 0 at every step is an error where tokens were trained, else a warning.",
     fix: "Lower the learning rate or train.max_grad_norm; look at the step's traces for an extreme reward.",
-    explains: &["kl_runaway"],
+    explains: &["kl_runaway", "policy_frozen"],
     look,
 };
 
@@ -30,7 +30,12 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     sorted.sort_by(f64::total_cmp);
     let median = sorted[sorted.len() / 2];
     if sorted.last().is_some_and(|most| *most == 0.0) {
-        return Finding::new(Severity::Warning, "the gradient is 0 at every step").into();
+        let trained = run.sum(TOKENS_TRAINED).unwrap_or(0.0);
+        let severity = if trained > 0.0 { Severity::Error } else { Severity::Warning };
+        return Finding::new(severity, "the gradient is 0 at every step")
+            .line(format!("{trained:.0} tokens were trained in {} steps", norms.len()))
+            .fix("Look for weights that are frozen, an adapter that is not attached, or a loss that is multiplied by 0.")
+            .into();
     }
     let spikes: Vec<_> = norms.iter().filter(|(_, norm)| median > 0.0 && *norm > 20.0 * median).collect();
     let Some((step, norm)) = spikes.first() else { return Ok(Looked::Healthy) };

@@ -1,7 +1,7 @@
 use hone_arena::rewards::calibration::brier;
 use hone_doctor::{Diagnosis, Severity};
 use hone_trace::{Boundary, Fault, Limit, Outcome, ParseFailure, ParseFailureKind, Reward};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use crate::twin::{Stage, TASKS, Twin};
 
@@ -208,6 +208,13 @@ fn gradients_that_are_not_finite() {
     };
     let diagnosis = finds(&twin, "gradients", Severity::Error);
     assert_eq!(diagnosis.found("gradients").unwrap().finding.evidence.lines, ["the first in step 5"]);
+}
+
+#[test]
+fn gradients_that_are_zero() {
+    let metrics = |_, line: &mut Map<_, _>| drop(line.insert("policy/grad_norm".into(), json!(0.0)));
+    let diagnosis = finds(&Twin { metrics, ..Twin::default() }, "gradients", Severity::Error);
+    assert!(diagnosis.found("gradients").unwrap().fix().contains("frozen"));
 }
 
 #[test]
