@@ -34,7 +34,9 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
         let severity = if trained > 0.0 { Severity::Error } else { Severity::Warning };
         return Finding::new(severity, "the gradient is 0 at every step")
             .line(format!("{trained:.0} tokens were trained in {} steps", norms.len()))
-            .fix("Look for weights that are frozen, an adapter that is not attached, or a loss that is multiplied by 0.")
+            .fix(
+                "Look for weights that are frozen, an adapter that is not attached, or a loss that is multiplied by 0.",
+            )
             .into();
     }
     let spikes: Vec<_> = norms.iter().filter(|(_, norm)| median > 0.0 && *norm > 20.0 * median).collect();

@@ -7,7 +7,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     name: "constant_component",
     what: "A reward component with weight is the same in every episode: it carries no gradient.",
     measure: "Components with a weight that have one value in all of at least 32 scored episodes of the start \
-              policy, while the total varies. Note.",
+              policy, while the total varies. Note; warning where it is eval.success and nothing succeeds.",
     fix: "Drop it, or set its weight to 0 to go on watching it; one that should tell episodes apart is broken.",
     explains: &[],
     look,
@@ -26,6 +26,13 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         let values = values(name);
         if values.len() >= 32 && one_value(&values) {
             let says = format!("`{name}`, of weight {weight}, is {} in all {} episodes", values[0], values.len());
+            if name == probe.recipe.eval.success && values[0] == 0.0 {
+                return Finding::new(Severity::Warning, says)
+                    .line("nothing succeeds: what the total varies by is all there is to learn from")
+                    .fix("Begin with a policy that sometimes succeeds (`hone sft`) or with easier tasks, or pay for parts of success.")
+                    .likely()
+                    .into();
+            }
             return Finding::new(Severity::Note, says).likely().into();
         }
     }

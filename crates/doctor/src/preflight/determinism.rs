@@ -9,8 +9,9 @@ pub(super) const CHECK: Check<Probe> = Check {
     what: "The same task, seed and actions give other answers: episodes of a group do not start alike, and nothing \
            can be replayed.",
     measure: "Up to 12 scripts played twice. Error where prompts, tools or rewards differ, warning where answers do.",
-    fix: "Draw everything random from the seed that `open` gives, and take the time from the task's CURRENT_DATE.",
-    explains: &["isolation"],
+    fix: "Draw everything random from the seed that `open` gives, take the time from the task's CURRENT_DATE, and keep nothing \
+          of an earlier episode.",
+    explains: &["isolation", "reference_fails"],
     look,
 };
 

@@ -1,3 +1,4 @@
+use hone_trace::Message;
 use hone_trace::rundir::RunDirError;
 
 use crate::check::{Check, Finding, Looked, Severity};
@@ -7,9 +8,9 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "unanswered_calls",
     what: "Calls are run and nothing comes back: the policy acts and is not told what came of it.",
-    measure: "Calls of the scripts that are answered with no message while the episode goes on. Warning, error from \
-              half of them.",
-    fix: "Answer every call with a message of role \"tool\", also where there is nothing to say.",
+    measure: "Calls of the scripts that are answered with no message while the episode goes on: warning, error from half of \
+              them. Answers without text are an error where no call of at least 8 has one with text.",
+    fix: "Answer every call with a message of role \"tool\" that says what came of it, if only \"done\".",
     explains: &["no_signal", "truncated", "calls_not_run"],
     look,
 };
@@ -24,9 +25,26 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         return Looked::skipped("a scripted call");
     }
     let silent: Vec<_> = calls.iter().filter(|(_, (_, answer))| answer == "[]").collect();
+    let blank: Vec<_> = calls.iter().filter(|(_, (_, answer))| is_blank(answer)).collect();
+    if silent.is_empty() && blank.len() == calls.len() && calls.len() >= 8 {
+        let (script, (action, answer)) = &blank[0];
+        return Finding::new(
+            Severity::Error,
+            format!("all {} scripted calls are answered without a text", calls.len()),
+        )
+        .line(format!("task {}: {action} was answered {answer}", script.task))
+        .into();
+    }
     let Some((script, (action, _))) = silent.first() else { return Ok(Looked::Healthy) };
     let severity = if 2 * silent.len() >= calls.len() { Severity::Error } else { Severity::Warning };
     Finding::new(severity, format!("{} scripted calls are answered with nothing", share(silent.len(), calls.len())))
         .line(format!("task {}: {action}", script.task))
         .into()
+}
+
+/// Messages that all have a content, and nothing in it.
+fn is_blank(answer: &str) -> bool {
+    let Ok(messages) = serde_json::from_str::<Vec<Message>>(answer) else { return false };
+    let blank = |message: &Message| message.content().is_none_or(|content| content.text().trim().is_empty());
+    !messages.is_empty() && messages.iter().all(blank)
 }

@@ -42,6 +42,15 @@ fn environments_that_misbehave_under_scripts() {
         }
     });
     finds(&silent, "unanswered_calls", Severity::Error);
+    let blank = with_scripts(|scripts| {
+        for (first, again) in &mut scripts.again {
+            let empty = r#"[{"role":"tool","name":"look","content":" "}]"#;
+            first.turns = vec![("look({})".into(), empty.into()); 4];
+            again.turns.clone_from(&first.turns);
+        }
+    });
+    let diagnosis = finds(&blank, "unanswered_calls", Severity::Error);
+    assert!(diagnosis.found("unanswered_calls").unwrap().finding.says.contains("without a text"));
     let slow = with_scripts(|scripts| scripts.idle[0].slowest_seconds = 25.0);
     finds(&slow, "latency", Severity::Warning);
     let endless = with_scripts(|scripts| {
@@ -189,6 +198,13 @@ fn rewards_without_variance() {
     assert!(diagnosis.found("no_signal").unwrap().fix().contains("harder"));
     let constant = with_played(|episode| episode.score("parse_penalty", 0.5));
     finds(&constant, "constant_component", Severity::Note);
+    let mut hopeless = with_played(|episode| {
+        episode.solve(false);
+        episode.score("parse_penalty", -0.1 * f64::from(episode.replica));
+    });
+    hopeless.recipe.eval.success = "tau_state".into();
+    let diagnosis = finds(&hopeless, "constant_component", Severity::Warning);
+    assert!(diagnosis.found("constant_component").unwrap().fix().contains("hone sft"));
 }
 
 #[test]
