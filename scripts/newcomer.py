@@ -3,6 +3,7 @@
 loaded in transformers and PEFT (a throw-away virtual environment). Exit 0: everything worked, in time.
 
     scripts/newcomer.py [--hone target/release/hone] [--no-python]     HONE=path/to/hone works too
+    scripts/newcomer.py --python VENV/bin/python                       one that has torch, transformers and PEFT
 """
 
 import argparse
@@ -55,12 +56,13 @@ def main():
     target = os.environ.get("CARGO_TARGET_DIR", "target")
     parser.add_argument("--hone", default=os.environ.get("HONE", f"{target}/release/hone"))
     parser.add_argument("--no-python", action="store_true", help="leave out transformers and PEFT")
+    parser.add_argument("--python", type=pathlib.Path, help="an interpreter with torch, transformers and PEFT")
     options = parser.parse_args()
     hone = str(pathlib.Path(options.hone).resolve())
     with tempfile.TemporaryDirectory() as scratch:
         played = play(hone, pathlib.Path(scratch))
         if not options.no_python:
-            load(pathlib.Path(scratch), played)
+            load(pathlib.Path(scratch), played, options.python)
 
 
 def play(hone, scratch):
@@ -98,16 +100,23 @@ def play(hone, scratch):
     return wanted
 
 
-def load(scratch, wanted):
-    """What was exported, in the libraries that others use."""
-    venv, garden = scratch / "venv", scratch / "garden"
+def installed(venv):
+    """The interpreter of a new virtual environment with torch, transformers and PEFT; None where torch cannot be had."""
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
     pip = [venv / "bin/pip", "--disable-pip-version-check", "-q", "install"]
     if subprocess.run([*pip, *TORCH], stderr=subprocess.DEVNULL).returncode:
+        return None
+    subprocess.run([*pip, *PACKAGES], check=True)
+    return venv / "bin/python"
+
+
+def load(scratch, wanted, python):
+    """What was exported, in the libraries that others use."""
+    garden, python = scratch / "garden", python or installed(scratch / "venv")
+    if python is None:
         print("NOT CHECKED: transformers and PEFT, because no torch for the CPU can be downloaded here")
         return
-    subprocess.run([*pip, *PACKAGES], check=True)
-    subprocess.run([venv / "bin/python", "-c", LOAD, garden / "exported", garden / "merged", garden / "adapter",
+    subprocess.run([python, "-c", LOAD, garden / "exported", garden / "merged", garden / "adapter",
                     json.dumps(wanted)], check=True)
 
 
