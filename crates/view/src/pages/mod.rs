@@ -1,6 +1,7 @@
 //! Pages: a URL in, HTML out. One file each.
 
 mod audit;
+mod behaviour;
 mod compare;
 mod data;
 mod doctor;
@@ -26,7 +27,7 @@ pub(crate) use doctor::findings;
 pub(crate) use eval::evaluations;
 pub(crate) use rejected::rejected;
 pub use run::reward_curve;
-pub(crate) use run::{charts, ledger};
+pub(crate) use run::{charts, head, ledger};
 pub(crate) use trace::whole as whole_trace;
 
 pub const STYLE: &str = include_str!("style.css");

@@ -1,12 +1,12 @@
 //! A step or an evaluation: its groups as rows of dots, and which rollouts are wanted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Place, Query, called, crumbs, frame, notes, sign};
 use crate::html::{Html, clipped};
 use crate::number::{cell, count, short};
 use crate::put;
-use crate::run::{Brief, Filter, Group, Part, Run, ViewError};
+use crate::run::{Brief, Filter, Group, Part, Run, ViewError, Worth};
 use crate::site::Site;
 use crate::svg::strip;
 
@@ -38,6 +38,9 @@ pub(super) fn page(site: &Site, number: usize, part: &Part, query: &Query) -> Re
         "</span></p>"
     );
     facts(&run, part, &mut body);
+    if filter.is_empty() {
+        silent(&run, &groups, &mut body);
+    }
     put!(body, "</section>");
     notes(&skipped, &mut body);
     form(&groups, &filter, &mut body);
@@ -97,6 +100,39 @@ fn facts(run: &Run, part: &Part, body: &mut Html) {
         }
     }
     put!(body, "</dl>");
+}
+
+/// How many groups teach nothing, and why.
+fn silent(run: &Run, groups: &[Group], body: &mut Html) {
+    let mut whys: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
+    for group in groups {
+        let (solved, scored) = group.solved(run.success());
+        let none = |rollout: &Brief| matches!(rollout.advantage, Worth::Nothing(_));
+        let Some(Worth::Nothing(why)) = group.rollouts.first().map(|rollout| &rollout.advantage) else { continue };
+        if !group.rollouts.iter().all(none) {
+            continue;
+        }
+        let [all, by_all, by_none] = whys.entry(why).or_default();
+        *all += 1;
+        *by_all += usize::from(scored > 0 && solved == scored);
+        *by_none += usize::from(scored > 0 && solved == 0);
+    }
+    for (why, [all, by_all, by_none]) in whys {
+        put!(
+            *body,
+            "<p><b class=\"warn\">",
+            all,
+            " of ",
+            groups.len(),
+            " groups have no signal</b> and train nothing: ",
+            why,
+            " <span class=\"dim\">(",
+            by_all,
+            " solved by every rollout, ",
+            by_none,
+            " by none)</span></p>"
+        );
+    }
 }
 
 fn form(groups: &[Group], filter: &Filter, body: &mut Html) {
@@ -219,7 +255,7 @@ fn row(
     let dot = |rollout: &Brief, value: f64, class: &'static str| {
         let title = format!(
             "rollout {}: reward {}, advantage {}, {}",
-            rollout.replica,
+            rollout.rollout(),
             cell(rollout.total()),
             rollout.advantage.words(),
             rollout.outcome

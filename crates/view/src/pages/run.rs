@@ -47,7 +47,7 @@ pub(super) fn page(site: &Site, only: Option<usize>, query: &Query) -> Result<Ht
     Ok(frame(site, &Place { run: only, tab: "Run", crumbs }, &body))
 }
 
-fn head(site: &Site, runs: &Shown<impl Deref<Target = Run>>, only: Option<usize>, body: &mut Html) {
+pub(crate) fn head(site: &Site, runs: &Shown<impl Deref<Target = Run>>, only: Option<usize>, body: &mut Html) {
     put!(body, "<div class=\"heads\">");
     for (number, run) in runs {
         put!(body, "<section class=\"head\"><h1><i class=\"key s", number % 8, "\"></i>");
@@ -126,7 +126,10 @@ fn controls(query: &Query, body: &mut Html) {
             "\">whole run</a>"
         );
     }
-    put!(body, "<span class=\"hint\">drag over a curve to zoom, click a point to open its step</span></form>");
+    put!(
+        *body,
+        "<span class=\"hint\">drag over a curve to zoom, click a point to open its step</span><span>▲ evaluation</span><span class=\"good\">▲ best checkpoint</span><span class=\"warn\">▲ finding</span></form>"
+    );
 }
 
 /// A chart: name, explanation, metrics with their labels.
@@ -184,8 +187,16 @@ pub(crate) fn charts(site: &Site, runs: &Shown<impl Deref<Target = Run>>, query:
     let mut out = Html::new();
     let mut put_chart = |title: &str, about: &str, metrics: &[(String, String)], dots: Vec<Dot>| {
         let mut lines = Vec::new();
+        // Runs over each other have a curve each: of the first metric that says something of any of them.
+        let told = |metric: &str| runs.iter().any(|(_, run)| run.metrics.points(metric).iter().any(|at| at.1 != 0.0));
+        let first = metrics.iter().position(|(_, metric)| told(metric)).unwrap_or(0);
+        let (skipped, most) = if several { (first, 1) } else { (0, 8) };
+        let title = match metrics.get(skipped) {
+            Some((label, _)) if skipped > 0 => format!("{title}, {label}"),
+            _ => title.to_owned(),
+        };
         for (number, run) in runs {
-            for (at, (label, metric)) in metrics.iter().enumerate().take(if several { 1 } else { 8 }) {
+            for (at, (label, metric)) in metrics.iter().skip(skipped).enumerate().take(most) {
                 let points = run.metrics.points(metric);
                 if points.is_empty() {
                     continue;
@@ -194,8 +205,7 @@ pub(crate) fn charts(site: &Site, runs: &Shown<impl Deref<Target = Run>>, query:
                 lines.push(Line { label, run: *number, colour: if several { number % 8 } else { at }, points });
             }
         }
-        let chart =
-            Chart { title: title.into(), about: about.into(), lines, dots, marks: marks.clone(), ..shown.chart() };
+        let chart = Chart { title, about: about.into(), lines, dots, marks: marks.clone(), ..shown.chart() };
         if !chart.is_empty() {
             put!(out, figure(&chart));
         }
@@ -260,19 +270,20 @@ impl View {
 /// A chart with its name and its key.
 pub(super) fn figure(chart: &Chart) -> Html {
     let mut out = Html::new();
-    put!(
-        out,
-        "<figure data-item><figcaption title=\"",
-        chart.about,
-        "\"><b>",
-        chart.title,
-        "</b><span class=\"legend\">"
-    );
+    put!(out, "<figure data-item><figcaption><b>", chart.title, "</b><span class=\"legend\">");
     for line in &chart.lines {
         let last = line.points.last().map(|point| short(point.1)).unwrap_or_default();
         put!(out, "<span><i class=\"key s", line.colour, "\"></i>", line.label, " <em>", last, "</em></span>");
     }
-    put!(out, "</span></figcaption>", chart.svg(), "</figure>");
+    // Runs over each other have one colour for all their evaluations, that of their curve.
+    let mut dots: Vec<(usize, &str)> = chart.dots.iter().map(|dot| (dot.colour, dot.label.as_str())).collect();
+    dots.sort_unstable();
+    dots.dedup();
+    dots.retain(|(colour, _)| chart.lines.iter().all(|line| line.colour != *colour));
+    for (colour, label) in dots {
+        put!(out, "<span><i class=\"key round s", colour, "\"></i>", label, "</span>");
+    }
+    put!(out, "</span><span class=\"about\">", chart.about, "</span></figcaption>", chart.svg(), "</figure>");
     out
 }
 
@@ -353,7 +364,11 @@ pub(crate) fn ledger(run: &Run, query: &Query, named: bool) -> Html {
         ("truncated", sum("truncated"), "bad"),
         ("faulted", sum("faulted"), "bad"),
     ];
-    put!(out, flow(("sampled", sum("sampled")), &parts));
+    put!(out, flow(("sampled", sum("sampled")), &parts), "<dl class=\"why\">");
+    for (name, _, class) in parts.iter().filter(|(_, tokens, _)| *tokens > 0.0) {
+        put!(out, "<div><dt class=\"", *class, "\">", *name, "</dt><dd>", fate(name), "</dd></div>");
+    }
+    put!(out, "</dl>");
     let total = |metric: &str| run.metrics.sum(metric);
     if let Some(episodes) = total("rollouts/total") {
         let mut line = format!("{} episodes", count(episodes));
@@ -370,6 +385,23 @@ pub(crate) fn ledger(run: &Run, query: &Query, named: bool) -> Html {
     }
     put!(out, "</section>");
     out
+}
+
+/// What became of sampled tokens, in words.
+fn fate(place: &str) -> &'static str {
+    match place {
+        "trained" => "the advantage reached the gradient",
+        "zero advantage" => {
+            "all rollouts of the group earned the same, or there was no other: nothing says which to prefer"
+        }
+        "clipped" => "the clip set the gradient to zero",
+        "masked" => "a mask or an off-policy correction took them out",
+        "skipped" => "the optimizer step was not taken, or was taken back",
+        "unscored" => "the rollout has no reward",
+        "truncated" => "a length limit cut the rollout short, and the recipe does not train on such",
+        "faulted" => "something outside the policy broke the rollout: it is in no statistics",
+        _ => "",
+    }
 }
 
 const COLUMNS: [(&str, &str); 6] = [

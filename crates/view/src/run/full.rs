@@ -105,8 +105,11 @@ impl Run {
         let traces = self.traces()?;
         if number >= traces.len() {
             return Err(ViewError::Missing(format!(
-                "the run has {} traces; trace {number} does not exist",
-                traces.len()
+                "the run has no trace {number}; it has {}",
+                match traces.len() {
+                    0 => "none that can be read".to_owned(),
+                    count => format!("0 to {}", count - 1),
+                }
             )));
         }
         let mut found = Err("it is not there".to_owned());
@@ -238,8 +241,24 @@ impl Run {
 }
 
 impl Full {
+    /// What learning made of the sampled tokens: how many, trained or not, and why. In the order of their first.
+    pub fn fates(&self) -> Vec<(usize, bool, String)> {
+        let letters = self.record.get("lesson").and_then(|lesson| lesson.get("fates")?.as_str()).unwrap_or_default();
+        let mut letters = letters.chars();
+        let mut told: Vec<(usize, bool, String)> = Vec::new();
+        for _ in 0..self.brief.sampled {
+            let fate = letters.next().and_then(Fate::from_letter);
+            let why = fate.map_or_else(|| self.untrained(), |fate| words(fate).to_owned());
+            match told.iter_mut().find(|(_, _, other)| *other == why) {
+                Some((count, _, _)) => *count += 1,
+                None => told.push((1, fate == Some(Fate::Trained), why)),
+            }
+        }
+        told
+    }
+
     /// Why tokens without a recorded fate were not trained.
-    fn untrained(&self) -> String {
+    pub fn untrained(&self) -> String {
         let played = self.part.as_ref().is_some_and(|part| !part.starts_with("step-"));
         match &self.no_signal {
             Some(why) => format!("no signal: {why}"),

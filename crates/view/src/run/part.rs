@@ -71,7 +71,8 @@ pub struct Filter {
     pub failure: Option<String>,
     pub least: Option<f64>,
     pub most: Option<f64>,
-    /// Words of the conversation, the calls, the reasons or the task's name, in any case.
+    /// Words of the conversation, the calls, the reasons or the task's name, in any case. The system prompt is left out: it is
+    /// the same in every rollout.
     pub text: Option<String>,
 }
 
@@ -188,7 +189,10 @@ impl Run {
             #[serde(default)]
             facts: Value,
         }
-        let Ok(Texts { task, turns, outcome, rewards, facts }) = parse::<Texts>(line) else { return false };
+        let Ok(Texts { task, turns, outcome, rewards, mut facts }) = parse::<Texts>(line) else { return false };
+        if let Some(messages) = facts.get_mut("messages").and_then(Value::as_array_mut) {
+            messages.retain(|message| message.get("role").and_then(Value::as_str) != Some("system"));
+        }
         if facts.get("messages").is_none() {
             let decoded = parse(line).ok().and_then(|value| self.decoded(&value));
             if decoded.is_some_and(|text| text.to_lowercase().contains(needle)) {

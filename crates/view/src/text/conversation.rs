@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Page, clean};
-use crate::number::{cell, short};
+use crate::number::{cell, duration};
 use crate::run::{Full, Message, TurnView};
 
 /// Texts longer than this are cut in the middle, unless everything is asked for.
@@ -13,7 +13,7 @@ pub fn conversation(full: &Full, page: Page, all: bool) -> String {
     let mut out = String::new();
     let brief = &full.brief;
     let part = full.part.clone().unwrap_or_else(|| "no step".to_owned());
-    let title = format!("trace {}  {part}  {}/{}  rollout {}", brief.trace, brief.env, brief.task, brief.replica);
+    let title = format!("trace {}  {part}  {}/{}  rollout {}", brief.trace, brief.env, brief.task, brief.rollout());
     let ended = format!("{} {}", brief.outcome, brief.why);
     let ended = page.ink(if brief.outcome == "finished" { "32" } else { "31" }, clean(ended.trim()).as_str());
     let _ = writeln!(out, "{}  {ended}", page.bold(&clean(&title)));
@@ -80,7 +80,7 @@ fn say(message: &Message, full: &Full, page: Page, all: bool, out: &mut String) 
 
 fn timing(turn: &TurnView) -> String {
     let parts: Vec<String> =
-        turn.timings.iter().map(|(who, seconds)| format!("  {who} {} s", short(*seconds))).collect();
+        turn.timings.iter().map(|(who, seconds)| format!("  {who} {}", duration(*seconds))).collect();
     parts.concat()
 }
 
