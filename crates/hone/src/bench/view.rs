@@ -170,9 +170,10 @@ fn generate(path: &Path, steps: u64, rollouts: u64) -> Result<()> {
 }
 
 fn evaluation(run: &mut RunDir, tools: &Arc<ToolSet>, step: u64) -> Result<()> {
-    let traces: Vec<Trace> = (0..HELD_OUT)
-        .map(|task| Ok(Trace { task: format!("held-out-{task}"), lesson: None, ..trace(tools, step, task, 0)? }))
-        .collect::<Result<_>>()?;
+    let mut traces = (0..HELD_OUT).map(|task| trace(tools, step, task, 0)).collect::<Result<Vec<Trace>>>()?;
+    for (task, trace) in traces.iter_mut().enumerate() {
+        (trace.task, trace.lesson) = (format!("held-out-{task}"), None);
+    }
     let numbers = run.traces(&traces)?;
     let result = json!({"success": 0.33, "ci": [0.28, 0.39], "n": HELD_OUT, "tasks": HELD_OUT, "temperature": 0.0});
     run.event(&json!({"event": "eval", "step": step, "kind": "greedy", "result": result, "traces": [numbers.start, numbers.end]}))?;

@@ -1,12 +1,12 @@
 //! A step or an evaluation: its groups as rows of dots, and which rollouts are wanted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{Place, Query, called, crumbs, frame, notes, sign};
 use crate::html::{Html, clipped};
 use crate::number::{cell, count, short};
 use crate::put;
-use crate::run::{Brief, Filter, Group, Part, Run, ViewError, Worth};
+use crate::run::{Brief, Filter, Group, Part, Run, Silent, ViewError};
 use crate::site::Site;
 use crate::svg::strip;
 
@@ -104,32 +104,19 @@ fn facts(run: &Run, part: &Part, body: &mut Html) {
 
 /// How many groups teach nothing, and why.
 fn silent(run: &Run, groups: &[Group], body: &mut Html) {
-    let mut whys: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
-    for group in groups {
-        let (solved, scored) = group.solved(run.success());
-        let none = |rollout: &Brief| matches!(rollout.advantage, Worth::Nothing(_));
-        let Some(Worth::Nothing(why)) = group.rollouts.first().map(|rollout| &rollout.advantage) else { continue };
-        if !group.rollouts.iter().all(none) {
-            continue;
-        }
-        let [all, by_all, by_none] = whys.entry(why).or_default();
-        *all += 1;
-        *by_all += usize::from(scored > 0 && solved == scored);
-        *by_none += usize::from(scored > 0 && solved == 0);
-    }
-    for (why, [all, by_all, by_none]) in whys {
+    for silent in Silent::of(groups, run.success()) {
         put!(
             *body,
             "<p><b class=\"warn\">",
-            all,
+            silent.groups,
             " of ",
             groups.len(),
             " groups have no signal</b> and train nothing: ",
-            why,
+            silent.why,
             " <span class=\"dim\">(",
-            by_all,
+            silent.by_all,
             " solved by every rollout, ",
-            by_none,
+            silent.by_none,
             " by none)</span></p>"
         );
     }

@@ -128,7 +128,7 @@ fn controls(query: &Query, body: &mut Html) {
     }
     put!(
         *body,
-        "<span class=\"hint\">drag over a curve to zoom, click a point to open its step</span><span>▲ evaluation</span><span class=\"good\">▲ best checkpoint</span><span class=\"warn\">▲ finding</span></form>"
+        "<span class=\"hint\">drag over a curve to zoom, click a point to open its step</span><span>▲ evaluation <b class=\"good\">▲</b> best checkpoint <b class=\"warn\">▲</b> finding</span></form>"
     );
 }
 
@@ -283,7 +283,11 @@ pub(super) fn figure(chart: &Chart) -> Html {
     for (colour, label) in dots {
         put!(out, "<span><i class=\"key round s", colour, "\"></i>", label, "</span>");
     }
-    put!(out, "</span><span class=\"about\">", chart.about, "</span></figcaption>", chart.svg(), "</figure>");
+    put!(out, "</span>");
+    if !chart.about.is_empty() {
+        put!(out, "<span class=\"about\">", chart.about, "</span>");
+    }
+    put!(out, "</figcaption>", chart.svg(), "</figure>");
     out
 }
 
@@ -364,7 +368,7 @@ pub(crate) fn ledger(run: &Run, query: &Query, named: bool) -> Html {
         ("truncated", sum("truncated"), "bad"),
         ("faulted", sum("faulted"), "bad"),
     ];
-    put!(out, flow(("sampled", sum("sampled")), &parts), "<dl class=\"why\">");
+    put!(out, flow(("sampled", sum("sampled")), &parts), "<dl class=\"fates\">");
     for (name, _, class) in parts.iter().filter(|(_, tokens, _)| *tokens > 0.0) {
         put!(out, "<div><dt class=\"", *class, "\">", *name, "</dt><dd>", fate(name), "</dd></div>");
     }

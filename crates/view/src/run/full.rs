@@ -240,6 +240,19 @@ impl Run {
     }
 }
 
+impl Message {
+    /// Whether its words, reasoning or calls have these words, in any case. A system prompt is not searched.
+    pub fn has(&self, words: &str) -> bool {
+        if self.role == "system" {
+            return false;
+        }
+        let words = words.to_lowercase();
+        let calls = self.calls.iter().map(|call| format!("{} {}", call.name, call.arguments));
+        let texts = [Some(self.content.clone()), self.reasoning.clone(), self.name.clone()];
+        texts.into_iter().flatten().chain(calls).any(|text| text.to_lowercase().contains(&words))
+    }
+}
+
 impl Full {
     /// What learning made of the sampled tokens: how many, trained or not, and why. In the order of their first.
     pub fn fates(&self) -> Vec<(usize, bool, String)> {
