@@ -29,9 +29,14 @@ pub(super) fn page(site: &Site, only: Option<usize>, query: &Query) -> Result<Ht
     for (number, run) in &runs {
         put!(body, rejected(site, *number, run));
     }
-    controls(query, &mut body);
+    let begun = |run: &Run| !run.metrics.steps().is_empty();
+    if runs.iter().any(|(_, run)| begun(run)) {
+        controls(query, &mut body);
+    } else {
+        put!(body, "<p class=\"dim\">No step is recorded.</p>");
+    }
     put!(body, "<section class=\"charts\">", charts(site, &runs, query), "</section>");
-    for (number, run) in &runs {
+    for (number, run) in runs.iter().filter(|(_, run)| begun(run)) {
         put!(
             body,
             "<section class=\"two\">",
@@ -354,6 +359,9 @@ pub(crate) fn ledger(run: &Run, query: &Query, named: bool) -> Html {
         points.iter().filter(|(step, _)| (from..=to).contains(step)).map(|(_, tokens)| tokens).sum()
     };
     let mut out = Html::new();
+    if sum("sampled") <= 0.0 {
+        return out;
+    }
     put!(out, "<section class=\"panel\"><h2>Where the sampled tokens went</h2>");
     if named {
         put!(out, "<p class=\"dim\">", run.name, "</p>");

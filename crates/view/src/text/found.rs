@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::{Page, line, padded};
-use crate::run::{Filter, Run, ViewError};
+use crate::run::{Filter, Group, Run, ViewError};
 
-/// Rollouts that are named in a line.
-const NAMED: usize = 8;
+/// Groups that are named in a line.
+const NAMED: usize = 6;
 
 /// One line per step or evaluation that has some.
 pub fn found(run: &Run, filter: &Filter, page: Page) -> Result<String, ViewError> {
@@ -18,17 +18,18 @@ pub fn found(run: &Run, filter: &Filter, page: Page) -> Result<String, ViewError
     let count: usize = found.iter().flat_map(|(_, groups)| groups).map(|group| group.rollouts.len()).sum();
     let _ = writeln!(out, "{}  {count} rollouts that match", page.bold(&line(&run.name, 60)));
     for (part, groups) in &found {
-        let rollouts: Vec<_> =
-            groups.iter().flat_map(|group| group.rollouts.iter().map(move |one| (group, one))).collect();
-        let named: Vec<String> = rollouts
-            .iter()
-            .take(NAMED)
-            .map(|(group, rollout)| format!("group {} rollout {}", group.group, rollout.rollout()))
-            .collect();
-        let more = rollouts.len().saturating_sub(NAMED);
-        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        let count: usize = groups.iter().map(|group| group.rollouts.len()).sum();
+        let named: Vec<String> = groups.iter().take(NAMED).map(named).collect();
+        let more = groups.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!("; and {more} more groups") } else { String::new() };
         let part = padded(&part.to_string(), 24);
-        let _ = writeln!(out, "  {part} {:>6}  {}", rollouts.len(), page.dim(&format!("{}{more}", named.join(", "))));
+        let _ = writeln!(out, "  {part} {count:>6}  {}", page.dim(&format!("{}{more}", named.join("; "))));
     }
     Ok(out)
+}
+
+/// A group with its rollouts, as `hone show` takes their numbers.
+fn named(group: &Group) -> String {
+    let rollouts: Vec<String> = group.rollouts.iter().map(|rollout| rollout.rollout().to_string()).collect();
+    format!("group {}: {}", group.group, rollouts.join(" "))
 }

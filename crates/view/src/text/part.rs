@@ -24,7 +24,6 @@ pub fn part(run: &Run, part: &Part, filter: &Filter, page: Page) -> Result<Strin
         let _ = writeln!(out, "{}", page.ink("33", &format!("note: {}", line(note, 400))));
     }
     if let Part::Step(step) = part {
-        summary(run, *step, page, &mut out);
         for silent in Silent::of(&groups, run.success()).iter().filter(|_| filter.is_empty()) {
             let Silent { why, groups: count, by_all, by_none } = silent;
             let _ = writeln!(
@@ -33,6 +32,7 @@ pub fn part(run: &Run, part: &Part, filter: &Filter, page: Page) -> Result<Strin
                 groups.len()
             );
         }
+        summary(run, *step, page, &mut out);
     }
     if groups.is_empty() {
         return Ok(out);
@@ -54,20 +54,9 @@ pub fn part(run: &Run, part: &Part, filter: &Filter, page: Page) -> Result<Strin
         scale(rewards),
         advantages.map(scale).unwrap_or_default()
     );
-    let _ = writeln!(
-        out,
-        "{}",
-        page.dim(&format!(
-            "{:>5} {:<8} {:<28} {:>6} {:>7}  {:<SCALE$}  {:<SCALE$}",
-            "",
-            "",
-            "",
-            "",
-            "",
-            "reward",
-            if advantages.is_some() { "advantage" } else { "" }
-        ))
-    );
+    let what = if advantages.is_some() { "advantage" } else { "" };
+    let scales = format!("{:>60}{:<SCALE$}  {what}", "", "reward");
+    let _ = writeln!(out, "{}", page.dim(scales.trim_end()));
     let _ = writeln!(out, "{}", page.dim(header.trim_end()));
     for group in &groups {
         row(run, group, rewards, advantages, page, &mut out);

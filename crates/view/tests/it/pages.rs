@@ -296,6 +296,16 @@ fn why_nothing_was_learned_is_said_where_it_is_seen() {
 }
 
 #[test]
+fn a_run_without_steps_shows_no_empty_charts() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::begin(directory.path());
+    let site = Site::open(&[directory.path().to_owned()]).unwrap();
+    let html = shown(&site, "/");
+    assert!(html.contains("No step is recorded.") && !html.contains("<svg") && !html.contains("-0"), "{html}");
+    assert!(!hone_view::export::report(site, 2).unwrap().as_str().contains("Where the sampled tokens went"));
+}
+
+#[test]
 fn a_run_that_is_named_twice_is_one() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("run");
