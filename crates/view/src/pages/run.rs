@@ -1,15 +1,14 @@
 //! The run: its curves, where its tokens went, its steps.
 
-use std::fmt::Write as _;
 use std::ops::Deref;
 
-use super::{Place, Query, frame, notes, rejected};
+use super::{Place, Query, frame, ledger, notes, rejected};
 use crate::html::Html;
 use crate::number::{cell, count, short, thousands};
 use crate::put;
 use crate::run::{Part, Run, ViewError};
 use crate::site::{Doctor, Site};
-use crate::svg::{Chart, Dot, Line, Mark, flow};
+use crate::svg::{Chart, Dot, Line, Mark};
 
 const STEPS_A_PAGE: usize = 100;
 
@@ -191,25 +190,12 @@ pub(crate) fn charts(site: &Site, runs: &Shown<impl Deref<Target = Run>>, query:
     let shown = View::of(query);
     let mut out = Html::new();
     let mut put_chart = |title: &str, about: &str, metrics: &[(String, String)], dots: Vec<Dot>| {
-        let mut lines = Vec::new();
-        // Runs over each other have a curve each: of the first metric that says something of any of them.
-        let told = |metric: &str| runs.iter().any(|(_, run)| run.metrics.points(metric).iter().any(|at| at.1 != 0.0));
-        let first = metrics.iter().position(|(_, metric)| told(metric)).unwrap_or(0);
-        let (skipped, most) = if several { (first, 1) } else { (0, 8) };
+        let skipped = if several { telling(runs, metrics) } else { 0 };
         let title = match metrics.get(skipped) {
             Some((label, _)) if skipped > 0 => format!("{title}, {label}"),
             _ => title.to_owned(),
         };
-        for (number, run) in runs {
-            for (at, (label, metric)) in metrics.iter().skip(skipped).enumerate().take(most) {
-                let points = run.metrics.points(metric);
-                if points.is_empty() {
-                    continue;
-                }
-                let label = if several { run.name.clone() } else { label.clone() };
-                lines.push(Line { label, run: *number, colour: if several { number % 8 } else { at }, points });
-            }
-        }
+        let lines = lines(runs, metrics.get(skipped..).unwrap_or_default());
         let chart = Chart { title, about: about.into(), lines, dots, marks: marks.clone(), ..shown.chart() };
         if !chart.is_empty() {
             put!(out, figure(&chart));
@@ -249,6 +235,29 @@ pub(crate) fn charts(site: &Site, runs: &Shown<impl Deref<Target = Run>>, query:
         }
     }
     out
+}
+
+/// The first metric that says something of any run: runs over each other have a curve each.
+fn telling(runs: &Shown<impl Deref<Target = Run>>, metrics: &[(String, String)]) -> usize {
+    let told = |metric: &str| runs.iter().any(|(_, run)| run.metrics.points(metric).iter().any(|at| at.1 != 0.0));
+    metrics.iter().position(|(_, metric)| told(metric)).unwrap_or(0)
+}
+
+/// Curves of one run, by metric, or of several, one each.
+fn lines(runs: &Shown<impl Deref<Target = Run>>, metrics: &[(String, String)]) -> Vec<Line> {
+    let several = runs.len() > 1;
+    let mut lines = Vec::new();
+    for (number, run) in runs {
+        for (at, (label, metric)) in metrics.iter().enumerate().take(if several { 1 } else { 8 }) {
+            let points = run.metrics.points(metric);
+            if points.is_empty() {
+                continue;
+            }
+            let label = if several { run.name.clone() } else { label.clone() };
+            lines.push(Line { label, run: *number, colour: if several { number % 8 } else { at }, points });
+        }
+    }
+    lines
 }
 
 /// How curves are shown.
@@ -349,71 +358,6 @@ fn marks(site: &Site, number: usize, run: &Run) -> Vec<Mark> {
         }
     }
     marks
-}
-
-/// Where sampled tokens went.
-pub(crate) fn ledger(run: &Run, query: &Query, named: bool) -> Html {
-    let (from, to) = (query.number("from").unwrap_or(0_u64), query.number("to").unwrap_or(u64::MAX));
-    let sum = |place: &str| -> f64 {
-        let points = run.metrics.points(&format!("tokens/{place}"));
-        points.iter().filter(|(step, _)| (from..=to).contains(step)).map(|(_, tokens)| tokens).sum()
-    };
-    let mut out = Html::new();
-    if sum("sampled") <= 0.0 {
-        return out;
-    }
-    put!(out, "<section class=\"panel\"><h2>Where the sampled tokens went</h2>");
-    if named {
-        put!(out, "<p class=\"dim\">", run.name, "</p>");
-    }
-    let parts = [
-        ("trained", sum("trained"), "good"),
-        ("zero advantage", sum("zero_advantage"), "flat"),
-        ("clipped", sum("clipped"), "warn"),
-        ("masked", sum("masked"), "warn"),
-        ("skipped", sum("skipped"), "warn"),
-        ("unscored", sum("unscored"), "bad"),
-        ("truncated", sum("truncated"), "bad"),
-        ("faulted", sum("faulted"), "bad"),
-    ];
-    put!(out, flow(("sampled", sum("sampled")), &parts), "<dl class=\"fates\">");
-    for (name, _, class) in parts.iter().filter(|(_, tokens, _)| *tokens > 0.0) {
-        put!(out, "<div><dt class=\"", *class, "\">", *name, "</dt><dd>", fate(name), "</dd></div>");
-    }
-    put!(out, "</dl>");
-    let total = |metric: &str| run.metrics.sum(metric);
-    if let Some(episodes) = total("rollouts/total") {
-        let mut line = format!("{} episodes", count(episodes));
-        for (metric, name) in [
-            ("rollouts/malformed", "ended malformed"),
-            ("rollouts/truncated_overlong", "cut by a limit"),
-            ("rollouts/faulted", "broken and excluded"),
-        ] {
-            if let Some(episodes) = total(metric) {
-                let _ = write!(line, " · {} {name}", count(episodes));
-            }
-        }
-        put!(out, "<p class=\"dim\">", line, "</p>");
-    }
-    put!(out, "</section>");
-    out
-}
-
-/// What became of sampled tokens, in words.
-fn fate(place: &str) -> &'static str {
-    match place {
-        "trained" => "the advantage reached the gradient",
-        "zero advantage" => {
-            "all rollouts of the group earned the same, or there was no other: nothing says which to prefer"
-        }
-        "clipped" => "the clip set the gradient to zero",
-        "masked" => "a mask or an off-policy correction took them out",
-        "skipped" => "the optimizer step was not taken, or was taken back",
-        "unscored" => "the rollout has no reward",
-        "truncated" => "a length limit cut the rollout short, and the recipe does not train on such",
-        "faulted" => "something outside the policy broke the rollout: it is in no statistics",
-        _ => "",
-    }
 }
 
 const COLUMNS: [(&str, &str); 6] = [

@@ -21,7 +21,7 @@ pub use brief::{Brief, Scored, Worth};
 pub use events::{Baseline, Events, Played};
 pub use full::{Call, Full, Message, Node, Token, TurnView};
 pub use lines::Tail;
-pub use part::{Filter, Group, Part, Silent};
+pub use part::{Filter, Found, Group, Part, Silent};
 pub use rejected::Rejected;
 pub use series::Series;
 

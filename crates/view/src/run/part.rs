@@ -95,6 +95,9 @@ impl Silent {
     }
 }
 
+/// A step or an evaluation, and its groups with the rollouts that are wanted.
+pub type Found = (Part, Vec<Group>);
+
 /// Which rollouts are wanted. Empty: all of them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Filter {
@@ -208,7 +211,7 @@ impl Run {
     }
 
     /// Steps and evaluations with rollouts that are wanted, in order, and what could not be read.
-    pub fn found(&self, filter: &Filter) -> Result<(Vec<(Part, Vec<Group>)>, Vec<String>), ViewError> {
+    pub fn found(&self, filter: &Filter) -> Result<(Vec<Found>, Vec<String>), ViewError> {
         let steps = self.events.steps.keys().map(|step| Part::Step(*step));
         let played = self.events.played.iter().filter(|played| played.traces.is_some());
         let (mut found, mut notes) = (Vec::new(), Vec::new());
