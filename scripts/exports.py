@@ -36,7 +36,8 @@ def same(name, got, want):
 
 def export(hone, run, into, kind):
     out = into / kind
-    subprocess.run([hone, "export", run, "--to", kind, "--out", out], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([hone, "export", run, "--to", kind, "--out", out], check=True, stdout=subprocess.DEVNULL,
+                   env=os.environ | {"WANDB_MODE": "offline"})
     return out
 
 
@@ -161,6 +162,8 @@ def check_live(hone, directory):
     written = [{item.key: json.loads(item.value_json) for item in record.history.item}
                for record in wandb_records(path) if record.HasField("history")]
     same("wandb live: the rows are those of the offline run", mine[3] == written, True)
+    sent = asked([hone, "export", "live", "--to", "wandb", "--out", "sent"], directory)
+    same("wandb: an export sends what the run sent", sent[0] == mine[0] and sent[2:] == mine[2:], True)
 
 
 def begin(hone, scratch):

@@ -6,7 +6,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::html::Html;
-use crate::pages::{self, Query, SCRIPT, STYLE, charts, evaluations, findings, ledger, rejected};
+use crate::pages::{self, Query, SCRIPT, STYLE, charts, evaluations, findings, head, ledger, rejected};
 use crate::put;
 use crate::run::{Brief, Filter, Part, Run, ViewError};
 use crate::site::{Doctor, Site};
@@ -40,6 +40,7 @@ pub fn report(site: Site, traces: usize) -> Result<Html, ViewError> {
     );
     {
         let runs: Vec<_> = site.all().into_iter().enumerate().collect();
+        head(&site, &runs, None, &mut out);
         for (_, run) in &runs {
             pages::notes(&run.notes(), &mut out);
         }

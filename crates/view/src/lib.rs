@@ -8,9 +8,11 @@
 //! only literals of this program can be markup.
 
 pub mod align;
+pub mod beside;
 pub mod export;
 pub mod exports;
 pub mod html;
+pub mod judged;
 pub mod number;
 pub mod pages;
 mod prometheus;

@@ -35,6 +35,17 @@ pub fn signed(value: f64) -> String {
     if value > 0.0 { format!("+{}", short(value)) } else { short(value) }
 }
 
+/// Seconds, milliseconds or microseconds, whichever has digits to show.
+pub fn duration(seconds: f64) -> String {
+    let size = seconds.abs();
+    match size {
+        _ if !seconds.is_finite() => "–".to_owned(),
+        _ if size >= 0.1 || size == 0.0 => format!("{} s", short(seconds)),
+        _ if size >= 1e-3 => format!("{:.0} ms", seconds * 1e3),
+        _ => format!("{:.0} µs", seconds * 1e6),
+    }
+}
+
 /// Digits in threes: 1,048,576.
 pub fn thousands(value: u64) -> String {
     let digits = value.to_string();
@@ -60,6 +71,8 @@ mod tests {
             (cell(None), short(f64::NAN), signed(0.5), signed(-0.5)),
             ("–".into(), "–".into(), "+0.500".into(), "-0.500".into())
         );
+        let waited = [0.0, 0.38, 0.075, 0.000_49, 1.7e-6, 12.34].map(duration);
+        assert_eq!(waited, ["0 s", "0.380 s", "75 ms", "490 µs", "2 µs", "12.34 s"]);
         assert_eq!([60.0, 12_840.0].map(count), ["60", "12.8k"]);
         assert_eq!([7, 1000, 1_048_576].map(thousands), ["7", "1,000", "1,048,576"]);
     }

@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hone_doctor::{CHECKS, diagnose};
+use hone_eval::compare::Comparison;
 use serde_json::Value;
 
+use crate::beside::{Answer, Beside};
 use crate::html::{Html, encoded};
+use crate::judged::{self, Environments};
 use crate::put;
 use crate::run::{Part, Run, ViewError};
 
@@ -18,6 +21,8 @@ pub struct Site {
     runs: Vec<Opened>,
     /// In a file on disk: the traces it holds. There is no other page to go to.
     held: Option<BTreeSet<(usize, u64)>>,
+    comparisons: Beside<Comparison>,
+    environments: Beside<Vec<(Part, Environments)>>,
 }
 
 #[derive(Debug)]
@@ -42,15 +47,18 @@ pub enum Doctor {
 impl Site {
     /// Opens runs, each with its placebo beside it.
     pub fn open(paths: &[PathBuf]) -> Result<Self, ViewError> {
-        let mut runs = Vec::new();
+        let mut runs: Vec<Opened> = Vec::new();
+        let mut seen = BTreeSet::new();
         for path in paths {
-            runs.push(Opened::open(path)?);
-            let placebo = path.join("placebo");
-            if placebo.join("recipe.toml").is_file() {
-                runs.push(Opened::open(&placebo)?);
+            let placebo = Some(path.join("placebo")).filter(|placebo| placebo.join("recipe.toml").is_file());
+            for path in std::iter::once(path.clone()).chain(placebo) {
+                // A run that is named twice, or named beside the run whose placebo it is, is one run.
+                if seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
+                    runs.push(Opened::open(&path)?);
+                }
             }
         }
-        Ok(Self { runs, held: None })
+        Ok(Self { runs, held: None, comparisons: Beside::default(), environments: Beside::default() })
     }
 
     /// The same runs in a file that holds these traces.
@@ -130,6 +138,25 @@ impl Site {
             let done = self.run(number).map_or(0, |run| run.done());
             *opened.doctor.lock().unwrap_or_else(PoisonError::into_inner) = diagnosed(&opened.path, done);
         }
+    }
+
+    /// Two evaluations of the same tasks, each by its run and name.
+    pub fn comparison(&self, a: (usize, &Part), b: (usize, &Part)) -> Result<Answer<Comparison>, ViewError> {
+        let question = format!("{}:{} {}:{}", a.0, a.1, b.0, b.1);
+        let runs = [self.run(a.0)?, self.run(b.0)?];
+        let parts = [a.1.clone(), b.1.clone()];
+        Ok(self.comparisons.get(&question, move || judged::comparison((&runs[0], &parts[0]), (&runs[1], &parts[1]))))
+    }
+
+    /// Evaluations by environment, each under its name.
+    pub fn by_environment(
+        &self,
+        number: usize,
+        parts: Vec<Part>,
+    ) -> Result<Answer<Vec<(Part, Environments)>>, ViewError> {
+        let names: Vec<String> = parts.iter().map(Part::to_string).collect();
+        let (run, question) = (self.run(number)?, format!("{number}:{}", names.join(" ")));
+        Ok(self.environments.get(&question, move || judged::by_environment(&run, &parts)))
     }
 
     pub fn part_url(&self, run: usize, part: &Part) -> Option<String> {

@@ -116,6 +116,10 @@ impl Chart {
             first,
             "\" data-x1=\"",
             last.max(first + 1),
+            "\" data-y0=\"",
+            short_exact(frame.y[0]),
+            "\" data-y1=\"",
+            short_exact(frame.y[1]),
             "\""
         );
         if let Some(along) = self.along {
@@ -256,8 +260,9 @@ fn path(points: &[(u64, f64)], frame: &Frame) -> String {
 }
 
 fn axes(frame: &Frame, out: &mut Html) {
-    for value in ticks(frame.y, 4) {
-        let y = frame.y(value);
+    let values = ticks(frame.y, 4);
+    for (value, label) in values.iter().zip(labels(&values)) {
+        let y = frame.y(*value);
         put!(
             out,
             "<line class=\"grid\" x1=\"",
@@ -273,7 +278,7 @@ fn axes(frame: &Frame, out: &mut Html) {
             "\" y=\"",
             y + 3.5,
             "\">",
-            tick(value),
+            label,
             "</text>"
         );
     }
@@ -289,6 +294,18 @@ fn axes(frame: &Frame, out: &mut Html) {
             tick(value),
             "</text>"
         );
+    }
+}
+
+/// Words for ticks, with as many digits as tell them apart.
+fn labels(values: &[f64]) -> Vec<String> {
+    let labels: Vec<String> = values.iter().map(|value| tick(*value)).collect();
+    match values {
+        [first, second, ..] if labels.windows(2).any(|pair| pair[0] == pair[1]) => {
+            let digits = (-(second - first).abs().log10()).ceil().clamp(0.0, 12.0) as usize;
+            values.iter().map(|value| format!("{value:.digits$}")).collect()
+        }
+        _ => labels,
     }
 }
 
@@ -320,7 +337,8 @@ fn bounds(values: impl Iterator<Item = f64>) -> [f64; 2] {
         Some([low.min(value), high.max(value)])
     });
     let [low, high] = found.filter(|span| *span != [0.0, 0.0]).unwrap_or([0.0, 1.0]);
-    let size = (high - low).max(low.abs().max(high.abs()) * 1e-3).max(1e-6);
+    let least = low.abs().max(high.abs()) * if low == high { 1.0 } else { 1e-3 };
+    let size = (high - low).max(least).max(1e-6);
     let floor = if low >= 0.0 && low < size * 0.35 { 0.0 } else { low - size * 0.06 };
     [floor, high + size * 0.06]
 }
@@ -495,6 +513,10 @@ mod tests {
         assert_eq!(ticks([0.0, 1.0], 4), [0.0, 0.5, 1.0]);
         assert_eq!(ticks([0.0, 2000.0], 5), [0.0, 500.0, 1000.0, 1500.0, 2000.0]);
         assert_eq!(ticks([3.0, 3.0], 4), [3.0]);
+        let of = |values: &[f64]| labels(&ticks(bounds(values.iter().copied()), 4));
+        assert_eq!(of(&[128.0, 128.0]), ["125", "130", "135"]);
+        assert_eq!(of(&[128.001, 128.0013]), ["127.995", "128.000", "128.005"]);
+        assert_eq!(of(&[0.0, 0.9]), ["0", "0.5"]);
     }
 
     #[test]

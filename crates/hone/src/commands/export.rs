@@ -4,14 +4,16 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use hone_view::exports::FORMATS;
+use hone_view::exports::wandb::{Mode, send};
 use hone_view::run::Run;
 
 /// Write a run in the format of another tool.
 ///
-/// Reads the run directory alone, live or finished, one trace at a time. Prints the files it wrote.
+/// Reads the run directory alone, live or finished, one trace at a time. Prints the files it wrote. Nothing leaves this
+/// machine, but for W&B's rows where `WANDB_API_KEY` is set: those are also sent to its server, unless `WANDB_MODE` is offline.
 #[derive(Debug, clap::Args)]
 #[command(after_help = help())]
 pub(crate) struct Args {
@@ -35,6 +37,10 @@ fn help() -> String {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let mode = if args.to == "wandb" { Mode::from_env().map_err(anyhow::Error::msg)? } else { Mode::Offline };
+    if mode == Mode::Disabled {
+        bail!("WANDB_MODE is disabled: nothing is exported; unset it, or set it to offline");
+    }
     let run = Run::open(&args.run)?;
     for note in run.notes() {
         anstream::eprintln!("note: {}", hone_view::text::clean(&note));
@@ -44,6 +50,16 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     for format in FORMATS.iter().filter(|format| format.name == args.to) {
         for path in format.write(&run, &out)? {
             writeln!(stdout, "{}", path.display())?;
+        }
+    }
+    if let Mode::Online(account) = mode {
+        match send(&run, account) {
+            Ok(place) => anstream::eprintln!("sent: {}", hone_view::text::clean(&place)),
+            Err(why) => bail!(
+                "{}; the offline run is whole: `wandb sync {}` uploads it later",
+                hone_view::text::clean(&why),
+                out.join("offline-run-*").display()
+            ),
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::{Result, bail};
-use hone_view::run::{Filter, Full, Part, Run};
+use hone_view::run::{Filter, Full, Group, Part, Run};
 use hone_view::text::{self, Page};
 use serde_json::{Value, json};
 
@@ -31,8 +31,9 @@ pub(crate) struct Args {
     /// Every token: origin, trained or not and why, logprobs, gap, advantage, entropy.
     #[arg(long)]
     tokens: bool,
-    /// Only rollouts of the step whose texts have these words.
-    #[arg(long, value_name = "TEXT", requires = "step", conflicts_with = "group")]
+    /// Only what has these words, in any case: steps with such rollouts, a step's or a group's rollouts, a rollout's
+    /// messages. System prompts are not searched.
+    #[arg(long, value_name = "TEXT", conflicts_with = "tokens")]
     grep: Option<String>,
     /// Every step, and texts uncut.
     #[arg(long)]
@@ -46,7 +47,8 @@ const EXAMPLES: &str = "\
 Examples:
   hone show runs/quickstart-1                   its steps
   hone show runs/quickstart-1 12                the groups of step 12, rewards and advantages as dots
-  hone show runs/quickstart-1 12 --grep refund  those of its rollouts that speak of a refund
+  hone show runs/quickstart-1 --grep refund     the steps with rollouts that speak of a refund
+  hone show runs/quickstart-1 12 --grep refund  those rollouts of step 12
   hone show runs/quickstart-1 12 3              the rollouts of group 3 side by side
   hone show runs/quickstart-1 12 3 1            the first of them as a conversation
   hone show runs/quickstart-1 12 3 1 --tokens   token by token
@@ -65,6 +67,17 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
 /// The trace that the arguments name, if they go that deep.
 fn trace(run: &Run, args: &Args) -> Result<Option<Full>> {
+    let mut found = named(run, args)?;
+    if let (Some(full), Some(words)) = (&mut found, &args.grep) {
+        full.messages.retain(|message| message.has(words));
+        if full.messages.is_empty() {
+            bail!("no message of trace {} has {words:?}", full.brief.trace);
+        }
+    }
+    Ok(found)
+}
+
+fn named(run: &Run, args: &Args) -> Result<Option<Full>> {
     if let Some(number) = args.trace {
         return Ok(Some(run.trace(number)?));
     }
@@ -97,9 +110,10 @@ fn as_text(run: &Run, args: &Args, page: Page) -> Result<String> {
         });
     }
     Ok(match (&args.step, args.group) {
+        (None, _) if args.grep.is_some() => text::found(run, &filter(args), page)?,
         (None, _) => text::steps(run, page, if args.all { usize::MAX } else { 40 }),
         (Some(step), None) => text::part(run, &Part::parse(step), &filter(args), page)?,
-        (Some(step), Some(group)) => text::group(run, &Part::parse(step), group, page)?,
+        (Some(step), Some(group)) => text::group(run, &Part::parse(step), group, &filter(args), page)?,
     })
 }
 
@@ -113,16 +127,31 @@ fn as_json(run: &Run, args: &Args) -> Result<String> {
         });
     }
     Ok(match (&args.step, args.group) {
+        (None, _) if args.grep.is_some() => {
+            let (found, notes) = run.found(&filter(args))?;
+            tell(&notes);
+            lines(found.iter().map(|(part, groups)| json!({"part": part.to_string(), "groups": groups})).collect())
+        }
         (None, _) => lines(run.metrics.steps().iter().map(|step| step_json(run, *step)).collect()),
         (Some(step), None) => {
             let (groups, notes) = run.groups(&Part::parse(step), &filter(args))?;
-            for note in notes {
-                anstream::eprintln!("note: {}", text::clean(&note));
-            }
+            tell(&notes);
             lines(groups.iter().map(|group| json!(group)).collect())
         }
-        (Some(step), Some(group)) => format!("{}\n", json!(run.group(&Part::parse(step), group)?.0)),
+        (Some(step), Some(number)) => {
+            let (group, _) = run.group(&Part::parse(step), number)?;
+            let (found, notes) = run.groups(&Part::parse(step), &filter(args))?;
+            tell(&notes);
+            let found = found.into_iter().find(|found| found.group == number);
+            format!("{}\n", json!(found.unwrap_or(Group { rollouts: Vec::new(), ..group })))
+        }
     })
+}
+
+fn tell(notes: &[String]) {
+    for note in notes {
+        anstream::eprintln!("note: {}", text::clean(note));
+    }
 }
 
 fn step_json(run: &Run, step: u64) -> Value {

@@ -1,6 +1,7 @@
 //! Logs of a run that goes on: the files of `hone export`, a row longer after every step.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::ExportError;
 use super::rows::{Origin, rows};
@@ -8,6 +9,9 @@ use super::stream::{Stream, Writer};
 use super::tensorboard::{self, TensorBoard};
 use super::wandb::{self, Account, Upload, Wandb};
 use crate::run::{Run, ViewError};
+
+/// The end of a run waits so long for its last rows.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Logs of one run. They read what the run has recorded and write what they have not written yet; a resumed run goes on in
 /// the file it began.
@@ -73,9 +77,9 @@ impl Logs {
         let mut warnings = self.each(Writer::finish);
         self.files.clear();
         let sent = self.upload(None);
-        let done = self.run.as_ref().is_some_and(|run| run.planned().is_none_or(|planned| run.done() >= planned));
+        let done = self.run.as_ref().is_some_and(Run::is_complete);
         let ended = match std::mem::take(&mut self.online) {
-            Online::Open(upload) => upload.finish(done),
+            Online::Open(upload) => upload.finish(done, PATIENCE),
             Online::Not | Online::To(_) => Ok(()),
         };
         warnings.extend(sent.and(ended).err().map(|error| self.offline(&error)));

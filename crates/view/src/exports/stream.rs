@@ -104,7 +104,7 @@ impl Writer {
     /// Appends the rows that are left and, where the run has done all its steps, what stands at the end.
     pub(super) fn finish(&mut self, run: &Run) -> Result<(), ExportError> {
         self.rows(run, None)?;
-        if run.planned().is_some_and(|planned| run.done() < planned) {
+        if !run.is_complete() {
             return Ok(());
         }
         let end = self.stream.end(run.metrics.sum("timing/step").unwrap_or(0.0));

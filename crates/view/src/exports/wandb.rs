@@ -2,6 +2,7 @@
 
 mod account;
 mod blocks;
+mod send;
 mod upload;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use super::stream::{self, Stream};
 use crate::run::Run;
 
 pub use account::{Account, Mode};
+pub use send::send;
 pub(super) use upload::{Named, Upload};
 
 pub(super) fn write(run: &Run, into: &Path) -> Result<Vec<PathBuf>, ExportError> {

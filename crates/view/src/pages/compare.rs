@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::group::beside;
+use super::behaviour;
+use super::group::{Column, beside};
 use super::{Place, Query, frame};
 use crate::html::{Html, clipped, encoded};
 use crate::number::{cell, signed};
@@ -10,7 +11,7 @@ use crate::put;
 use crate::run::{Brief, Filter, Group, Part, ViewError};
 use crate::site::Site;
 
-const TASKS: usize = 300;
+const TASKS: usize = 100;
 
 /// One side: a run's part.
 struct Side {
@@ -36,7 +37,7 @@ pub(super) fn page(site: &Site, query: &Query) -> Result<Html, ViewError> {
         "<section class=\"head\"><h1>Compare</h1></section><form class=\"bar\" method=\"get\" aria-label=\"what is compared\">"
     );
     for (key, now) in [("a", &a), ("b", &b)] {
-        put!(body, "<label>", key, " <select name=\"", key, "\">");
+        put!(body, "<label>", key.to_uppercase(), " <select name=\"", key, "\">");
         for choice in &choices {
             let name = named(site, choice)?;
             if choice == now {
@@ -66,8 +67,7 @@ fn choices(site: &Site) -> Result<Vec<String>, ViewError> {
     let mut choices = Vec::new();
     for run in 0..site.len() {
         let opened = site.run(run)?;
-        let names: BTreeSet<String> = BTreeSet::new();
-        let mut seen = names;
+        let mut seen = BTreeSet::new();
         for played in opened.events.played.iter().filter(|played| played.traces.is_some()) {
             if seen.insert(played.name()) {
                 choices.push(format!("{run}:{}", played.name()));
@@ -105,11 +105,11 @@ const BEHAVIOUR: [(&str, Measure); 6] = [
     ("ended other than finished", |rollout| f64::from(u8::from(rollout.outcome != "finished"))),
 ];
 
-/// Table of behaviour: means per rollout in `a` and in `b`.
-fn behaviour(a: &Side, b: &Side, body: &mut Html) {
+/// Means per rollout in `a` and in `b`.
+fn amounts(a: &Side, b: &Side, body: &mut Html) {
     put!(
         *body,
-        "<section class=\"panel\"><h2>Behaviour, per rollout</h2><table><thead><tr><th class=\"text\"></th><th>a</th><th>b</th><th>b − a</th></tr></thead><tbody>"
+        "<section class=\"panel\"><h2>Means per rollout</h2><div class=\"scroll\"><table><thead><tr><th class=\"text\"></th><th>A</th><th>B</th><th>B − A</th></tr></thead><tbody>"
     );
     let mean = |side: &Side, of: &dyn Fn(&Brief) -> f64| {
         let values: Vec<f64> = side.groups.iter().flat_map(|group| &group.rollouts).map(of).collect();
@@ -147,11 +147,14 @@ fn behaviour(a: &Side, b: &Side, body: &mut Html) {
             });
         }
     }
-    put!(body, "</tbody></table></section>");
+    put!(body, "</tbody></table></div></section>");
 }
 
 fn tasks(site: &Site, a: &Side, b: &Side, query: &Query, body: &mut Html) -> Result<(), ViewError> {
-    behaviour(a, b, body);
+    if (a.run, &a.part) != (b.run, &b.part) {
+        let answer = site.comparison((a.run, &a.part), (b.run, &b.part))?;
+        put!(body, behaviour::panel(site, [a.run, b.run], &answer));
+    }
     let success = site.run(a.run)?.success().map(str::to_owned);
     let by_task = |side: &Side| -> BTreeMap<String, Rates> {
         let rate = |group: &Group| {
@@ -172,13 +175,25 @@ fn tasks(site: &Site, a: &Side, b: &Side, query: &Query, body: &mut Html) -> Res
         both.len(),
         " tasks are in both: <b class=\"good\">",
         up,
-        " better in b</b>, <b class=\"bad\">",
+        " better in B</b>, <b class=\"bad\">",
         down,
         " worse</b>, ",
         both.len() - up - down,
-        " the same</p><div class=\"scroll\"><table><thead><tr><th class=\"text\">task</th><th>solved in a</th><th>in b</th><th>reward in a</th><th>in b</th></tr></thead><tbody>"
+        " the same</p>"
     );
-    for pair in both.iter().take(TASKS) {
+    let wanted = query.get("show").unwrap_or_default();
+    both.retain(|pair| match wanted {
+        "better" => change(pair) > 0.0,
+        "worse" => change(pair) < 0.0,
+        "same" => change(pair) == 0.0,
+        _ => true,
+    });
+    let page = choice(both.len(), query, body);
+    put!(
+        *body,
+        "<div class=\"scroll\"><table><thead><tr><th class=\"text\">task</th><th>solved in A</th><th>in B</th><th>reward in A</th><th>in B</th></tr></thead><tbody>"
+    );
+    for pair in both.iter().skip((page - 1) * TASKS).take(TASKS) {
         let (task, a, b) = pair;
         let class = super::sign(Some(change(pair)));
         put!(
@@ -203,7 +218,30 @@ fn tasks(site: &Site, a: &Side, b: &Side, query: &Query, body: &mut Html) -> Res
         );
     }
     put!(body, "</tbody></table></div></section>");
+    amounts(a, b, body);
     Ok(())
+}
+
+/// Links to the tasks that are wanted, and to their pages; returns the page that is shown.
+fn choice(tasks: usize, query: &Query, body: &mut Html) -> usize {
+    let first = Query::parse(&query.with("page", "")[1..]);
+    put!(body, "<p class=\"bar\">");
+    for (value, name) in [("", "all"), ("better", "better in B"), ("worse", "worse in B"), ("same", "the same")] {
+        let class = if first.get("show").unwrap_or_default() == value { "on" } else { "" };
+        put!(body, "<a class=\"pick ", class, "\" href=\"", first.with("show", value), "\">", name, "</a>");
+    }
+    let pages = tasks.div_ceil(TASKS).max(1);
+    let page = query.number::<usize>("page").unwrap_or(1).clamp(1, pages);
+    if pages > 1 {
+        put!(body, "<span>page ", page, " of ", pages, "</span>");
+        for (name, to) in [("before", page - 1), ("after", page + 1)] {
+            if (1..=pages).contains(&to) {
+                put!(body, "<a class=\"pick\" href=\"", query.with("page", &to.to_string()), "\">", name, "</a>");
+            }
+        }
+    }
+    put!(body, "</p>");
+    page
 }
 
 fn one_task(site: &Site, a: &Side, b: &Side, task: &str, body: &mut Html) -> Result<(), ViewError> {
@@ -215,21 +253,23 @@ fn one_task(site: &Site, a: &Side, b: &Side, task: &str, body: &mut Html) -> Res
         back,
         "\">all tasks</a><b>",
         clipped(task, 200),
-        "</b><span>left: a, right: b; the same call in the same row</span></p>"
+        "</b><span>the same call stands in the same row</span></p>"
     );
     let mut rollouts = Vec::new();
-    for side in [a, b] {
+    for (letter, side) in [("A", a), ("B", b)] {
         let run = site.run(side.run)?;
+        let name = format!("{letter}: {} {}", run.name, side.part);
         for group in side.groups.iter().filter(|group| group.task == task) {
             for rollout in group.rollouts.iter().take(8) {
-                rollouts.push((side.run, run.trace(rollout.trace)?));
+                rollouts.push((name.clone(), side.run, run.trace(rollout.trace)?));
             }
         }
     }
     if rollouts.is_empty() {
         return Err(ViewError::Missing(format!("neither side has the task {task:?}")));
     }
-    let columns: Vec<_> = rollouts.iter().map(|(run, full)| (*run, full)).collect();
+    let columns: Vec<_> =
+        rollouts.iter().map(|(name, run, full)| Column { run: *run, full, side: Some(name.as_str()) }).collect();
     put!(body, beside(site, &columns));
     Ok(())
 }

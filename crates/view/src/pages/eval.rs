@@ -1,18 +1,42 @@
 //! Evaluations: held-out success by checkpoint with intervals, beside controls and baselines.
 
+use std::collections::BTreeSet;
+
+use hone_eval::table::Row;
+
 use super::{Place, crumbs, frame};
+use crate::beside::Answer;
 use crate::html::{Html, clipped};
 use crate::number::{cell, short};
 use crate::put;
-use crate::run::{Part, Run, ViewError};
+use crate::run::{Part, Played, Run, ViewError};
 use crate::site::Site;
 
 pub(super) fn page(site: &Site, number: usize) -> Result<Html, ViewError> {
     let run = site.run(number)?;
     let mut body = Html::new();
-    put!(body, "<section class=\"head\"><h1>Evaluations</h1></section>", evaluations(site, number, &run));
+    put!(
+        body,
+        "<section class=\"head\"><h1>Evaluations</h1></section>",
+        evaluations(site, number, &run),
+        environments(site, number, &run)?
+    );
     let crumbs = crumbs(site, number, &[("evaluations".to_owned(), String::new())])?;
     Ok(frame(site, &Place { run: Some(number), tab: "Evaluations", crumbs }, &body))
+}
+
+/// What was played, in words.
+fn about(played: &Played) -> &'static str {
+    match (played.event.as_str(), played.kind.as_str()) {
+        ("eval", "greedy") => "the policy of this step, its likeliest token each time",
+        ("eval", "sampled") => "the policy of this step, sampled",
+        ("control", "again") => "the start with another seed: what luck alone changes",
+        ("control", "probe") => "the start at another temperature, in search of the end's entropy",
+        ("control", "sharpened") => "the start as sure of itself as the end: a gain over it is more than sureness",
+        ("control", "order_reversed") => "the end, greedily, with its tools in reverse order",
+        ("control", "names_exchanged") => "the end, greedily, with its tools' names exchanged",
+        _ => "",
+    }
 }
 
 /// Every evaluation, control and baseline in one table.
@@ -35,7 +59,9 @@ pub(crate) fn evaluations(site: &Site, number: usize, run: &Run) -> Html {
                 played.traces.is_some().then(|| site.part_url(number, &Part::Played(name.clone()))).flatten(),
                 &name
             ),
-            "</td><td>",
+            "<p class=\"about\">",
+            about(played),
+            "</p></td><td>",
             played.step,
             "</td><td>",
             cell(played.temperature),
@@ -93,6 +119,48 @@ pub(crate) fn evaluations(site: &Site, number: usize, run: &Run) -> Html {
         }
     }
     out
+}
+
+/// Environments beside each other, where the recipe has several.
+fn environments(site: &Site, number: usize, run: &Run) -> Result<Html, ViewError> {
+    let mut out = Html::new();
+    if run.recipe.get("env").and_then(toml::Value::as_array).is_none_or(|envs| envs.len() < 2) {
+        return Ok(out);
+    }
+    let evaluated = run.events.played.iter().filter(|played| played.event == "eval" && played.traces.is_some());
+    let parts: Vec<Part> = evaluated.map(|played| Part::Played(played.name())).collect();
+    put!(out, "<h2>By environment</h2>");
+    let rows = match site.by_environment(number, parts)? {
+        Answer::Made(rows) => rows,
+        Answer::Waiting => {
+            put!(out, "<p data-wait>The rollouts are being read; this table is shown when that is done.</p>");
+            return Ok(out);
+        }
+        Answer::Failed(why) => {
+            put!(out, "<p class=\"bad\">", clipped(&why, 1000), "</p>");
+            return Ok(out);
+        }
+    };
+    let names: BTreeSet<&String> = rows.iter().flat_map(|(_, envs)| envs.keys()).collect();
+    put!(
+        out,
+        "<div class=\"scroll\"><table class=\"evals\"><thead><tr><th class=\"text\">success with 95 % interval</th>"
+    );
+    for name in &names {
+        put!(out, "<th class=\"text\">", clipped(name, 60), "</th>");
+    }
+    put!(out, "</tr></thead><tbody>");
+    for (part, envs) in rows.iter() {
+        put!(out, "<tr data-item><td class=\"text\">", site.link(site.part_url(number, part), &part.to_string()));
+        for name in &names {
+            let pass = envs.get(*name).and_then(Row::pass);
+            put!(out, "</td><td class=\"text\"><b>", cell(pass.map(|pass| pass.mean)), "</b> ");
+            put!(out, bar(pass.map(|pass| pass.mean), pass.map(|pass| pass.ci)));
+        }
+        put!(out, "</td></tr>");
+    }
+    put!(out, "</tbody></table></div>");
+    Ok(out)
 }
 
 fn kind(name: &str) -> &str {

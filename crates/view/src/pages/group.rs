@@ -5,7 +5,7 @@ use crate::align::align;
 use crate::html::{Html, clipped};
 use crate::number::{cell, short};
 use crate::put;
-use crate::run::{Full, Part, ViewError};
+use crate::run::{Full, Part, ViewError, Worth};
 use crate::site::Site;
 
 /// Rollouts that stand side by side at most.
@@ -53,7 +53,8 @@ pub(super) fn page(site: &Site, number: usize, part: &Part, group: usize) -> Res
     if found.rollouts.len() > BESIDE {
         put!(body, "<span class=\"warn\">the first ", BESIDE, " are shown</span>");
     }
-    put!(body, "</p></section>", beside(site, &rollouts.iter().map(|full| (number, full)).collect::<Vec<_>>()));
+    let columns: Vec<_> = rollouts.iter().map(|full| Column { run: number, full, side: None }).collect();
+    put!(body, "</p></section>", beside(site, &columns));
     let crumbs = crumbs(
         site,
         number,
@@ -62,31 +63,53 @@ pub(super) fn page(site: &Site, number: usize, part: &Part, group: usize) -> Res
     Ok(frame(site, &Place { run: Some(number), tab: "", crumbs }, &body))
 }
 
-/// Rollouts as the columns of a table, each with the number of its run.
-pub(super) fn beside(site: &Site, rollouts: &[(usize, &Full)]) -> Html {
+/// A rollout beside others: the number of its run, and which side of a comparison it is on.
+pub(super) struct Column<'a> {
+    pub run: usize,
+    pub full: &'a Full,
+    pub side: Option<&'a str>,
+}
+
+/// The advantage, or why there is none. Evaluations have none to speak of.
+fn worth(advantage: &Worth) -> Html {
+    let mut out = Html::new();
+    match advantage {
+        Worth::NotRecorded => {}
+        Worth::Nothing(why) => {
+            put!(out, "<p><b class=\"warn\">no signal</b> <span class=\"dim\">", clipped(why, 160), "</span></p>");
+        }
+        Worth::Whole(_) | Worth::Varies(..) => {
+            put!(out, "<p><b class=\"", sign(advantage.value()), "\">", advantage.words(), "</b> advantage</p>");
+        }
+    }
+    out
+}
+
+/// Rollouts as the columns of a table.
+pub(super) fn beside(site: &Site, rollouts: &[Column<'_>]) -> Html {
     let mut out = Html::new();
     put!(out, "<div class=\"scroll\"><table class=\"beside\"><thead><tr>");
-    for (number, full) in rollouts {
+    for Column { run, full, side } in rollouts {
         let brief = &full.brief;
+        put!(out, "<th data-item>");
+        if let Some(side) = side {
+            put!(out, "<p><b>", *side, "</b></p>");
+        }
         put!(
             out,
-            "<th data-item><a href=\"",
-            site.trace_url(*number, brief.trace),
+            "<a href=\"",
+            site.trace_url(*run, brief.trace),
             "\">rollout ",
-            brief.replica,
+            brief.rollout(),
             "</a> <span class=\"dim\">trace ",
             brief.trace,
             "</span><p><b class=\"",
             sign(brief.total()),
             "\">",
             cell(brief.total()),
-            "</b> reward</p><p title=\"",
-            brief.advantage.words(),
-            "\"><b class=\"",
-            sign(brief.advantage.value()),
-            "\">",
-            brief.advantage.value().map_or_else(|| "none".to_owned(), crate::number::signed),
-            "</b> advantage</p><p>",
+            "</b> reward</p>",
+            worth(&brief.advantage),
+            "<p>",
             brief.outcome,
             " <span class=\"dim\">",
             clipped(&brief.why, 80),
@@ -117,13 +140,13 @@ pub(super) fn beside(site: &Site, rollouts: &[(usize, &Full)]) -> Html {
         put!(out, "</ul></th>");
     }
     put!(out, "</tr></thead><tbody>");
-    let keys: Vec<Vec<String>> = rollouts.iter().map(|(_, full)| full.turn_keys()).collect();
+    let keys: Vec<Vec<String>> = rollouts.iter().map(|column| column.full.turn_keys()).collect();
     for row in align(&keys) {
         put!(out, "<tr>");
-        for (turn, (_, full)) in row.iter().zip(rollouts) {
+        for (turn, column) in row.iter().zip(rollouts) {
             match turn {
                 Some(turn) => {
-                    put!(out, "<td>", cell_of(full, *turn), "</td>");
+                    put!(out, "<td>", cell_of(column.full, *turn), "</td>");
                 }
                 None => {
                     put!(out, "<td class=\"gap\"></td>");

@@ -1,8 +1,10 @@
 //! Every metric there is, by name.
 
+use hone_train::ledger::names::SECTIONS;
+
 use super::run::{View, figure};
 use super::{Place, Query, crumbs, frame};
-use crate::html::Html;
+use crate::html::{Html, clipped};
 use crate::put;
 use crate::run::ViewError;
 use crate::site::Site;
@@ -33,7 +35,7 @@ pub(super) fn page(site: &Site, number: usize, query: &Query) -> Result<Html, Vi
         let line = Line { label: String::new(), run: number, colour: 0, points: run.metrics.points(name) };
         let chart = Chart {
             title: name.to_owned(),
-            about: "docs/metrics.md says what it is".into(),
+            about: clipped(meaning(name), 160),
             lines: vec![line],
             ..View::of(query).chart()
         };
@@ -42,4 +44,33 @@ pub(super) fn page(site: &Site, number: usize, query: &Query) -> Result<Html, Vi
     put!(body, "</section>");
     let crumbs = crumbs(site, number, &[("metrics".to_owned(), String::new())])?;
     Ok(frame(site, &Place { run: Some(number), tab: "Metrics", crumbs }, &body))
+}
+
+/// What a metric is, as docs/metrics.md says it; nothing for one that is not there.
+fn meaning(name: &str) -> &'static str {
+    let all = || SECTIONS.iter().flat_map(|section| section.metrics);
+    let found = all().find(|metric| metric.name == name).or_else(|| all().find(|metric| is_of(name, metric.name)));
+    found.map_or("", |metric| metric.what)
+}
+
+/// Whether a name is of a family, whose `{parts}` stand for names without a slash.
+fn is_of(name: &str, family: &str) -> bool {
+    let Some((before, rest)) = family.split_once('{') else { return name == family };
+    let (Some(name), Some((_, rest))) = (name.strip_prefix(before), rest.split_once('}')) else { return false };
+    let ends = name.char_indices().map(|(at, letter)| (at + letter.len_utf8(), letter));
+    ends.take_while(|(_, letter)| *letter != '/').any(|(end, _)| is_of(&name[end..], rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_of_a_family_have_its_meaning() {
+        assert_eq!(meaning("tokens/trained"), "whose advantage reached the gradient");
+        assert_eq!(meaning("batch_reward/my_own/std"), "its standard deviation (population)");
+        assert!(meaning("reward/avg_pass_at_8").starts_with("share of groups with at least one success"));
+        assert!(meaning("batch_reward/total").starts_with("mean of the component"));
+        assert_eq!(["no/such", "batch_reward/", "batch_reward/a/b/c"].map(meaning), ["", "", ""]);
+    }
 }

@@ -1,11 +1,13 @@
 //! Pages: a URL in, HTML out. One file each.
 
 mod audit;
+mod behaviour;
 mod compare;
 mod data;
 mod doctor;
 mod eval;
 mod group;
+mod ledger;
 mod metrics;
 mod part;
 mod rejected;
@@ -24,9 +26,10 @@ use crate::site::Site;
 
 pub(crate) use doctor::findings;
 pub(crate) use eval::evaluations;
+pub(crate) use ledger::ledger;
 pub(crate) use rejected::rejected;
 pub use run::reward_curve;
-pub(crate) use run::{charts, ledger};
+pub(crate) use run::{charts, head};
 pub(crate) use trace::whole as whole_trace;
 
 pub const STYLE: &str = include_str!("style.css");

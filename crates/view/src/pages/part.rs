@@ -6,7 +6,7 @@ use super::{Place, Query, called, crumbs, frame, notes, sign};
 use crate::html::{Html, clipped};
 use crate::number::{cell, count, short};
 use crate::put;
-use crate::run::{Brief, Filter, Group, Part, Run, ViewError};
+use crate::run::{Brief, Filter, Group, Part, Run, Silent, ViewError};
 use crate::site::Site;
 use crate::svg::strip;
 
@@ -38,6 +38,9 @@ pub(super) fn page(site: &Site, number: usize, part: &Part, query: &Query) -> Re
         "</span></p>"
     );
     facts(&run, part, &mut body);
+    if filter.is_empty() {
+        silent(&run, &groups, &mut body);
+    }
     put!(body, "</section>");
     notes(&skipped, &mut body);
     form(&groups, &filter, &mut body);
@@ -97,6 +100,26 @@ fn facts(run: &Run, part: &Part, body: &mut Html) {
         }
     }
     put!(body, "</dl>");
+}
+
+/// How many groups teach nothing, and why.
+fn silent(run: &Run, groups: &[Group], body: &mut Html) {
+    for silent in Silent::of(groups, run.success()) {
+        put!(
+            *body,
+            "<p><b class=\"warn\">",
+            silent.groups,
+            " of ",
+            groups.len(),
+            " groups have no signal</b> and train nothing: ",
+            silent.why,
+            " <span class=\"dim\">(",
+            silent.by_all,
+            " solved by every rollout, ",
+            silent.by_none,
+            " by none)</span></p>"
+        );
+    }
 }
 
 fn form(groups: &[Group], filter: &Filter, body: &mut Html) {
@@ -219,7 +242,7 @@ fn row(
     let dot = |rollout: &Brief, value: f64, class: &'static str| {
         let title = format!(
             "rollout {}: reward {}, advantage {}, {}",
-            rollout.replica,
+            rollout.rollout(),
             cell(rollout.total()),
             rollout.advantage.words(),
             rollout.outcome

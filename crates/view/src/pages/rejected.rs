@@ -9,8 +9,10 @@ use crate::put;
 use crate::run::Run;
 use crate::site::Site;
 
-/// Rows of the table; rejected.jsonl has the rest.
+/// Rows of the table in a file; rejected.jsonl has the rest.
 const MOST: usize = 1000;
+/// Rows of the table beside the curves; the Data page has the rest.
+const FEW: usize = 20;
 
 /// A panel, or nothing where the run is no validation or rejected nothing.
 pub(crate) fn rejected(site: &Site, number: usize, run: &Run) -> Html {
@@ -27,9 +29,10 @@ pub(crate) fn rejected(site: &Site, number: usize, run: &Run) -> Html {
         out,
         "<section class=\"panel\"><h2>Rejected tasks</h2><p class=\"dim\">",
         format!("{} in all. {}", thousands(tasks.len() as u64), counts.join(", ")),
-        "</p><div class=\"scroll\"><table><thead><tr><th class=\"text\">task</th><th class=\"text\">environment</th><th class=\"text\">reason</th><th class=\"text wide\">what was seen</th><th class=\"text\">traces</th></tr></thead><tbody>"
+        "</p><div class=\"scroll\"><table><thead><tr><th class=\"text\">task</th><th class=\"text\">environment</th><th class=\"text\">reason</th><th class=\"text\">what was seen</th><th class=\"text\">traces</th></tr></thead><tbody>"
     );
-    for task in tasks.iter().take(MOST) {
+    let most = if site.is_file() { MOST } else { FEW };
+    for task in tasks.iter().take(most) {
         put!(out, "<tr data-item><td class=\"text\">", clipped(&task.task, 120), "</td><td class=\"text\">");
         put!(out, clipped(&task.env, 60), "</td><td class=\"text\">", task.reason, "</td><td class=\"text\">");
         put!(out, clipped(&task.detail, 400), "</td><td class=\"text\">");
@@ -39,8 +42,10 @@ pub(crate) fn rejected(site: &Site, number: usize, run: &Run) -> Html {
         put!(out, "</td></tr>");
     }
     put!(out, "</tbody></table></div>");
-    if tasks.len() > MOST {
-        put!(out, "<p class=\"dim\">and ", tasks.len() - MOST, " more in rejected.jsonl</p>");
+    if tasks.len() > most {
+        let url = (!site.is_file()).then(|| format!("/r/{number}/data"));
+        let rest = format!("{} more", thousands((tasks.len() - most) as u64));
+        put!(out, "<p class=\"dim\">and ", site.link(url, &rest), " in rejected.jsonl</p>");
     }
     put!(out, "</section>");
     out

@@ -1,15 +1,14 @@
 //! The run: its curves, where its tokens went, its steps.
 
-use std::fmt::Write as _;
 use std::ops::Deref;
 
-use super::{Place, Query, frame, notes, rejected};
+use super::{Place, Query, frame, ledger, notes, rejected};
 use crate::html::Html;
 use crate::number::{cell, count, short, thousands};
 use crate::put;
 use crate::run::{Part, Run, ViewError};
 use crate::site::{Doctor, Site};
-use crate::svg::{Chart, Dot, Line, Mark, flow};
+use crate::svg::{Chart, Dot, Line, Mark};
 
 const STEPS_A_PAGE: usize = 100;
 
@@ -29,9 +28,14 @@ pub(super) fn page(site: &Site, only: Option<usize>, query: &Query) -> Result<Ht
     for (number, run) in &runs {
         put!(body, rejected(site, *number, run));
     }
-    controls(query, &mut body);
+    let begun = |run: &Run| !run.metrics.steps().is_empty();
+    if runs.iter().any(|(_, run)| begun(run)) {
+        controls(query, &mut body);
+    } else {
+        put!(body, "<p class=\"dim\">No step is recorded.</p>");
+    }
     put!(body, "<section class=\"charts\">", charts(site, &runs, query), "</section>");
-    for (number, run) in &runs {
+    for (number, run) in runs.iter().filter(|(_, run)| begun(run)) {
         put!(
             body,
             "<section class=\"two\">",
@@ -47,7 +51,7 @@ pub(super) fn page(site: &Site, only: Option<usize>, query: &Query) -> Result<Ht
     Ok(frame(site, &Place { run: only, tab: "Run", crumbs }, &body))
 }
 
-fn head(site: &Site, runs: &Shown<impl Deref<Target = Run>>, only: Option<usize>, body: &mut Html) {
+pub(crate) fn head(site: &Site, runs: &Shown<impl Deref<Target = Run>>, only: Option<usize>, body: &mut Html) {
     put!(body, "<div class=\"heads\">");
     for (number, run) in runs {
         put!(body, "<section class=\"head\"><h1><i class=\"key s", number % 8, "\"></i>");
@@ -126,7 +130,10 @@ fn controls(query: &Query, body: &mut Html) {
             "\">whole run</a>"
         );
     }
-    put!(body, "<span class=\"hint\">drag over a curve to zoom, click a point to open its step</span></form>");
+    put!(
+        *body,
+        "<span class=\"hint\">drag over a curve to zoom, click a point to open its step</span><span>▲ evaluation <b class=\"good\">▲</b> best checkpoint <b class=\"warn\">▲</b> finding</span></form>"
+    );
 }
 
 /// A chart: name, explanation, metrics with their labels.
@@ -183,19 +190,13 @@ pub(crate) fn charts(site: &Site, runs: &Shown<impl Deref<Target = Run>>, query:
     let shown = View::of(query);
     let mut out = Html::new();
     let mut put_chart = |title: &str, about: &str, metrics: &[(String, String)], dots: Vec<Dot>| {
-        let mut lines = Vec::new();
-        for (number, run) in runs {
-            for (at, (label, metric)) in metrics.iter().enumerate().take(if several { 1 } else { 8 }) {
-                let points = run.metrics.points(metric);
-                if points.is_empty() {
-                    continue;
-                }
-                let label = if several { run.name.clone() } else { label.clone() };
-                lines.push(Line { label, run: *number, colour: if several { number % 8 } else { at }, points });
-            }
-        }
-        let chart =
-            Chart { title: title.into(), about: about.into(), lines, dots, marks: marks.clone(), ..shown.chart() };
+        let skipped = if several { telling(runs, metrics) } else { 0 };
+        let title = match metrics.get(skipped) {
+            Some((label, _)) if skipped > 0 => format!("{title}, {label}"),
+            _ => title.to_owned(),
+        };
+        let lines = lines(runs, metrics.get(skipped..).unwrap_or_default());
+        let chart = Chart { title, about: about.into(), lines, dots, marks: marks.clone(), ..shown.chart() };
         if !chart.is_empty() {
             put!(out, figure(&chart));
         }
@@ -236,6 +237,29 @@ pub(crate) fn charts(site: &Site, runs: &Shown<impl Deref<Target = Run>>, query:
     out
 }
 
+/// The first metric that says something of any run: runs over each other have a curve each.
+fn telling(runs: &Shown<impl Deref<Target = Run>>, metrics: &[(String, String)]) -> usize {
+    let told = |metric: &str| runs.iter().any(|(_, run)| run.metrics.points(metric).iter().any(|at| at.1 != 0.0));
+    metrics.iter().position(|(_, metric)| told(metric)).unwrap_or(0)
+}
+
+/// Curves of one run, by metric, or of several, one each.
+fn lines(runs: &Shown<impl Deref<Target = Run>>, metrics: &[(String, String)]) -> Vec<Line> {
+    let several = runs.len() > 1;
+    let mut lines = Vec::new();
+    for (number, run) in runs {
+        for (at, (label, metric)) in metrics.iter().enumerate().take(if several { 1 } else { 8 }) {
+            let points = run.metrics.points(metric);
+            if points.is_empty() {
+                continue;
+            }
+            let label = if several { run.name.clone() } else { label.clone() };
+            lines.push(Line { label, run: *number, colour: if several { number % 8 } else { at }, points });
+        }
+    }
+    lines
+}
+
 /// How curves are shown.
 pub(super) struct View {
     range: Option<[u64; 2]>,
@@ -260,19 +284,24 @@ impl View {
 /// A chart with its name and its key.
 pub(super) fn figure(chart: &Chart) -> Html {
     let mut out = Html::new();
-    put!(
-        out,
-        "<figure data-item><figcaption title=\"",
-        chart.about,
-        "\"><b>",
-        chart.title,
-        "</b><span class=\"legend\">"
-    );
+    put!(out, "<figure data-item><figcaption><b>", chart.title, "</b><span class=\"legend\">");
     for line in &chart.lines {
         let last = line.points.last().map(|point| short(point.1)).unwrap_or_default();
         put!(out, "<span><i class=\"key s", line.colour, "\"></i>", line.label, " <em>", last, "</em></span>");
     }
-    put!(out, "</span></figcaption>", chart.svg(), "</figure>");
+    // Runs over each other have one colour for all their evaluations, that of their curve.
+    let mut dots: Vec<(usize, &str)> = chart.dots.iter().map(|dot| (dot.colour, dot.label.as_str())).collect();
+    dots.sort_unstable();
+    dots.dedup();
+    dots.retain(|(colour, _)| chart.lines.iter().all(|line| line.colour != *colour));
+    for (colour, label) in dots {
+        put!(out, "<span><i class=\"key round s", colour, "\"></i>", label, "</span>");
+    }
+    put!(out, "</span>");
+    if !chart.about.is_empty() {
+        put!(out, "<span class=\"about\">", chart.about, "</span>");
+    }
+    put!(out, "</figcaption>", chart.svg(), "</figure>");
     out
 }
 
@@ -329,47 +358,6 @@ fn marks(site: &Site, number: usize, run: &Run) -> Vec<Mark> {
         }
     }
     marks
-}
-
-/// Where sampled tokens went.
-pub(crate) fn ledger(run: &Run, query: &Query, named: bool) -> Html {
-    let (from, to) = (query.number("from").unwrap_or(0_u64), query.number("to").unwrap_or(u64::MAX));
-    let sum = |place: &str| -> f64 {
-        let points = run.metrics.points(&format!("tokens/{place}"));
-        points.iter().filter(|(step, _)| (from..=to).contains(step)).map(|(_, tokens)| tokens).sum()
-    };
-    let mut out = Html::new();
-    put!(out, "<section class=\"panel\"><h2>Where the sampled tokens went</h2>");
-    if named {
-        put!(out, "<p class=\"dim\">", run.name, "</p>");
-    }
-    let parts = [
-        ("trained", sum("trained"), "good"),
-        ("zero advantage", sum("zero_advantage"), "flat"),
-        ("clipped", sum("clipped"), "warn"),
-        ("masked", sum("masked"), "warn"),
-        ("skipped", sum("skipped"), "warn"),
-        ("unscored", sum("unscored"), "bad"),
-        ("truncated", sum("truncated"), "bad"),
-        ("faulted", sum("faulted"), "bad"),
-    ];
-    put!(out, flow(("sampled", sum("sampled")), &parts));
-    let total = |metric: &str| run.metrics.sum(metric);
-    if let Some(episodes) = total("rollouts/total") {
-        let mut line = format!("{} episodes", count(episodes));
-        for (metric, name) in [
-            ("rollouts/malformed", "ended malformed"),
-            ("rollouts/truncated_overlong", "cut by a limit"),
-            ("rollouts/faulted", "broken and excluded"),
-        ] {
-            if let Some(episodes) = total(metric) {
-                let _ = write!(line, " · {} {name}", count(episodes));
-            }
-        }
-        put!(out, "<p class=\"dim\">", line, "</p>");
-    }
-    put!(out, "</section>");
-    out
 }
 
 const COLUMNS: [(&str, &str); 6] = [

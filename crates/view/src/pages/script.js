@@ -4,7 +4,7 @@
   const $ = (selector, root = document) => root.querySelector(selector);
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const tip = $("#tip");
-  const LEFT = 46, RIGHT = 10;
+  const LEFT = 46, RIGHT = 10, TOP = 8, BOTTOM = 20;
 
   const show = (event, text) => {
     tip.textContent = text;
@@ -43,7 +43,12 @@
     rule.setAttribute("x2", x);
     const rows = found.filter(([, point]) => point[0] === step || lines.length > 1);
     show(event, (svg.dataset.along || "step") + " " + step + "\n" + rows.map(([line, point]) => (line.dataset.label ? line.dataset.label + "  " : "") + point[1]).join("\n"));
-    svg.now = { step, run: lines[0].dataset.run };
+    // Of several runs the one whose curve is nearest to the pointer.
+    const [y0, y1] = [+svg.dataset.y0, +svg.dataset.y1], view = svg.viewBox.baseVal;
+    const value = y0 + (view.height - BOTTOM - at.y) / (view.height - TOP - BOTTOM) * (y1 - y0);
+    const away = ([, point]) => point[0] === step ? Math.abs(point[1] - value) : Infinity;
+    const [line] = found.reduce((best, each) => away(each) < away(best) ? each : best);
+    svg.now = { step, run: line.dataset.run };
     if (drag && drag.svg === svg) {
       const box = drag.box;
       box.setAttribute("x", Math.min(at.x, drag.x));
@@ -96,7 +101,10 @@
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     $("main").replaceWith(document.adoptNode($("main", page)));
     hide();
+    wait();
   };
+  // What is made beside a page is asked for until it is there.
+  const wait = () => { if ($("[data-wait]")) setTimeout(() => swap(location.href), 1500); };
   const go = (url) => { history.pushState(null, "", url); swap(url); };
   addEventListener("popstate", () => swap(location.href));
 
@@ -140,5 +148,5 @@
       state = event.data;
     };
   }
-  if ($("[data-wait]")) setTimeout(() => swap(location.href), 1500);
+  wait();
 })();

@@ -2,9 +2,9 @@
 
 use super::{Place, Query, called, crumbs, frame, sign, tokens};
 use crate::html::{Html, clipped};
-use crate::number::{cell, short};
+use crate::number::{cell, duration, short};
 use crate::put;
-use crate::run::{Full, Message, Part, Run, TurnView, ViewError};
+use crate::run::{Full, Message, Part, TurnView, ViewError, Worth};
 use crate::site::Site;
 
 /// Characters of a message on the page; `hone show --all` prints the rest.
@@ -20,7 +20,8 @@ pub(super) fn page(site: &Site, number: usize, trace: u64, query: &Query) -> Res
         groups.iter().find(|group| group.rollouts.iter().any(|rollout| rollout.trace == trace))
     });
     let mut body = Html::new();
-    head(site, number, &full, &mut body);
+    head(&full, &mut body);
+    learned(&full, &mut body);
     put!(body, "<p class=\"bar\">");
     if let Some(group) = group {
         let at = group.rollouts.iter().position(|rollout| rollout.trace == trace).unwrap_or(0);
@@ -64,7 +65,7 @@ pub(super) fn page(site: &Site, number: usize, trace: u64, query: &Query) -> Res
         }
         _ => conversation(&full, &mut body),
     }
-    put!(body, "</div>", aside(&run, &full), "</div>");
+    put!(body, "</div>", aside(&full), "</div>");
     let mut way = Vec::new();
     if let Some(part) = &part {
         way.push((called(part), site.part_url(number, part).unwrap_or_default()));
@@ -76,7 +77,7 @@ pub(super) fn page(site: &Site, number: usize, trace: u64, query: &Query) -> Res
     Ok(frame(site, &Place { run: Some(number), tab: "", crumbs: crumbs(site, number, &way)? }, &body))
 }
 
-fn head(site: &Site, number: usize, full: &Full, body: &mut Html) {
+fn head(full: &Full, body: &mut Html) {
     let brief = &full.brief;
     put!(
         *body,
@@ -85,7 +86,7 @@ fn head(site: &Site, number: usize, full: &Full, body: &mut Html) {
         " <span class=\"dim\">",
         clipped(&brief.env, 40),
         " · rollout ",
-        brief.replica,
+        brief.rollout(),
         "</span></h1><dl class=\"facts\"><div><dt>reward</dt><dd class=\"",
         sign(brief.total()),
         "\">",
@@ -121,7 +122,25 @@ fn head(site: &Site, number: usize, full: &Full, body: &mut Html) {
         put!(body, "<p class=\"bad\">", clipped(&brief.why, 1000), "</p>");
     }
     put!(body, "</section>");
-    let _ = (site, number);
+}
+
+/// What was learned of the trace's tokens, and why no more.
+fn learned(full: &Full, body: &mut Html) {
+    put!(body, "<ul class=\"learned\" aria-label=\"what was trained\">");
+    for (count, trained, why) in full.fates() {
+        let (class, word) = if trained { ("good", " trained") } else { ("warn", " sampled, not trained") };
+        put!(body, "<li><b class=\"", class, "\">", count, word, "</b> <span class=\"dim\">", why, "</span></li>");
+    }
+    let others = full.brief.tokens.saturating_sub(full.brief.sampled);
+    if others > 0 {
+        put!(
+            *body,
+            "<li><b>",
+            others,
+            " not sampled</b> <span class=\"dim\">prompt, observations and what Hone appends are never trained: the policy did not choose them</span></li>"
+        );
+    }
+    put!(body, "</ul>");
 }
 
 pub(super) fn conversation(full: &Full, body: &mut Html) {
@@ -174,7 +193,7 @@ fn said(message: &Message, turn: Option<&TurnView>, body: &mut Html) {
         message.name.as_ref().map(|name| clipped(name, 60))
     );
     for (who, seconds) in turn.iter().flat_map(|turn| &turn.timings) {
-        put!(body, "<span class=\"dim\">", clipped(who, 30), " ", short(*seconds), " s</span>");
+        put!(body, "<span class=\"dim\">", clipped(who, 30), " ", duration(*seconds), "</span>");
     }
     put!(body, "</h3>");
     if let Some(reasoning) = &message.reasoning {
@@ -223,7 +242,7 @@ fn pretty(text: &str) -> String {
     )
 }
 
-fn aside(run: &Run, full: &Full) -> Html {
+fn aside(full: &Full) -> Html {
     let mut out = Html::new();
     put!(out, "<aside class=\"side\"><h2>Rewards</h2><table><tbody>");
     for reward in &full.brief.rewards {
@@ -240,7 +259,12 @@ fn aside(run: &Run, full: &Full) -> Html {
             "</td></tr>"
         );
     }
-    put!(out, "</tbody></table><h2>Advantage</h2><p>", full.brief.advantage.words(), "</p>");
+    let worth = match &full.brief.advantage {
+        Worth::NotRecorded => format!("none: {}", full.untrained()),
+        Worth::Nothing(why) => format!("none: {why}"),
+        other => other.words(),
+    };
+    put!(out, "</tbody></table><h2>Advantage</h2><p>", worth, "</p>");
     if let Some(facts) = full.record.get("facts").and_then(|facts| facts.as_object()) {
         put!(out, "<h2>Facts</h2>");
         for (name, value) in facts.iter().filter(|(name, _)| *name != "messages").take(40) {
@@ -269,7 +293,6 @@ fn aside(run: &Run, full: &Full) -> Html {
         ),
         "</pre></aside>"
     );
-    let _ = run;
     out
 }
 
@@ -296,7 +319,8 @@ pub(crate) fn whole(site: &Site, number: usize, trace: u64) -> Result<Html, View
     );
     conversation(&full, &mut out);
     put!(out, "<details class=\"fold\"><summary>tokens</summary>");
+    learned(&full, &mut out);
     tokens::text(&run.tokens(&full), &Query::parse("colour=advantage"), &mut out);
-    put!(out, "</details></div>", aside(&run, &full), "</div></details>");
+    put!(out, "</details></div>", aside(&full), "</div></details>");
     Ok(out)
 }

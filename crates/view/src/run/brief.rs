@@ -108,6 +108,11 @@ pub(super) fn no_signal(why: NoSignal) -> &'static str {
 }
 
 impl Brief {
+    /// Its number in the group, from 1, as `hone show` takes it.
+    pub fn rollout(&self) -> u64 {
+        self.replica + 1
+    }
+
     pub(super) fn read(trace: u64, line: &[u8]) -> Result<Self, String> {
         let form: Form = parse(line)?;
         let calls = form.turns.iter().flat_map(|turn| &turn.calls).map(|call| call.name.clone());

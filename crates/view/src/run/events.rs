@@ -29,6 +29,8 @@ pub struct Played {
     /// `eval` or `control`.
     pub event: String,
     pub kind: String,
+    /// Controls of this step and kind before it: the search for a temperature plays several.
+    pub before: usize,
     pub success: Option<f64>,
     pub interval: Option<[f64; 2]>,
     pub tasks: Option<u64>,
@@ -39,9 +41,10 @@ pub struct Played {
 }
 
 impl Played {
-    /// As URLs and the command line name it: `eval-12-greedy`.
+    /// As URLs and the command line name it: `eval-12-greedy`; the second of a kind `control-12-probe-2`.
     pub fn name(&self) -> String {
-        format!("{}-{}-{}", self.event, self.step, self.kind)
+        let Self { event, step, kind, before, .. } = self;
+        if *before == 0 { format!("{event}-{step}-{kind}") } else { format!("{event}-{step}-{kind}-{}", before + 1) }
     }
 }
 
@@ -63,7 +66,15 @@ impl Events {
                     self.steps.insert(step, range);
                 }
             }
-            ("eval" | "control", Some(step)) => self.played.push(played(step, &kind, &event)),
+            ("eval", Some(step)) => self.played.push(played(step, &kind, &event)),
+            ("control", Some(step)) => {
+                let control = played(step, &kind, &event);
+                let same = |other: &&Played| {
+                    (&other.event, other.step, &other.kind) == (&control.event, control.step, &control.kind)
+                };
+                let before = self.played.iter().filter(same).count();
+                self.played.push(Played { before, ..control });
+            }
             ("baseline", _) => {
                 let Some(result) = event.get("result") else { return };
                 let name = result.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -109,6 +120,7 @@ fn played(step: u64, event: &str, line: &Map<String, Value>) -> Played {
         step,
         event: event.to_owned(),
         kind: line.get("kind").and_then(Value::as_str).unwrap_or("sampled").to_owned(),
+        before: 0,
         success: number(result, "success"),
         interval: interval(result),
         tasks: result.get("tasks").and_then(Value::as_u64),

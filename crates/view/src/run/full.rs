@@ -105,8 +105,11 @@ impl Run {
         let traces = self.traces()?;
         if number >= traces.len() {
             return Err(ViewError::Missing(format!(
-                "the run has {} traces; trace {number} does not exist",
-                traces.len()
+                "the run has no trace {number}; it has {}",
+                match traces.len() {
+                    0 => "none that can be read".to_owned(),
+                    count => format!("0 to {}", count - 1),
+                }
             )));
         }
         let mut found = Err("it is not there".to_owned());
@@ -237,9 +240,38 @@ impl Run {
     }
 }
 
+impl Message {
+    /// Whether its words, reasoning or calls have these words, in any case. A system prompt is not searched.
+    pub fn has(&self, words: &str) -> bool {
+        if self.role == "system" {
+            return false;
+        }
+        let words = words.to_lowercase();
+        let calls = self.calls.iter().map(|call| format!("{} {}", call.name, call.arguments));
+        let texts = [Some(self.content.clone()), self.reasoning.clone(), self.name.clone()];
+        texts.into_iter().flatten().chain(calls).any(|text| text.to_lowercase().contains(&words))
+    }
+}
+
 impl Full {
+    /// What learning made of the sampled tokens: how many, trained or not, and why. In the order of their first.
+    pub fn fates(&self) -> Vec<(usize, bool, String)> {
+        let letters = self.record.get("lesson").and_then(|lesson| lesson.get("fates")?.as_str()).unwrap_or_default();
+        let mut letters = letters.chars();
+        let mut told: Vec<(usize, bool, String)> = Vec::new();
+        for _ in 0..self.brief.sampled {
+            let fate = letters.next().and_then(Fate::from_letter);
+            let why = fate.map_or_else(|| self.untrained(), |fate| words(fate).to_owned());
+            match told.iter_mut().find(|(_, _, other)| *other == why) {
+                Some((count, _, _)) => *count += 1,
+                None => told.push((1, fate == Some(Fate::Trained), why)),
+            }
+        }
+        told
+    }
+
     /// Why tokens without a recorded fate were not trained.
-    fn untrained(&self) -> String {
+    pub fn untrained(&self) -> String {
         let played = self.part.as_ref().is_some_and(|part| !part.starts_with("step-"));
         match &self.no_signal {
             Some(why) => format!("no signal: {why}"),

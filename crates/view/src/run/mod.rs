@@ -21,7 +21,7 @@ pub use brief::{Brief, Scored, Worth};
 pub use events::{Baseline, Events, Played};
 pub use full::{Call, Full, Message, Node, Token, TurnView};
 pub use lines::Tail;
-pub use part::{Filter, Group, Part};
+pub use part::{Filter, Found, Group, Part, Silent};
 pub use rejected::Rejected;
 pub use series::Series;
 
@@ -94,7 +94,9 @@ impl Run {
 
     /// What was passed over, for people.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes = self.metrics_file.notes();
+        let mut notes = Vec::from_iter(self.newer());
+        notes.extend(self.metrics_file.notes());
+        notes.extend(self.metrics.notes());
         notes.extend(self.events_file.notes());
         notes.extend(self.events.notes());
         if self.recipe.is_empty() {
@@ -109,6 +111,18 @@ impl Run {
             _ => {}
         }
         notes
+    }
+
+    /// A word about a run that a later version recorded: what it added is not shown, and a newer program would show it.
+    fn newer(&self) -> Option<String> {
+        let text = std::fs::read_to_string(self.path.join("version")).ok()?;
+        let (theirs, own) = (text.trim(), env!("CARGO_PKG_VERSION"));
+        let parts = |version: &str| -> Option<Vec<u64>> {
+            version.split(['-', '+']).next()?.split('.').map(|part| part.parse().ok()).collect()
+        };
+        (parts(theirs)? > parts(own)?).then(|| {
+            format!("hone {theirs} recorded this run and this is {own}; what {own} does not know is not shown")
+        })
     }
 
     /// The traces there are now.
@@ -128,6 +142,11 @@ impl Run {
     /// Steps that were recorded.
     pub fn done(&self) -> u64 {
         self.metrics.steps().last().copied().unwrap_or(0)
+    }
+
+    /// Whether all steps that were planned are recorded.
+    pub fn is_complete(&self) -> bool {
+        self.planned().is_none_or(|planned| self.done() >= planned)
     }
 
     /// The policy's tokenizer: every checkpoint has it, and the first one stays.

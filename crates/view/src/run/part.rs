@@ -7,7 +7,7 @@ use std::ops::{ControlFlow, Range};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::brief::Brief;
+use super::brief::{Brief, Worth};
 use super::lines::parse;
 use super::{Run, ViewError};
 
@@ -62,6 +62,42 @@ impl Group {
     }
 }
 
+/// Groups that teach nothing for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Silent {
+    pub why: String,
+    pub groups: usize,
+    /// Those that every rollout solved, and those that none did.
+    pub by_all: usize,
+    pub by_none: usize,
+}
+
+impl Silent {
+    /// The groups without a signal, by reason.
+    pub fn of(groups: &[Group], success: Option<&str>) -> Vec<Self> {
+        let mut found: Vec<Self> = Vec::new();
+        for group in groups {
+            let is_none = |rollout: &Brief| matches!(rollout.advantage, Worth::Nothing(_));
+            let Some(Worth::Nothing(why)) = group.rollouts.first().map(|rollout| &rollout.advantage) else { continue };
+            if !group.rollouts.iter().all(is_none) {
+                continue;
+            }
+            let at = found.iter().position(|silent| silent.why == *why).unwrap_or_else(|| {
+                found.push(Self { why: why.clone(), groups: 0, by_all: 0, by_none: 0 });
+                found.len() - 1
+            });
+            let (solved, scored) = group.solved(success);
+            found[at].groups += 1;
+            found[at].by_all += usize::from(scored > 0 && solved == scored);
+            found[at].by_none += usize::from(scored > 0 && solved == 0);
+        }
+        found
+    }
+}
+
+/// A step or an evaluation, and its groups with the rollouts that are wanted.
+pub type Found = (Part, Vec<Group>);
+
 /// Which rollouts are wanted. Empty: all of them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Filter {
@@ -71,7 +107,8 @@ pub struct Filter {
     pub failure: Option<String>,
     pub least: Option<f64>,
     pub most: Option<f64>,
-    /// Words of the conversation, the calls, the reasons or the task's name, in any case.
+    /// Words of the conversation, the calls, the reasons or the task's name, in any case. The system prompt is left out: it is
+    /// the same in every rollout.
     pub text: Option<String>,
 }
 
@@ -173,6 +210,21 @@ impl Run {
             .ok_or_else(|| ViewError::Missing(format!("{part} has no group {number}; its groups are 1 to {count}")))
     }
 
+    /// Steps and evaluations with rollouts that are wanted, in order, and what could not be read.
+    pub fn found(&self, filter: &Filter) -> Result<(Vec<Found>, Vec<String>), ViewError> {
+        let steps = self.events.steps.keys().map(|step| Part::Step(*step));
+        let played = self.events.played.iter().filter(|played| played.traces.is_some());
+        let (mut found, mut notes) = (Vec::new(), Vec::new());
+        for part in steps.chain(played.map(|played| Part::Played(played.name()))) {
+            let (groups, skipped) = self.groups(&part, filter)?;
+            notes.extend(skipped.into_iter().map(|note| format!("{part}: {note}")));
+            if !groups.is_empty() {
+                found.push((part, groups));
+            }
+        }
+        Ok((found, notes))
+    }
+
     /// Whether any text of a trace has the needle, which is in lower case.
     fn contains(&self, line: &[u8], needle: &str) -> bool {
         #[derive(Deserialize)]
@@ -188,7 +240,10 @@ impl Run {
             #[serde(default)]
             facts: Value,
         }
-        let Ok(Texts { task, turns, outcome, rewards, facts }) = parse::<Texts>(line) else { return false };
+        let Ok(Texts { task, turns, outcome, rewards, mut facts }) = parse::<Texts>(line) else { return false };
+        if let Some(messages) = facts.get_mut("messages").and_then(Value::as_array_mut) {
+            messages.retain(|message| message.get("role").and_then(Value::as_str) != Some("system"));
+        }
         if facts.get("messages").is_none() {
             let decoded = parse(line).ok().and_then(|value| self.decoded(&value));
             if decoded.is_some_and(|text| text.to_lowercase().contains(needle)) {

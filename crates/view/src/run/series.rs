@@ -1,6 +1,6 @@
 //! Metrics as columns over the steps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -9,12 +9,18 @@ use serde_json::{Map, Value};
 pub struct Series {
     steps: Vec<u64>,
     columns: BTreeMap<String, Vec<f64>>,
+    /// Lines that name no step, and names of values that are no numbers: what was passed over.
+    without_step: u64,
+    not_numbers: BTreeSet<String>,
 }
 
 impl Series {
     /// Adds a line. A step recorded twice counts as recorded last; a line that names no step is none.
     pub(super) fn add(&mut self, line: &Map<String, Value>) {
-        let Some(step) = line.get("step").and_then(Value::as_u64) else { return };
+        let Some(step) = line.get("step").and_then(Value::as_u64) else {
+            self.without_step += 1;
+            return;
+        };
         let place = match self.steps.binary_search(&step) {
             Ok(place) => {
                 self.columns.values_mut().for_each(|column| column[place] = f64::NAN);
@@ -28,7 +34,13 @@ impl Series {
         };
         let count = self.steps.len();
         for (name, value) in line.iter().filter(|(name, _)| *name != "step") {
-            let Some(value) = value.as_f64() else { continue };
+            let Some(value) = value.as_f64() else {
+                // null is a value that is not known.
+                if !value.is_null() {
+                    self.not_numbers.insert(name.clone());
+                }
+                continue;
+            };
             if let Some(column) = self.columns.get_mut(name) {
                 column[place] = value;
             } else {
@@ -37,6 +49,18 @@ impl Series {
                 self.columns.insert(name.clone(), column);
             }
         }
+    }
+
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.without_step > 0 {
+            notes.push(format!("metrics.jsonl: {} lines name no step and were skipped", self.without_step));
+        }
+        if !self.not_numbers.is_empty() {
+            let names: Vec<&str> = self.not_numbers.iter().map(String::as_str).collect();
+            notes.push(format!("metrics.jsonl: values that are no numbers were skipped: {}", names.join(", ")));
+        }
+        notes
     }
 
     pub fn steps(&self) -> &[u64] {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Page, clean};
-use crate::number::{cell, short};
+use crate::number::{cell, duration};
 use crate::run::{Full, Message, TurnView};
 
 /// Texts longer than this are cut in the middle, unless everything is asked for.
@@ -13,9 +13,9 @@ pub fn conversation(full: &Full, page: Page, all: bool) -> String {
     let mut out = String::new();
     let brief = &full.brief;
     let part = full.part.clone().unwrap_or_else(|| "no step".to_owned());
-    let title = format!("trace {}  {part}  {}/{}  rollout {}", brief.trace, brief.env, brief.task, brief.replica);
+    let title = format!("trace {}  {part}  {}/{}  rollout {}", brief.trace, brief.env, brief.task, brief.rollout());
     let ended = format!("{} {}", brief.outcome, brief.why);
-    let ended = page.ink(if brief.outcome == "finished" { "32" } else { "31" }, clean(ended.trim()).as_str());
+    let ended = page.ink(if brief.outcome == "finished" { "32" } else { "31" }, &cut(&clean(ended.trim()), all));
     let _ = writeln!(out, "{}  {ended}", page.bold(&clean(&title)));
     let tools: Vec<&str> = full.tools();
     let _ = writeln!(out, "{}", page.dim(&clean(&format!("{} tools: {}", tools.len(), tools.join(", ")))));
@@ -25,7 +25,7 @@ pub fn conversation(full: &Full, page: Page, all: bool) -> String {
     let _ = writeln!(out, "{}", page.bold("── rewards"));
     for reward in &brief.rewards {
         let value = page.sign(reward.value, &format!("{:>9}", cell(reward.value)));
-        let _ = writeln!(out, "   {:<20} {value}  {}", clean(&reward.component), clean(&reward.why));
+        let _ = writeln!(out, "   {:<20} {value}  {}", clean(&reward.component), cut(&clean(&reward.why), all));
     }
     let _ = writeln!(out, "   {:<20} {:>9}", "advantage", clean(&brief.advantage.words()));
     let told = |tokens: Option<usize>| tokens.map_or_else(|| "–".to_owned(), |tokens| tokens.to_string());
@@ -68,7 +68,7 @@ fn say(message: &Message, full: &Full, page: Page, all: bool, out: &mut String) 
     }
     let Some(turn) = turn else { return };
     if let Some(failure) = &turn.failure {
-        let _ = writeln!(out, "   {}", page.ink("31", &clean(failure)));
+        let _ = writeln!(out, "   {}", page.ink("31", &cut(&clean(failure), all)));
     }
     if turn.failed > 0 {
         let _ = writeln!(out, "   {}", page.ink("31", &format!("{} of {} calls failed", turn.failed, turn.executed)));
@@ -80,7 +80,7 @@ fn say(message: &Message, full: &Full, page: Page, all: bool, out: &mut String) 
 
 fn timing(turn: &TurnView) -> String {
     let parts: Vec<String> =
-        turn.timings.iter().map(|(who, seconds)| format!("  {who} {} s", short(*seconds))).collect();
+        turn.timings.iter().map(|(who, seconds)| format!("  {who} {}", duration(*seconds))).collect();
     parts.concat()
 }
 

@@ -5,19 +5,29 @@ use std::fmt::Write as _;
 use super::{Page, line, padded};
 use crate::align::align;
 use crate::number::cell;
-use crate::run::{Full, Group, Part, Run, ViewError, Worth};
+use crate::run::{Filter, Full, Group, Part, Run, ViewError, Worth};
 
-pub fn group(run: &Run, part: &Part, number: usize, page: Page) -> Result<String, ViewError> {
+/// The rollouts of a group that are wanted, by the number each has in the group.
+pub fn group(run: &Run, part: &Part, number: usize, filter: &Filter, page: Page) -> Result<String, ViewError> {
     let (group, _) = run.group(part, number)?;
-    let rollouts = group.rollouts.iter().map(|rollout| run.trace(rollout.trace)).collect::<Result<Vec<_>, _>>()?;
+    let wanted: Vec<u64> = if filter.is_empty() {
+        group.rollouts.iter().map(|rollout| rollout.trace).collect()
+    } else {
+        let (found, _) = run.groups(part, filter)?;
+        let same = found.iter().filter(|found| found.group == number).flat_map(|found| &found.rollouts);
+        same.map(|rollout| rollout.trace).collect()
+    };
+    let chosen = group.rollouts.iter().filter(|rollout| wanted.contains(&rollout.trace));
+    let rollouts = chosen.map(|rollout| run.trace(rollout.trace)).collect::<Result<Vec<_>, _>>()?;
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "{}  {}/{}  {} rollouts",
+        "{}  {}/{}  {} rollouts{}",
         page.bold(&format!("{} {part}, group {number}", line(&run.name, 60))),
         line(&group.env, 40),
         line(&group.task, 80),
-        rollouts.len()
+        rollouts.len(),
+        if filter.is_empty() { "" } else { " that match" }
     );
     let width = (page.columns / rollouts.len().max(1)).clamp(26, 60).min(page.columns.max(26));
     let beside = (page.columns / width).max(1);

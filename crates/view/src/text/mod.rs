@@ -1,12 +1,14 @@
 //! A run in the terminal: its steps, a step's groups, a group side by side, a conversation, a table of tokens.
 
 mod conversation;
+mod found;
 mod group;
 mod part;
 mod steps;
 mod tokens;
 
 pub use conversation::conversation;
+pub use found::found;
 pub use group::group;
 pub use part::part;
 pub use steps::steps;

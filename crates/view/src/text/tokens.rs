@@ -6,6 +6,13 @@ use super::{Page, line};
 use crate::number::{cell, signed};
 use crate::run::Token;
 
+/// A character of a token; what would not be seen as its escape.
+fn seen(character: char) -> impl Iterator<Item = char> {
+    let plain = character == '"' || character == '\'';
+    let escaped = (!plain).then(|| character.escape_debug());
+    escaped.into_iter().flatten().chain(plain.then_some(character))
+}
+
 pub fn tokens(tokens: &[Token], page: Page) -> String {
     let mut out = String::new();
     let header = format!(
@@ -14,8 +21,8 @@ pub fn tokens(tokens: &[Token], page: Page) -> String {
     );
     let _ = writeln!(out, "{}", page.dim(&header));
     for token in tokens {
-        let text = format!("{:?}", token.text);
-        let text = line(text.trim_matches('"'), 18);
+        let text: String = token.text.chars().flat_map(seen).collect();
+        let text = line(&text, 18);
         let mark = match (token.trained, token.clipped) {
             (true, _) => page.ink("32", "yes"),
             (false, Some(true)) => page.ink("33", "clipped"),

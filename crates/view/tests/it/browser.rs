@@ -85,7 +85,7 @@ fn two_checkpoints_are_compared_task_by_task() {
     let (_runtime, addr) = serve(directory.path(), None);
     let browser = Browser::start();
     browser.open(&format!("http://{addr}/compare"));
-    browser.until("return document.querySelector('main').textContent.includes('4 tasks are in both: 3 better in b')");
+    browser.until("return document.querySelector('main').textContent.includes('4 tasks are in both: 3 better in B')");
     browser.click("table a[href*='task=task-']");
     browser.until("return document.querySelectorAll('.beside thead th').length === 2");
     inert(&browser);

@@ -67,6 +67,19 @@ impl Made {
         self.run.event(&json!({"event": "eval", "step": step, "kind": "greedy", "result": result, "traces": [numbers.start, numbers.end]})).unwrap();
     }
 
+    /// A step of one rollout in which a tool, the agent and a reward say one line of a megabyte.
+    pub(crate) fn long(&mut self, step: u64) {
+        let line = "<b>\u{1b}[31m\u{202e}".repeat((1 << 20) / 11);
+        let mut trace = self.trace(step, 0, 0, true);
+        let messages = [Message::user("find my order"), Message::tool("find", &line), Message::assistant(&line)];
+        trace.facts.insert("messages".into(), serde_json::to_value(messages).unwrap());
+        trace.rewards.push(Reward::scored("long", 1.0, &line));
+        let numbers = self.run.traces(&[trace]).unwrap();
+        self.run.event(&json!({"event": "step", "step": step, "traces": [numbers.start, numbers.end]})).unwrap();
+        let Value::Object(metrics) = json!({"step": step, "batch_reward/total": 1.0}) else { unreachable!() };
+        self.run.metrics(&metrics).unwrap();
+    }
+
     /// Files that `hone data validate` and `hone audit --run` leave beside a run, with hostile names and words in every text.
     pub(crate) fn reports(path: &Path) {
         let tally = json!({"tasks": 3, "kept": 1, "no_op": 0, "rejected": {"flaky_verifier": 1, "too_easy": 1}});

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use hone_view::exports::live::Logs;
-use hone_view::exports::wandb::Account;
+use hone_view::exports::wandb::{Account, send};
 use serde_json::{Value, json};
 
 use crate::made::{Made, STEPS};
@@ -122,4 +122,37 @@ fn a_server_that_refuses_is_said_once_without_the_key_and_the_file_is_whole() {
     assert_eq!(asked.lock().unwrap().len(), 1);
     let file = std::fs::read_dir(directory.path().join("wandb")).unwrap().next().unwrap().unwrap();
     assert!(file.file_name().to_string_lossy().starts_with("offline-run-"));
+}
+
+#[test]
+fn an_export_sends_the_whole_run_and_the_next_one_only_what_is_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Made::whole(&directory.path().join("run")));
+    let run = hone_view::run::Run::open(&directory.path().join("run")).unwrap();
+    let (account, asked) = stand_in(200, 0);
+    let server = account.server.clone();
+    let place = send(&run, account).unwrap();
+    assert!(place.ends_with(&format!(" of the project hone on {server}")), "{place}");
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 3, "the run, its rows, its end");
+    let steps: Vec<u64> = content(&asked[1].2, "wandb-history.jsonl")
+        .iter()
+        .map(|row| serde_json::from_str::<Value>(row).unwrap()["_step"].as_u64().unwrap())
+        .collect();
+    assert_eq!(steps, (0..=STEPS).collect::<Vec<_>>());
+    assert_eq!(asked[2].2, json!({"complete": true, "exitcode": 0}));
+    let (account, again) = stand_in(200, STEPS as usize + 1);
+    send(&run, account).unwrap();
+    let again = again.lock().unwrap();
+    assert_eq!(again[0].2["variables"]["name"], asked[0].2["variables"]["name"], "it is the same run");
+    assert!(again[1..].iter().all(|(_, _, body)| content(body, "wandb-history.jsonl").is_empty()), "{again:?}");
+}
+
+#[test]
+fn an_export_that_is_refused_says_so_without_the_key() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Made::whole(&directory.path().join("run")));
+    let run = hone_view::run::Run::open(&directory.path().join("run")).unwrap();
+    let error = send(&run, stand_in(401, 0).0).unwrap_err();
+    assert!(error.contains("answered 401") && !error.contains(KEY), "{error}");
 }

@@ -97,6 +97,14 @@ fn a_run_of_a_newer_version_opens() {
     append(&directory.path().join("metrics.jsonl"), b"{\"step\": 7, \"new/metric\": {\"deep\": 1}, \"other\": 2.0}\n");
     let run = Run::open(directory.path()).unwrap();
     let notes = run.notes().join("\n");
+    let version = directory.path().join("version");
+    fs::write(&version, "9.4.0\n").unwrap();
+    append(&directory.path().join("metrics.jsonl"), b"{\"reward\": 1.0}\n");
+    let newer = Run::open(directory.path()).unwrap().notes().join("\n");
+    assert!(newer.contains("hone 9.4.0 recorded this run") && newer.contains("1 lines name no step"), "{newer}");
+    assert!(newer.contains("no numbers were skipped: new/metric"), "{newer}");
+    fs::write(&version, concat!(env!("CARGO_PKG_VERSION"), "\n")).unwrap();
+    assert!(!Run::open(directory.path()).unwrap().notes().join("\n").contains("recorded this run"));
     assert!(notes.contains("of_tomorrow (1)") && notes.contains("events.jsonl: 3 lines"), "{notes}");
     assert_eq!((run.done(), run.metrics.at(7, "other"), run.metrics.at(7, "new/metric")), (7, Some(2.0), None));
 }
@@ -130,7 +138,8 @@ fn the_terminal_gets_no_escape_of_a_model() {
     for printed in [
         hone_view::text::conversation(&full, page, true),
         hone_view::text::tokens(&run.tokens(&full), page),
-        hone_view::text::group(&run, &Part::Step(3), 1, page).unwrap(),
+        hone_view::text::group(&run, &Part::Step(3), 1, &Filter::default(), page).unwrap(),
+        hone_view::text::found(&run, &Filter { text: Some("refund".into()), ..Filter::default() }, page).unwrap(),
         hone_view::text::part(&run, &Part::Step(3), &Filter::default(), page).unwrap(),
     ] {
         let bad = printed
@@ -138,4 +147,62 @@ fn the_terminal_gets_no_escape_of_a_model() {
             .find(|c| (c.is_control() && *c != '\n' && *c != '\t') || matches!(c, '\u{202e}' | '\u{2066}'));
         assert_eq!(bad, None, "{printed}");
     }
+}
+
+const PAGE: hone_view::text::Page = hone_view::text::Page { colour: false, columns: 120 };
+
+#[test]
+fn the_terminal_says_which_groups_teach_nothing_and_which_rollout_is_which() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let run = Run::open(directory.path()).unwrap();
+    let part = |part: Part, filter: &Filter| hone_view::text::part(&run, &part, filter, PAGE).unwrap();
+    let step = part(Part::Step(3), &Filter::default());
+    assert!(step.contains("1 of 4 groups have no signal and train nothing: every rollout"), "{step}");
+    assert!(step.contains("(1 solved by every rollout, 0 by none)"), "{step}");
+    let eval = part(Part::Played("eval-0-greedy".into()), &Filter::default());
+    assert!(!eval.contains("advantage") && !eval.contains("not recorded"), "an evaluation has none: {eval}");
+    let nothing = part(Part::Step(3), &Filter { text: Some("no such words".into()), ..Filter::default() });
+    assert_eq!(nothing.lines().next().unwrap().split("step-3").last(), Some("  0 groups, 0 rollouts that match"));
+    let (group, _) = run.group(&Part::Step(3), 1).unwrap();
+    let second = run.trace(group.rollouts[1].trace).unwrap();
+    assert!(hone_view::text::conversation(&second, PAGE, false).contains("rollout 2  finished"));
+    let tokens = hone_view::text::tokens(&run.tokens(&second), PAGE);
+    assert!(tokens.contains('"') && !tokens.contains("\\\""), "a quote is a quote: {tokens}");
+}
+
+#[test]
+fn words_are_found_at_every_level() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let run = Run::open(directory.path()).unwrap();
+    let words = |text: &str| Filter { text: Some(text.to_owned()), ..Filter::default() };
+    let found = hone_view::text::found(&run, &words("refund"), PAGE).unwrap();
+    let step = found.lines().find(|line| line.trim_start().starts_with("step-2 ")).unwrap();
+    assert!(step.ends_with("    12  group 1: 1 2 4; group 2: 1 2 4; group 3: 1 2 4; group 4: 1 2 4"), "{found}");
+    assert!(found.contains("eval-0-greedy"), "{found}");
+    let group = hone_view::text::group(&run, &Part::Step(2), 1, &words("onerror"), PAGE).unwrap();
+    assert!(group.contains("2 rollouts that match") && group.contains("3  (trace 22)"), "{group}");
+    // Every rollout has the same system prompt: its words tell none apart.
+    assert!(run.found(&words("you are a shop")).unwrap().0.is_empty());
+    let full = run.trace(20).unwrap();
+    let said: Vec<&str> =
+        full.messages.iter().filter(|message| message.has("FIND")).map(|message| message.role.as_str()).collect();
+    assert_eq!(said, ["user", "assistant", "tool"]);
+}
+
+#[test]
+fn controls_of_one_kind_have_names_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Made::whole(directory.path()));
+    let control = |from: u64| {
+        format!(
+            "{{\"event\": \"control\", \"step\": 6, \"kind\": \"probe\", \"result\": {{}}, \"traces\": [{from}, {}]}}\n",
+            from + 2
+        )
+    };
+    append(&directory.path().join("events.jsonl"), (control(0) + &control(2)).as_bytes());
+    let run = Run::open(directory.path()).unwrap();
+    let first = |name: &str| run.groups(&Part::parse(name), &Filter::default()).unwrap().0[0].rollouts[0].trace;
+    assert_eq!([first("control-6-probe"), first("control-6-probe-2")], [0, 2]);
 }

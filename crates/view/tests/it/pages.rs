@@ -159,6 +159,31 @@ fn a_megabyte_in_one_line_is_cut_and_said() {
 }
 
 #[test]
+fn pages_of_a_line_of_a_megabyte_stay_small() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut made = Made::begin(directory.path());
+    made.long(1);
+    let site = Site::open(&[directory.path().to_owned()]).unwrap();
+    for (url, most) in [
+        ("/r/0/step-1", 20_000),
+        ("/r/0/step-1?q=202e", 20_000),
+        ("/r/0/step-1/1", 40_000),
+        ("/r/0/trace/0", 400_000),
+        ("/r/0/trace/0?view=tokens", 400_000),
+        ("/r/0/trace/0?view=record", 4_000_000),
+    ] {
+        let html = shown(&site, url);
+        assert!(html.len() < most, "{url} has {} bytes", html.len());
+        assert!(!html.contains("<b>\u{241b}") && !html.contains('\u{1b}') && !html.contains('\u{202e}'), "{url}");
+    }
+    assert!(shown(&site, "/r/0/trace/0").contains("more characters)"), "what was cut is said");
+    let run = hone_view::run::Run::open(directory.path()).unwrap();
+    let page = hone_view::text::Page { colour: false, columns: 80 };
+    let text = hone_view::text::conversation(&run.trace(0).unwrap(), page, false);
+    assert!(text.len() < 60_000 && text.contains("--all prints them"), "{} bytes", text.len());
+}
+
+#[test]
 fn the_report_is_one_file() {
     let directory = tempfile::tempdir().unwrap();
     let _made = Made::whole(directory.path());
@@ -196,4 +221,96 @@ fn pages_are_made_while_the_run_is_read_on() {
         }
     });
     assert!(site.run(0).unwrap().done() > 1);
+}
+
+/// Asks for a page until nothing on it is still being made.
+fn settled(site: &Site, url: &str) -> String {
+    let begun = std::time::Instant::now();
+    loop {
+        let html = shown(site, url);
+        if !html.contains("data-wait") {
+            return html;
+        }
+        assert!(begun.elapsed().as_secs() < 60, "{url} still waits");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_comparison_says_which_behaviour_goes_with_success() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let site = Site::open(&[directory.path().to_owned()]).unwrap();
+    let url = "/compare?a=0:eval-0-greedy&b=0:eval-6-greedy";
+    assert!(shown(&site, url).contains("data-wait"), "the page does not wait for the rollouts to be read");
+    let html = settled(&site, url);
+    // Three of four tasks are solved at the end that were not at the start, and nothing else changed; four tasks prove nothing.
+    assert!(html.contains("no difference is shown: +0.750 (95 % "), "{html}");
+    let turns = html.split("<td class=\"text\" title=").find(|row| row.contains(">turns</td>")).unwrap();
+    assert!(turns.contains(">turns</td><td>2.000</td><td>2.000</td><td>0</td>"), "{turns}");
+    let tasks = |query: &str| settled(&site, &format!("{url}{query}")).matches("task=task-").count();
+    assert_eq!([tasks(""), tasks("&show=better"), tasks("&show=worse"), tasks("&show=same")], [4, 3, 0, 1]);
+}
+
+#[test]
+fn environments_stand_beside_each_other_where_there_are_several() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let site = |recipe: &str| {
+        std::fs::write(directory.path().join("recipe.toml"), recipe).unwrap();
+        Site::open(&[directory.path().to_owned()]).unwrap()
+    };
+    let one = site("[env]\nname = \"shop\"\n[eval]\nsuccess = \"solved\"\n");
+    assert!(!settled(&one, "/r/0/eval").contains("By environment"));
+    let two = site("[eval]\nsuccess = \"solved\"\n[[env]]\nname = \"shop\"\n[[env]]\nname = \"retail\"\n");
+    let html = settled(&two, "/r/0/eval");
+    let (_, table) = html.split_once("By environment").unwrap();
+    assert!(table.contains("<th class=\"text\">shop</th>") && table.contains("<b>0.250</b>"), "{table}");
+    assert!(table.contains("eval-6-greedy") && table.contains("<b>1.000</b>"), "{table}");
+}
+
+#[test]
+fn why_nothing_was_learned_is_said_where_it_is_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    let site = Site::open(&[directory.path().to_owned()]).unwrap();
+    let step = shown(&site, "/r/0/step-3");
+    assert!(step.contains("1 of 4 groups have no signal</b> and train nothing: every rollout of the group"), "{step}");
+    assert!(step.contains("(1 solved by every rollout, 0 by none)"), "{step}");
+    assert!(shown(&site, "/r/0/step-3/3").contains("no signal</b> <span class=\"dim\">every rollout of the group"));
+    let evaluated = shown(&site, "/r/0/trace/0");
+    assert!(evaluated.contains("sampled, not trained</b> <span class=\"dim\">an evaluation or a control is never"));
+    assert!(evaluated.contains("none: an evaluation or a control is never trained on"), "{evaluated}");
+    let trained = shown(&site, "/r/0/trace/36");
+    for words in
+        [" trained</b> <span class=\"dim\">its advantage reached", "the clip set its gradient", " not sampled</b>"]
+    {
+        assert!(trained.contains(words), "{words} is not in {trained}");
+    }
+    assert!(trained.contains("rollout 1</span>"), "the number is that of hone show: {trained}");
+    let run = shown(&site, "/");
+    assert!(
+        run.contains("nothing says which to prefer") && run.contains("key round s1\"></i>held-out, greedy"),
+        "{run}"
+    );
+}
+
+#[test]
+fn a_run_without_steps_shows_no_empty_charts() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::begin(directory.path());
+    let site = Site::open(&[directory.path().to_owned()]).unwrap();
+    let html = shown(&site, "/");
+    assert!(html.contains("No step is recorded.") && !html.contains("<svg") && !html.contains("-0"), "{html}");
+    assert!(!hone_view::export::report(site, 2).unwrap().as_str().contains("Where the sampled tokens went"));
+}
+
+#[test]
+fn a_run_that_is_named_twice_is_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run");
+    let _made = (Made::whole(&path), Made::whole(&path.join("placebo")));
+    let site = Site::open(&[path.clone(), path.join("placebo"), directory.path().join("./run")]).unwrap();
+    let names: Vec<String> = site.all().iter().map(|run| run.name.clone()).collect();
+    assert_eq!(names, ["run", "run/placebo"]);
 }

@@ -17,8 +17,6 @@ const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 /// A run that says nothing for minutes is shown as crashed.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-/// The end of a run waits so long for its last rows.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 const UPSERT: &str = "mutation UpsertBucket($name: String, $project: String, $entity: String, $displayName: String, $config: JSONString) { \
     upsertBucket(input: {name: $name, modelName: $project, entityName: $entity, displayName: $displayName, config: $config}) { \
@@ -81,15 +79,15 @@ impl Upload {
         }
     }
 
-    /// Waits for what was handed over.
-    pub(in crate::exports) fn finish(self, complete: bool) -> Result<(), String> {
+    /// Waits for what was handed over, so long.
+    pub(in crate::exports) fn finish(self, complete: bool, patience: Duration) -> Result<(), String> {
         if complete {
             let _ = self.orders.send(Order::Complete);
         }
         drop(self.orders);
-        match self.ended.recv_timeout(PATIENCE) {
+        match self.ended.recv_timeout(patience) {
             Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(format!("the last rows were not taken in {} s", PATIENCE.as_secs())),
+            Err(RecvTimeoutError::Timeout) => Err(format!("the last rows were not taken in {} s", patience.as_secs())),
             Err(RecvTimeoutError::Disconnected) => Err("the thread that sends was lost".to_owned()),
         }
     }
