@@ -5,6 +5,11 @@
 //! is shut down. For a Hone that is killed itself there is the watchdog: one shell that reads from a pipe which only Hone
 //! holds, and kills the groups it was told of when the pipe closes. (A parent-death signal would need `unsafe`, and the
 //! children's own children do not inherit it.)
+//!
+//! Some leave the group: `setsid`, daemons. A child's variables name its leash, its descendants inherit them, and `strays`
+//! finds those in `/proc`; the watchdog looks there too. Elsewhere than on Linux only groups are killed.
+
+mod strays;
 
 use std::io::Write as _;
 use std::process::{ChildStdin, Command as StdCommand, Stdio};
@@ -39,6 +44,7 @@ pub fn command(program: &str, variables: &[String]) -> Command {
     for name in PASSED_ON.into_iter().chain(variables.iter().map(String::as_str)) {
         command.envs(std::env::var_os(name).map(|value| (name, value)));
     }
+    command.env(strays::VARIABLE, strays::fresh_mark());
     command.process_group(0).kill_on_drop(true);
     command
 }
@@ -51,27 +57,39 @@ pub fn missing(variables: &[String]) -> Option<&String> {
 /// Starts a command of [`command`]. Its whole group ends when the leash is dropped.
 pub fn spawn(command: &mut Command) -> std::io::Result<(Child, Leash)> {
     let child = command.spawn()?;
-    let leash = Leash(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
+    let variables = command.as_std().get_envs();
+    let mark = variables.filter(|(name, _)| *name == strays::VARIABLE).find_map(|(_, mark)| mark?.to_str());
+    let leash =
+        Leash { group: child.id().and_then(|id| Pid::from_raw(id.cast_signed())), mark: mark.map(str::to_owned) };
     // A child that nobody watches does not run: the leash goes with the error.
     leash.watch()?;
     Ok((child, leash))
 }
 
-/// A process group that is killed when this is dropped.
+/// A process group that is killed when this is dropped, and what left it.
 #[derive(Debug)]
-pub struct Leash(Option<Pid>);
+pub struct Leash {
+    group: Option<Pid>,
+    /// Its value of [`strays::VARIABLE`].
+    mark: Option<String>,
+}
 
 impl Leash {
-    /// Kills the group. A group that is gone already is as good as killed.
+    /// Kills the group and who left it. A group that is gone already is as good as killed.
     pub fn kill(&self) {
-        if let Some(group) = self.0 {
-            let _ = kill_process_group(group, Signal::KILL);
+        let Some(group) = self.group else { return };
+        // While their parents live, those that cleared their variables can still be told.
+        let left = self.mark.as_deref().map_or_else(Vec::new, |mark| strays::of(group, mark));
+        let _ = kill_process_group(group, Signal::KILL);
+        strays::kill(&left);
+        if let Some(mark) = &self.mark {
+            strays::kill_all(group, mark);
         }
     }
 
     /// Tells the watchdog of the group; starts it where there is none, or none any more.
     fn watch(&self) -> std::io::Result<()> {
-        let Some(group) = self.0 else { return Ok(()) };
+        let Some(group) = self.group else { return Ok(()) };
         let mut watchdog = WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner);
         let told = watchdog.as_mut().is_some_and(|pipe| writeln!(pipe, "+ {}", group.as_raw_nonzero()).is_ok());
         if !told {
@@ -82,7 +100,7 @@ impl Leash {
 
     fn forget(&self) {
         let mut watchdog = WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(group), Some(pipe)) = (self.0, watchdog.as_mut()) {
+        if let (Some(group), Some(pipe)) = (self.group, watchdog.as_mut()) {
             // A watchdog that is gone has nothing to forget.
             let _ = writeln!(pipe, "- {}", group.as_raw_nonzero());
         }
@@ -111,12 +129,19 @@ while read -r sign group; do
     [ "$sign" = + ] && groups="$groups $group"
 done
 for group in $groups; do kill -s KILL -- "-$group"; done
+for round in 1 2 3; do
+    for file in $(command -p grep -lsF "$1" /proc/[0-9]*/environ); do
+        process=${file#/proc/}
+        kill -s KILL "${process%/environ}"
+    done
+done
 "#;
 
 fn start_watchdog() -> std::io::Result<ChildStdin> {
     use std::os::unix::process::CommandExt as _;
     let mut command = StdCommand::new("/bin/sh");
-    command.args(["-c", SCRIPT]).env_clear().stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(["-c", SCRIPT, "watchdog", &strays::every_mark()]);
+    command.env_clear().stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     // Its own process group: ctrl-c in the terminal is not meant for it.
     let mut child = command.process_group(0).spawn()?;
     child.stdin.take().ok_or_else(|| std::io::Error::other("the watchdog has no pipe"))

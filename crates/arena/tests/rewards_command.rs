@@ -72,3 +72,21 @@ async fn a_hang_is_killed_with_everything_it_started() {
     // Blocks until the last holder is dead; were one left alive, this test would not end.
     std::fs::File::open(&lock).unwrap().lock().unwrap();
 }
+
+/// The same where what it started left its process group, cleared its variables, or became a daemon.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_hang_is_killed_with_what_left_its_group() {
+    for leaves in [
+        "setsid sleep 1000 & sleep 1000",
+        "env -i setsid sleep 1000 & sleep 1000",
+        "(setsid sh -c 'sleep 1000 &'); sleep 1000",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = folder.path().join("lock");
+        drop(std::fs::File::create(&lock).unwrap());
+        let script = format!("exec 9<'{}'; flock -x 9; {leaves}", lock.display());
+        assert_unscored(&verify(&script, 1.0).await, "verifier_deadline: ");
+        std::fs::File::open(&lock).unwrap().lock().unwrap();
+    }
+}

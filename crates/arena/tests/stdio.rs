@@ -333,8 +333,10 @@ async fn nothing_a_dead_program_started_is_left() {
 #[ignore = "run by nothing_survives_hone_being_killed"]
 async fn an_environment_with_a_grandchild_is_open() {
     let fifo = std::env::var("PATH_OF_FIFO").unwrap();
-    let text = LOOP
-        .replace("RUN", "os.fork(); held = open(sys.argv[1], 'w'); held.write('x'); held.flush(); time.sleep(3600)");
+    let text = LOOP.replace(
+        "RUN",
+        "os.fork() or os.setsid(); held = open(sys.argv[1], 'w'); held.write('x'); held.flush(); time.sleep(3600)",
+    );
     let mut script = Script::new(&text);
     script.spec.command.push(fifo);
     let arena = script.arena(3600.0);

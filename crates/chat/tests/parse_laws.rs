@@ -369,7 +369,17 @@ fn what_cannot_be_written_names_its_format() {
 }
 
 /// Reasoning markers, and whether a closer that nothing opened ends reasoning.
-const REASONING: [(&str, &str, bool); 14] = [
+const REASONING: [(&str, &str, bool); 24] = [
+    ("<seed:cot_budget_reflect>", "</seed:cot_budget_reflect>", true),
+    ("<scratchpad>", "</scratchpad>", true),
+    ("<scratch_pad>", "</scratch_pad>", true),
+    ("<reflection>", "</reflection>", true),
+    ("<analysis>", "</analysis>", true),
+    ("<unused94>thought\n", "<unused95>", true),
+    ("◁think▷", "◁/think▷", true),
+    ("<think >", "</think >", true),
+    ("<Think\ntype=\"deep\">", "</think>", true),
+    ("<|think|>", "<|end|>", false),
     ("<think>", "</think>", true),
     ("<THINK>", "</THINK>", true),
     ("[THINK]", "[/THINK]", true),
@@ -438,6 +448,47 @@ fn a_call_behind_reasoning_runs() {
                 let read: Vec<_> = parsed.calls.iter().map(|call| &call.call).collect();
                 assert_eq!(read.len(), 1, "{format}: {reply:?} {:?}", parsed.error);
                 assert_eq!(read[0].arguments, put.arguments, "{format}: {reply:?}");
+            }
+        }
+    }
+}
+
+/// Reasoning ends at its first closer: a second one behind a call is text, by the format's name and in auto.
+#[test]
+fn a_second_closer_takes_no_call_back() {
+    let tools = tools();
+    let put = ToolCall::new("put", json!({ "text": "x" }).as_object().expect("an object").clone());
+    let text = Format::Hermes.render_calls(std::slice::from_ref(&put), &tools).expect("a plain call");
+    for (open, close, _) in REASONING.into_iter().filter(|(_, _, lone)| *lone) {
+        let reply = format!("{open}a{close}{text}{close} b");
+        for format in [Some(Format::Hermes), None] {
+            assert_eq!(parse(&reply, &tools, format).calls.len(), 1, "{format:?}: {reply:?}");
+        }
+    }
+}
+
+/// What stands behind the end of the turn, or in an answer that the model made up, does not run, however it is written.
+#[test]
+fn nothing_behind_the_end_or_in_an_answer_runs() {
+    let tools = tools();
+    let put = ToolCall::new("put", json!({ "text": "x" }).as_object().expect("an object").clone());
+    for format in [Format::Hermes, Format::Gemma4, Format::Qwen3Coder, Format::Mistral] {
+        let text = format.render_calls(std::slice::from_ref(&put), &tools).expect("a plain call");
+        for marker in [
+            "<turn|>",
+            "<|eot|>",
+            "<eos>",
+            "<seed:eos>",
+            "<|assistant_end|>",
+            "[e~[",
+            "<tool_response >",
+            "<TOOL_RESPONSE>",
+            "<tool_response id=\"1\">",
+            "<observation>",
+        ] {
+            for reader in [Some(format), None] {
+                let parsed = parse(&format!("Wait.{marker}{text}"), &tools, reader);
+                assert!(parsed.calls.is_empty() && parsed.error.is_some(), "{reader:?}: {marker}{text}");
             }
         }
     }

@@ -4,6 +4,8 @@
 //! lines of ReAct, a code fence, an object, a call list. These only count when a tool's name or a call's shape is seen,
 //! since prose has them too.
 
+use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use memchr::memmem;
@@ -60,24 +62,27 @@ fn holds(text: &str, at: usize, format: Format, tools: &Toolbox) -> bool {
     parse(text, tools, Some(format)).calls.iter().any(|call| call.span.contains(&at))
 }
 
-/// Start of the text after reasoning that was opened in the prompt.
+/// Start of the text after reasoning that was opened in the prompt. A closer behind a whole block is text: reasoning
+/// ends at its first closer.
 fn lone_closer(text: &str) -> usize {
-    reasoning::unopened(text).map_or(0, |(at, pair)| at + pair.close.len())
+    let closer = reasoning::unopened(text);
+    let first = |closer: &Range<usize>| matches!(reasoning::visible(&text[..closer.start]), Cow::Borrowed(_));
+    closer.filter(first).map_or(0, |closer| closer.end)
 }
 
 /// The first marker outside reasoning: where it stands, and whose it is.
 fn tagged(text: &str, start: usize) -> Option<(usize, Format)> {
     let bytes = text.as_bytes();
     let mut from = start;
-    while let Some(found) = memchr::memchr2(b'<', b'[', &bytes[from..]) {
+    while let Some(found) = reasoning::next_first(&bytes[from..]) {
         let at = from + found;
         if let Some(format) = marker(text, at) {
             return Some((at, format));
         }
         from = run_end(bytes, at);
-        if let Some(pair) = reasoning::opener(&bytes[at..]) {
-            let inner = at + pair.open.len();
-            from = inner + reasoning::closer_in(&bytes[inner..], pair)? + pair.close.len();
+        if let Some((pair, width)) = reasoning::opener(&bytes[at..]) {
+            let inner = at + width;
+            from = inner + reasoning::closer_in(&bytes[inner..], pair)?.end;
         }
     }
     None

@@ -1,8 +1,9 @@
 //! Reasoning markers, in every spelling that models use. Nothing between them is a call.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-/// A pair of markers. Case makes no difference.
+/// A pair of markers. Case makes no difference, nor do blanks and attributes behind a tag's name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub open: &'static str,
@@ -15,7 +16,7 @@ const fn pair(open: &'static str, close: &'static str) -> Pair {
     Pair { open, close, lone: true }
 }
 
-pub(super) const PAIRS: [Pair; 17] = [
+pub(super) const PAIRS: [Pair; 25] = [
     pair("<think>", "</think>"),
     pair("[THINK]", "[/THINK]"),
     pair("<thinking>", "</thinking>"),
@@ -31,7 +32,15 @@ pub(super) const PAIRS: [Pair; 17] = [
     pair("<|channel>thought", "<channel|>"),
     pair("<|channel>", "<channel|>"),
     pair("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    pair("<seed:cot_budget_reflect>", "</seed:cot_budget_reflect>"),
+    pair("<scratchpad>", "</scratchpad>"),
+    pair("<scratch_pad>", "</scratch_pad>"),
+    pair("<reflection>", "</reflection>"),
+    pair("<analysis>", "</analysis>"),
+    pair("<unused94>", "<unused95>"),
+    pair("◁think▷", "◁/think▷"),
     // Closers that end other messages too.
+    Pair { open: "<|think|>", close: "<|end|>", lone: false },
     Pair { open: "<|content_thinking|>", close: "<|end_message|>", lone: false },
     // Harmony's analysis channel, met in another format.
     Pair { open: "<|channel|>analysis<|message|>", close: "<|end|>", lone: false },
@@ -56,26 +65,53 @@ const fn by_second_byte(open: bool) -> [u32; 256] {
     table
 }
 
-fn starts(rest: &[u8], marker: &str) -> bool {
-    rest.get(..marker.len()).is_some_and(|head| head.eq_ignore_ascii_case(marker.as_bytes()))
+/// Bytes that a marker starts with: `<`, `[` and the first of `◁`.
+pub(super) const FIRST: [u8; 3] = [b'<', b'[', "◁".as_bytes()[0]];
+
+/// The next place of `bytes` at which a marker may start.
+pub(super) fn next_first(bytes: &[u8]) -> Option<usize> {
+    memchr::memchr3(FIRST[0], FIRST[1], FIRST[2], bytes)
 }
 
-/// The pair whose opener `rest` starts with.
-pub(super) fn opener(rest: &[u8]) -> Option<&'static Pair> {
+/// Most bytes of blanks and attributes in a tag.
+const LONGEST_TAIL: usize = 64;
+
+/// The bytes that a marker takes at the start of `rest`, where it stands there.
+fn width(rest: &[u8], marker: &str) -> Option<usize> {
+    let marker = marker.as_bytes();
+    let (last, head) = marker.split_last()?;
+    if !rest.get(..head.len())?.eq_ignore_ascii_case(head) {
+        return None;
+    }
+    let next = rest.get(head.len())?;
+    if next == last {
+        return Some(marker.len());
+    }
+    // A plain tag: its name has no bars, and what may follow the name ends with the tag.
+    if !next.is_ascii_whitespace() || *last != b'>' || head.contains(&b'|') {
+        return None;
+    }
+    let tail = &rest[head.len()..rest.len().min(head.len() + LONGEST_TAIL)];
+    let end = memchr::memchr2(b'<', b'>', tail).filter(|end| tail[*end] == b'>')?;
+    Some(head.len() + end + 1)
+}
+
+/// The pair whose opener `rest` starts with, and the opener's length.
+pub(super) fn opener(rest: &[u8]) -> Option<(&'static Pair, usize)> {
     find(rest, &OPENERS, |pair| pair.open)
 }
 
-/// The pair whose closer `rest` starts with, where it may stand alone.
-pub(super) fn lone_closer(rest: &[u8]) -> Option<&'static Pair> {
+/// The pair whose closer `rest` starts with, where it may stand alone, and the closer's length.
+pub(super) fn lone_closer(rest: &[u8]) -> Option<(&'static Pair, usize)> {
     find(rest, &CLOSERS, |pair| pair.close)
 }
 
-fn find(rest: &[u8], table: &[u32; 256], marker: fn(&Pair) -> &'static str) -> Option<&'static Pair> {
+fn find(rest: &[u8], table: &[u32; 256], marker: fn(&Pair) -> &'static str) -> Option<(&'static Pair, usize)> {
     let mut candidates = table[usize::from(*rest.get(1)?)];
     while candidates != 0 {
         let pair = &PAIRS[candidates.trailing_zeros() as usize];
-        if starts(rest, marker(pair)) {
-            return Some(pair);
+        if let Some(width) = width(rest, marker(pair)) {
+            return Some((pair, width));
         }
         candidates &= candidates - 1;
     }
@@ -83,23 +119,23 @@ fn find(rest: &[u8], table: &[u32; 256], marker: fn(&Pair) -> &'static str) -> O
 }
 
 /// Place of the pair's closer in `text`.
-pub(super) fn closer_in(text: &[u8], pair: &Pair) -> Option<usize> {
-    memchr::memchr_iter(pair.close.as_bytes()[0], text).find(|at| starts(&text[*at..], pair.close))
+pub(super) fn closer_in(text: &[u8], pair: &Pair) -> Option<Range<usize>> {
+    let places = memchr::memchr_iter(pair.close.as_bytes()[0], text);
+    places.into_iter().find_map(|at| width(&text[at..], pair.close).map(|width| at..at + width))
 }
 
-/// The first closer in `text` that nothing there opens: where it stands, and its pair.
-pub(super) fn unopened(text: &str) -> Option<(usize, &'static Pair)> {
+/// The first closer in `text` that nothing there opens.
+pub(super) fn unopened(text: &str) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let mut from = 0;
-    while let Some(found) = memchr::memchr2(b'<', b'[', &bytes[from..]) {
+    while let Some(found) = next_first(&bytes[from..]) {
         let at = from + found;
-        if let Some(pair) = lone_closer(&bytes[at..]) {
-            return Some((at, pair));
+        if let Some((_, width)) = lone_closer(&bytes[at..]) {
+            return Some(at..at + width);
         }
         from = at + 1;
-        if let Some(pair) = opener(&bytes[at..]) {
-            let inner = at + pair.open.len();
-            from = inner + closer_in(&bytes[inner..], pair)? + pair.close.len();
+        if let Some((pair, width)) = opener(&bytes[at..]) {
+            from = at + width + closer_in(&bytes[at + width..], pair)?.end;
         }
     }
     None
@@ -110,14 +146,14 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut out = String::new();
     let (mut kept, mut from) = (0, 0);
-    while let Some(found) = memchr::memchr2(b'<', b'[', &bytes[from..]) {
+    while let Some(found) = next_first(&bytes[from..]) {
         let at = from + found;
         from = at + 1;
-        let Some(pair) = opener(&bytes[at..]) else { continue };
+        let Some((pair, width)) = opener(&bytes[at..]) else { continue };
         out.push_str(&text[kept..at]);
-        let inner = at + pair.open.len();
-        let Some(length) = closer_in(&bytes[inner..], pair) else { return Cow::Owned(out) };
-        kept = inner + length + pair.close.len();
+        let inner = at + width;
+        let Some(closer) = closer_in(&bytes[inner..], pair) else { return Cow::Owned(out) };
+        kept = inner + closer.end;
         from = kept;
     }
     if kept == 0 {
@@ -134,10 +170,10 @@ mod tests {
     #[test]
     fn every_marker_passes_the_filter() {
         for pair in &PAIRS {
-            assert_eq!(opener(pair.open.as_bytes()), Some(pair));
+            assert_eq!(opener(pair.open.as_bytes()), Some((pair, pair.open.len())));
             assert_eq!(lone_closer(pair.close.as_bytes()).is_some(), pair.lone, "{pair:?}");
-            assert_eq!(opener(pair.open.to_lowercase().as_bytes()), Some(pair));
-            assert!(pair.open.starts_with(['<', '[']) && pair.close.starts_with(['<', '[']));
+            assert_eq!(opener(pair.open.to_lowercase().as_bytes()), Some((pair, pair.open.len())));
+            assert!(pair.open.starts_with(['<', '[', '◁']) && pair.close.starts_with(['<', '[', '◁']));
         }
     }
 
@@ -146,7 +182,10 @@ mod tests {
         assert_eq!(visible("a<think>b</think>c[THINK]d[/THINK]e"), "ace");
         assert_eq!(visible("a<think>b"), "a");
         assert_eq!(visible("a < b"), "a < b");
-        assert_eq!(unopened("<think>a</think>b</think>").map(|(at, _)| at), Some(17));
+        assert_eq!(visible("a<think >b</THINK\n>c◁think▷d◁/think▷e"), "ace");
+        assert_eq!(visible("a<think type=\"deep\">b</think>c"), "ac");
+        assert_eq!(visible("a<thinker>b"), "a<thinker>b");
+        assert_eq!(unopened("<think>a</think>b</think>"), Some(17..25));
         assert_eq!(unopened("<think>a</think>b"), None);
     }
 }

@@ -10,7 +10,7 @@ use memchr::memmem;
 
 use super::{
     draft::{Draft, Fault},
-    reasoning::{self, Pair},
+    reasoning,
     repair::Repair,
     tokens::{self, Stop},
     toolbox::Toolbox,
@@ -84,6 +84,8 @@ pub(super) struct Reply<'a> {
     pub content: Option<String>,
     /// Text that is neither call nor reply: an observation the model made up.
     pub ignored: Option<Range<usize>>,
+    /// The text has a `◁`, which opens or closes reasoning of some models.
+    triangles: bool,
     /// A reasoning block has been closed. A closer behind it is text: reasoning ends at its first closer.
     reasoned: bool,
     /// Place of the first closer behind some place, as it was last asked; `usize::MAX` for nowhere.
@@ -119,6 +121,7 @@ impl<'a> Reply<'a> {
             unclosed: None,
             content: None,
             ignored: None,
+            triangles: text.contains('◁'),
             reasoned: false,
             closer: None,
             beyond: None,
@@ -167,7 +170,7 @@ impl<'a> Reply<'a> {
         let other = first.into_iter().find(|byte| !matches!(byte, b'<' | b'[')).unwrap_or(b'<');
         let bytes = self.text.as_bytes();
         let mut from = self.pos;
-        while let Some(found) = memchr::memchr3(b'<', b'[', other, &bytes[from..]) {
+        while let Some(found) = self.next_marker(other, from) {
             spend(found + 1);
             let at = from + found;
             let rest = &bytes[at..];
@@ -198,6 +201,18 @@ impl<'a> Reply<'a> {
         None
     }
 
+    /// Bytes from `from` to the next one that a marker may start with.
+    fn next_marker(&self, other: u8, from: usize) -> Option<usize> {
+        let rest = &self.text.as_bytes()[from..];
+        let [angle, bracket, triangle] = reasoning::FIRST;
+        let found = memchr::memchr3(angle, bracket, other, rest);
+        if !self.triangles {
+            return found;
+        }
+        let rest = &rest[..found.unwrap_or(rest.len())];
+        memchr::memchr(triangle, rest).or(found)
+    }
+
     /// The turn is over at `at`: nothing behind it counts.
     fn stop(&mut self, at: usize, stop: Stop) {
         self.keep(at);
@@ -209,28 +224,29 @@ impl<'a> Reply<'a> {
     /// Deals with a reasoning marker at `at`, if there is one; gives where it ends.
     fn reasoning_at(&mut self, at: usize) -> Option<usize> {
         let rest = &self.text.as_bytes()[at..];
-        if let Some(pair) = reasoning::opener(rest) {
+        if let Some((pair, width)) = reasoning::opener(rest) {
             self.keep(at);
-            let inner = at + pair.open.len();
-            let Some(length) = reasoning::closer_in(&self.text.as_bytes()[inner..], pair) else {
+            let inner = at + width;
+            let Some(closer) = reasoning::closer_in(&self.text.as_bytes()[inner..], pair) else {
                 self.unclosed = Some(at);
                 self.reasoning.push(inner..self.text.len());
                 self.pos = self.text.len();
                 return Some(self.pos);
             };
-            self.reasoning.push(inner..inner + length);
+            self.reasoning.push(inner..inner + closer.start);
             self.reasoned = true;
-            self.pos = inner + length + pair.close.len();
+            self.pos = inner + closer.end;
             return Some(self.pos);
         }
         if self.reasoned {
             return None;
         }
-        reasoning::lone_closer(rest).map(|pair| self.close_reasoning(at, pair))
+        reasoning::lone_closer(rest).map(|(_, width)| self.close_reasoning(at..at + width))
     }
 
     /// A closer that nothing opened: everything before it was reasoning, calls included.
-    fn close_reasoning(&mut self, at: usize, pair: &Pair) -> usize {
+    fn close_reasoning(&mut self, closer: Range<usize>) -> usize {
+        let at = closer.start;
         self.drafts.clear();
         self.prose.clear();
         self.has_prose = false;
@@ -240,7 +256,7 @@ impl<'a> Reply<'a> {
         self.reasoning.clear();
         self.reasoning.push(tokens::strip_start(&self.text[..at]).min(at)..at);
         self.reasoned = true;
-        self.pos = at + pair.close.len();
+        self.pos = closer.end;
         self.pos
     }
 
@@ -252,8 +268,8 @@ impl<'a> Reply<'a> {
         }
         spend(range.len());
         match reasoning::unopened(&self.text[range.clone()]) {
-            Some((at, pair)) => {
-                self.close_reasoning(range.start + at, pair);
+            Some(closer) => {
+                self.close_reasoning(range.start + closer.start..range.start + closer.end);
                 true
             }
             None => false,
@@ -266,7 +282,9 @@ impl<'a> Reply<'a> {
             return known;
         }
         let bytes = &self.text.as_bytes()[from..];
-        let found = memchr::memchr2_iter(b'<', b'[', bytes).find(|at| reasoning::lone_closer(&bytes[*at..]).is_some());
+        let [angle, bracket, triangle] = reasoning::FIRST;
+        let mut places = memchr::memchr3_iter(angle, bracket, triangle, bytes);
+        let found = places.find(|at| reasoning::lone_closer(&bytes[*at..]).is_some());
         spend(found.unwrap_or(bytes.len()));
         let closer = found.map_or(usize::MAX, |at| from + at);
         self.closer = Some(closer);
@@ -334,7 +352,9 @@ impl<'a> Reply<'a> {
 
     /// A marker of calls in the text kept as prose.
     pub(crate) fn call_like(&self) -> Option<(usize, &'a str)> {
-        self.prose.iter().find_map(|range| unknown::call_like(self.text, range.clone()))
+        let call_like = |range: &Range<usize>| unknown::call_like(self.text, range.clone());
+        let tool_markup = |range: &Range<usize>| unknown::tool_markup(self.text, range.clone(), self.tools);
+        self.prose.iter().find_map(call_like).or_else(|| self.prose.iter().find_map(tool_markup))
     }
 
     /// The text outside the calls, trimmed.

@@ -54,7 +54,7 @@ pub(super) enum Stop {
 }
 
 /// Tokens behind which nothing of the model's own can stand. `<s>` and `</s>` are HTML too, see [`stop_at`].
-const STOPS: [&str; 17] = [
+const STOPS: [&str; 29] = [
     "<|im_end|>",
     "<|im_start|>",
     "<|endoftext|>",
@@ -71,11 +71,23 @@ const STOPS: [&str; 17] = [
     "<｜end▁of▁sentence｜>",
     "<｜User｜>",
     "<|turn>",
+    "<turn|>",
+    "<|eot|>",
+    "<|eom|>",
+    "<|eos|>",
+    "<eos>",
+    "<seed:eos>",
+    "<|end_of_sentence|>",
+    "<|end_of_msg|>",
+    "<|endofprompt|>",
+    "<|START_OF_TURN_TOKEN|>",
+    "<|assistant_end|>",
+    "[e~[",
     "</s>",
 ];
 
-/// Markers of an answer that only the environment gives.
-const OBSERVATIONS: [&str; 13] = [
+/// Markers of an answer that only the environment gives. Case makes no difference, nor does what follows a tag's name.
+const OBSERVATIONS: [&str; 14] = [
     "<tool_response>",
     "<tool_responses>",
     "<|tool_response|>",
@@ -89,7 +101,20 @@ const OBSERVATIONS: [&str; 13] = [
     "<｜tool▁outputs▁begin｜>",
     "<｜tool▁output▁begin｜>",
     "<start_function_response>",
+    "<observation>",
 ];
+
+/// The marker of an answer that `rest` starts with.
+fn observation(rest: &[u8]) -> Option<&'static str> {
+    let stands = |marker: &&str| {
+        let (head, last) = marker.as_bytes().split_at(marker.len() - 1);
+        let tail = rest.get(head.len());
+        let tag = last == b">" && !marker.contains('|');
+        rest.get(..head.len()).is_some_and(|start| start.eq_ignore_ascii_case(head))
+            && tail.is_some_and(|next| *next == last[0] || (tag && next.is_ascii_whitespace()))
+    };
+    OBSERVATIONS.iter().copied().find(stands)
+}
 
 /// Bytes before `</s>` in which its `<s>` is looked for.
 const LONGEST_STRIKE: usize = 1024;
@@ -97,19 +122,17 @@ const LONGEST_STRIKE: usize = 1024;
 /// The token at `at` that ends the model's turn, where there is one.
 pub(super) fn stop_at(text: &str, at: usize) -> Option<Stop> {
     let rest = &text.as_bytes()[at..];
-    if !matches!(rest.get(1), Some(b'|' | b't' | b'e' | b's' | b'f' | b'T' | b'/' | 0xEF)) {
+    if !matches!(rest.get(1), Some(b'|' | b't' | b'e' | b's' | b'f' | b'o' | b'T' | b'S' | b'F' | b'O' | b'/' | 0xEF)) {
         return None;
     }
-    let find =
-        |tokens: &'static [&'static str]| tokens.iter().find(|token| rest.starts_with(token.as_bytes())).copied();
-    match find(&STOPS) {
+    match STOPS.iter().copied().find(|token| rest.starts_with(token.as_bytes())) {
         // Struck-through text ends like a turn of Llama 2.
         Some("</s>") => {
             let before = &text[text.floor_char_boundary(at.saturating_sub(LONGEST_STRIKE))..at];
             (!before.contains("<s>")).then_some(Stop::End("</s>"))
         }
         Some(token) => Some(Stop::End(token)),
-        None => find(&OBSERVATIONS).map(Stop::Observation),
+        None => observation(rest).map(Stop::Observation),
     }
 }
 

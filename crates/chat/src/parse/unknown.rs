@@ -1,6 +1,6 @@
 //! Markup of calls in a format that was not read: told, so that a call nobody ran does not pass for an answer.
 
-use super::detect;
+use super::{detect, json::Json, toolbox::Toolbox};
 
 /// Words in a tag that only calls have.
 const WORDS: [&str; 12] = [
@@ -63,9 +63,102 @@ fn tag(rest: &str) -> Option<&str> {
     (function || WORDS.iter().any(|word| inner.contains(word))).then_some(tag)
 }
 
+/// Tags that text is marked up with, in which a call is quoted and not made.
+const TYPESETTING: [&str; 14] =
+    ["a", "b", "code", "em", "i", "kbd", "li", "p", "pre", "samp", "span", "strong", "td", "tt"];
+
+/// Most objects that are looked at.
+const OBJECTS: usize = 16;
+
+/// Markup around a tool that is on offer, in `text[range]`: a tag of its name, a tag around a call of it, or its name
+/// before an object of its arguments.
+pub(super) fn tool_markup<'a>(
+    text: &'a str,
+    range: std::ops::Range<usize>,
+    tools: &Toolbox,
+) -> Option<(usize, &'a str)> {
+    let text = &text[..range.end];
+    let places = memchr::memchr_iter(b'<', &text.as_bytes()[range.start..]).map(|at| at + range.start);
+    let tagged = places.filter_map(|at| Some((at, tool_tag(&text[at..], tools)?))).next();
+    tagged.or_else(|| {
+        let places = memchr::memchr_iter(b'{', &text.as_bytes()[range.start..]).map(|at| at + range.start);
+        places.take(OBJECTS).find_map(|at| named_object(text, range.start, at, tools))
+    })
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
+/// The name at the start of `text`.
+fn name_of(text: &str) -> &str {
+    &text[..text.bytes().take_while(|byte| is_name(*byte)).count()]
+}
+
+/// The tag at the start of `rest`, when it names a tool or stands before a call of one.
+fn tool_tag<'a>(rest: &'a str, tools: &Toolbox) -> Option<&'a str> {
+    let word = name_of(&rest[1..]);
+    let window = &rest.as_bytes()[..rest.len().min(LONGEST)];
+    let tag = rest.get(..=memchr::memchr(b'>', window)?)?;
+    if word.is_empty() || TYPESETTING.contains(&word) {
+        return None;
+    }
+    let value = |quote: char| tag.split(quote).skip(1).step_by(2).any(|value| tools.get(value).is_some());
+    let called = rest[tag.len()..].trim_start();
+    let name = name_of(called);
+    let calls = called[name.len()..].starts_with('(') && tools.get(name).is_some();
+    (tools.get(word).is_some() || (tag.contains("name=") && (value('"') || value('\''))) || calls).then_some(tag)
+}
+
+/// Words that may stand between a tool's name and its arguments.
+const BETWEEN: [&str; 4] = ["arguments", "parameters", "args", "input"];
+
+/// The name before the object at `at`, when it is a tool's and the object could be its arguments.
+fn named_object<'a>(text: &'a str, start: usize, at: usize, tools: &Toolbox) -> Option<(usize, &'a str)> {
+    let blank =
+        |ch: char| ch.is_whitespace() || matches!(ch, ':' | '=' | '[' | ']' | '<' | '>' | '(' | '`' | '"' | '*' | '|');
+    let mut before = text[start..at].trim_end_matches(blank);
+    let lower = before.get(before.len().saturating_sub(16)..).unwrap_or(before).to_ascii_lowercase();
+    if let Some(word) = BETWEEN.into_iter().find(|word| lower.ends_with(word)) {
+        before = before[..before.len() - word.len()].trim_end_matches(blank);
+    }
+    let length = before.bytes().rev().take_while(|byte| is_name(*byte)).count();
+    let name = &before[before.len() - length..];
+    let tool = tools.get(name)?;
+    let object = Json::new(text, at).value().ok()?;
+    let keys = object.as_object().filter(|object| !object.is_empty())?;
+    keys.keys().all(|key| tool.has_parameter(key)).then_some((start + before.len() - length, name))
+}
+
 #[cfg(test)]
 mod tests {
+    use hone_trace::{ToolSet, ToolSpec};
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn markup_around_a_tool_that_is_on_offer() {
+        let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+        let tools = Toolbox::new(&ToolSet::new(vec![ToolSpec::new("get_weather", "", schema)]).unwrap()).unwrap();
+        let found = |text: &'static str| tool_markup(text, 0..text.len(), &tools).map(|(_, marker)| marker);
+        for (text, expected) in [
+            ("<action>get_weather(city=\"a\")</action>", Some("<action>")),
+            ("<use_tool name=\"get_weather\">{}</use_tool>", Some("<use_tool name=\"get_weather\">")),
+            ("Sure.\n<get_weather><city>a</city></get_weather>", Some("<get_weather>")),
+            (">>>get_weather\n{\"city\": \"a\"}", Some("get_weather")),
+            ("FUNCTION: get_weather\nARGS: {\"city\": \"a\"}", Some("get_weather")),
+            ("[get_weather] {\"city\": \"a\"}", Some("get_weather")),
+            ("I asked get_weather about {\"city\": \"a\"}", None),
+            ("get_weather said {\"sky\": \"blue\"}", None),
+            ("get_weather: {\"sky\": \"blue\"}", None),
+            ("write <code>get_weather(city=\"a\")</code>", None),
+            ("my_get_weather {\"city\": \"a\"}", None),
+            ("é{\"city\": \"a\"} <", None),
+        ] {
+            assert_eq!(found(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn call_markup_and_what_only_looks_like_it() {

@@ -6,12 +6,14 @@
 //! spelling back in place, while the template's own tokens stay tokens. Text without such spellings is encoded whole, as
 //! transformers does.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
 /// Treatment of special tokens spelt out in the messages of users and tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SpecialTokens {
     /// They are text: a message cannot end its own turn.
     #[default]

@@ -37,6 +37,7 @@ fn add_filters(env: &mut Environment<'static>) {
     env.add_filter("lower", |value: &Value| Ok::<_, Error>(python::to_str(value)?.to_lowercase()));
     env.add_filter("capitalize", |value: &Value| Ok::<_, Error>(methods::capitalize(&python::to_str(value)?)));
     env.add_filter("replace", replace);
+    env.add_filter("format", format_printf);
     env.add_filter("join", join);
     env.add_filter("default", default);
     env.add_filter("d", default);
@@ -136,12 +137,15 @@ fn trim(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     Ok(methods::strip(&text, chars.as_ref().and_then(Value::as_str), true, true).to_owned())
 }
 
-fn replace(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
+fn replace(state: &State<'_, '_>, value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     let [old, new, count] = bind(&args.into_values(), ["old", "new", "count"])?;
     let required = |value: Option<Value>| value.ok_or_else(|| Error::from(ErrorKind::MissingArgument));
     let (old, new) = (python::to_str(&required(old)?)?, python::to_str(&required(new)?)?);
     let text = python::to_str(value)?;
-    Ok(match count.and_then(|count| count.as_usize()) {
+    let count = count.and_then(|count| count.as_usize());
+    let places = text.matches(old.as_str()).take(count.unwrap_or(usize::MAX)).count();
+    check_size(state, text.len().saturating_add(places.saturating_mul(new.len())))?;
+    Ok(match count {
         Some(count) => text.replacen(&old, &new, count),
         None => text.replace(&old, &new),
     })
@@ -166,14 +170,30 @@ fn join(state: &State<'_, '_>, value: &Value, args: Rest<ValueOrKwargs>) -> Resu
 }
 
 /// A template may not build a string beyond this in one step: such a template is hostile, and memory is not fuel.
-const MAX_STRING: usize = 1 << 30;
+const MAX_STRING: usize = 64 << 20;
 
-fn check_size(state: &State<'_, '_>, len: usize) -> Result<(), Error> {
+pub(super) fn check_size(state: &State<'_, '_>, len: usize) -> Result<(), Error> {
     if len > MAX_STRING {
         let name = state.name();
-        return Err(Error::new(ErrorKind::InvalidOperation, format!("{name} builds a string of over 1 GiB")));
+        return Err(Error::new(ErrorKind::InvalidOperation, format!("{name} builds a string of over 64 MiB")));
     }
     Ok(())
+}
+
+/// Most digits of a width in a format: a wider field is a page of blanks.
+const WIDTH_DIGITS: usize = 4;
+
+pub(super) fn check_widths(format: &str) -> Result<(), Error> {
+    let mut runs = format.split(|ch: char| !ch.is_ascii_digit());
+    if runs.any(|run| run.len() > WIDTH_DIGITS) {
+        return Err(Error::new(ErrorKind::InvalidOperation, "a format asks for a field of 10000 characters or more"));
+    }
+    Ok(())
+}
+
+fn format_printf(state: &mut State<'_, '_>, format: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    check_widths(format.as_str().unwrap_or_default())?;
+    minijinja::filters::format(state, format, args)
 }
 
 fn default(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {

@@ -4,7 +4,7 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
 
-use super::glue::bind;
+use super::glue::{bind, check_size, check_widths};
 use super::python::{is_line_break, is_space, to_str};
 
 /// The environment's answer to a method minijinja does not know.
@@ -12,6 +12,16 @@ pub(super) fn call(state: &mut State<'_, '_>, value: &Value, method: &str, args:
     match (value.kind(), value.as_str()) {
         (ValueKind::String, Some(text)) => match string_method(text, method, args)? {
             Some(result) => Ok(result),
+            None if method == "replace" && args.len() >= 2 => replaced(state, text, args),
+            None if method == "join" => {
+                let items = args.first().and_then(Value::len).unwrap_or(0);
+                check_size(state, items.saturating_mul(text.len()))?;
+                pycompat::unknown_method_callback(state, value, method, args)
+            }
+            None if method == "format" => {
+                check_widths(text)?;
+                pycompat::unknown_method_callback(state, value, method, args)
+            }
             None => pycompat::unknown_method_callback(state, value, method, args),
         },
         (ValueKind::Seq | ValueKind::Iterable, _) => match method {
@@ -24,6 +34,18 @@ pub(super) fn call(state: &mut State<'_, '_>, value: &Value, method: &str, args:
         },
         _ => pycompat::unknown_method_callback(state, value, method, args),
     }
+}
+
+/// `str.replace`, held to the size a template may build.
+fn replaced(state: &State<'_, '_>, text: &str, args: &[Value]) -> Result<Value, Error> {
+    let [old, new, count] = bind(args, ["old", "new", "count"])?;
+    let text_of = |value: Option<Value>| to_str(&value.unwrap_or_default());
+    let (old, new) = (text_of(old)?, text_of(new)?);
+    let count = count.and_then(|count| count.as_i64()).and_then(|count| usize::try_from(count).ok());
+    let count = count.unwrap_or(usize::MAX);
+    let places = text.matches(old.as_str()).take(count).count();
+    check_size(state, text.len().saturating_add(places.saturating_mul(new.len())))?;
+    Ok(Value::from(text.replacen(&old, &new, count)))
 }
 
 fn string_method(text: &str, method: &str, args: &[Value]) -> Result<Option<Value>, Error> {

@@ -26,12 +26,13 @@ const FUEL: u64 = 4_000_000;
 /// Longest prompt a template may write, in bytes: far beyond any context window.
 const MAX_OUTPUT: usize = 64 << 20;
 
-/// Stack of a render that may nest values in one another. Dropping such a value recurses once per level, and its fuel
-/// lets a template build half a million of them; pages that are not touched cost nothing.
+/// Stack of a render that may nest values in one another, and of the compiler. Dropping such a value recurses once per
+/// level, and its fuel lets a template build half a million of them; a chain of operators or of `elif` recurses once per
+/// link. Pages that are not touched cost nothing.
 const NESTING_STACK: usize = 1 << 30;
 
 /// Templates are files of a few kilobytes; a larger one is not a chat template.
-const MAX_SOURCE: usize = 4 << 20;
+const MAX_SOURCE: usize = 1 << 20;
 
 /// A compiled chat template.
 #[derive(Debug, Clone)]
@@ -114,7 +115,8 @@ impl ChatTemplate {
             let message = format!("{} bytes are too many for a chat template", source.len());
             return Err(TemplateError::Syntax { line: None, message });
         }
-        let env = compile(rewrite::rewrite(source)).map_err(|error| TemplateError::new(&error))?;
+        let compiled = || compile(rewrite::rewrite(source)).map_err(|error| TemplateError::new(&error));
+        let env = on_a_deep_stack(compiled)?;
         Ok(Self { source: source.into(), env: Arc::new(env), nests: source.contains("namespace") })
     }
 
@@ -127,20 +129,25 @@ impl ChatTemplate {
         if !self.nests {
             return render(&self.env, input).map_err(|error| TemplateError::new(&error));
         }
-        let failed = |message: String| TemplateError::Failed { line: None, message };
-        std::thread::scope(|scope| {
-            let builder = std::thread::Builder::new().stack_size(NESTING_STACK);
-            let work = || render(&self.env, input).map_err(|error| TemplateError::new(&error));
-            let thread = builder.spawn_scoped(scope, work).map_err(|error| failed(error.to_string()))?;
-            thread.join().unwrap_or_else(|_| Err(failed("the renderer panicked".to_owned())))
-        })
+        on_a_deep_stack(|| render(&self.env, input).map_err(|error| TemplateError::new(&error)))
     }
 
     /// The line of the template at which the renders of two conversations part ways, where one can be told.
     pub(crate) fn line_of_difference(&self, a: &TemplateInput<'_>, b: &TemplateInput<'_>) -> Option<usize> {
-        let env = compile(rewrite::instrument(&self.source)).ok()?;
+        let compiled = || compile(rewrite::instrument(&self.source)).map_err(|error| TemplateError::new(&error));
+        let env = on_a_deep_stack(compiled).ok()?;
         rewrite::line_of_difference(&render(&env, a).ok()?, &render(&env, b).ok()?)
     }
+}
+
+/// Does what may recurse deeply, on a thread with a stack of [`NESTING_STACK`].
+fn on_a_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, TemplateError> + Send) -> Result<T, TemplateError> {
+    let failed = |message: String| TemplateError::Failed { line: None, message };
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().stack_size(NESTING_STACK);
+        let thread = builder.spawn_scoped(scope, work).map_err(|error| failed(error.to_string()))?;
+        thread.join().unwrap_or_else(|_| Err(failed("the template engine panicked".to_owned())))
+    })
 }
 
 /// The name the template has inside its environment.

@@ -228,6 +228,31 @@ fn hostile_templates_end() {
     assert!(matches!(try_render(&blocks, json!({})), Err(TemplateError::Syntax { .. })));
 }
 
+/// A chain recurses once per link in the compiler, and strings that grow by themselves are not counted as steps.
+#[test]
+fn chains_and_strings_that_grow_end() {
+    for (head, link, tail) in [
+        ("{{ ", "not ", "1 }}"),
+        ("{{ ", "-", "1 }}"),
+        ("{{ 1", "+1", " }}"),
+        ("{{ 1", " and 1", " }}"),
+        ("{{ ''", "~''", " }}"),
+        ("{% if 0 %}", "{% elif 0 %}", "{% endif %}"),
+    ] {
+        // Answered or refused, but not aborted.
+        let _ = try_render(&format!("{head}{}{tail}", link.repeat(20_000)), json!({}));
+    }
+    let grown = "{% set x = 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' %}";
+    for step in ["{% set x = x | replace('a', x) %}", "{% set x = x.replace('a', x) %}"] {
+        let template = format!("{grown}{}{{{{ x | length }}}}", step.repeat(4));
+        assert!(matches!(try_render(&template, json!({})), Err(TemplateError::Failed { .. })), "{step}");
+    }
+    for wide in ["{{ '%1000000000d' | format(1) }}", "{{ '{:1000000000}'.format(1) }}"] {
+        assert!(try_render(wide, json!({})).is_err(), "{wide}");
+    }
+    assert_eq!(try_render("{{ '%5d' | format(1) }}{{ 'aba'.replace('a', 'c', 1) }}", json!({})).unwrap(), "    1cba");
+}
+
 #[test]
 fn values_nested_without_end_are_refused() {
     let mut deep = json!(1);

@@ -2,12 +2,13 @@
 
 mod dry_run;
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use hone_trace::did_you_mean;
+use hone_trace::rundir::vacant;
 use hone_train::budget::{Budget, gigabytes};
 use hone_train::placebo::Placebo;
 use hone_train::recipe::Recipe;
@@ -91,19 +92,23 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if args.dry_run {
         return runtime.block_on(dry_run::dry_run(recipe, args.json));
     }
-    let fresh = || args.run.clone().unwrap_or_else(|| free_directory(&recipe.name));
-    let directory = args.resume.clone().unwrap_or_else(fresh);
+    let (directory, ours) = match (&args.resume, &args.run) {
+        (Some(run), _) => (run.clone(), false),
+        (None, Some(run)) => (run.clone(), made_directory(run)?),
+        (None, None) => (free_directory(Path::new("runs"), &recipe.name)?, true),
+    };
     if args.view {
         runtime.block_on(async { _ = tokio::spawn(super::view::beside(directory.clone())) });
     }
-    let mut report = runtime.block_on(one_run(recipe, &directory, args.resume.is_some(), args.samples))?;
+    let mut report = runtime.block_on(one_run(recipe, &directory, ours, args.resume.is_some(), args.samples))?;
     let mut control = None;
     // A run that was stopped is not compared with one that was not.
     if let Some(placebo) = args.placebo.filter(|_| report.steps >= report.planned) {
         let aside = directory.join(PLACEBO);
         let resume = aside.join("recipe.toml").exists();
         let recipe = controlled(recorded_recipe(&directory)?, placebo, &directory)?;
-        let aside_report = runtime.block_on(one_run(recipe, &aside, resume, args.samples))?;
+        let ours = !resume && made_directory(&aside)?;
+        let aside_report = runtime.block_on(one_run(recipe, &aside, ours, resume, args.samples))?;
         control = Some(as_json(&aside_report, &aside));
         // The run's report again, now with its control.
         report = RunReport::read(&directory)?;
@@ -132,9 +137,9 @@ fn controlled(mut recipe: Recipe, placebo: Placebo, directory: &Path) -> Result<
     Ok(recipe)
 }
 
-/// Trains or resumes training, and shows the result. A run that is refused before it begins leaves no directory.
-async fn one_run(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
-    let ours = !directory.exists();
+/// Trains or resumes training, and shows the result. A run that is refused before it begins leaves no directory where
+/// the directory is `ours`: made for it a moment ago.
+async fn one_run(recipe: Recipe, directory: &Path, ours: bool, resumes: bool, samples: u64) -> Result<RunReport> {
     let result = Box::pin(begun(recipe, directory, resumes, samples)).await;
     if result.is_err() && ours && !directory.join("recipe.toml").exists() {
         // The policy may lie there, and nothing else; that it cannot be removed is not what went wrong.
@@ -239,9 +244,31 @@ pub(crate) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe
     Ok(recipe)
 }
 
-fn free_directory(name: &str) -> PathBuf {
-    let numbered = |number: u32| Path::new("runs").join(format!("{name}-{number}"));
-    (1..=u32::MAX).map(numbered).find(|path| !path.exists()).unwrap_or_else(|| numbered(0))
+/// Makes the directory that a run was given, where it is not there; false where it is, and is free.
+fn made_directory(path: &Path) -> Result<bool> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+    }
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
+            vacant(path)?;
+            Ok(false)
+        }
+        made => made.map(|()| true).with_context(|| format!("cannot create {}", path.display())),
+    }
+}
+
+/// Makes the first directory of a name that is free. Two runs that begin at once get one each.
+fn free_directory(runs: &Path, name: &str) -> Result<PathBuf> {
+    std::fs::create_dir_all(runs).with_context(|| format!("cannot create {}", runs.display()))?;
+    for number in 1..=u32::MAX {
+        let path = runs.join(format!("{name}-{number}"));
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| path.clone()).with_context(|| format!("cannot create {}", path.display())),
+        }
+    }
+    bail!("every directory of the name {name} under {} is taken; give another with --run", runs.display())
 }
 
 /// The run's directory as one object.
@@ -275,4 +302,33 @@ fn as_json(report: &RunReport, directory: &Path) -> Value {
         "tokens": {"sampled": tokens("sampled"), "trained": tokens("trained")},
         "seconds": report.elapsed,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_begin_at_once_get_a_directory_each() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut paths: Vec<PathBuf> = std::thread::scope(|scope| {
+            let begin = || free_directory(directory.path(), "desk").unwrap();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        paths.sort();
+        paths.dedup();
+        assert_eq!(paths.len(), 8);
+    }
+
+    #[test]
+    fn a_run_is_not_recorded_among_other_files() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(made_directory(&directory.path().join("a/b")).unwrap());
+        assert!(!made_directory(&directory.path().join("a/b")).unwrap(), "an empty directory is free");
+        std::fs::write(directory.path().join("a/b/notes.txt"), "mine").unwrap();
+        let error = made_directory(&directory.path().join("a/b")).unwrap_err().to_string();
+        assert!(error.contains("no run's"), "{error}");
+        assert!(made_directory(&directory.path().join("a/b/notes.txt")).is_err());
+    }
 }

@@ -45,6 +45,8 @@ pub enum RunDirError {
     Io { what: &'static str, path: PathBuf, source: io::Error },
     #[error("{} already holds a run; resume it with `--resume {}` or choose another directory", .0.display(), .0.display())]
     Exists(PathBuf),
+    #[error("{} holds files that are no run's; name an empty directory or one that is not there yet", .0.display())]
+    Foreign(PathBuf),
     #[error("{} is not a run directory: it has no recipe.toml; name one that `hone train` or `hone sft` made", .0.display())]
     NotARun(PathBuf),
     #[error("another process is writing {}; stop it first, or read the run, which needs no lock", .0.display())]
@@ -76,16 +78,19 @@ pub struct Recovered {
 }
 
 impl RunDir {
-    /// A new run. The directory may exist, but must not hold one.
+    /// A new run, in a directory that is not there yet or is [`vacant`].
     pub fn create(path: &Path, recipe: &str) -> Result<Self, RunDirError> {
-        let recipe_path = path.join("recipe.toml");
-        if recipe_path.exists() {
-            return Err(RunDirError::Exists(path.into()));
-        }
-        for directory in [path.to_owned(), path.join("traces"), path.join("checkpoints")] {
-            fs::create_dir_all(&directory).map_err(io_error("cannot create", &directory))?;
-        }
-        write_atomically(&recipe_path, recipe.as_bytes())?;
+        vacant(path)?;
+        fs::create_dir_all(path).map_err(io_error("cannot create", path))?;
+        // Of two that begin a run here at once, one makes this directory and the other is told.
+        let traces = path.join("traces");
+        fs::create_dir(&traces).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => RunDirError::Exists(path.into()),
+            _ => io_error("cannot create", &traces)(error),
+        })?;
+        let checkpoints = path.join("checkpoints");
+        fs::create_dir_all(&checkpoints).map_err(io_error("cannot create", &checkpoints))?;
+        write_atomically(&path.join("recipe.toml"), recipe.as_bytes())?;
         Self::resume(path).map(|(run, _)| run)
     }
 
@@ -172,6 +177,24 @@ impl RunReader {
 }
 
 const UNFINISHED: &str = "unfinished";
+
+/// What may lie in a run's directory before the run does: the policy it starts from.
+const POLICY: &str = "policy";
+
+/// Refuses a directory that holds a run, or anything else that a run would be mixed up with.
+pub fn vacant(path: &Path) -> Result<(), RunDirError> {
+    if path.join("recipe.toml").exists() {
+        return Err(RunDirError::Exists(path.into()));
+    }
+    if !path.is_dir() {
+        return Ok(());
+    }
+    match children(path)?.iter().find(|child| !child.ends_with(POLICY)) {
+        Some(child) if child.ends_with("traces") => Err(RunDirError::Exists(path.into())),
+        Some(_) => Err(RunDirError::Foreign(path.into())),
+        None => Ok(()),
+    }
+}
 
 fn lock(path: &Path) -> Result<File, RunDirError> {
     let recipe = path.join("recipe.toml");

@@ -73,6 +73,32 @@ fn one_writer_at_a_time_and_no_run_over_a_run() {
 }
 
 #[test]
+fn a_run_is_not_mixed_with_what_lies_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let beside = path.join("run");
+    fs::create_dir_all(beside.join("policy")).unwrap();
+    assert!(RunDir::create(&beside, "").is_ok(), "the policy a run starts from may lie there");
+    fs::remove_dir_all(beside).unwrap();
+    fs::write(path.join("notes.txt"), "mine").unwrap();
+    assert!(matches!(RunDir::create(path, ""), Err(RunDirError::Foreign(_))));
+    assert_eq!(fs::read_dir(path).unwrap().count(), 1);
+}
+
+#[test]
+fn of_runs_that_begin_at_once_in_one_directory_one_does() {
+    for _ in 0..20 {
+        let directory = tempfile::tempdir().unwrap();
+        let path = &directory.path().join("run");
+        let begun = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| RunDir::create(path, ""))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).filter(Result::is_ok).collect::<Vec<_>>()
+        });
+        assert_eq!(begun.len(), 1);
+    }
+}
+
+#[test]
 fn a_checkpoint_is_whole_or_absent() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("run");

@@ -1,0 +1,110 @@
+//! Descendants of a child that left its process group.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The variable that names a child's leash, to it and to its descendants.
+pub(super) const VARIABLE: &str = "HONE_LEASH";
+
+/// What is the same in all marks of this process, and in no other process's.
+static OWN: LazyLock<String> = LazyLock::new(|| {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}-", std::process::id(), now.as_nanos())
+});
+
+/// A value of [`VARIABLE`] that no other child has.
+pub(super) fn fresh_mark() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{}{}.", *OWN, NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Text in the variables of every child of this process and of its descendants.
+pub(super) fn every_mark() -> String {
+    format!("{VARIABLE}={}", *OWN)
+}
+
+/// Most looks for further strays: one that starts others faster than they are killed is not waited for.
+const LOOKS: usize = 8;
+
+/// Kills strays until there are none.
+pub(super) fn kill_all(leader: Pid, mark: &str) {
+    for _ in 0..LOOKS {
+        let found = of(leader, mark);
+        if found.is_empty() {
+            return;
+        }
+        kill(&found);
+    }
+}
+
+pub(super) fn kill(strays: &[Pid]) {
+    for process in strays {
+        // One that is gone already is as good as killed.
+        let _ = kill_process(*process, Signal::KILL);
+    }
+}
+
+/// The living processes that bear the mark, and all that descend from them or from the leader.
+pub(super) fn of(leader: Pid, mark: &str) -> Vec<Pid> {
+    let leader = leader.as_raw_nonzero().get();
+    let mut rest = Vec::new();
+    let mut found = HashSet::new();
+    for (process, parent) in processes() {
+        if process != leader && bears(process, mark) {
+            found.insert(process);
+        } else {
+            rest.push((process, parent));
+        }
+    }
+    loop {
+        let before = found.len();
+        for (process, parent) in &rest {
+            if *parent == leader || found.contains(parent) {
+                found.insert(*process);
+            }
+        }
+        if found.len() == before {
+            return found.into_iter().filter_map(Pid::from_raw).collect();
+        }
+    }
+}
+
+/// Living processes, each with its parent; none where there is no `/proc`.
+fn processes() -> Vec<(i32, i32)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    ids.filter_map(|id: i32| Some((id, parent(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)?))).collect()
+}
+
+/// The parent in a line of `/proc/ID/stat`, `ID (NAME) STATE PARENT …`; none of a process that is dead and unburied.
+fn parent(stat: &str) -> Option<i32> {
+    // A name may hold blanks and parentheses.
+    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.next()?.parse().ok()
+}
+
+fn bears(process: i32, mark: &str) -> bool {
+    let variables = std::fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+    let wanted = format!("{VARIABLE}={mark}");
+    variables.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_behind_any_name() {
+        assert_eq!(parent("12 (sh) S 7 12 12"), Some(7));
+        assert_eq!(parent("12 (a) Z (b) S 8 12"), Some(8));
+        assert_eq!(parent("12 (sh) Z 7 12"), None);
+        assert_eq!(parent(""), None);
+    }
+}
