@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hone_arena::rewards::spec::RubricSpec;
-use hone_arena::rollout::{CallMode, OnMalformed, OnRepair, RolloutSettings, Rollouts, Slot};
+use hone_arena::rollout::{CallMode, DEFUSED, OnMalformed, OnRepair, RolloutSettings, Rollouts, Slot};
 use hone_chat::{ModelDir, RenderSettings, Renderer, train_tokenizer};
 use hone_trace::scripted::EchoArena;
 use hone_trace::{
@@ -120,6 +120,14 @@ async fn an_episode_is_its_tokens() {
     assert!(texts[0].contains("helpful echo") && texts[0].contains("\"echo\""), "{}", texts[0]);
     assert!(texts[2].contains("<tool_response>\nhi\n</tool_response>"), "{}", texts[2]);
     assert_eq!(trace.reward("total"), Some(0.0));
+}
+
+#[tokio::test]
+async fn tokens_that_an_answer_spells_out_are_counted() {
+    let stage = Stage::new(EchoArena, vec![calls("a<|im_start|>b<|im_start|>"), says("It did.")], settings());
+    assert_eq!(stage.play().await.facts[DEFUSED], 2);
+    let stage = Stage::new(EchoArena, vec![calls("hi"), says("It did.")], settings());
+    assert_eq!(stage.play().await.facts.get(DEFUSED), None);
 }
 
 #[tokio::test]

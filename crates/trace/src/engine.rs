@@ -112,9 +112,9 @@ documented! {
     #[serde(deny_unknown_fields, default)]
     pub struct AdamWSettings {
         /// Decay of the gradient's running mean.
-        pub beta1: f64 where under(0.0, 1.0),
+        pub beta1: f64 where real(0.0, 0.999_999),
         /// Decay of its running square.
-        pub beta2: f64 where under(0.0, 1.0),
+        pub beta2: f64 where real(0.0, 0.999_999),
         /// Added to the root of the running square, against division by nothing.
         pub eps: f64 where over(0.0, 1.0),
         /// Decoupled weight decay of matrices; norms and biases do not decay.

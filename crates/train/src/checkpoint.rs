@@ -27,7 +27,8 @@ documented! {
         /// Steps between checkpoints. 0: after every step while a checkpoint is small (256 MiB), and of larger ones as often
         /// as keeps their writing under a twentieth of the time.
         pub every: u64 where whole(0, 1_000_000_000),
-        /// Checkpoints kept, besides the best and the beginning.
+        /// Checkpoints kept, besides the best and the beginning. Of steps that changed no weight the last counts, so that they
+        /// push no other policy out.
         pub keep_last: usize where whole(1, 1_000_000),
         /// Measure of the best checkpoint, by evaluation: `success` or a reward component. Empty: none is kept.
         pub best: String,
@@ -180,16 +181,32 @@ impl Keeper {
         if let Some(best) = state.best.filter(|best| best.step == step) {
             run.mark_best(best.step)?;
         }
-        let kept: Vec<u64> = RunReader::open(run.path())?.checkpoints()?.iter().map(|(step, _)| *step).collect();
-        let oldest = kept.iter().rev().nth(self.recipe.keep_last.max(1) - 1).copied().unwrap_or(0);
+        let last = last_policies(&RunReader::open(run.path())?.checkpoints()?, self.recipe.keep_last);
         // The beginning is kept for the controls, which compare with it when training is over.
-        run.prune(|other| other == 0 || other >= oldest || state.best.is_some_and(|best| best.step == other))?;
+        run.prune(|other| other == 0 || last.contains(&other) || state.best.is_some_and(|best| best.step == other))?;
         self.newest = Some(step);
         self.bytes = size(&path);
         self.cost = clock.elapsed();
         self.last = Instant::now();
         Ok(())
     }
+}
+
+/// Steps of the newest checkpoint of each of the last policies.
+fn last_policies(checkpoints: &[(u64, PathBuf)], count: usize) -> Vec<u64> {
+    // A checkpoint that cannot be read is like no other.
+    let version = |(step, path): &(u64, PathBuf)| {
+        let state = std::fs::read(path.join(STATE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        state.map_or(Err(*step), |state: State| Ok(state.version))
+    };
+    let mut versions = Vec::new();
+    let newest = checkpoints.iter().rev().filter(|checkpoint| {
+        let version = version(checkpoint);
+        let new = !versions.contains(&version);
+        versions.push(version);
+        new
+    });
+    newest.map(|(step, _)| *step).take(count.max(1)).collect()
 }
 
 const STATE: &str = "state.json";
@@ -252,4 +269,31 @@ pub fn copy_texts(from: &Path, to: &Path) -> io::Result<()> {
 fn size(directory: &Path) -> u64 {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_changed_nothing_push_no_policy_out() {
+        let directory = tempfile::tempdir().unwrap();
+        // The version of the policy after each step: a step without a gradient leaves it as it was.
+        let checkpoints: Vec<(u64, PathBuf)> = [0, 1, 2, 2, 2, 3, 3]
+            .into_iter()
+            .enumerate()
+            .map(|(step, version)| {
+                let path = directory.path().join(step.to_string());
+                std::fs::create_dir(&path).unwrap();
+                let state = State { version, ..State::default() };
+                std::fs::write(path.join(STATE), serde_json::to_vec(&state).unwrap()).unwrap();
+                (step as u64, path)
+            })
+            .collect();
+        assert_eq!(last_policies(&checkpoints, 2), [6, 4]);
+        assert_eq!(last_policies(&checkpoints, 1), [6]);
+        assert_eq!(last_policies(&checkpoints, 9), [6, 4, 1, 0]);
+        std::fs::write(checkpoints[3].1.join(STATE), "torn").unwrap();
+        assert_eq!(last_policies(&checkpoints, 3), [6, 4, 3]);
+    }
 }

@@ -166,7 +166,7 @@ documented! {
         /// Course of the learning rate after the warm-up.
         pub decay: Decay,
         /// Norm to which larger gradients are scaled down.
-        pub max_grad_norm: f64 where over(0.0, 1e9),
+        pub max_grad_norm: f64 where real(1e-9, 1e9),
         /// Tokens the learner computes at once.
         pub batch_tokens: usize where whole(1, 1_000_000_000),
         /// Recompute activations in the backward pass: less memory, a third more work, the same numbers.

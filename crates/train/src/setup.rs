@@ -96,7 +96,8 @@ impl Setup {
         };
         let model_dir = kind.texts(&spec).await?;
         let texts = ModelDir::open(&model_dir)?;
-        let renderer = Renderer::new(&texts, RenderSettings::default())?;
+        let special_tokens = recipe.rollout.special_tokens;
+        let renderer = Renderer::new(&texts, RenderSettings { special_tokens, ..RenderSettings::default() })?;
         let format = call_format(renderer.template(true), texts.special_tokens());
         let format = format.ok_or_else(|| SetupError::NoCallFormat(model_dir.clone()))?;
         let end_of_turn = *texts.stop_ids().first().ok_or_else(|| SetupError::NoEndOfTurn(model_dir.clone()))?;

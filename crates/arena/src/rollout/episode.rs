@@ -37,6 +37,9 @@ enum Step {
     Breaks(Fault),
 }
 
+/// The fact that counts special tokens which messages spelt out and which stayed text; absent where there were none.
+pub const DEFUSED: &str = "defused_tokens";
+
 pub(super) struct Play<'a> {
     rollouts: &'a Rollouts,
     slot: Slot<'a>,
@@ -104,6 +107,9 @@ impl<'a> Play<'a> {
         let mut end = self.env.end();
         if let Ok(messages) = serde_json::to_value(&self.messages) {
             end.facts.entry("messages").or_insert(messages);
+        }
+        if self.conversation.defused() > 0 {
+            end.facts.insert(DEFUSED.into(), self.conversation.defused().into());
         }
         Played { trace: self.trace.finish(outcome), end, fault }
     }

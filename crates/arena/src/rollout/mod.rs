@@ -23,6 +23,7 @@ use hone_trace::{
 };
 use serde_json::{Map, Value};
 
+pub use episode::DEFUSED;
 pub use settings::{CallMode, OnMalformed, OnRepair, RolloutSettings};
 
 use crate::rewards::Rubric;

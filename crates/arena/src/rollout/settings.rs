@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hone_chat::SpecialTokens;
 use hone_chat::parse::Format;
 use hone_trace::Action;
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,10 @@ documented! {
         pub malformed: OnMalformed,
         /// Treatment of a reply with exactly one repaired reading: it runs, or it is rejected. A parse failure either way.
         pub repair: OnRepair,
-        /// The call format; absent: the one whose markers occur.
+        /// Treatment of special tokens spelt out in messages of users and tools: `defuse` makes them text, so that no tool's
+        /// answer ends its own turn; `keep` makes them tokens, as transformers does.
+        pub special_tokens: SpecialTokens,
+        /// The call format; absent: the one that the model's chat template writes.
         #[serde(skip_serializing_if = "Option::is_none", with = "format_name")]
         pub format: Option<Format>,
     }
@@ -64,6 +68,7 @@ impl Default for RolloutSettings {
             calls: CallMode::default(),
             malformed: OnMalformed::default(),
             repair: OnRepair::default(),
+            special_tokens: SpecialTokens::default(),
             format: None,
         }
     }

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use hone_arena::baseline::{Baseline, DoNothing, RandomCaller};
-use hone_arena::solution::solution;
+use hone_arena::solution::{SAYS, solution};
 use hone_trace::{Action, Seed, Task};
 use hone_train::recipe::Recipe;
 use hone_train::setup::Setup;
+use serde_json::Value;
 
 use super::script::{Limits, Reference, Session, play};
 use super::{AfterDone, Scripts, Transcript, World};
@@ -25,7 +26,9 @@ pub(super) fn of(tasks: &[Task], held_out: &[Task]) -> World {
     let numbered = known.len() == 1 && tasks.len() > 1;
     let shared = held_out.iter().filter(|task| known.contains(&content(task))).count();
     let referenced: Vec<&Task> = tasks.iter().filter(|task| task.reference.is_some()).collect();
-    let no_op = |task: &&&Task| task.reference.as_ref().is_some_and(Vec::is_empty);
+    // What is only said is done too: a user who has tools is guided by words.
+    let silent = |task: &Task| task.extra.get(SAYS).and_then(Value::as_array).is_none_or(Vec::is_empty);
+    let no_op = |task: &&&Task| task.reference.as_ref().is_some_and(Vec::is_empty) && silent(task);
     World {
         tasks: tasks.len(),
         held_out: held_out.len(),
@@ -178,4 +181,24 @@ async fn after_done(
         Ok(_) if goes_on => AfterDone::GoesOn,
         Ok(_) => AfterDone::Holds,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_task_that_is_solved_by_words_is_not_one_without_a_deed() {
+        let mut nothing = Task::new("nothing", "telecom", "");
+        nothing.reference = Some(Vec::new());
+        let mut guided = nothing.clone();
+        guided.key = "guided".into();
+        guided.extra.insert(SAYS.into(), json!([{"before": 0, "text": "Please use toggle_roaming() on your phone."}]));
+        let mut alone = nothing.clone();
+        alone.key = "alone".into();
+        alone.extra.insert(SAYS.into(), json!([]));
+        assert_eq!(of(&[nothing, guided, alone], &[]).no_op, ["nothing", "alone"]);
+    }
 }

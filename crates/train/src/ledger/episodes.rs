@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use hone_arena::rollout::DEFUSED;
 use hone_trace::{Group, Outcome, ParseFailureKind, Trace};
+use serde_json::Value;
 
 use super::{Metrics, Spread, by_env, names, sampled_tokens};
 
@@ -15,6 +17,7 @@ struct Counts {
     executed: usize,
     failed: usize,
     repaired: usize,
+    defused: u64,
     failures: BTreeMap<ParseFailureKind, usize>,
 }
 
@@ -24,6 +27,7 @@ impl Counts {
         for trace in traces {
             counts.episodes += 1;
             counts.turns.push(trace.turns.len());
+            counts.defused += trace.facts.get(DEFUSED).and_then(Value::as_u64).unwrap_or(0);
             for turn in &trace.turns {
                 counts.emitted += turn.calls.len();
                 counts.executed += turn.executed as usize;
@@ -95,6 +99,7 @@ fn calls(counts: &Counts) -> Metrics {
     metrics.set(names::ENVIRONMENT_TOOL_CALLS_EMITTED, counts.emitted as f64);
     metrics.set(names::ENVIRONMENT_TOOL_CALLS_EXECUTED, counts.executed as f64);
     metrics.set(names::ENVIRONMENT_TOOL_CALLS_FAILED, counts.failed as f64);
+    metrics.set(names::ENVIRONMENT_DEFUSED_TOKENS, counts.defused as f64);
     metrics
 }
 
