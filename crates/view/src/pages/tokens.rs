@@ -218,7 +218,8 @@ pub(super) fn table(tokens: &[Token], query: &Query, body: &mut Html) {
             "</td><td class=\"text\"><code class=\"t ",
             class(token, "trained", 1.0),
             "\">",
-            clipped(&visible(&token.text), 60),
+            // One line a token.
+            clipped(&visible(&token.text).replace('\n', ""), 60),
             "</code></td><td>",
             cell(token.logprob),
             "</td><td>",
