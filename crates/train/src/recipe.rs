@@ -24,7 +24,7 @@ use crate::loss::LossRecipe;
 use crate::penalty::KlReward;
 use crate::placebo::Placebo;
 use crate::plan::PlanRecipe;
-use crate::schedule::Decay;
+use crate::schedule::{Decay, Schedule};
 
 pub use read::RecipeError;
 
@@ -365,6 +365,12 @@ impl PolicyRecipe {
 }
 
 impl TrainRecipe {
+    /// The learning rate over the run's steps.
+    pub fn schedule(&self) -> Schedule {
+        // One past the last: a rate of 0 would train nothing and book its tokens as trained.
+        Schedule { peak: self.learning_rate, warmup: self.warmup, total: self.steps + 1, decay: self.decay, floor: 0.0 }
+    }
+
     /// The learner of a run, without a reference policy.
     pub(crate) fn learner(&self) -> LearnerSpec {
         let limit = (self.activation_mb > 0).then_some(self.activation_mb << 20);

@@ -22,7 +22,9 @@ pub enum SetupError {
         "the recipe names no model; set policy.model to a model directory (`hone model new DIR` makes a small one)"
     )]
     NoModel,
-    #[error("{setting} is {asked}, and its environments have {found} {what} tasks; lower it to {found} at most, or give them more tasks")]
+    #[error(
+        "{setting} is {asked}, and its environments have {found} {what} tasks; lower it to {found} at most, or give them more tasks"
+    )]
     TooFewTasks { setting: &'static str, asked: usize, found: usize, what: &'static str },
     #[error(
         "task {0} has no reference calls to imitate; give the tasks a `reference`, or train without a warm start (sft.steps \

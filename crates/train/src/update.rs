@@ -8,7 +8,6 @@ use crate::loss::{Objective, Survey};
 use crate::pack::{self, Credited, Packing};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
-use crate::schedule::Schedule;
 
 /// The optimizer steps of one step.
 #[derive(Debug, Default)]
@@ -51,14 +50,7 @@ pub(crate) async fn learn(
     temperature: f32,
 ) -> Result<Learned, TrainError> {
     let train = &recipe.train;
-    let schedule = Schedule {
-        peak: train.learning_rate,
-        warmup: train.warmup,
-        // One past the last: a rate of 0 would train nothing and book its tokens as trained.
-        total: train.steps + 1,
-        decay: train.decay,
-        floor: 0.0,
-    };
+    let schedule = train.schedule();
     let learning_rate = factor * schedule.at(step);
     let packing = Packing { temperature, budget: train.batch_tokens, share: learner.abilities().shared_prefixes };
     first_seen(learner, objective, recipe, &mut sequences, &packing).await?;

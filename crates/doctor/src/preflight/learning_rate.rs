@@ -1,5 +1,4 @@
 use hone_trace::rundir::RunDirError;
-use hone_train::schedule::Schedule;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::probe::Probe;
@@ -16,13 +15,7 @@ pub(super) const CHECK: Check<Probe> = Check {
 
 fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     let train = &probe.recipe.train;
-    let schedule = Schedule {
-        peak: train.learning_rate,
-        warmup: train.warmup,
-        total: train.steps + 1,
-        decay: train.decay,
-        floor: 0.0,
-    };
+    let schedule = train.schedule();
     let most = (1..=train.steps.min(10_000)).map(|step| schedule.at(step)).fold(0.0, f64::max);
     let parameters = probe.budget.as_ref().and_then(|budget| budget.memory).map(|memory| memory.parts.parameters);
     let whole = probe.recipe.policy.lora.is_none();
