@@ -78,8 +78,8 @@ pub(super) fn tool_markup<'a>(
     tools: &Toolbox,
 ) -> Option<(usize, &'a str)> {
     let text = &text[..range.end];
-    let places = memchr::memchr_iter(b'<', &text.as_bytes()[range.start..]).map(|at| at + range.start);
-    let tagged = places.filter_map(|at| Some((at, tool_tag(&text[at..], tools)?))).next();
+    let mut places = memchr::memchr_iter(b'<', &text.as_bytes()[range.start..]).map(|at| at + range.start);
+    let tagged = places.find_map(|at| Some((at, tool_tag(&text[at..], tools)?)));
     tagged.or_else(|| {
         let places = memchr::memchr_iter(b'{', &text.as_bytes()[range.start..]).map(|at| at + range.start);
         places.take(OBJECTS).find_map(|at| named_object(text, range.start, at, tools))
