@@ -270,12 +270,3 @@ fn recipes_page_is_up_to_date() {
     );
     Recipe::parse(EXAMPLE, &[]).unwrap();
 }
-
-/// The defaults of an environment fit those of the other tables.
-#[test]
-fn every_environment_is_a_recipe_by_its_name_alone() {
-    for entry in BUILTINS {
-        let read = Recipe::parse(&format!("[env]\nname = {:?}", entry.name), &[]);
-        assert!(read.is_ok(), "{}: {}", entry.name, read.unwrap_err());
-    }
-}
