@@ -467,7 +467,7 @@ fn a_second_closer_takes_no_call_back() {
     }
 }
 
-/// What stands behind the end of the turn, or in an answer that the model made up, does not run, however it is written.
+/// Calls behind the end of the turn, or in an answer that the model made up, do not run, however they are written.
 #[test]
 fn nothing_behind_the_end_or_in_an_answer_runs() {
     let tools = tools();

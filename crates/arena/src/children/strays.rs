@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The variable that names a child's leash, to it and to its descendants.
 pub(super) const VARIABLE: &str = "HONE_LEASH";
 
-/// What is the same in all marks of this process, and in no other process's.
+/// Prefix of all marks of this process, and of no other process's.
 static OWN: LazyLock<String> = LazyLock::new(|| {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{}-{}-", std::process::id(), now.as_nanos())

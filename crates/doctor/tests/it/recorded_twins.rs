@@ -114,7 +114,7 @@ fn logprobs_that_were_filled_up() {
     finds(&twin, "padded_logprobs", Severity::Error);
 }
 
-/// What the learner made of an episode: an advantage, and its own logprobs.
+/// Outcome of learning from an episode: an advantage, and the learner's logprobs.
 fn lesson(episode: &Episode, advantage: f64, logprob: impl Fn(usize) -> f32) -> Lesson {
     let tokens = episode.replies.iter().map(Vec::len).sum();
     let advantage = Advantage::Whole { value: advantage };

@@ -15,7 +15,7 @@ use hone_view::pages::{Query, page};
 use hone_view::site::Site;
 use serde_json::{Map, Value, json};
 
-/// What is made beside the pages has so long.
+/// Deadline of work that is done beside the pages.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Tasks of each of the two evaluations.

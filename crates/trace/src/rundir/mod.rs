@@ -178,7 +178,7 @@ impl RunReader {
 
 const UNFINISHED: &str = "unfinished";
 
-/// What may lie in a run's directory before the run does: the policy it starts from.
+/// Files that may lie in a run's directory before the run does: the policy it starts from.
 const POLICY: &str = "policy";
 
 /// Refuses a directory that holds a run, or anything else that a run would be mixed up with.

@@ -25,7 +25,7 @@ pub(super) fn page(site: &Site, number: usize) -> Result<Html, ViewError> {
     Ok(frame(site, &Place { run: Some(number), tab: "Evaluations", crumbs }, &body))
 }
 
-/// What was played, in words.
+/// Name of the episodes that were played, in words.
 fn about(played: &Played) -> &'static str {
     match (played.event.as_str(), played.kind.as_str()) {
         ("eval", "greedy") => "the policy of this step, its likeliest token each time",

@@ -9,7 +9,7 @@ use crate::put;
 use crate::run::Run;
 use crate::svg::flow;
 
-/// Where sampled tokens went.
+/// The ledger of sampled tokens: trained, or left out and why.
 pub(crate) fn ledger(run: &Run, query: &Query, named: bool) -> Html {
     let (from, to) = (query.number("from").unwrap_or(0_u64), query.number("to").unwrap_or(u64::MAX));
     let sum = |place: &str| -> f64 {
@@ -57,7 +57,7 @@ pub(crate) fn ledger(run: &Run, query: &Query, named: bool) -> Html {
     out
 }
 
-/// What became of sampled tokens, in words.
+/// Fates of sampled tokens, in words.
 fn fate(place: &str) -> &'static str {
     match place {
         "trained" => "the advantage reached the gradient",

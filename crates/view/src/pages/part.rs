@@ -102,7 +102,7 @@ fn facts(run: &Run, part: &Part, body: &mut Html) {
     put!(body, "</dl>");
 }
 
-/// How many groups teach nothing, and why.
+/// Number of groups that teach nothing, and why.
 fn silent(run: &Run, groups: &[Group], body: &mut Html) {
     for silent in Silent::of(groups, run.success()) {
         put!(

@@ -124,7 +124,7 @@ fn head(full: &Full, body: &mut Html) {
     put!(body, "</section>");
 }
 
-/// What was learned of the trace's tokens, and why no more.
+/// Tokens of the trace that were learned from, and why no more.
 fn learned(full: &Full, body: &mut Html) {
     put!(body, "<ul class=\"learned\" aria-label=\"what was trained\">");
     for (count, trained, why) in full.fates() {

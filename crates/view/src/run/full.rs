@@ -241,7 +241,7 @@ impl Run {
 }
 
 impl Message {
-    /// Whether its words, reasoning or calls have these words, in any case. A system prompt is not searched.
+    /// True when its words, reasoning or calls have these words, in any case. A system prompt is not searched.
     pub fn has(&self, words: &str) -> bool {
         if self.role == "system" {
             return false;
@@ -254,7 +254,7 @@ impl Message {
 }
 
 impl Full {
-    /// What learning made of the sampled tokens: how many, trained or not, and why. In the order of their first.
+    /// Fates of the sampled tokens: how many were trained or not, and why. In the order of their first.
     pub fn fates(&self) -> Vec<(usize, bool, String)> {
         let letters = self.record.get("lesson").and_then(|lesson| lesson.get("fates")?.as_str()).unwrap_or_default();
         let mut letters = letters.chars();

@@ -144,7 +144,7 @@ impl Run {
         self.metrics.steps().last().copied().unwrap_or(0)
     }
 
-    /// Whether all steps that were planned are recorded.
+    /// True when all planned steps are recorded.
     pub fn is_complete(&self) -> bool {
         self.planned().is_none_or(|planned| self.done() >= planned)
     }
