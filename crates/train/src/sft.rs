@@ -31,6 +31,8 @@ pub struct SftStep {
     pub loss: f64,
     pub grad_norm: Option<f64>,
     pub tokens: usize,
+    /// Success on the held-out tasks just before this step, where `sft.stop_at` had them played.
+    pub held_out: Option<f64>,
 }
 
 /// Imitates for `recipe.sft.steps` steps, or until that is enough; `watch` is told of each. The engine then serves the
@@ -39,7 +41,7 @@ pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep))
     let learner = setup.engine.learner(&recipe.train.learner()).await?;
     let (material, plan) = (Material::open(setup, recipe)?, PlanRecipe::default());
     let mut imitation = Imitation::new(setup, recipe, &material, &plan, learner, State::default())?;
-    while imitation.goes_on().await? {
+    while imitation.has_next().await? {
         watch(imitation.step().await?);
     }
     Ok(())
@@ -62,7 +64,7 @@ pub async fn sft_recorded(
     let mut keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, None);
     let (material, plan) = (Material::open(setup, recipe)?, PlanRecipe::default());
     let mut imitation = Imitation::new(setup, recipe, &material, &plan, learner, state)?;
-    while imitation.goes_on().await? {
+    while imitation.has_next().await? {
         let seen = imitation.step().await?;
         run.metrics(&record(&seen))?;
         if keeper.is_due(&imitation.state, recipe.sft.steps) {
@@ -93,7 +95,8 @@ fn record(seen: &SftStep) -> serde_json::Map<String, Value> {
         ("policy/grad_norm", seen.grad_norm.into()),
         ("trainer/trained_tokens", seen.tokens.into()),
     ];
-    metrics.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    let held_out = seen.held_out.map(|success| ("sft/held_out_success", success.into()));
+    metrics.into_iter().chain(held_out).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Imitation in progress.
@@ -107,6 +110,8 @@ struct Imitation<'a> {
     plan: Plan<'a>,
     rollouts: hone_arena::rollout::Rollouts,
     state: State,
+    /// The latest look at the held-out tasks, until a step reports it.
+    held_out: Option<f64>,
 }
 
 impl<'a> Imitation<'a> {
@@ -141,20 +146,21 @@ impl<'a> Imitation<'a> {
             ),
             rollouts: setup.rollouts(recipe, setup.engine.sampler(), 1.0),
             state,
+            held_out: None,
         })
     }
 
-    /// True when there is a step to do: not all are done, and the held-out tasks do not say that it is enough. Asked
-    /// again after a resume it says the same.
-    async fn goes_on(&self) -> Result<bool, TrainError> {
+    /// True when there is a step to do: not all are done, and success on the held-out tasks is still under `sft.stop_at`.
+    /// Gives the same answer again after a resume.
+    async fn has_next(&mut self) -> Result<bool, TrainError> {
         let (sft, step) = (&self.recipe.sft, self.state.step);
         if step >= sft.steps {
             return Ok(false);
         }
         let asked = step > 0 && step.is_multiple_of(sft.check_every.max(1));
         let Some(enough) = sft.stop_at.filter(|_| asked) else { return Ok(true) };
-        let success = evaluate(self.setup, self.recipe, self.setup.engine.sampler()).await.success;
-        Ok(success.is_none_or(|success| success < enough))
+        self.held_out = evaluate(self.setup, self.recipe, self.setup.engine.sampler()).await.success;
+        Ok(self.held_out.is_none_or(|success| success < enough))
     }
 
     async fn step(&mut self) -> Result<SftStep, TrainError> {
@@ -174,7 +180,8 @@ impl<'a> Imitation<'a> {
         let report = self.learner.step(rate).await?;
         (self.state.step, self.state.plan) = (step, self.plan.state.clone());
         let tokens = sequences.iter().map(|credited| credited.sequence.ids.len()).sum();
-        Ok(SftStep { step, loss: stats.loss, grad_norm: report.grad_norm, tokens })
+        let held_out = self.held_out.take();
+        Ok(SftStep { step, loss: stats.loss, grad_norm: report.grad_norm, tokens, held_out })
     }
 
     /// Sequences of a step: whole episodes, and copying where it is still mixed in.
