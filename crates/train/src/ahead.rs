@@ -1,9 +1,10 @@
-//! Source of groups: played when a step asks for them, or ahead of it, while the previous step is learned from.
+//! Asynchronous rollouts: groups are sampled when a step asks for them, or ahead of it, while the previous step is
+//! learned.
 //!
-//! Ahead, no group is started that could be trained on more than `staleness` steps after the policy that began it: at
-//! the start of a step at most (staleness + 1) steps' worth of groups are under way, and they are trained on in the
-//! order they were drawn. An episode may cross a weight update; every token has its version. What was under way when
-//! a run was killed had trained nothing: its draws are in the checkpoint, and are played again.
+//! Staleness bound: no group is started that could be trained more than `staleness` steps after the policy that started
+//! it. At the start of a step at most (staleness + 1) steps' worth of groups are in flight, and they are trained in the
+//! order they were drawn. An episode may span a weight update; every token records its policy version. Groups in flight
+//! when a run was killed had trained nothing: their draws are in the checkpoint, and they are played again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,10 +24,10 @@ documented! {
     #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct AsyncRecipe {
-        /// Steps an episode's policy may be behind the one that is trained. 0: every step samples, then learns; the numbers
-        /// are then the same in every run.
+        /// Maximum staleness: steps that an episode's policy may be behind the one being trained. 0: every step
+        /// samples, then learns, and every run gives the same numbers.
         pub staleness: u64 where whole(0, 1_000),
-        /// Threads of the learner alone; the sampler has the others. 0: they take turns on all of them.
+        /// Threads reserved for the learner; the sampler gets the others. 0: they take turns on all of them.
         pub learner_threads: usize where whole(0, 4_096),
     }
 }
@@ -61,7 +62,7 @@ pub struct Source {
     group_size: u32,
     /// Under way, in the order they were drawn.
     queue: VecDeque<(Draw, JoinHandle<Group>)>,
-    /// Episodes in play at once.
+    /// Permits for concurrent episodes.
     room: Arc<Semaphore>,
 }
 
@@ -90,7 +91,7 @@ impl Source {
         }
     }
 
-    /// The `count` groups of a step. Groups for which `has_signal` is false leave the batch as the plan says.
+    /// The `count` groups of a step. Groups for which `has_signal` is false are treated as the plan says.
     pub async fn gather(
         &mut self,
         plan: &mut Plan<'_>,

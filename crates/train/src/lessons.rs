@@ -1,4 +1,4 @@
-//! Lessons: what learning made of every sampled token of a step, kept for the record.
+//! Lessons: the training outcome of every sampled token of a step, kept for the record.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ struct Shown {
 }
 
 impl Lessons {
-    /// Takes down what became of a batch. `sequences` are those of the whole optimizer step from this batch on; returns how
-    /// many of them the batch holds.
+    /// Records the outcome of a batch. `sequences` are those of the whole optimizer step from this batch on; returns
+    /// how many of them the batch holds.
     pub(crate) fn add<'a>(
         &mut self,
         sequences: impl Iterator<Item = &'a Sequence>,
@@ -54,7 +54,7 @@ impl Lessons {
         }
     }
 
-    /// Every trace of the step as it is recorded: those that did not break with their lessons.
+    /// Every trace of the step as recorded; unbroken ones with their lessons.
     pub(crate) fn recorded(&self, groups: &[Group], advantages: &[Vec<Advantage>], taken_back: bool) -> Vec<Trace> {
         let mut traces = Vec::new();
         for (index, (group, advantages)) in groups.iter().zip(advantages).enumerate() {

@@ -1,7 +1,7 @@
 //! KL to the reference policy, in the reward: an episode pays for how far the policy has moved on its tokens.
 //!
-//! The payment is a separate reward component, `kl`, beside those of the rubric: it is recorded, it is in the group's
-//! statistics, and the rubric's total stays what the world paid.
+//! The penalty is a separate reward component, `kl`, beside those of the rubric: it is recorded, it is part of the
+//! group's statistics, and the rubric's total remains the environment's reward.
 
 use hone_trace::{Group, Learner, Reward, Trace, Whose, documented};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ documented! {
         /// The one-sample estimate of the KL: docs/algorithms.md.
         #[serde(default)]
         pub estimator: Estimator,
-        /// The mean KL per token to aim at. The coefficient follows it: absent, it stays as it is.
+        /// Target for the mean KL per token, which the coefficient is adapted to. Absent: the coefficient is fixed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub target: Option<f64> where over(0.0, 1e6),
         /// Episodes over which an adapting coefficient moves by its own size.
@@ -52,7 +52,7 @@ impl KlReward {
         Ok(())
     }
 
-    /// The next coefficient, after a step of `episodes` episodes with this mean KL per token.
+    /// Next coefficient, after a step of `episodes` episodes with this mean KL per token.
     pub fn adapted(&self, coefficient: f64, kl: f64, episodes: usize) -> f64 {
         let Some(target) = self.target else { return coefficient };
         let error = (kl / target - 1.0).clamp(-MOST, MOST);
@@ -69,7 +69,7 @@ pub struct Paid {
 }
 
 impl Paid {
-    /// With the coefficient that the next step pays.
+    /// Metrics, with the coefficient of the next step.
     pub(crate) fn metrics(&self, coefficient: f64) -> Metrics {
         let mut metrics = Metrics::default();
         metrics.set(names::LOSS_AVG_KL, self.mean_kl);
@@ -105,7 +105,7 @@ pub async fn charge(
         paid.episodes += 1;
         sum += kl;
         tokens += sequence.places.len();
-        // An episode nobody scored has nothing to pay from.
+        // An episode that was not scored is not penalised.
         if trace.reward(hone_arena::rewards::TOTAL).is_some() {
             let why = format!("kl: {coefficient} x {kl:.4} over {} tokens", sequence.places.len());
             trace.rewards.push(Reward::scored(KL, -coefficient * kl, why));

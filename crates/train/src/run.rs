@@ -1,15 +1,19 @@
-//! The run. Read it top to bottom; `Trainer::step` is the heart of it.
+//! The training loop. Read it top to bottom; `Trainer::step` is its core.
 //!
 //! One step, with π the policy that is trained, q the policy that sampled and f the reference:
 //!
-//! 1. **sample** `train.group_size` episodes τ ~ q of each of `train.groups` tasks; every token comes with log q.
-//! 2. **score** them: R(τ) by the rubric, less β Σ log(q / f) over the episode's tokens where the KL is in the reward.
-//! 3. **credit**: A(τ) from R(τ) and its siblings'; GRPO's is (R − mean) / deviation. No siblings to tell apart, no signal.
-//! 4. **pack** the sampled tokens that have an advantage. The reduction gives token t its share w of the objective, over the
-//!    whole optimizer step: 1 / tokens for a token mean.
-//! 5. **learn**: θ ← θ − AdamW(∇ Σ w ℓ(ρ, A)) with ρ = exp(log π − log π_old), π_old the policy before this batch. The clipped
-//!    loss is ℓ = −min(ρA, clip(ρ, 1−ε, 1+ε)A); with one optimizer step a batch ρ is 1 and its gradient is −A ∇log π.
-//! 6. **record** traces, events and metrics; then evaluate and write a checkpoint where they are due.
+//! 1. **sample** (rollouts): `train.group_size` episodes τ ~ q of each of `train.groups` tasks; every token comes with
+//!    log q.
+//! 2. **score**: the reward R(τ) by the rubric, minus the KL penalty β Σ log(q / f) over the episode's tokens if the
+//!    recipe puts it into the reward.
+//! 3. **credit**: the advantage A(τ) from R(τ) and its siblings' rewards; GRPO's is (R − mean) / deviation. A group
+//!    without variance has no signal.
+//! 4. **pack** the sampled tokens that have an advantage. The reduction gives token t its weight w in the objective,
+//!    over the whole optimizer step: 1 / tokens for a token mean.
+//! 5. **learn**: θ ← θ − AdamW(∇ Σ w ℓ(ρ, A)) with the importance ratio ρ = exp(log π − log π_old), π_old the policy
+//!    before this batch. The clipped loss is ℓ = −min(ρA, clip(ρ, 1−ε, 1+ε)A); with one optimizer step per batch ρ is 1
+//!    and its gradient is −A ∇log π.
+//! 6. **record** traces, events and metrics; then evaluate and write a checkpoint when due.
 //!
 //! Every stage returns its result and its [`Metrics`]; the step's ledger is all of them merged.
 
@@ -58,7 +62,7 @@ pub async fn train(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut
     trainer.run(watch).await
 }
 
-/// Resumes a run from its newest checkpoint, as if it had not been stopped. `recipe` is the one it recorded.
+/// Resumes a run from its newest checkpoint, as if it had not been stopped. `recipe` is the recorded one.
 pub async fn resume(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut dyn Watch) -> Result<(), TrainError> {
     let (mut run, recovered) = RunDir::resume(directory)?;
     let found = checkpoint::newest(directory)?;
@@ -79,8 +83,8 @@ pub async fn resume(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mu
     trainer.run(watch).await
 }
 
-/// The recipe a run recorded, to go on with it: a key that this version does not know is refused. To read a run, see
-/// [`Recipe::recorded`].
+/// Recipe recorded by a run, in order to continue it: a key that this version does not know is refused. To read a run,
+/// see [`Recipe::recorded`].
 pub fn recorded_recipe(directory: &Path) -> Result<Recipe, TrainError> {
     Ok(Recipe::parse(&RunReader::open(directory)?.recipe()?, &[])?)
 }
@@ -110,7 +114,7 @@ impl Trainer<'_> {
         if self.state.before.is_none() {
             self.notices(watch, None)?;
             self.finite(0).await?;
-            // The beginning is a checkpoint too: what the run starts from need not stay anywhere else.
+            // The start is a checkpoint too, so the initial policy need not be kept anywhere else.
             self.checkpoint().await?;
             self.floors(watch).await?;
             self.state.before = Some(self.evaluate(0, watch).await?);
@@ -202,7 +206,7 @@ impl Trainer<'_> {
         self.guard(&ledger, watch).await
     }
 
-    /// Records what those who watch have noticed.
+    /// Records the watchers' notices.
     fn notices(&mut self, watch: &mut dyn Watch, ledger: Option<&Ledger>) -> Result<(), TrainError> {
         watch.notices(ledger).iter().try_for_each(|event| Ok(self.run.event(event)?))
     }
@@ -213,7 +217,7 @@ impl Trainer<'_> {
         self.keeper.write(&mut self.run, &mut *self.learner, &mut self.state).await
     }
 
-    /// The groups of a step. In an asynchronous run those of the next steps are started too.
+    /// Groups of a step. An asynchronous run also starts those of the next steps.
     async fn sample(&mut self, step: u64) -> Gathered {
         let recipe = self.recipe;
         let groups = recipe.train.groups;
@@ -265,7 +269,7 @@ impl Trainer<'_> {
         metrics
     }
 
-    /// Every trace of the step, those left out and broken included; what broke; the books.
+    /// Records every trace of the step, including excluded and broken ones, the events and the metrics.
     fn record(
         &mut self,
         ledger: &Ledger,
@@ -285,7 +289,7 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// Stops a run whose weights are not finite any more, before they are written anywhere.
+    /// Stops a run whose weights are no longer finite, before they are saved.
     async fn finite(&mut self, step: u64) -> Result<(), TrainError> {
         match self.learner.not_finite().await? {
             None => Ok(()),
@@ -295,7 +299,7 @@ impl Trainer<'_> {
         }
     }
 
-    /// Stops a run that has learned nothing for too long, where that is not the policy's doing.
+    /// Stops a run that has learned nothing for too long, unless that is due to the policy.
     fn patience(&mut self, faults: &Faults, learned: &Learned) -> Result<(), TrainError> {
         let Some(why) = faults.nothing_learned(learned) else {
             self.state.idle = 0;

@@ -1,6 +1,6 @@
 //! The warm start: imitation of the oracle or of recorded traces, with the learner and the packing of reinforcement learning.
 //!
-//! Copying ids out of context is what small models learn last, so repeated random sequences are mixed in at first
+//! Small models learn to copy ids from the context last, so repeated random sequences are mixed in at first
 //! (`copying`), and fade out.
 
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep))
     Ok(())
 }
 
-/// As [`sft`], recorded in `directory` with checkpoints. Continues the run that is there, if one is.
+/// Like [`sft`], recorded in `directory` with checkpoints. Continues an existing run there.
 pub async fn sft_recorded(
     setup: &Setup,
     recipe: &Recipe,
@@ -144,8 +144,8 @@ impl<'a> Imitation<'a> {
         })
     }
 
-    /// True when there is a step to do: not all are done, and the held-out tasks do not say that it is enough. Asked
-    /// again after a resume it says the same.
+    /// True if there is another step to do: not all are done, and the held-out evaluation has not reached its target.
+    /// Gives the same answer after a resume.
     async fn goes_on(&self) -> Result<bool, TrainError> {
         let (sft, step) = (&self.recipe.sft, self.state.step);
         if step >= sft.steps {
@@ -177,7 +177,7 @@ impl<'a> Imitation<'a> {
         Ok(SftStep { step, loss: stats.loss, grad_norm: report.grad_norm, tokens })
     }
 
-    /// Sequences of a step: whole episodes, and copying where it is still mixed in.
+    /// Sequences of a step: whole episodes, and copying exercises while they are still mixed in.
     async fn sequences(&mut self, step: u64) -> Result<Vec<Credited>, TrainError> {
         let sft = &self.recipe.sft;
         let mut rng = Seed::root(self.recipe.seed).with("sft").at(step).rng();
@@ -194,7 +194,7 @@ impl<'a> Imitation<'a> {
             }
         }
         sequences.extend(self.episodes(&draws, shown).await?);
-        // In the order they were drawn in, whichever was played first.
+        // In the order they were drawn, regardless of which was played first.
         sequences.sort_by_key(|credited| credited.sequence.group);
         Ok(sequences)
     }

@@ -18,7 +18,7 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Why optimizer steps were not taken.
+    /// Reasons why optimizer steps were not taken.
     pub(crate) fn skipped(&self) -> Vec<String> {
         self.optimized.iter().filter_map(|step| step.report.skipped.clone()).collect()
     }
@@ -85,10 +85,10 @@ pub(crate) async fn learn(
 
 /// Old logprobs: the learner's for every token when it first saw it.
 ///
-/// In a synchronous run whose sampler and learner agree bit for bit, that is the sampler's logprob, and no pass is needed
-/// to know it. Sampled ahead, or by an engine whose two sides differ, the ratio is against the sampler too, which bounds how
-/// far the policy moves from what sampled; only a correction, which weighs the learner against the sampler, needs the
-/// learner's own logprobs.
+/// In a synchronous run whose sampler and learner agree bit for bit, the old logprob is the sampler's, and no pass is
+/// needed. For tokens sampled ahead, or by an engine whose two sides differ, the importance ratio is against the
+/// sampler too, which bounds how far the policy moves from the one that sampled; only a correction, which weights the
+/// learner against the sampler, needs the learner's own logprobs.
 async fn first_seen(
     learner: &mut dyn Learner,
     objective: &Objective,

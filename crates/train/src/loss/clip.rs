@@ -1,4 +1,4 @@
-//! The clipped objective of PPO, with an asymmetric range and an optional cap on what a bad token may cost.
+//! PPO's clipped objective, with an asymmetric range and an optional cap on the loss of a bad token.
 
 use std::cmp::Ordering;
 

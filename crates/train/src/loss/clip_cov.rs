@@ -11,7 +11,7 @@ pub(super) const CLIP_COV: LossEntry = LossEntry {
     paper: Some("Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning, arXiv:2505.22617"),
     make: MakeLoss {
         knobs: keys! {
-            /// Least covariance of a token that may be selected.
+            /// Smallest covariance of a token that may be selected.
             covariance_floor: f64 where real(-1e6, 1e6),
             /// Largest covariance of a token that may be selected.
             covariance_ceiling: f64 where real(-1e6, 1e6),

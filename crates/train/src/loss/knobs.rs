@@ -8,8 +8,8 @@ use hone_trace::keys::Key;
 use super::LOSSES;
 use crate::catalogue::{UnknownName, nearest};
 
-/// Numbers that several losses read. One that a single loss reads stands in that loss's entry. Which loss reads which, and
-/// with what default, is in docs/algorithms.md.
+/// Hyperparameters that several losses read. One that only a single loss reads is in that loss's entry.
+/// docs/algorithms.md lists which loss reads which, and the defaults.
 const SHARED: &[Key] = keys! {
     /// Lower clip: ratios under 1 − clip_low are clipped.
     clip_low: f64 where real(0.0, 1.0),
@@ -57,7 +57,7 @@ const fn copy(from: &[Key], to: &mut [Key], place: usize) -> usize {
     place + from.len()
 }
 
-/// Why a loss cannot be built from its recipe.
+/// Reason why a loss cannot be built from its recipe.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BadLoss {
     #[error(transparent)]
@@ -102,7 +102,7 @@ impl Knobs {
         self.take_optional(option).ok_or_else(|| BadLoss::Missing { loss: self.loss.clone(), option, why })
     }
 
-    /// Refuses what nobody read. `others` are the options every loss has.
+    /// Refuses options that no part has read. `others` are the options every loss has.
     pub(super) fn finish(self, others: &[&'static str]) -> Result<(), BadLoss> {
         let Some(option) = self.given.into_keys().next() else { return Ok(()) };
         let known: Vec<_> = self.read.iter().chain(others).copied().collect();

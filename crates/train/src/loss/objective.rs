@@ -9,7 +9,7 @@ use super::survey::{Survey, kth_highest, quantile};
 use super::{Anchor, Correction, Kl, Level, Reduction, Surrogate, Token};
 use crate::catalogue::{Entry, catalogue};
 
-/// A loss made of parts. The reduction is applied where batches are packed, see [`Reduction::weights`].
+/// Loss composed of parts. The reduction is applied when batches are packed, see [`Reduction::weights`].
 #[derive(Debug)]
 pub struct Objective {
     pub surrogate: Box<dyn Surrogate>,
@@ -116,7 +116,7 @@ impl Objective {
         survey
     }
 
-    /// Fills `scratch` with what the surrogate sees of one sequence.
+    /// Fills `scratch` with the surrogate's inputs for one sequence.
     fn view(&self, batch: &TokenBatch<'_>, range: &Range<usize>, survey: &Survey, scratch: &mut Scratch) {
         let (logp, advantage) = (&batch.logp[range.clone()], &batch.advantage[range.clone()]);
         let sampler = &batch.sampler[range.clone()];
@@ -242,7 +242,7 @@ impl Objective {
     }
 }
 
-/// An objective, and what it has to know of the whole optimizer step.
+/// Objective together with the statistics of the whole optimizer step.
 #[derive(Debug, Clone, Copy)]
 pub struct Surveyed<'a> {
     objective: &'a Objective,

@@ -61,8 +61,8 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// The learner that the recipe asks for. Where something compares with a reference policy, it is the one the run began
-/// with, unless the recipe names another.
+/// Learner for the recipe. If anything needs a reference policy, it is the one the run began with, unless the recipe
+/// names another.
 fn learner_spec(recipe: &Recipe, objective: &Objective) -> LearnerSpec {
     let train = &recipe.train;
     let drifts = train.kl_to_start || train.kl_within.is_some();
@@ -76,7 +76,7 @@ fn learner_spec(recipe: &Recipe, objective: &Objective) -> LearnerSpec {
     }
 }
 
-/// Refuses what the engine's learner cannot do.
+/// Refuses recipes that need abilities the engine's learner does not have.
 fn able(abilities: Abilities, spec: &LearnerSpec, objective: &Objective) -> Result<(), RecipeError> {
     let lacks = |what: &str, fix: &str| Err(RecipeError::new(format!("this engine's learner {what}; {fix}")));
     if spec.reference.is_some() && !abilities.reference {
