@@ -34,7 +34,7 @@ documented! {
 
 /// The groups of one step.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct SampledGroups {
     /// Those to learn from, then those left out.
     pub groups: Vec<Group>,
     /// Number of groups to learn from.
@@ -45,7 +45,7 @@ pub struct Gathered {
     pub unfilled: usize,
 }
 
-impl Gathered {
+impl SampledGroups {
     pub(crate) fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
         metrics.set(names::PLAN_LEFT_OUT_GROUPS, (self.groups.len() - self.kept) as f64);
@@ -99,7 +99,7 @@ impl Source {
         count: usize,
         success: &str,
         has_signal: impl Fn(&Group) -> bool,
-    ) -> Gathered {
+    ) -> SampledGroups {
         let (mut kept, mut left_out, mut rounds) = (Vec::new(), Vec::new(), 0);
         let most = if recipe.zero_variance == ZeroVariance::Replace { recipe.rounds } else { 0 };
         while kept.len() < count && rounds <= most {
@@ -112,7 +112,7 @@ impl Source {
         }
         let (unfilled, trained) = (count - kept.len(), kept.len());
         kept.append(&mut left_out);
-        Gathered { groups: kept, kept: trained, rounds, unfilled }
+        SampledGroups { groups: kept, kept: trained, rounds, unfilled }
     }
 
     /// The next groups in the order they were drawn. Groups that are not under way are started now: all
@@ -161,7 +161,7 @@ impl Drop for Source {
 
 /// Publication times of policy versions, from which a token's staleness is counted.
 #[derive(Debug, Default)]
-pub struct Ages {
+pub struct StalenessTracker {
     /// The policy's version after each of the last steps, and before the first.
     marks: VecDeque<u64>,
 }
@@ -169,7 +169,7 @@ pub struct Ages {
 /// Steps whose marks are kept: more than any sensible bound.
 const MARKS: usize = 256;
 
-impl Ages {
+impl StalenessTracker {
     pub fn mark(&mut self, version: u64) {
         self.marks.push_back(version);
         if self.marks.len() > MARKS {

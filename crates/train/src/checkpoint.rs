@@ -96,7 +96,7 @@ pub const TEXTS: [&str; 5] = [
 
 /// Writes checkpoints when they are due and removes old ones.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct Checkpointer {
     recipe: CheckpointRecipe,
     /// Directory of the model's texts.
     model_dir: PathBuf,
@@ -108,7 +108,7 @@ pub(crate) struct Keeper {
     bytes: u64,
 }
 
-impl Keeper {
+impl Checkpointer {
     /// `newest` is the step of the run's newest checkpoint, where it has one.
     pub(crate) fn new(recipe: &CheckpointRecipe, model_dir: &Path, newest: Option<u64>) -> Self {
         let (recipe, model_dir, last) = (recipe.clone(), model_dir.into(), Instant::now());

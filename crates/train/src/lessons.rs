@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hone_trace::{Advantage, Batch, Fate, Group, LearnStats, Lesson, TokenColumns, Trace};
 
-use crate::loss::Surveyed;
+use crate::loss::StepObjective;
 use crate::pack::Sequence;
 
 /// Lessons of the traces that were learned from, by group and place in it.
@@ -26,7 +26,7 @@ impl Lessons {
         sequences: impl Iterator<Item = &'a Sequence>,
         batch: &Batch,
         stats: &LearnStats,
-        loss: &Surveyed<'_>,
+        loss: &StepObjective<'_>,
     ) -> usize {
         let columns = TokenColumns::new(batch, &stats.logprobs, stats.entropies.as_deref(), None);
         let fates = loss.fates(&columns.view());

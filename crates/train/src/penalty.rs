@@ -60,15 +60,15 @@ impl KlReward {
     }
 }
 
-/// KL penalty paid by the episodes of a step.
+/// KL penalty of the episodes of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Paid {
+pub struct Penalty {
     pub mean_kl: f64,
     pub max_kl: f64,
     pub episodes: usize,
 }
 
-impl Paid {
+impl Penalty {
     /// Metrics, with the coefficient of the next step.
     pub(crate) fn metrics(&self, coefficient: f64) -> Metrics {
         let mut metrics = Metrics::default();
@@ -79,30 +79,30 @@ impl Paid {
     }
 }
 
-/// Lets every scored episode pay `coefficient` x its KL.
-pub async fn charge(
+/// Subtracts `coefficient` x KL from the reward of every scored episode.
+pub async fn apply(
     learner: &mut dyn Learner,
     groups: &mut [Group],
     settings: &KlReward,
     coefficient: f64,
     budget: usize,
-) -> Result<Paid, TrainError> {
+) -> Result<Penalty, TrainError> {
     let (sequences, temperature) = pack::sampled(groups)?;
-    let Some(temperature) = temperature else { return Ok(Paid::default()) };
+    let Some(temperature) = temperature else { return Ok(Penalty::default()) };
     let packing = Packing { temperature, budget, share: learner.abilities().shared_prefixes };
     let mut reference = Vec::new();
     for batch in pack::to_score(&sequences, &packing) {
         reference.extend(learner.score(&batch, Whose::Reference).await?.logprobs);
     }
     let mut reference = reference.into_iter();
-    let (mut paid, mut sum, mut tokens) = (Paid::default(), 0.0, 0usize);
+    let (mut penalty, mut sum, mut tokens) = (Penalty::default(), 0.0, 0usize);
     let played = groups.iter_mut().flat_map(Group::traces_mut).filter(|trace| has_samples(trace));
     for (trace, sequence) in played.zip(&sequences) {
         let gaps = sequence.places.iter().zip(reference.by_ref());
         let kl: f64 =
             gaps.map(|(place, theirs)| settings.estimator.at(f64::from(place.sampler) - f64::from(theirs)).0).sum();
-        paid.max_kl = paid.max_kl.max(kl / sequence.places.len() as f64);
-        paid.episodes += 1;
+        penalty.max_kl = penalty.max_kl.max(kl / sequence.places.len() as f64);
+        penalty.episodes += 1;
         sum += kl;
         tokens += sequence.places.len();
         // An episode that was not scored is not penalised.
@@ -111,8 +111,8 @@ pub async fn charge(
             trace.rewards.push(Reward::scored(KL, -coefficient * kl, why));
         }
     }
-    paid.mean_kl = sum / tokens.max(1) as f64;
-    Ok(paid)
+    penalty.mean_kl = sum / tokens.max(1) as f64;
+    Ok(penalty)
 }
 
 fn has_samples(trace: &Trace) -> bool {

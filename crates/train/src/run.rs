@@ -23,6 +23,7 @@ mod extend;
 mod guarded;
 mod held_out;
 mod open;
+mod stops;
 mod watch;
 
 use std::path::Path;
@@ -31,8 +32,8 @@ use std::time::Instant;
 use hone_trace::rundir::{RunDir, RunReader};
 use hone_trace::{Advantage, Group, Learner, NoSignal, Seed, Trace};
 
-use crate::ahead::{Ages, Gathered, Source};
-use crate::checkpoint::{self, Keeper, State};
+use crate::ahead::{SampledGroups, Source, StalenessTracker};
+use crate::checkpoint::{self, Checkpointer, State};
 use crate::credit;
 use crate::drift::Bound;
 use crate::events::Event;
@@ -100,8 +101,8 @@ struct Trainer<'a> {
     objective: Objective,
     plan: Plan<'a>,
     source: Source,
-    ages: Ages,
-    keeper: Keeper,
+    staleness: StalenessTracker,
+    checkpointer: Checkpointer,
     state: State,
     /// Bound on each step's KL to the start, where another run sets one.
     bound: Option<Bound>,
@@ -129,7 +130,7 @@ impl Trainer<'_> {
                 let measured = self.evaluate(step, watch).await?;
                 // A step that taught nothing writes no checkpoint, so it cannot be the best one.
                 if self.state.idle == 0 {
-                    self.keeper.judge(&mut self.state, step, measured.headline(&recipe.eval));
+                    self.checkpointer.judge(&mut self.state, step, measured.headline(&recipe.eval));
                 }
                 self.state.after = Some(measured);
             }
@@ -138,11 +139,11 @@ impl Trainer<'_> {
             }
             self.state.seconds = seconds + started.elapsed().as_secs_f64();
             // On an idle step the newest checkpoint is as good, and none is pruned for it.
-            if self.state.idle == 0 && self.keeper.is_due(&self.state, recipe.train.steps) {
+            if self.state.idle == 0 && self.checkpointer.is_due(&self.state, recipe.train.steps) {
                 self.checkpoint().await?;
             }
         }
-        if self.state.idle == 0 && !self.keeper.has(self.state.step) {
+        if self.state.idle == 0 && !self.checkpointer.has(self.state.step) {
             self.checkpoint().await?;
         }
         if let Some(bound) = &self.bound {
@@ -158,12 +159,12 @@ impl Trainer<'_> {
         let mut sampled = self.sample(step).await;
         let generate = clock.elapsed().as_secs_f64();
         watch.sampled(step, &sampled.groups);
-        let paid = self.charge(&mut sampled).await?;
+        let penalty = self.penalise(&mut sampled).await?;
         let advantages = self.credit(&sampled, step);
         let groups = &sampled.groups;
 
         watch.doing(step, "learning");
-        let ages = self.ages.metrics(groups);
+        let staleness = self.staleness.metrics(groups);
         let (sequences, temperature) = pack::credited(groups, &advantages)?;
         let before = self.before_step().await?;
         let learned = match temperature {
@@ -175,7 +176,7 @@ impl Trainer<'_> {
             }
         };
         let drift = self.drift(step, before, groups).await?;
-        self.ages.mark(self.learner.version().step);
+        self.staleness.mark(self.learner.version().step);
 
         let account = Account::of(groups, &advantages);
         let visits = learned.visits();
@@ -184,11 +185,19 @@ impl Trainer<'_> {
             generate,
             step: clock.elapsed().as_secs_f64(),
             ahead: self.recipe.overlap.staleness > 0,
-            checkpoint: self.keeper.cost(),
+            checkpoint: self.checkpointer.cost(),
         };
         let credited = ledger::credited(groups, &advantages, &self.scheme);
-        let stages =
-            [sampled.metrics(), self.curriculum(), paid, ages, credited, learned.metrics(), drift.metrics, tokens];
+        let stages = [
+            sampled.metrics(),
+            self.curriculum(),
+            penalty,
+            staleness,
+            credited,
+            learned.metrics(),
+            drift.metrics,
+            tokens,
+        ];
         let stages = stages.into_iter().chain([timing.metrics(account.sampled())]);
         let ledger = Ledger::of(step, stages);
         let traces = learned.lessons.recorded(groups, &advantages, drift.taken_back);
@@ -214,11 +223,11 @@ impl Trainer<'_> {
     async fn checkpoint(&mut self) -> Result<(), TrainError> {
         self.state.plan = self.plan.state.clone();
         self.state.ahead = self.source.ahead();
-        self.keeper.write(&mut self.run, &mut *self.learner, &mut self.state).await
+        self.checkpointer.write(&mut self.run, &mut *self.learner, &mut self.state).await
     }
 
     /// Groups of a step. An asynchronous run also starts those of the next steps.
-    async fn sample(&mut self, step: u64) -> Gathered {
+    async fn sample(&mut self, step: u64) -> SampledGroups {
         let recipe = self.recipe;
         let groups = recipe.train.groups;
         if recipe.overlap.staleness > 0 {
@@ -233,21 +242,21 @@ impl Trainer<'_> {
         self.source.gather(&mut self.plan, &recipe.plan, groups, &recipe.eval.success, has_signal).await
     }
 
-    /// The KL in the reward, where the recipe has one.
-    async fn charge(&mut self, sampled: &mut Gathered) -> Result<Metrics, TrainError> {
+    /// KL penalty in the reward, if the recipe has one.
+    async fn penalise(&mut self, sampled: &mut SampledGroups) -> Result<Metrics, TrainError> {
         let Some(settings) = &self.recipe.kl_reward else { return Ok(Metrics::default()) };
         let coefficient = self.state.kl_coefficient.unwrap_or(settings.coefficient);
         let budget = self.recipe.train.batch_tokens;
         let groups = &mut sampled.groups[..sampled.kept];
-        let paid = penalty::charge(&mut *self.learner, groups, settings, coefficient, budget).await?;
+        let penalty = penalty::apply(&mut *self.learner, groups, settings, coefficient, budget).await?;
         if settings.target.is_some() {
-            self.state.kl_coefficient = Some(settings.adapted(coefficient, paid.mean_kl, paid.episodes));
+            self.state.kl_coefficient = Some(settings.adapted(coefficient, penalty.mean_kl, penalty.episodes));
         }
-        Ok(paid.metrics(self.state.kl_coefficient.unwrap_or(settings.coefficient)))
+        Ok(penalty.metrics(self.state.kl_coefficient.unwrap_or(settings.coefficient)))
     }
 
-    /// Advantages of every trace. Groups that were left out teach nothing.
-    fn credit(&self, sampled: &Gathered, step: u64) -> Vec<Vec<Advantage>> {
+    /// Advantages of every trace. Excluded groups have none.
+    fn credit(&self, sampled: &SampledGroups, step: u64) -> Vec<Vec<Advantage>> {
         let (kept, left_out) = sampled.groups.split_at(sampled.kept);
         let mut advantages = self.credit.at(step).credit(kept);
         if self.recipe.overlong_filter {
@@ -287,28 +296,5 @@ impl Trainer<'_> {
             self.run.event(&event)?;
         }
         Ok(())
-    }
-
-    /// Stops a run whose weights are no longer finite, before they are saved.
-    async fn finite(&mut self, step: u64) -> Result<(), TrainError> {
-        match self.learner.not_finite().await? {
-            None => Ok(()),
-            Some(what) => {
-                Err(TrainError::Diverged { step, what, newest: self.keeper.newest(), run: self.run.path().into() })
-            }
-        }
-    }
-
-    /// Stops a run that has learned nothing for too long, unless that is due to the policy.
-    fn patience(&mut self, faults: &Faults, learned: &Learned) -> Result<(), TrainError> {
-        let Some(why) = faults.nothing_learned(learned) else {
-            self.state.idle = 0;
-            return Ok(());
-        };
-        self.state.idle += 1;
-        if self.state.idle < self.recipe.train.patience {
-            return Ok(());
-        }
-        Err(TrainError::Stuck { steps: self.state.idle, why, run: self.run.path().into() })
     }
 }

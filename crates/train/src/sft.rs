@@ -10,7 +10,7 @@ use hone_trace::{Learner, LossStats, OptimizerStep, Rng, Seed, Trace};
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::checkpoint::{self, Keeper, State};
+use crate::checkpoint::{self, Checkpointer, State};
 use crate::evaluate::evaluate;
 use crate::events::Event;
 use crate::loss::{LossRecipe, Objective, Reduction};
@@ -59,14 +59,14 @@ pub async fn sft_recorded(
         learner.restore(dir, state.version).await?;
     }
     let state = found.map(|(_, state)| state).unwrap_or_default();
-    let mut keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, None);
+    let mut checkpointer = Checkpointer::new(&recipe.checkpoint, &setup.model_dir, None);
     let (material, plan) = (Material::open(setup, recipe)?, PlanRecipe::default());
     let mut imitation = Imitation::new(setup, recipe, &material, &plan, learner, state)?;
     while imitation.goes_on().await? {
         let seen = imitation.step().await?;
         run.metrics(&record(&seen))?;
-        if keeper.is_due(&imitation.state, recipe.sft.steps) {
-            keeper.write(&mut run, &mut *imitation.learner, &mut imitation.state).await?;
+        if checkpointer.is_due(&imitation.state, recipe.sft.steps) {
+            checkpointer.write(&mut run, &mut *imitation.learner, &mut imitation.state).await?;
         }
         watch(seen);
     }

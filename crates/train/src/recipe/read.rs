@@ -199,7 +199,7 @@ mod tests {
             ["train.steps=3", "name=x y", "loss.clip_high=0.3", "sampling.stop_ids=[1, 2]"].map(String::from);
         let recipe = Recipe::parse("seed = 7\nloss = \"dapo\"\n[train]\nsteps = 9\ngroups = 4\n", &settings).unwrap();
         assert_eq!((recipe.seed, recipe.train.steps, recipe.train.groups, recipe.name.as_str()), (7, 3, 4, "x y"));
-        assert_eq!((recipe.loss.name.as_str(), recipe.loss.knobs["clip_high"]), ("dapo", 0.3));
+        assert_eq!((recipe.loss.name.as_str(), recipe.loss.hyperparameters["clip_high"]), ("dapo", 0.3));
         assert_eq!(recipe.sampling.stop_ids, [1, 2]);
     }
 

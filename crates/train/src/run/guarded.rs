@@ -41,7 +41,7 @@ impl Trainer<'_> {
         let version = checkpoint::state_of(&path)?.version;
         self.learner.restore(&path, version).await?;
         self.state.guard.went_back(fall.first);
-        self.ages.mark(self.learner.version().step);
+        self.staleness.mark(self.learner.version().step);
         Ok(Some(step))
     }
 }

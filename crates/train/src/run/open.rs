@@ -7,9 +7,9 @@ use hone_trace::rundir::{RunDir, RunDirError};
 use hone_trace::{Abilities, LearnerSpec, Loss as _, Reference};
 
 use super::{TrainError, Trainer};
-use crate::ahead::{Ages, Source};
+use crate::ahead::{Source, StalenessTracker};
 use crate::budget::Budget;
-use crate::checkpoint::{Keeper, State};
+use crate::checkpoint::{Checkpointer, State};
 use crate::credit::{self, Weights};
 use crate::drift::{self, Bound};
 use crate::ledger::Scheme;
@@ -53,11 +53,25 @@ impl<'a> Trainer<'a> {
         let rollouts = setup.rollouts(recipe, setup.engine.sampler(), recipe.sampling.temperature);
         let mut source = Source::new(rollouts, recipe.train.group_size);
         source.restart(&plan, &state.ahead);
-        let mut ages = Ages::default();
-        ages.mark(learner.version().step);
-        let keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, at);
+        let mut staleness = StalenessTracker::default();
+        staleness.mark(learner.version().step);
+        let checkpointer = Checkpointer::new(&recipe.checkpoint, &setup.model_dir, at);
         let scheme = Scheme::of(&setup.rubric, recipe);
-        Ok(Self { setup, recipe, run, learner, credit, scheme, objective, plan, source, ages, keeper, state, bound })
+        Ok(Self {
+            setup,
+            recipe,
+            run,
+            learner,
+            credit,
+            scheme,
+            objective,
+            plan,
+            source,
+            staleness,
+            checkpointer,
+            state,
+            bound,
+        })
     }
 }
 

@@ -24,24 +24,24 @@ const SHARED: &[Key] = keys! {
 };
 
 /// Every number that some loss reads: the shared ones, then each loss's own.
-pub static KNOBS: &[Key] = &all::<{ count() }>();
+pub static HYPERPARAMETERS: &[Key] = &all::<{ count() }>();
 
 const fn count() -> usize {
     let (mut count, mut at) = (SHARED.len(), 0);
     while at < LOSSES.len() {
-        count += LOSSES[at].make.knobs.len();
+        count += LOSSES[at].make.hyperparameters.len();
         at += 1;
     }
     count
 }
 
-/// [`SHARED`] and the knobs of all entries as one array: a table's keys are a constant.
+/// [`SHARED`] and the hyperparameters of all entries as one array: a table's keys are a constant.
 const fn all<const N: usize>() -> [Key; N] {
     let mut keys = [SHARED[0]; N];
     let mut filled = copy(SHARED, &mut keys, 0);
     let mut at = 0;
     while at < LOSSES.len() {
-        filled = copy(LOSSES[at].make.knobs, &mut keys, filled);
+        filled = copy(LOSSES[at].make.hyperparameters, &mut keys, filled);
         at += 1;
     }
     keys
@@ -76,13 +76,13 @@ pub enum BadLoss {
 
 /// Numbers a recipe gives a loss. A constructor takes those it reads; a number left over is an error.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Knobs {
+pub struct Hyperparameters {
     loss: String,
     given: BTreeMap<String, f64>,
     read: Vec<&'static str>,
 }
 
-impl Knobs {
+impl Hyperparameters {
     pub(super) fn new(loss: &str, given: BTreeMap<String, f64>) -> Self {
         Self { loss: loss.to_owned(), given, read: Vec::new() }
     }
