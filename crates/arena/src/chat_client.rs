@@ -52,7 +52,7 @@ fn max_tokens() -> u32 {
     1024
 }
 
-/// Why there is no reply.
+/// Reason why there is no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct ChatFault {
@@ -86,7 +86,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 impl ChatClient {
-    /// The error says what to change.
+    /// Builds the client; the error says what to change.
     pub fn new(spec: ChatSpec) -> Result<Self, String> {
         if !(spec.deadline_s > 0.0 && spec.deadline_s <= 86_400.0) {
             return Err(format!("deadline_s must be over 0 and at most 86400 seconds, found {}", spec.deadline_s));
@@ -97,7 +97,7 @@ impl ChatClient {
                 format!("the key of {} is read from the environment variable {name}, which is not set", spec.model)
             })?)),
         };
-        // One provider serves the whole process; that it is there already is no error.
+        // One provider serves the whole process; it is not an error if it is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .redirect(redirect::Policy::none())
@@ -180,7 +180,7 @@ impl ChatClient {
         ChatFault { what: self.redacted(what), transient }
     }
 
-    /// A server may echo what it was sent.
+    /// Redacts the key, since a server may echo what it was sent.
     fn redacted(&self, what: String) -> String {
         match &self.key {
             Some(Key(key)) if !key.is_empty() => what.replace(key, "…"),

@@ -21,7 +21,7 @@ pub trait Player: Send + Sync {
     /// The next action, from the tools on offer and everything said so far (system, first messages, its own turns, answers).
     async fn act(&self, tools: &ToolSet, said: &[Message], seed: Seed) -> Result<Action, Fault>;
 
-    /// As traces name it.
+    /// Name used in traces.
     fn name(&self) -> String;
 }
 
@@ -40,7 +40,7 @@ impl Player for Scripted {
     }
 }
 
-/// The moves of somebody who knows the solution; when they are over, "Done.".
+/// Player that knows the solution; says "Done." when its moves are over.
 #[derive(Debug, Clone)]
 pub struct Moves(pub Vec<Move>);
 
@@ -107,7 +107,7 @@ fn wire(said: &[Message]) -> Vec<Value> {
         }
         Message::Tool { content, .. } => match waiting.pop_front() {
             Some(id) => json!({"role": "tool", "tool_call_id": id, "content": content.text()}),
-            // An answer to no call, such as what was wrong with a reply: the API takes it from the user alone.
+            // A message that answers no call, such as a parse error: the API accepts it only from the user.
             None => json!({"role": "user", "content": content.text()}),
         },
         other => serde_json::to_value(other).unwrap_or_default(),
@@ -140,8 +140,8 @@ pub struct Sitting {
     pub max_turns: u32,
 }
 
-/// Plays one episode and scores it: every component of the rubric, the total last, and what the environment left as facts.
-/// Always gives a trace: what broke is its outcome.
+/// Plays one episode and scores it: every component of the rubric, the total last, and the facts the environment left.
+/// Always returns a trace: a failure is its outcome.
 pub async fn play(arena: &dyn Arena, rubric: &Rubric, task: &Task, player: &dyn Player, sitting: Sitting) -> Trace {
     let mut tools = ToolSet::none();
     let (record, end) = match arena.open(task, sitting.seed.with("env").value()).await {
@@ -208,7 +208,8 @@ fn spoken(action: Action) -> Message {
     }
 }
 
-/// The trace of an episode nobody sampled: turns without tokens, so that every component sees what it sees of a policy.
+/// Trace of an episode that no model sampled: turns without tokens, so that every component sees what it would see of a
+/// policy.
 struct Record {
     trace: TraceBuilder,
     version: PolicyVersion,

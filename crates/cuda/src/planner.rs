@@ -1,4 +1,4 @@
-//! Memory planner: what of a training step fits a GPU, and how. Pure arithmetic, checked against measured peaks.
+//! Memory planner: which parts of a training step fit a GPU, and how. Pure arithmetic, checked against measured peaks.
 
 use crate::decode::PAGE;
 use crate::error::{CudaError, Result};
@@ -16,13 +16,13 @@ pub struct Task {
     pub context: usize,
     /// Sequences of one optimizer step.
     pub batch: usize,
-    /// Sequences sampled at one time; their KV cache lies beside the training state.
+    /// Concurrently sampled sequences; their KV cache coexists with the training state.
     pub rollouts: usize,
     /// Bytes of the GPU.
     pub memory: u64,
 }
 
-/// Where the bytes go.
+/// Breakdown of memory in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bytes {
     pub weights: u64,
@@ -87,7 +87,7 @@ fn pages(task: &Task) -> usize {
     task.rollouts * task.context.div_ceil(PAGE)
 }
 
-/// Choices for one size of micro-batch, the fastest first: what is computed again costs time, 8-bit moments precision.
+/// Choices for one micro-batch size, fastest first: recomputation costs time, 8-bit moments cost precision.
 fn choices(layers: usize) -> Vec<(Keep, bool, usize)> {
     let keeps = [(true, true, layers), (true, false, layers), (false, false, layers)];
     let fewer = (0..4).map(|quarter| (false, false, layers * quarter / 4)).rev();

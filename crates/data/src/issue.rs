@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What became of the row.
+/// Outcome for the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IssueKind {
@@ -12,12 +12,12 @@ pub enum IssueKind {
     Repaired,
 }
 
-/// A row that was not taken as it came.
+/// Row that was dropped or repaired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Issue {
     pub kind: IssueKind,
     pub file: String,
-    /// Where the row begins, counted from 1; of a parquet file, the row's number.
+    /// First line of the row, counted from 1; in a parquet file, the row's number.
     pub line: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -45,7 +45,7 @@ impl Issue {
 pub struct Issues {
     pub dropped: u64,
     pub repaired: u64,
-    /// How often, by kind and field.
+    /// Count by kind and field.
     pub counts: BTreeMap<String, u64>,
     /// The first of each sort, in the order they came.
     pub examples: Vec<Issue>,

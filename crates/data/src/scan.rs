@@ -5,10 +5,10 @@
 
 use std::io::{self, BufRead};
 
-/// The longest single task that is read. Longer ones are no task but a file that is not what it seems.
+/// Maximum length of a single task. Anything longer is not a task but a file of the wrong kind.
 const LONGEST: usize = 64 << 20;
 
-/// How the document is laid out.
+/// Layout of the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Unknown,
@@ -24,7 +24,7 @@ enum Layout {
 pub(crate) struct Element {
     pub(crate) line: u64,
     pub(crate) text: Vec<u8>,
-    /// What is known to be wrong with it.
+    /// Known fault of the value.
     pub(crate) fault: Option<&'static str>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Elements<R> {
     layout: Layout,
 }
 
-/// How a scan of one value ended.
+/// End of the scan of one value.
 enum Ended {
     Value,
     /// The object holds a `"tasks"` array, which begins here.
@@ -117,7 +117,7 @@ impl<R: BufRead> Elements<R> {
         let (line, mut text) = (self.line, Vec::new());
         let fault = match self.scan(&mut text, false)? {
             Ended::Fault(fault) => {
-                // Where a value cannot be told from the next, neither can the rest.
+                // If the end of a value is unclear, so is the rest.
                 self.layout = Layout::Ended;
                 Some(fault)
             }
@@ -204,7 +204,7 @@ impl State {
         self.depth == 0 && !self.string && !text.is_empty()
     }
 
-    /// The byte opens an object or an array where none can stand: it begins the next value.
+    /// The byte opens an object or an array where none is allowed: it begins the next value.
     fn starts_another(&self, byte: u8) -> bool {
         let opens = !self.string && self.depth > 0 && matches!(byte, b'{' | b'[');
         opens && !matches!(self.last, b':' | b',' | b'[')

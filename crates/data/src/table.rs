@@ -1,6 +1,6 @@
 //! Tables as text and as Markdown.
 
-/// A table: names of the columns, then rows. The first column is text, the others are numbers and lie to the right.
+/// Table: column names, then rows. The first column is text, the others are numbers, aligned right.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
     head: Vec<String>,

@@ -7,7 +7,7 @@ use hone_engine::Result;
 
 use crate::cuda::fault;
 
-/// Flat array. Memory is taken at first use, where there is somebody to be told that there is none.
+/// Flat array. Memory is allocated on first use, where a failure can be reported.
 #[derive(Debug)]
 pub struct Flat {
     gpu: Gpu,
@@ -25,7 +25,7 @@ impl Flat {
         if let Some(buffer) = &mut self.buffer
             && buffer.fill_bytes(0).is_err()
         {
-            // The device reports what is wrong when it is asked next; nothing of the old content may stay.
+            // The device reports the error on its next use; none of the old content may remain.
             self.buffer = None;
         }
     }

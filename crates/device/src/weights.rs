@@ -103,7 +103,7 @@ impl<T: Float> Parameters<T> {
     }
 }
 
-/// The buffer to write to: this one where nobody else holds it, else a copy.
+/// Buffer to write to: this one if it is not shared, otherwise a copy (copy on write).
 fn own<E: hone_cuda::buffer::Element>(shared: &mut Arc<Buffer<E>>) -> Result<&mut Buffer<E>> {
     if Arc::get_mut(shared).is_none() {
         *shared = Arc::new(shared.grown(shared.len()).map_err(fault)?);

@@ -1,9 +1,9 @@
-//! Intervals by bootstrap over tasks: episodes of one task are no independent evidence, so tasks are drawn, never episodes.
+//! Bootstrap intervals over tasks: episodes of one task are not independent, so tasks are resampled, never episodes.
 //!
-//! The percentile interval of few tasks is too narrow, by the factor between the bootstrap's variance and the sample's and
-//! between the normal and Student's quantile. Both are put back in (Hesterberg 2015, "What teachers should know about the
-//! bootstrap", section 4.1.3). Where all tasks agree the bootstrap has nothing to draw from; then it is Wilson's interval at
-//! the number of tasks.
+//! The percentile interval of few tasks is too narrow, by the factor between the bootstrap's variance and the sample's
+//! and between the normal and Student's quantile. Both are corrected (Hesterberg 2015, "What teachers should know about
+//! the bootstrap", section 4.1.3). If all tasks agree there is nothing to resample; then it is Wilson's interval at the
+//! number of tasks.
 
 use hone_trace::{Rng, Seed};
 use hone_train::evaluate::wilson;
@@ -19,7 +19,7 @@ pub struct Estimate {
 }
 
 const DRAWS: usize = 2000;
-/// Of the sign-flip test, where there are too many orders to go through.
+/// Samples of the sign-flip test, if there are too many sign patterns to enumerate.
 const TRIES: usize = 10_000;
 const Z: f64 = 1.959_963_984_540_054;
 

@@ -1,4 +1,4 @@
-//! Evaluation: honest numbers about a policy, and what differs between two.
+//! Evaluation: honest numbers about a policy, and comparisons of two.
 //!
 //! [`passes`] and [`bootstrap`] are the statistics, [`table`] counts recorded episodes into rows by environment, split and
 //! difficulty, [`detect`] finds behaviour in single episodes, [`compare`] pairs two evaluations of the same tasks. Everything

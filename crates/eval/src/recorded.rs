@@ -1,4 +1,4 @@
-//! Evaluations as they were recorded: an evaluation's directory, or one evaluation of a training run.
+//! Recorded evaluations: an evaluation's directory, or one evaluation of a training run.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use hone_train::evaluate::Kind;
 use hone_train::events::Event;
 use hone_train::recipe::{Recipe, RecipeError};
 
-/// Why a recording cannot be compared.
+/// Reason why a recording cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedError {
     #[error(transparent)]
@@ -22,7 +22,7 @@ pub enum RecordedError {
 /// One evaluation, read back.
 #[derive(Debug)]
 pub struct Recorded {
-    /// As the user named it.
+    /// As named by the user.
     pub name: String,
     pub step: u64,
     pub kind: Kind,

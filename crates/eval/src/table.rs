@@ -24,7 +24,7 @@ pub struct Episode {
     pub task: String,
     /// Something outside the policy broke. Never a failure.
     pub fault: bool,
-    /// True when it passed; `None` where nobody scored it.
+    /// True if it passed; `None` if it was not scored.
     pub passed: Option<bool>,
     pub reward: Option<f64>,
 }
@@ -53,7 +53,7 @@ pub struct About {
 }
 
 impl About {
-    /// Of a task of a split. `trace`: an episode of it, whose facts may say whether anything was to be changed.
+    /// Facts of a task in a split. `trace`: an episode of it, whose facts may say whether anything had to be changed.
     pub fn of(task: &Task, split: &str, trace: Option<&Trace>) -> Self {
         let wanted =
             trace.and_then(|trace| trace.facts.get("changes")?.get("wanted")?.as_array().map(|list| !list.is_empty()));
@@ -84,7 +84,7 @@ pub struct Row {
     pub faults: usize,
     /// Mean total reward over tasks.
     pub reward: Option<Estimate>,
-    /// By k; only tasks with at least k scored episodes count, and the estimate says how many those are.
+    /// By k; only tasks with at least k scored episodes count, and the estimate gives their number.
     pub pass_at: BTreeMap<usize, Estimate>,
     pub pass_hat: BTreeMap<usize, Estimate>,
 }
@@ -222,7 +222,7 @@ impl Results {
         table
     }
 
-    /// The page of an evaluation. `what`: a line about the policy and how it was played.
+    /// Page of an evaluation. `what`: a line about the policy and its decoding.
     pub fn markdown(&self, what: &str) -> String {
         format!(
             "# Evaluation\n\n{what}\n\nAn episode passes where {} is at least {}. Means weigh tasks the same; intervals are 95 %, \

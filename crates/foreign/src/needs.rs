@@ -1,9 +1,9 @@
-//! Checks of the doctor that a record can answer, and what the others would need.
+//! Checks of the doctor that a record supports, and what the others would need.
 
 use crate::record::{Curve, Record};
 
 impl Record {
-    /// Data that a check lacks in this record; `None` where it can be made.
+    /// Data that a check lacks in this record; `None` if it can be made.
     pub fn lacks(&self, check: &str) -> Option<&'static str> {
         let groups = self.group_size() >= 2 && self.episodes.iter().any(|episode| episode.total.is_some());
         let (there, needs) = match check {

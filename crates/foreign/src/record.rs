@@ -28,7 +28,7 @@ pub struct Episode {
     pub step: u64,
     /// Episodes of one step with the same name were sampled for one task.
     pub group: String,
-    /// By component. Absent: nobody scored it.
+    /// By component. Absent if not scored.
     pub rewards: BTreeMap<String, f64>,
     pub total: Option<f64>,
     pub prompt: Option<String>,

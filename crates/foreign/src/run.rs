@@ -1,4 +1,4 @@
-//! A record as a run directory: what the doctor, the audit and every other reader take.
+//! A record written as a run directory, for the doctor, the audit and every other reader.
 
 use std::collections::BTreeMap;
 use std::path::Path;

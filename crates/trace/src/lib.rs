@@ -1,10 +1,9 @@
 //! Vocabulary, records and seams of Hone. Read this crate first.
 //!
-//! It knows no runtime, no network, no tensors and no tokenizer: plain data, and the traits the other crates meet at.
-//! A [`Task`] is played in an [`Env`] by a [`Sampler`]; what happened is a [`Trace`] of [`Node`]s; traces of one task
-//! make a [`Group`]; [`Credit`] says what each is worth; a [`Learner`] learns from a [`Batch`] under a [`Loss`]. Sampler and
-//! learner of one policy come from an [`Engine`].
-//! Everything is recorded in a [`rundir::RunDir`].
+//! It knows no runtime, no network, no tensors and no tokenizer: plain data, and the traits the other crates meet at. A
+//! [`Task`] is played in an [`Env`] by a [`Sampler`] and recorded as a [`Trace`] of [`Node`]s; the traces of one task
+//! form a [`Group`]; [`Credit`] estimates their advantages; a [`Learner`] learns from a [`Batch`] under a [`Loss`]. The
+//! sampler and the learner of one policy come from an [`Engine`]. Everything is recorded in a [`rundir::RunDir`].
 
 mod batch;
 mod clean;

@@ -13,14 +13,14 @@ pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str
     nearest(name, candidates).map(|near| format!("did you mean {near:?}? ")).unwrap_or_default()
 }
 
-/// serde's error about an unknown field or variant, which lists the known ones, with the nearest of them on a separate line.
-/// Other errors stay as they are.
+/// serde's error about an unknown field or variant, which lists the known ones, with the nearest of them on a separate
+/// line. Other errors are returned unchanged.
 pub fn with_nearest(error: &str) -> String {
     let text = error.trim_end();
     let at = ["unknown field `", "unknown variant `"].iter().find_map(|start| text.find(start));
     let names: Vec<&str> = text[at.unwrap_or(text.len())..].split('`').skip(1).step_by(2).collect();
     match names.split_first() {
-        // The error may end with the place where it stands, `in `train``: no name of a field.
+        // The error may end with its location, `in `train``, which is not the name of a field.
         Some((unknown, known)) if !known.is_empty() => {
             let listed = known.iter().copied().filter(|name| !text.ends_with(&format!("in `{name}`")));
             nearest(unknown, listed).map_or_else(|| text.to_owned(), |near| format!("{text}\ndid you mean `{near}`?"))

@@ -1,8 +1,8 @@
-//! Names as users know them: what can be asked for, in one line of maths and one of advice.
+//! Catalogue of named options, each with its formula and one line of advice.
 //!
 //! An entry's text is its documentation everywhere: here, in docs/algorithms.md and in error messages. Losses and
-//! estimators have a file each; the few names of a closed set (levels, reductions, masks) stand in [`catalogue!`], with
-//! their doc comments for text.
+//! estimators have one file each; the few names of a closed set (levels, reductions, masks) are in [`catalogue!`], with
+//! their doc comments as text.
 
 use std::fmt::Write as _;
 
@@ -29,8 +29,8 @@ macro_rules! catalogue {
 }
 pub(crate) use catalogue;
 
-/// Serde for a table with a `name` that may be written as the name alone: `loss = "dapo"`. The type derives both traits with
-/// `#[serde(remote = "Self")]` and has a constructor `named`.
+/// Serde for a table with a `name` that may be written as just the name: `loss = "dapo"`. The type derives both traits
+/// with `#[serde(remote = "Self")]` and has a constructor `named`.
 macro_rules! name_or_table {
     ($type:ty, $expected:literal) => {
         impl serde::Serialize for $type {

@@ -1,4 +1,4 @@
-//! The guard: says it when success falls off a cliff, with the likely cause and what to change.
+//! Guard: reports a sudden drop in success, with the likely cause and what to change.
 //!
 //! A step's batch is sampled by the policy that the step before it made, so a fall is seen one step after the update that
 //! caused it. With `[guard] rollback = true` the run goes back to the weights of before, at half the learning rate.
@@ -65,7 +65,7 @@ struct Seen {
     grad_norm: Option<f64>,
 }
 
-/// A fall, and what it looks like.
+/// Sudden drop in success, with its likely cause.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fall {
     /// First step whose episodes show it: the update before it is to blame.
@@ -86,7 +86,7 @@ impl GuardState {
         0.5f64.powi(self.halved.min(30) as i32)
     }
 
-    /// Looks at a step of `groups` groups. A fall is reported once: later steps are measured against the new baseline.
+    /// Examines a step of `groups` groups. A drop is reported once: later steps are compared with the new level.
     pub(crate) fn look(&mut self, recipe: GuardRecipe, ledger: &Ledger, success: &str, groups: usize) -> Option<Fall> {
         let value = ledger.get(names::BATCH_REWARD_COMPONENT.of([&success]))?;
         self.seen.push(Seen {
@@ -107,13 +107,14 @@ impl GuardState {
         Some(fall)
     }
 
-    /// The weights go back to before the fall: its steps are no measure of what comes, and the rate is halved.
+    /// The weights were rolled back to before the drop: its steps no longer count as a reference, and the learning rate
+    /// is halved.
     pub(crate) fn went_back(&mut self, first: u64) {
         self.seen.retain(|seen| seen.step < first);
         self.halved += 1;
     }
 
-    /// True when the mean of the last `late` steps lies far below that of the steps before.
+    /// True if the mean of the last `late` steps is far below that of the steps before.
     fn fell(&self, least: f64, late: usize, groups: usize) -> Option<Fall> {
         let split = self.seen.len().checked_sub(late).filter(|normal| *normal > 0)?;
         let (normal, fallen) = self.seen.split_at(split);
@@ -135,7 +136,7 @@ impl GuardState {
     }
 }
 
-/// The likeliest cause, by what else changed.
+/// Most likely cause, judging by what else changed.
 fn cause(before: Option<&Seen>, after: &Seen) -> String {
     let Some(before) = before else { return String::new() };
     if let (Some(was), Some(is)) = (before.parse_failures, after.parse_failures)

@@ -29,7 +29,7 @@ use crate::schedule::{Decay, Schedule};
 pub use read::RecipeError;
 
 documented! {
-    /// Everything a run needs to know. Every key has a default; the resolved recipe is written into the run.
+    /// Recipe: everything a run needs to know. Every key has a default; the resolved recipe is written into the run.
     #[derive(Debug, Clone, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct Recipe {
@@ -43,7 +43,7 @@ documented! {
         pub loss: LossRecipe where table::<LossRecipe>(),
         /// Train no episode that a length limit cut short.
         pub overlong_filter: bool,
-        /// Advantages that know nothing of the rewards: a control of a run, see `hone train --placebo`.
+        /// Advantages that ignore the rewards: a control of a run, see `hone train --placebo`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub placebo: Option<Placebo>,
         /// The policy that is trained.
@@ -115,7 +115,7 @@ documented! {
         /// Low-rank adapters: train those instead of the model; absent: the model.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub lora: Option<LoraSpec> where table::<LoraSpec>(),
-        /// Reference policy of a KL: a model directory. Absent: the policy as it was at the start.
+        /// Reference policy of a KL penalty: a model directory. Absent: the policy as it was at the start.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reference: Option<PathBuf>,
         /// Threads of the engine; 0: all cores.
@@ -126,7 +126,7 @@ documented! {
 }
 
 documented! {
-    /// `[engine]`: what serves and trains the policy.
+    /// `[engine]`: the engine that serves and trains the policy.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct EngineRecipe {
@@ -171,7 +171,7 @@ documented! {
         pub batch_tokens: usize where whole(1, 1_000_000_000),
         /// Recompute activations in the backward pass: less memory, a third more work, the same numbers.
         pub recompute: bool,
-        /// Megabytes of activations; 0: what the machine has free when the run starts.
+        /// Megabytes of activations; 0: the machine's free memory when the run starts.
         pub activation_mb: u64 where whole(0, 16_777_216),
         /// Steps in a row from which nothing could be learned (every episode broke, no episode was scored, every gradient was
         /// not finite) after which the run stops.
@@ -196,7 +196,7 @@ documented! {
         /// Imitates traces of this run directory. Absent: the oracle.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub traces: Option<PathBuf>,
-        /// Of those, the ones whose `eval.success` component is at least this.
+        /// With `traces`, only those whose `eval.success` component is at least this.
         pub at_least: f64 where real(-1e6, 1e6),
         /// Episodes a step.
         pub batch: usize where whole(1, 65_536),
@@ -235,11 +235,11 @@ documented! {
         /// headline.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub temperature: Option<f32> where real(0.0, 100.0),
-        /// Episodes a task, sampled.
+        /// Sampled episodes per task.
         pub samples: u32 where whole(1, 10_000),
         /// Sample through the recipe's top_k, top_p and min_p. They flatter a policy whose tail is wrong.
         pub filters: bool,
-        /// Seed of the episodes, apart from the run's and the tasks'.
+        /// Seed of the episodes, separate from the run's and the tasks'.
         pub seed: u64 where seed(),
         /// The component whose value of 1 is success. Empty: the first of the rubric with a weight.
         pub success: String,
@@ -371,7 +371,7 @@ impl TrainRecipe {
         Schedule { peak: self.learning_rate, warmup: self.warmup, total: self.steps + 1, decay: self.decay, floor: 0.0 }
     }
 
-    /// The learner of a run, without a reference policy.
+    /// Learner of a run, without a reference policy.
     pub(crate) fn learner(&self) -> LearnerSpec {
         let limit = (self.activation_mb > 0).then_some(self.activation_mb << 20);
         let (adamw, recompute) = (self.adamw, self.recompute);

@@ -15,7 +15,7 @@ use hone_trace::{Arena, Engine, EngineFault, EngineKind, EngineSpec, Fault, Samp
 
 use crate::recipe::{Recipe, RecipeError};
 
-/// Why a recipe cannot be opened.
+/// Reason why a recipe cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     #[error(
@@ -126,7 +126,7 @@ impl Setup {
     }
 }
 
-/// The world of a recipe, with at least the tasks that a step and an evaluation take.
+/// Environments of a recipe, with at least the tasks that a step and an evaluation take.
 fn open_world(recipe: &Recipe) -> Result<World, SetupError> {
     let world = World::open(&recipe.env)?;
     let enough = |setting, asked, found, what| {

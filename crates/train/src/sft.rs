@@ -1,6 +1,6 @@
 //! The warm start: imitation of the oracle or of recorded traces, with the learner and the packing of reinforcement learning.
 //!
-//! Copying ids out of context is what small models learn last, so repeated random sequences are mixed in at first
+//! Small models learn to copy ids from the context last, so repeated random sequences are mixed in at first
 //! (`copying`), and fade out.
 
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use hone_trace::{Learner, LossStats, OptimizerStep, Rng, Seed, Trace};
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::checkpoint::{self, Keeper, State};
+use crate::checkpoint::{self, Checkpointer, State};
 use crate::evaluate::evaluate;
 use crate::events::Event;
 use crate::loss::{LossRecipe, Objective, Reduction};
@@ -47,7 +47,7 @@ pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep))
     Ok(())
 }
 
-/// As [`sft`], recorded in `directory` with checkpoints. Continues the run that is there, if one is.
+/// Like [`sft`], recorded in `directory` with checkpoints. Continues an existing run there.
 pub async fn sft_recorded(
     setup: &Setup,
     recipe: &Recipe,
@@ -61,14 +61,14 @@ pub async fn sft_recorded(
         learner.restore(dir, state.version).await?;
     }
     let state = found.map(|(_, state)| state).unwrap_or_default();
-    let mut keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, None);
+    let mut checkpointer = Checkpointer::new(&recipe.checkpoint, &setup.model_dir, None);
     let (material, plan) = (Material::open(setup, recipe)?, PlanRecipe::default());
     let mut imitation = Imitation::new(setup, recipe, &material, &plan, learner, state)?;
     while imitation.has_next().await? {
         let seen = imitation.step().await?;
         run.metrics(&record(&seen))?;
-        if keeper.is_due(&imitation.state, recipe.sft.steps) {
-            keeper.write(&mut run, &mut *imitation.learner, &mut imitation.state).await?;
+        if checkpointer.is_due(&imitation.state, recipe.sft.steps) {
+            checkpointer.write(&mut run, &mut *imitation.learner, &mut imitation.state).await?;
         }
         watch(seen);
     }
@@ -184,7 +184,7 @@ impl<'a> Imitation<'a> {
         Ok(SftStep { step, loss: stats.loss, grad_norm: report.grad_norm, tokens, held_out })
     }
 
-    /// Sequences of a step: whole episodes, and copying where it is still mixed in.
+    /// Sequences of a step: whole episodes, and copying exercises while they are still mixed in.
     async fn sequences(&mut self, step: u64) -> Result<Vec<Credited>, TrainError> {
         let sft = &self.recipe.sft;
         let mut rng = Seed::root(self.recipe.seed).with("sft").at(step).rng();
@@ -201,7 +201,7 @@ impl<'a> Imitation<'a> {
             }
         }
         sequences.extend(self.episodes(&draws, shown).await?);
-        // In the order they were drawn in, whichever was played first.
+        // In the order they were drawn, regardless of which was played first.
         sequences.sort_by_key(|credited| credited.sequence.group);
         Ok(sequences)
     }

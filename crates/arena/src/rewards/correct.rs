@@ -1,6 +1,6 @@
 //! Correctness: 1 when the environment found the answer right, else 0.
 //!
-//! The test is the environment's own and looks at no confidence, so it may stand beside calibration.
+//! The test is the environment's own and ignores confidences, so it can be combined with calibration.
 
 use hone_trace::Verdict;
 use serde::Deserialize;

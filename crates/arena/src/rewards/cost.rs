@@ -1,4 +1,4 @@
-//! Cost: what an episode used of its turns or tokens, from 0 down to -1 at the limit.
+//! Cost: the share of the turn or token limit an episode used, from 0 down to -1 at the limit.
 
 use hone_trace::Verdict;
 use serde::{Deserialize, Serialize};

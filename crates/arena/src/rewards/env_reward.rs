@@ -23,7 +23,7 @@ pub(super) const ENTRY: ComponentEntry = ComponentEntry {
 pub struct Given {
     /// Absent: it gave none.
     pub value: Option<f64>,
-    /// In its own words.
+    /// Reason, as given by the environment.
     pub why: String,
     /// True when the environment ended the episode, or judged it. Otherwise a missing reward is the policy's doing.
     pub ended: bool,

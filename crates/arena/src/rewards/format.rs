@@ -4,7 +4,7 @@
 //! (0.1), strict JSON (0.2), a known tool (0.2), the required arguments (0.2), types and ranges (0.1), nothing extra,
 //! neither keys nor text outside the span (0.1).
 //!
-//! Laws: 1 exactly for a canonical, valid call; fixing one defect never lowers it; what the fields say does not
+//! Laws: 1 exactly for a canonical, valid call; fixing one defect never lowers it; the contents of the fields do not
 //! matter; text without a call earns at most the first step.
 
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ const TENTHS: [u32; 7] = [1, 1, 2, 2, 2, 1, 1];
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Format {
-    /// The schemas compiled last: the traces of a run share one tool set.
+    /// The most recently compiled schemas: the traces of a run share one tool set.
     #[serde(skip)]
     compiled: Mutex<Option<(Digest, Arc<Schemas>)>>,
 }
@@ -102,8 +102,8 @@ pub fn format(text: &str, schemas: &Schemas) -> Verdict {
     scored(f64::from(tenths) / 10.0, why)
 }
 
-/// The format of an episode: the mean over the replies that tried a call, as the parser read them. A plain reply to the
-/// user is no format error; an episode that never tried a call earns 0.
+/// Format of an episode: the mean over the replies that attempted a call, as parsed. A plain reply to the user is not a
+/// format error; an episode that never attempted a call earns 0.
 pub fn episode(turns: &[TurnRecord], messages: &[Message]) -> Verdict {
     let replies = messages.iter().filter(|message| message.role() == "assistant");
     // Without messages nothing is known of text around the calls, and none is assumed.

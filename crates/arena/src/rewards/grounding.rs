@@ -1,8 +1,8 @@
 //! Citation grounding: does the submission cite the right articles, and only articles it was shown?
 //!
-//! With K' the distinct ids cited, G the gold ids and C the ids shown: validity V = |K' ∩ C| / |K'| times F of
-//! precision and recall against G, with beta 0.5 (a wrong citation costs more than a missing one). Citing all of four
-//! articles with one gold among them earns 0.29. Where nothing can be cited (G empty), 1 for escalating without
+//! With K' the distinct ids cited, G the gold ids and C the ids shown: validity V = |K' ∩ C| / |K'| times the F-score
+//! of precision and recall against G, with beta 0.5 (a wrong citation costs more than a missing one). Citing all of
+//! four articles with one gold among them earns 0.29. If nothing can be cited (G empty), 1 for escalating without
 //! citations, 0.3 for an uncited answer, 0 for citing anything.
 //!
 //! Laws: adding a correct citation (one that was shown) never lowers the value; removing a hallucinated one never

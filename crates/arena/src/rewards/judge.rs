@@ -52,7 +52,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// `criteria` says what a good answer is, in words for the model.
+    /// `criteria` describes a good answer, in words for the model.
     pub fn new(endpoint: Endpoint, criteria: impl Into<String>) -> Self {
         Self { endpoint, criteria: criteria.into() }
     }

@@ -1,4 +1,4 @@
-//! Repetition, twice: of n-grams in what was sampled, and of ids among the citations.
+//! Repetition, in two forms: of n-grams in the sampled text, and of ids among the citations.
 //!
 //! N-grams: -(1 - distinct / all), in [-1, 0], 0 below n tokens. Over token ids where the case has them, else over words.
 //! Citations: distinct / all, in [0, 1].

@@ -154,7 +154,7 @@ impl Tokens {
 /// Length of the longest common subsequence.
 fn lcs(a: &Tokens, b: &Tokens) -> usize {
     let (pattern, text) = if a.len() <= b.len() { (a, b) } else { (b, a) };
-    // Where each distinct token stands in the pattern, as (word, bits) pairs: sparse, so that memory stays linear.
+    // Positions of each distinct token in the pattern, as (word, bits) pairs: sparse, so that memory stays linear.
     let mut positions: HashMap<&[u8], Vec<(usize, u64)>> = HashMap::with_capacity(pattern.len());
     for (i, token) in pattern.iter().enumerate() {
         let (word, bit) = (i / 64, 1 << (i % 64));

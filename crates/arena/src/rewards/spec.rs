@@ -1,4 +1,4 @@
-//! Rubrics as they are written in recipes and given to `hone score`.
+//! Rubrics as written in recipes and passed to `hone score`.
 //!
 //! ```toml
 //! [[component]]
@@ -119,8 +119,9 @@ documented! {
         gate: Option<f64> where real(-1e6, 1e6),
         /// An episode without a value of this component has no total.
         required: bool,
-        /// Its value where the episode left unset what it looks at, as one that ended early does; absent: unscored, and its
-        /// weight shared out among the others. A scorer or a judge that failed is unscored either way.
+        /// Value if the episode did not produce the component's input, for example because it ended early; absent:
+        /// unscored, with the weight redistributed to the others. A scorer or a judge that failed is unscored either
+        /// way.
         otherwise: Option<f64> where real(-1e6, 1e6),
     }
 }

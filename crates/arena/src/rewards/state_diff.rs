@@ -1,4 +1,4 @@
-//! Partial credit by state: the share of the reference's changes that were made, minus those nobody wanted.
+//! Partial credit by state: the share of the reference's changes that were made, minus unwanted changes.
 //!
 //! (made and wanted - made and unwanted) / wanted, at least 0, over the leaves of the state. A wanted leaf set to a wrong
 //! value is both missed and unwanted. Where the reference changes nothing, 1 for changing nothing and 0 otherwise.

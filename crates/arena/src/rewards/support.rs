@@ -1,4 +1,4 @@
-//! Support: what share of the resolution is backed by the articles it cites?
+//! Support: the share of the resolution that is backed by the articles it cites.
 //!
 //! Over distinct trigrams of content words (stop words removed on both sides): the share that occurs in some cited
 //! article the agent was shown. Distinct, so that repeating a supported phrase does not dilute an unsupported one.

@@ -52,12 +52,12 @@ enum Part {
 #[serde(default, deny_unknown_fields)]
 pub struct Tau {}
 
-/// The final-state part alone.
+/// Only the final-state part.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TauState {}
 
-/// The outputs part alone; unscored where the task wants none.
+/// Only the outputs part; unscored if the task requires none.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TauOutputs {}

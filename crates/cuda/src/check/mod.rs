@@ -41,7 +41,7 @@ impl std::fmt::Debug for Check {
     }
 }
 
-/// Every check, the simple before what is built of them.
+/// Every check, building blocks before what uses them.
 pub const CHECKS: [Check; 24] = [
     Check { name: "matmul", body: matmul::matmul },
     Check { name: "rms_norm_bf16", body: elementwise::rms_norm::<half::bf16> },
@@ -69,7 +69,7 @@ pub const CHECKS: [Check; 24] = [
     Check { name: "not_finite", body: step::not_finite },
 ];
 
-/// Rounding of one product or sum in the storage type: what an error bound is made of.
+/// Rounding error of one product or sum in the storage type: the unit of the error bounds.
 fn grain<T: Float>() -> f64 {
     if T::SUFFIX == "bf16" { 4e-3 } else { 2e-6 }
 }

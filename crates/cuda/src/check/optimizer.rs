@@ -55,7 +55,8 @@ fn case(gpu: &Gpu, len: usize) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-/// Compact state beside the same steps in f64: the first exactly, later ones within what eight bits lose, without a drift.
+/// Compact (8-bit) state compared with the same steps in f64: the first step exactly, later ones within the precision
+/// of eight bits, without drift.
 pub(super) fn compact(gpu: &Gpu) -> Result<Vec<Measured>> {
     let len = 100_008;
     let mut random = Random(12);

@@ -1,4 +1,4 @@
-//! Fields under their aliases: taken out of a row one by one, so that what is left is the row's own.
+//! Fields under their aliases: removed from a row one by one, so that the row's own extra fields remain.
 
 use hone_trace::{Modality, Side, ToolCall};
 use indexmap::IndexMap;

@@ -1,4 +1,4 @@
-//! Lint: what can be said of a task without playing it.
+//! Lint: checks of a task without playing it.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::{Finding, Reason, Rules};
 use crate::hash::of_json;
 use crate::{Issue, Row};
 
-/// What the whole set must be known for.
+/// Statistics of the whole set that the checks need.
 #[derive(Debug, Default)]
 pub struct Lint {
     /// Keys of the first task of each content.
@@ -30,7 +30,7 @@ impl Lint {
         lint
     }
 
-    /// The first thing that is wrong with a task.
+    /// First fault of a task.
     pub fn check(&self, task: &Task, rules: &Rules) -> Option<(Reason, String)> {
         let first = self.seen.get(&content(task)).filter(|first| **first != task.key);
         if let Some(first) = first {
@@ -51,7 +51,7 @@ impl Lint {
     }
 }
 
-/// What makes a task the same under another key.
+/// Content hash: equal for the same task under another key.
 fn content(task: &Task) -> u64 {
     of_json(&(&task.env, &task.prompt, &task.variables, &task.reference, &task.outputs, task.extra.get("data_key")))
 }

@@ -33,7 +33,7 @@ pub struct Comparison {
     pub tasks: usize,
     pub only: [usize; 2],
     pub rows: [Row; 2],
-    /// B less A in the share of episodes that pass, paired by task. Absent without a task in common.
+    /// B minus A in the share of episodes that pass, paired by task. Absent without common tasks.
     pub difference: Option<Difference>,
     /// Sign-flip test over tasks, two-sided.
     pub p_value: Option<f64>,
@@ -49,7 +49,7 @@ pub struct Behaviour {
     pub about: &'static str,
     /// Mean over the tasks' means: of the value for a plain count, else of the share of episodes that show it.
     pub mean: [Option<f64>; 2],
-    /// Mean value where it is a share of its own (thinking, repeats): how much of it.
+    /// Mean value if the detector measures a share (thinking, repeats).
     pub value: [Option<f64>; 2],
     pub change: Option<Explained>,
     /// An episode that shows it on either side: trace number and words.

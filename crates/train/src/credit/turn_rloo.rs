@@ -17,7 +17,7 @@ pub(super) const TURN_RLOO: CreditEntry = CreditEntry {
     }),
 };
 
-/// Return of turn k − mean of the others' returns of turn k. A sibling that ended earlier stands with its last turn.
+/// Return of turn k − mean of the others' returns of turn k. A sibling that ended earlier counts with its last turn.
 /// With a discount of 1 and no rewards for turns this is RLOO.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnRloo {

@@ -13,7 +13,7 @@ use super::interval::wilson;
 use crate::recipe::Recipe;
 use crate::setup::Setup;
 
-/// Results of a baseline's episodes, by task: the value of the success component, `null` where nobody scored it.
+/// Results of a baseline's episodes, by task: the value of the success component, `null` if it was not scored.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Played {
     pub name: String,

@@ -72,7 +72,7 @@ fn lead(section: &Section) -> String {
     if section.path.is_empty() { "Keys before the first table.".to_owned() } else { section.meaning.trim().to_owned() }
 }
 
-/// Inner tables have sections of their own.
+/// Nested tables have their own sections.
 fn is_row(key: &Key) -> bool {
     !matches!(key.rule.shape, Shape::Table(_) | Shape::Named(_) | Shape::Chosen(_))
 }

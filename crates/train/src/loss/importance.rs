@@ -8,7 +8,7 @@ pub(super) const IMPORTANCE_SAMPLING: LossEntry = LossEntry {
     advice: "The plain off-policy gradient against the sampler, unclipped. For one step per batch.",
     paper: None,
     make: MakeLoss {
-        knobs: &[],
+        hyperparameters: &[],
         build: |_| Ok(Objective::new(Importance::default(), Reduction::TokenMean).against(Anchor::Sampler)),
     },
 };
@@ -19,9 +19,9 @@ pub(super) const ROLLOUT_IS: LossEntry = LossEntry {
     advice: "Leaves out every token on which sampler and learner disagree, good or bad.",
     paper: None,
     make: MakeLoss {
-        knobs: &[],
-        build: |knobs| {
-            let range = Some((knobs.take("clip_low", 0.2), knobs.take("clip_high", 0.2)));
+        hyperparameters: &[],
+        build: |hyperparameters| {
+            let range = Some((hyperparameters.take("clip_low", 0.2), hyperparameters.take("clip_high", 0.2)));
             Ok(Objective::new(Importance { range }, Reduction::TokenMean).against(Anchor::Sampler))
         },
     },

@@ -8,8 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::clip::constant_length;
 use super::correction::CorrectionForm;
-use super::knobs::KNOBS;
-use super::{Anchor, BadLoss, Correction, Kl, Knobs, LEVELS, LOSSES, Objective, REDUCTIONS, Reduction, Spread};
+use super::hyperparameters::HYPERPARAMETERS;
+use super::{
+    Anchor, BadLoss, Correction, Hyperparameters, Kl, LEVELS, LOSSES, Objective, REDUCTIONS, Reduction, Spread,
+};
 use crate::catalogue::{find, name_or_table};
 
 documented! {
@@ -46,7 +48,7 @@ documented! {
         pub entropy_bonus: f64 where real(-1e3, 1e3),
         /// Numbers the named loss reads.
         #[serde(flatten, deserialize_with = "numbers")]
-        pub knobs: BTreeMap<String, f64> where flat(KNOBS),
+        pub hyperparameters: BTreeMap<String, f64> where flat(HYPERPARAMETERS),
     }
 }
 
@@ -62,19 +64,21 @@ impl LossRecipe {
     /// The objective, or the recipe's mistake.
     pub fn build(&self) -> Result<Objective, BadLoss> {
         let entry = find("loss", LOSSES, &self.name)?;
-        let mut knobs = Knobs::new(entry.name, self.knobs.clone());
-        let mut objective = (entry.make.build)(&mut knobs)?;
+        let mut hyperparameters = Hyperparameters::new(entry.name, self.hyperparameters.clone());
+        let mut objective = (entry.make.build)(&mut hyperparameters)?;
         if let Some(level) = &self.level {
             objective.level = find("ratio level", LEVELS, level)?.make;
         }
         if let Some(reduction) = &self.reduction {
             objective.reduction = match find("reduction", REDUCTIONS, reduction)?.make {
-                Reduction::ConstantLength(_) => constant_length(&mut knobs)?,
+                Reduction::ConstantLength(_) => constant_length(&mut hyperparameters)?,
                 reduction => reduction,
             };
         }
-        knobs.finish(COMMON)?;
-        if let Some(option) = self.knobs.iter().find(|(_, value)| !value.is_finite()).map(|(name, _)| name.clone()) {
+        hyperparameters.finish(COMMON)?;
+        if let Some(option) =
+            self.hyperparameters.iter().find(|(_, value)| !value.is_finite()).map(|(name, _)| name.clone())
+        {
             return Err(BadLoss::NotANumber { option });
         }
         if let Some(value) = self.top_entropy.filter(|share| !(*share > 0.0 && *share <= 1.0)) {
@@ -113,16 +117,19 @@ name_or_table!(LossRecipe, "the name of a loss, or a table with its name and opt
 /// A value of the wrong kind is kept by name, so that the error can say which option it is.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Knob {
+enum Hyperparameter {
     Number(f64),
     Other(IgnoredAny),
 }
 
 /// Values that are not numbers become NaN: `build` refuses them by name.
 fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
-    let knobs = BTreeMap::<String, Knob>::deserialize(deserializer)?.into_iter().map(|(name, knob)| match knob {
-        Knob::Number(value) => (name, value),
-        Knob::Other(_) => (name, f64::NAN),
-    });
-    Ok(knobs.collect())
+    let hyperparameters =
+        BTreeMap::<String, Hyperparameter>::deserialize(deserializer)?.into_iter().map(|(name, hyperparameter)| {
+            match hyperparameter {
+                Hyperparameter::Number(value) => (name, value),
+                Hyperparameter::Other(_) => (name, f64::NAN),
+            }
+        });
+    Ok(hyperparameters.collect())
 }

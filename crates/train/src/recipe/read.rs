@@ -1,4 +1,4 @@
-//! Reading recipes: a file, settings over it, ranges, and what depends on other keys.
+//! Reading recipes: a file, settings on top, ranges, and checks across keys.
 
 use hone_arena::rewards::TOTAL;
 use hone_trace::with_nearest;
@@ -45,8 +45,8 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// The recipe that a run recorded, to read the run by. Keys that only a newer version of Hone knows are passed over:
-    /// their paths come back with it. Ranges are not enforced: the run has been.
+    /// Recipe recorded by a run, in order to read the run. Keys that only a newer version of Hone knows are skipped:
+    /// their paths are returned too. Ranges are not enforced, since the run has already happened.
     pub fn recorded(text: &str) -> Result<(Self, Vec<String>), RecipeError> {
         let mut table: Table = toml::from_str(text).map_err(|error| RecipeError(with_nearest(&error.to_string())))?;
         let passed_over = keys::pass_over_unknown(&mut table);
@@ -59,9 +59,9 @@ impl Recipe {
         Value::Table(table).try_into().map_err(|error: toml::de::Error| RecipeError(with_nearest(&error.to_string())))
     }
 
-    /// Fills in what follows from the rubric, and refuses what names no component of it.
+    /// Fills in defaults that follow from the rubric, and refuses names that are not components of it.
     fn settle(&mut self) -> Result<(), RecipeError> {
-        // A rubric that cannot be built says so itself when the run is set up.
+        // A rubric that cannot be built reports that itself when the run is set up.
         let Ok(rubric) = self.rubric.build() else { return Ok(()) };
         let known: Vec<&str> = rubric.weights().map(|(name, _)| name).collect();
         if self.eval.success.is_empty() {
@@ -99,7 +99,7 @@ impl Recipe {
                 self.train.groups
             ));
         }
-        // A rubric that cannot be built says so itself when the run is set up.
+        // A rubric that cannot be built reports that itself when the run is set up.
         if let Ok(rubric) = self.rubric.build() {
             let components: Vec<_> = rubric.weights().collect();
             self.credit.check(&components).map_err(|error| RecipeError(error.to_string()))?;
@@ -130,7 +130,7 @@ impl Recipe {
     }
 }
 
-/// True when a run of this name stays under `runs/`.
+/// True if a run of this name stays under `runs/`.
 fn names_a_directory(name: &str) -> bool {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '+' | '=' | ',' | '@');
     !name.is_empty() && name.chars().count() <= 100 && !name.starts_with('.') && name.chars().all(plain)
@@ -199,7 +199,7 @@ mod tests {
             ["train.steps=3", "name=x y", "loss.clip_high=0.3", "sampling.stop_ids=[1, 2]"].map(String::from);
         let recipe = Recipe::parse("seed = 7\nloss = \"dapo\"\n[train]\nsteps = 9\ngroups = 4\n", &settings).unwrap();
         assert_eq!((recipe.seed, recipe.train.steps, recipe.train.groups, recipe.name.as_str()), (7, 3, 4, "x y"));
-        assert_eq!((recipe.loss.name.as_str(), recipe.loss.knobs["clip_high"]), ("dapo", 0.3));
+        assert_eq!((recipe.loss.name.as_str(), recipe.loss.hyperparameters["clip_high"]), ("dapo", 0.3));
         assert_eq!(recipe.sampling.stop_ids, [1, 2]);
     }
 

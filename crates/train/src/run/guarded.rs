@@ -1,4 +1,4 @@
-//! The guard in a run: what it sees is said, recorded, and undone where the recipe asks for that.
+//! Guard in a run: its findings are reported, recorded, and undone if the recipe asks for that.
 
 use hone_trace::rundir::RunReader;
 
@@ -31,8 +31,8 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// The weights and the optimizer of the newest checkpoint that was written before the update to blame. Its step; `None`
-    /// where there is none.
+    /// Restores the weights and the optimizer of the newest checkpoint written before the update to blame. Returns its
+    /// step; `None` if there is none.
     async fn go_back(&mut self, fall: &Fall) -> Result<Option<u64>, TrainError> {
         // The episodes of step n are played by the policy of step n - 1: that update is the one to undo.
         let good = fall.first.saturating_sub(2);
@@ -41,7 +41,7 @@ impl Trainer<'_> {
         let version = checkpoint::state_of(&path)?.version;
         self.learner.restore(&path, version).await?;
         self.state.guard.went_back(fall.first);
-        self.ages.mark(self.learner.version().step);
+        self.staleness.mark(self.learner.version().step);
         Ok(Some(step))
     }
 }
@@ -61,7 +61,7 @@ fn advice(rate: f64, back_to: Option<u64>, factor: f64) -> String {
 }
 
 impl GuardEvent {
-    /// As it is said.
+    /// Sentence for the log.
     pub fn sentence(&self, success: &str) -> String {
         let steps = if self.steps == 1 { "one step".to_owned() } else { format!("{} steps", self.steps) };
         format!(

@@ -1,4 +1,4 @@
-//! The held-out tasks during a run: evaluations, and what they are held against.
+//! Held-out tasks during a run: evaluations, and their controls and baselines.
 
 use super::{TrainError, Trainer, Watch};
 use crate::evaluate::overlap::Overlap;

@@ -6,7 +6,7 @@ use std::path::Path;
 use hone_arena::rewards::COMPONENTS;
 use hone_trace::keys::{Key, Shape};
 use hone_train::keys::{EXAMPLE, LEAST, page, sections};
-use hone_train::loss::{KNOBS, LOSSES, LossRecipe};
+use hone_train::loss::{HYPERPARAMETERS, LOSSES, LossRecipe};
 use hone_train::recipe::Recipe;
 use hone_worlds::BUILTINS;
 use toml::{Table, Value};
@@ -216,10 +216,11 @@ fn the_catalogue_is_what_serde_reads() {
 fn the_numbers_of_losses_are_those_that_losses_read() {
     let mut read = BTreeSet::new();
     for entry in LOSSES {
-        let knobs = [("zz".to_owned(), 1.0), ("max_tokens".to_owned(), 1.0)].into();
+        let hyperparameters = [("zz".to_owned(), 1.0), ("max_tokens".to_owned(), 1.0)].into();
         // `dr_grpo` has that reduction already.
         let reduction = (entry.name != "dr_grpo").then(|| "constant_length".to_owned());
-        let error = LossRecipe { knobs, reduction, ..LossRecipe::named(entry.name) }.build().unwrap_err().to_string();
+        let error =
+            LossRecipe { hyperparameters, reduction, ..LossRecipe::named(entry.name) }.build().unwrap_err().to_string();
         let names = error.split_once("It reads: ").unwrap().1;
         read.extend(names.split(", ").map(str::to_owned));
     }
@@ -227,7 +228,7 @@ fn the_numbers_of_losses_are_those_that_losses_read() {
     let documented: BTreeSet<String> =
         loss.keys.iter().map(|key| key.name.to_owned()).filter(|name| name != "name").collect();
     assert_eq!(read, documented);
-    assert!(KNOBS.iter().all(|knob| documented.contains(knob.name)));
+    assert!(HYPERPARAMETERS.iter().all(|hyperparameter| documented.contains(hyperparameter.name)));
 }
 
 #[test]

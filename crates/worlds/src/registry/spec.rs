@@ -24,8 +24,8 @@ impl EnvSpec {
         Self(Arc::new(options))
     }
 
-    /// Reads a table. `kind` makes it an environment elsewhere and `command` a program; otherwise `name` says which built-in
-    /// it is.
+    /// Reads a table. `kind` makes it a remote environment and `command` a program; otherwise `name` selects a built-in
+    /// one.
     pub fn read(table: Map<String, Value>) -> Result<Self, RegistryError> {
         if let Some(kind) = table.get("kind") {
             return (remote::find(kind)?.make.read)(&remote::named(&table)?, table);
@@ -51,7 +51,7 @@ impl EnvSpec {
         Self::read(Map::from_iter([("name".to_owned(), name.into())]))
     }
 
-    /// As its tasks name it.
+    /// Name used in tasks.
     pub fn name(&self) -> &str {
         self.0.name()
     }
@@ -66,7 +66,7 @@ impl EnvSpec {
         self.0.open(None)
     }
 
-    /// The environment with somebody else for the user than the table says.
+    /// Opens the environment with a different user from the one in the table.
     pub fn open_with(&self, user: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
         self.0.open(user)
     }
@@ -156,7 +156,7 @@ impl<'de> Deserialize<'de> for EnvSpecs {
     }
 }
 
-/// By hand, because an untagged enum would swallow what is wrong with a table.
+/// By hand, because an untagged enum would hide the error in a table.
 struct OneOrSeveral;
 
 impl<'de> Visitor<'de> for OneOrSeveral {

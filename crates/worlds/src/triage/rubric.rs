@@ -1,8 +1,8 @@
 //! Rubric of a triage episode.
 //!
-//! Correctness weighs more than calibration, or being predictably wrong would pay. The perfect answer earns 1. What
-//! policies without understanding earn on average is held under these floors by a test (`tests/triage/floors.rs`), in
-//! both modes and sizes:
+//! Correctness weighs more than calibration, or being predictably wrong would pay. The perfect answer earns 1. A test
+//! (`tests/triage/floors.rs`) holds the mean reward of policies without understanding under these floors, in both modes
+//! and sizes:
 //!
 //! | policy | floor |
 //! |---|---|

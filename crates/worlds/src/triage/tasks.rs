@@ -1,9 +1,9 @@
 //! Triage tasks in four splits, from one seed.
 //!
 //! Train and dev are played in a world that does not mention the held-out products and failure modes at all; test asks
-//! about exactly those. Dev has symptoms (product × failure mode) of its own among the seen ones. Fresh has the symptoms of
-//! train in knowledge bases of its own, so that no fact of it was ever seen. Task `i` of a split depends on the seed and on
-//! earlier tasks only: asking for more tasks appends and moves none.
+//! about exactly those. Dev has its own symptoms (product × failure mode) among the seen ones. Fresh has the symptoms
+//! of train in its own knowledge bases, so that none of its facts was ever seen. Task `i` of a split depends only on
+//! the seed and on earlier tasks: asking for more tasks appends and moves none.
 
 use std::collections::HashSet;
 
@@ -49,9 +49,10 @@ pub struct TaskSpec {
     pub size: Size,
     /// Seen products per domain, 1 to 8.
     pub products: usize,
-    /// Knowledge bases with other codes, values and ids, which tasks take in turn: more of them cannot be learnt by heart.
+    /// Knowledge bases with different codes, values and ids, which tasks cycle through: more of them cannot be
+    /// memorised.
     pub worlds: usize,
-    /// Every knowledge base of train and fresh has products and fixes in words of its own.
+    /// Every knowledge base of train and fresh has its own words for products and fixes.
     pub invented: bool,
     /// Whose episodes imitation sees.
     pub demonstrator: Demonstrator,
@@ -63,12 +64,12 @@ pub struct TaskSpec {
     pub level: Option<u8>,
     /// Documents in a reader's prompt; absent: twice the level.
     pub documents: Option<usize>,
-    /// Of a hundred tickets, how many have no answer.
+    /// Percentage of tickets without an answer.
     pub unknown_percent: usize,
-    /// Of a hundred tickets, how many do not say which of two articles is the right one: only the confidence can be
-    /// honest about those.
+    /// Percentage of tickets that do not say which of two articles is the right one: only the confidence can be honest
+    /// about those.
     pub vague_percent: usize,
-    /// Of a hundred tickets over level 1, how many are about an open incident.
+    /// Percentage of tickets over level 1 that are about an open incident.
     pub incident_percent: usize,
 }
 
@@ -95,7 +96,7 @@ impl Default for TaskSpec {
     }
 }
 
-/// A part of the tasks with a purpose of its own.
+/// Split of the tasks, with its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Split {
     Train,
@@ -126,7 +127,8 @@ impl Split {
     }
 }
 
-/// True for the symptoms of dev: every sixth, on a diagonal, so that no product and no failure mode is dev's alone.
+/// True for the symptoms of dev: every sixth, on a diagonal, so that no product and no failure mode belongs only to
+/// dev.
 fn reserved(problem: Problem) -> bool {
     (problem.domain + problem.product + problem.failure) % 6 == 5
 }
@@ -140,7 +142,7 @@ pub struct Splits {
     pub test: TaskSet,
 }
 
-/// Why tasks cannot be made.
+/// Reason why tasks cannot be generated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
     #[error(
@@ -171,7 +173,7 @@ impl TaskSpec {
             (_, 0) => self.seed,
             _ => other("triage more worlds"),
         };
-        // The catalogue's own words are what is tested.
+        // The test is about the catalogue's own words.
         let invented = self.invented && matches!(split, Split::Train | Split::Fresh);
         WorldSpec { seed, size: self.size, scope, products: self.products, invented }
     }
@@ -225,7 +227,7 @@ impl TaskSpec {
         Ok(tasks)
     }
 
-    /// The number of a task among a hundred, shuffled: of every hundred tasks each kind has exactly its share.
+    /// Number of a task within its hundred, shuffled: in every hundred tasks each kind has exactly its share.
     fn roll(&self, split: Split, index: usize) -> usize {
         let mut rolls: [usize; 100] = std::array::from_fn(|roll| roll);
         let seed = Seed::root(self.seed).with("triage kinds").with(split.name()).at(index as u64 / 100);
@@ -353,8 +355,8 @@ struct Draft {
 }
 
 impl Draft {
-    /// The part no other task may share: the ticket. Vague ones are too alike for that; they differ in what is shown
-    /// with them.
+    /// The part no other task may share: the ticket. Vague tickets are too similar for that; they differ in the
+    /// documents shown with them.
     fn identity(&self) -> String {
         match self.kind {
             Kind::Vague => format!("{} {}", self.ticket, self.documents.join(" ")),

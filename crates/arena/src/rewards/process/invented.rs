@@ -1,6 +1,6 @@
 //! Invented ids: every id in a call was mentioned before by the user, a tool or the system prompt.
 //!
-//! Minus the share of ids in calls that nobody had mentioned.
+//! Minus the share of ids in calls that were not mentioned before.
 
 use hone_trace::Verdict;
 use serde::Deserialize;

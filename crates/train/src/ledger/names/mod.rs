@@ -1,5 +1,5 @@
-//! Every metric a run writes, with one line each, and the only way to name one: a name that is not on the list does not
-//! compile. docs/metrics.md is written from here, and a test holds a run against it.
+//! Every metric a run writes, one line each, and the only way to name one: a name that is not on the list does not
+//! compile. docs/metrics.md is generated from here, and a test compares a run with it.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write as _};
@@ -116,7 +116,7 @@ pub fn named(name: &str) -> Option<Name> {
 /// The documented metric a written name belongs to.
 pub fn find(name: &str) -> Option<&'static Metric> {
     let all = || SECTIONS.iter().flat_map(|section| section.metrics);
-    // A name in full before a family: `reward/success_rate` is no component.
+    // Full names before families: `reward/success_rate` is not a component.
     all().find(|metric| metric.name == name).or_else(|| all().find(|metric| matches(metric.name, name)))
 }
 

@@ -392,7 +392,7 @@ pub(super) static RESERVATION: Model = Model {
 mod tests {
     use super::shorten;
 
-    /// As pydantic shows them.
+    /// As shown by pydantic.
     #[test]
     fn long_values_are_cut_by_bytes_between_letters() {
         for (text, shown) in [
