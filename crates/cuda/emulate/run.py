@@ -7,7 +7,7 @@ flight poisoned, so that a missing wait, a missing barrier or a tile overwritten
 indexing and synchronisation; timing, memory fences and the device's own rounding it cannot.
 
     crates/cuda/emulate/run.py [attention_hopper | attention | attention_f32 | decode | rope | rms_norm | adamw |
-                             compact | sample | heads | draw | decode_f32]...
+                             sample | heads | draw | decode_f32]...
 """
 
 import pathlib
@@ -70,7 +70,6 @@ def main():
             ("rope", "rope", {}),
             ("rms_norm", "rms_norm", {}),
             ("adamw", "adamw", {}),
-            ("compact", "compact", {}),
             ("sample", "sample", {}),
             ("heads", "heads", {}),
             ("draw", "draw", {}),
