@@ -6,7 +6,7 @@ asynchronous ones run twice: as early as they may (when issued) and as late (whe
 flight poisoned, so that a missing wait, a missing barrier or a tile overwritten too soon gives a wrong result. Covers
 indexing and synchronisation; timing, memory fences and the device's own rounding it cannot.
 
-    crates/cuda/emulate/run.py [attention_hopper | attention | attention_f32 | decode | rope | rms_norm | adamw |
+    crates/cuda/emulate/run.py [attention_hopper | attention | attention_f32 | decode | rope | rms_norm | adamw | head |
                              sample | heads | draw | decode_f32]...
 """
 
@@ -70,6 +70,7 @@ def main():
             ("rope", "rope", {}),
             ("rms_norm", "rms_norm", {}),
             ("adamw", "adamw", {}),
+            ("head", "head", {}),
             ("sample", "sample", {}),
             ("heads", "heads", {}),
             ("draw", "draw", {}),

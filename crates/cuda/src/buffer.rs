@@ -285,6 +285,13 @@ impl<'a, T> View<'a, T> {
     }
 }
 
+impl<'a> View<'a, f32> {
+    /// The same bytes as elements of another type, no wider.
+    pub(crate) fn cast<E: Element>(self) -> View<'a, E> {
+        View { pointer: self.pointer, len: self.len * size_of::<f32>() / size_of::<E>(), owner: PhantomData }
+    }
+}
+
 impl<'a, T> ViewMut<'a, T> {
     /// The first `at` elements and the rest. Panics past the end, as a slice does.
     #[must_use]

@@ -73,11 +73,12 @@ pub fn draw(gpu: &Gpu, logits: View<'_, f32>, vocab: usize, tickets: &[Ticket], 
     ensure(vocab > 0 && logits.len >= rows * stride && known && masks.words.len() == masks.rows * width, "draw", || {
         format!("{} logits for {rows} rows, {} masks", logits.len, masks.rows)
     })?;
-    let settings = |t: &Ticket| [f64::from(t.temperature), t.unit, f64::from(t.top_p), f64::from(t.min_p)];
+    let settings = |t: &Ticket| {
+        let (k, mask) = (t.top_k.min(i32::MAX.cast_unsigned()), t.mask.map_or(-1.0, |row| row as f64));
+        [f64::from(t.temperature), t.unit, f64::from(t.top_p), f64::from(t.min_p), f64::from(k), mask]
+    };
     let settings = sent(gpu, &tickets.iter().flat_map(settings).collect::<Vec<f64>>())?;
-    let limits = |t: &Ticket| [i32::try_from(t.top_k).unwrap_or(i32::MAX), t.mask.map_or(-1, |row| row as i32)];
-    let limits = sent(gpu, &tickets.iter().flat_map(limits).collect::<Vec<i32>>())?;
-    let masks = sent(gpu, &masks.words)?;
+    let masks = if masks.rows > 0 { Some(sent(gpu, &masks.words)?) } else { None };
     // Tokens and both log-probabilities in one array: one copy brings them back.
     let mut out = Buffer::<i32>::uninit(gpu, 3 * rows)?;
     let launch = Launch { module: "draw", kernel: "draw", grid: (rows as u32, 1), block: 1024, shared: 0 };
@@ -87,8 +88,7 @@ pub fn draw(gpu: &Gpu, logits: View<'_, f32>, vocab: usize, tickets: &[Ticket], 
         vocab.into(),
         stride.into(),
         settings.view().into(),
-        limits.view().into(),
-        masks.view().into(),
+        masks.as_ref().map(Buffer::view).into(),
         width.into(),
         part(0),
         part(1),

@@ -46,8 +46,6 @@ pub enum CudaError {
          memory, or a higher limit of locked memory (ulimit -l)"
     )]
     HostMemory { asked: usize },
-    #[error("the run does not fit this GPU: at least {need} needed, {room} there\n  {parts}\n  fix: {fix}")]
-    NoPlan { need: String, room: String, parts: String, fix: String },
     #[error(
         "not a number: {what}\n  fix: a lower learning rate or a stricter max_norm; weights that are not finite come back \
          from the last checkpoint"

@@ -26,7 +26,6 @@ pub mod model;
 pub mod moments;
 pub mod norm;
 pub mod offload;
-pub mod planner;
 pub mod random;
 pub mod reference;
 pub mod rope;

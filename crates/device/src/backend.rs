@@ -12,7 +12,7 @@ use hone_engine::lora::LoraConfig;
 use hone_engine::optim::AdamWStep;
 use hone_engine::weights::{ModelParams, Table, TensorSource};
 use hone_engine::{Config, Forest, GeneratorSettings, Keep, LossGradients, Net, Pass, Result, Scored, Trained};
-use hone_trace::Digest;
+use hone_trace::{Digest, LeanState};
 
 use crate::batch::rounded;
 use crate::cuda::{Cuda, Spec, fault};
@@ -21,7 +21,7 @@ use crate::flat::Flat;
 use crate::forward::{Activations, Body};
 use crate::lora::AdapterWeights;
 use crate::memory::PassSize;
-use crate::moments::Moments;
+use crate::moments::{MomentStore, Moments};
 use crate::pages::Pages;
 use crate::weights::Parameters;
 
@@ -132,6 +132,21 @@ impl<T: Float> Backend for Cuda<T> {
 
     fn element(&self) -> u64 {
         size_of::<T>() as u64
+    }
+
+    fn kept_layers(&self, config: &Config, rows: usize, keep: Keep, bytes: u64) -> Option<usize> {
+        let pass = PassSize { config, rows: rounded(rows), keep, element: size_of::<T>() as u64 };
+        (keep == Keep::Everything).then(|| pass.gates(bytes))
+    }
+
+    fn lean(&self, parameters: usize) -> Option<LeanState> {
+        let leaner = match self.moments {
+            MomentStore::F32 => MomentStore::EightBit,
+            MomentStore::EightBit => MomentStore::Host,
+            MomentStore::Host => return None,
+        };
+        let (setting, optimizer_bytes) = (leaner.setting(), leaner.bytes(parameters));
+        (optimizer_bytes < self.moments.bytes(parameters)).then_some(LeanState { setting, optimizer_bytes })
     }
 
     /// Products of a few rows and of many are different kernels.

@@ -15,7 +15,7 @@ use hone_engine::{EngineError, Forest, Keep, Net, Pass, Result, Scored};
 use crate::batch::{Batch, rounded};
 use crate::cuda::{Cuda, Spec, fault};
 use crate::lora::AdapterWeights;
-use crate::memory::{CHUNK, PassSize};
+use crate::memory::{CHUNK, PassSize, RESERVE};
 use crate::weights::Parameters;
 
 /// What a pass keeps, and how much it may take.
@@ -407,11 +407,13 @@ impl<'a, T: Float> Body<'a, T> {
         let (config, rows) = (&self.spec.config, forest.rows());
         let pass = PassSize { config, rows: rounded(rows), keep, element: size_of::<T>() as u64 };
         let (needed, free) = (pass.least(), self.gpu.available().map_err(fault)?);
-        let limit = limit.unwrap_or(u64::MAX).min(free);
+        let asked = limit.unwrap_or(u64::MAX);
+        let limit = asked.min(free);
         if needed > limit {
             return Err(EngineError::Memory { needed, limit, rows });
         }
-        Ok(Stay { keep, gates_from: config.layers - pass.gates(limit) })
+        let gates = pass.gates(asked.min(free.saturating_sub(RESERVE)));
+        Ok(Stay { keep, gates_from: config.layers - gates })
     }
 
     /// Logits of the rows from `first` on.

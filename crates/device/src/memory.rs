@@ -6,7 +6,7 @@ use hone_engine::{Config, Keep};
 /// Rows of logits that exist at one time.
 pub(crate) const CHUNK: usize = 2048;
 /// Bytes that are left free where activations are kept by choice: workspaces, and memory in pieces.
-const RESERVE: u64 = 512 << 20;
+pub(crate) const RESERVE: u64 = 512 << 20;
 
 /// Pass over so many rows, all of them scored, in a storage of `element` bytes.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +26,7 @@ impl PassSize<'_> {
     /// Layers, the last ones, whose gates and ups are kept within so many bytes.
     pub(crate) fn gates(self, limit: u64) -> usize {
         let most = if self.keep == Keep::Everything { self.config.layers } else { 0 };
-        (0..=most).rev().find(|&gates| gates == 0 || self.bytes(gates) + RESERVE <= limit).unwrap_or(0)
+        (0..=most).rev().find(|&gates| gates == 0 || self.bytes(gates) <= limit).unwrap_or(0)
     }
 
     fn bytes(self, gates: usize) -> u64 {
@@ -47,7 +47,7 @@ impl PassSize<'_> {
         let backward = if keep == Keep::Nothing { 0 } else { 4 };
         let ffn = element * ((2 + backward) * c.mlp + 4 * c.hidden) as u64 + again;
         let attention = element * (3 * (q + 2 * kv) + c.heads.width() + 4 * c.hidden) as u64;
-        let logits = rows.min(CHUNK) as u64 * c.vocab.next_multiple_of(8) as u64 * (4 + if backward > 0 { element } else { 0 });
+        let logits = 4 * rows.min(CHUNK) as u64 * c.vocab.next_multiple_of(8) as u64;
         rows64 * kept + (rows64 * ffn.max(attention)).max(logits + rows64 * element * 4 * c.hidden as u64)
     }
 }
@@ -70,10 +70,10 @@ mod tests {
         assert_eq!(pass.gates(u64::MAX), 36);
         assert_eq!(pass.gates(0), 0);
         let mut before = 0;
-        for limit in (pass.least()..pass.bytes(36) + 2 * RESERVE).step_by(1 << 28) {
+        for limit in (pass.least()..pass.bytes(36) + (1 << 29)).step_by(1 << 28) {
             let gates = pass.gates(limit);
-            assert!(gates >= before && (gates == 0 || pass.bytes(gates) + RESERVE <= limit));
-            assert!(gates == 36 || pass.bytes(gates + 1) + RESERVE > limit, "one more would fit");
+            assert!(gates >= before && pass.bytes(gates) <= limit);
+            assert!(gates == 36 || pass.bytes(gates + 1) > limit, "one more would fit");
             before = gates;
         }
         assert_eq!(before, 36);

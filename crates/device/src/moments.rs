@@ -29,6 +29,15 @@ pub enum MomentStore {
 impl MomentStore {
     pub(crate) const ALL: [(&'static str, Self); 3] = [("f32", Self::F32), ("8bit", Self::EightBit), ("host", Self::Host)];
 
+    /// Line of a recipe that asks for it.
+    pub(crate) fn setting(self) -> &'static str {
+        match self {
+            Self::F32 => "engine.moments = \"f32\"",
+            Self::EightBit => "engine.moments = \"8bit\"",
+            Self::Host => "engine.moments = \"host\"",
+        }
+    }
+
     /// Bytes of device memory for gradients and moments of so many parameters.
     pub(crate) fn bytes(self, parameters: usize) -> u64 {
         let len = parameters as u64;

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use hone_trace::Digest;
+use hone_trace::{Digest, LeanState};
 
 use crate::config::Config;
 use crate::error::Result;
@@ -103,6 +103,19 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Bytes of one number in the form that the kernels read.
     fn element(&self) -> u64 {
         4
+    }
+
+    /// Layers whose activations a pass over `rows` tokens keeps whole where activations may take so many bytes; `None` where
+    /// that does not depend on memory.
+    fn kept_layers(&self, config: &Config, rows: usize, keep: Keep, bytes: u64) -> Option<usize> {
+        let _ = (config, rows, keep, bytes);
+        None
+    }
+
+    /// Setting with which gradients and moments of so many parameters take fewer bytes.
+    fn lean(&self, parameters: usize) -> Option<LeanState> {
+        let _ = parameters;
+        None
     }
 
     /// Sampler and learner compute the same bits.

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::cpu::Cpu;
 use crate::error::Result;
 use crate::generate::Generator;
+use crate::generate::step::PAGE;
 use crate::learn::{LearnerSettings, NativeLearner};
 use crate::lora::{Adapter, LoraConfig, Module};
 use crate::model::{Keep, Model};
@@ -186,14 +187,23 @@ impl<B: Backend> Engine for NativeEngine<B> {
         let per_token = 2 * element * config.layers as u64 * (config.heads.keys * config.heads.dim) as u64;
         let weights = device.bytes(config, Need::Weights);
         let cache = work.episodes * work.window as u64 * per_token;
+        let cache_bytes = cache.min(device.serving().memory_limit);
+        let (optimizer_bytes, reference_bytes) =
+            (device.bytes(config, Need::Optimizer { parameters: trained }), weights * work.copies);
+        let available_bytes = device.available();
+        let left = available_bytes.unwrap_or(u64::MAX).saturating_sub(optimizer_bytes + reference_bytes + cache_bytes);
+        let kept = device.kept_layers(config, work.batch_tokens, keep, left);
         Some(Memory {
             parameters,
             weights_bytes: weights,
-            optimizer_bytes: device.bytes(config, Need::Optimizer { parameters: trained }),
-            reference_bytes: weights * work.copies,
+            optimizer_bytes,
+            reference_bytes,
             activation_bytes: device.bytes(config, Need::Pass { rows: work.batch_tokens, keep }),
-            cache_bytes: cache.min(device.serving().memory_limit),
-            available_bytes: device.available(),
+            cache_bytes,
+            available_bytes,
+            kept_layers: kept.map(|layers| [layers as u64, config.layers as u64]),
+            pages: [cache_bytes / device.bytes(config, Need::Page).max(1), PAGE as u64],
+            lean: device.lean(trained),
         })
     }
 

@@ -6,8 +6,8 @@
 //   logprob = that of softmax(x / T) over the whole vocabulary;   sampling logprob = that among what was kept
 //   T = 0: the likeliest that is allowed; its logprob is that at T = 1, its sampling logprob 0
 //
-// Layout: logits [rows, stride] f32; settings [rows, 4] f64: T, u, p, min_p; limits [rows, 2] i32: k (0: all), row of the masks (-1:
-// all allowed); masks [.., words] u32, a bit per token. Token -1: logits that are not finite, -2: nothing is allowed.
+// Layout: logits [rows, stride] f32; settings [rows, 6] f64: T, u, p, min_p, k (0: all), row of the masks (-1: all allowed); masks
+// [.., words] u32, a bit per token. Token -1: logits that are not finite, -2: nothing is allowed.
 // One block of 1,024 threads per row. What is kept is never sorted: a place in the order of ranks is found by halving twice
 // the range of z in each of 16 passes over the row, with sums in f64 in a fixed order.
 
@@ -170,16 +170,16 @@ __device__ __forceinline__ double running(double mine, double* sums) {
 }
 
 extern "C" __global__ void __launch_bounds__(1024)
-    draw(const float* logits, int vocab, int stride, const double* settings, const int* limits, const u32* masks, int words,
-         int* token, float* logprob, float* sampling) {
+    draw(const float* logits, int vocab, int stride, const double* settings, const u32* masks, int words, int* token,
+         float* logprob, float* sampling) {
     __shared__ Best bests[32];
     __shared__ float tops[32];
     __shared__ double sums[1024], scratch[96];
     __shared__ int chosen;
     int row = blockIdx.x, t = threadIdx.x, lane = t & 31, warp = t >> 5;
-    double temperature = settings[4 * row], unit = fmin(settings[4 * row + 1], 0.9999999999999999);
-    double p = settings[4 * row + 2], min_p = settings[4 * row + 3];
-    int k = limits[2 * row], masked = limits[2 * row + 1];
+    const double* set = settings + 6 * row;
+    double temperature = set[0], unit = fmin(set[1], 0.9999999999999999), p = set[2], min_p = set[3];
+    int k = (int)set[4], masked = (int)set[5];
     bool greedy = temperature <= 0., cuts = k > 0 || p < 1. || min_p > 0.;
     float inverse = greedy ? 1.f : (float)(1. / temperature);
     Row r = {logits + (i64)row * stride, masked < 0 ? 0 : masks + (i64)masked * words, vocab, inverse, 0.f};
