@@ -18,6 +18,7 @@ using std::min;
 
 #define __device__
 #define __forceinline__ inline
+#define __noinline__
 #define __global__
 #define __shared__ static
 #define __align__(x)

@@ -6,8 +6,8 @@ asynchronous ones run twice: as early as they may (when issued) and as late (whe
 flight poisoned, so that a missing wait, a missing barrier or a tile overwritten too soon gives a wrong result. Covers
 indexing and synchronisation; timing, memory fences and the device's own rounding it cannot.
 
-    crates/cuda/emulate/run.py [attention_hopper | attention | attention_f32 | decode | rope | rms_norm | adamw |
-                             compact | sample | heads | draw | decode_f32]...
+    crates/cuda/emulate/run.py [attention_hopper | attention | attention_f32 | decode | rope | rms_norm | adamw | head |
+                             sample | heads | draw | decode_f32]...
 """
 
 import pathlib
@@ -70,7 +70,7 @@ def main():
             ("rope", "rope", {}),
             ("rms_norm", "rms_norm", {}),
             ("adamw", "adamw", {}),
-            ("compact", "compact", {}),
+            ("head", "head", {}),
             ("sample", "sample", {}),
             ("heads", "heads", {}),
             ("draw", "draw", {}),

@@ -227,10 +227,22 @@ impl<T: Element> Buffer<T> {
         self.view().slice(0..len)
     }
 
+    /// A run of elements. Panics past the end, as a slice does.
+    pub fn part_mut(&mut self, range: Range<usize>) -> ViewMut<'_, T> {
+        let View { pointer, len, .. } = self.view().slice(range);
+        ViewMut { pointer, len, owner: PhantomData }
+    }
+
     /// The first `len` elements. Panics past the end, as a slice does.
     pub fn first_mut(&mut self, len: usize) -> ViewMut<'_, T> {
         assert!(len <= self.len, "{len} of {}", self.len);
         ViewMut { pointer: self.pointer, len, owner: PhantomData }
+    }
+}
+
+impl<T> Buffer<T> {
+    pub(crate) fn raw(&self) -> u64 {
+        self.pointer
     }
 }
 
@@ -273,11 +285,10 @@ impl<'a, T> View<'a, T> {
     }
 }
 
-impl<'a, T: Float> ViewMut<'a, T> {
-    /// The same view where the elements are bf16, an error where they are not.
-    pub(crate) fn into_bf16(self) -> Result<ViewMut<'a, bf16>> {
-        crate::error::ensure(T::SUFFIX == bf16::SUFFIX, "bf16 weights", || format!("{} elements", T::SUFFIX))?;
-        Ok(ViewMut { pointer: self.pointer, len: self.len, owner: PhantomData })
+impl<'a> View<'a, f32> {
+    /// The same bytes as elements of another type, no wider.
+    pub(crate) fn cast<E: Element>(self) -> View<'a, E> {
+        View { pointer: self.pointer, len: self.len * size_of::<f32>() / size_of::<E>(), owner: PhantomData }
     }
 }
 

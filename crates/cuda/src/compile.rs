@@ -27,13 +27,12 @@ pub struct Source {
 const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 
 /// Every kernel file.
-pub const SOURCES: [Source; 18] = [
+pub const SOURCES: [Source; 17] = [
     Source { name: "rms_norm", text: include_str!("kernels/rms_norm.cu") },
     Source { name: "rope", text: include_str!("kernels/rope.cu") },
     Source { name: "swiglu", text: include_str!("kernels/swiglu.cu") },
     Source { name: "embed", text: include_str!("kernels/embed.cu") },
     Source { name: "head", text: include_str!("kernels/head.cu") },
-    Source { name: "compact", text: include_str!("kernels/compact.cu") },
     Source { name: "adamw", text: include_str!("kernels/adamw.cu") },
     // For GPUs other than Hopper, and to be checked against the other on a Hopper.
     Source {

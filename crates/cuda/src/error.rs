@@ -41,8 +41,11 @@ pub enum CudaError {
          other programs on this GPU"
     )]
     OutOfMemory { asked: usize, free: usize, total: usize },
-    #[error("the run does not fit this GPU: at least {need} needed, {room} there\n  {parts}\n  fix: {fix}")]
-    NoPlan { need: String, room: String, parts: String, fix: String },
+    #[error(
+        "the system gave no {asked} bytes of page-locked memory for moments\n  fix: moments = \"8bit\" or LoRA, a machine with more \
+         memory, or a higher limit of locked memory (ulimit -l)"
+    )]
+    HostMemory { asked: usize },
     #[error(
         "not a number: {what}\n  fix: a lower learning rate or a stricter max_norm; weights that are not finite come back \
          from the last checkpoint"

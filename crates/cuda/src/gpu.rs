@@ -218,6 +218,16 @@ impl Gpu {
         self.stream.synchronize().map_err(CudaError::driver("waiting for the GPU"))
     }
 
+    /// Another stream beside this one's, for copies.
+    pub(crate) fn new_stream(&self) -> Result<Arc<CudaStream>> {
+        self.inner.context.new_stream().map_err(CudaError::driver("cuStreamCreate"))
+    }
+
+    /// What is queued from now on comes after the event.
+    pub(crate) fn wait_for(&self, event: &CudaEvent) -> Result<()> {
+        self.stream.wait(event).map_err(CudaError::driver("cuStreamWaitEvent"))
+    }
+
     /// Event after everything queued so far, for timing.
     pub fn mark(&self) -> Result<CudaEvent> {
         self.stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT)).map_err(CudaError::driver("cuEventRecord"))

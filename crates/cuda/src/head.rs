@@ -1,7 +1,7 @@
 //! Fused head: log-probabilities of targets, entropies and their gradient from hidden states and the output embedding.
 //!
-//! Logits exist for one chunk of tokens at a time (`chunk` x vocabulary in f32, and again for their gradient): a vocabulary
-//! of 152k and 16k tokens would be 10 GB. Each chunk is a matrix product, one pass of `kernels/head.cu` and, for the
+//! Logits exist for one chunk of tokens at a time (`chunk` x vocabulary in f32, and their gradient in the same memory): a
+//! vocabulary of 152k and 16k tokens would be 10 GB. Each chunk is a matrix product, one pass of `kernels/head.cu` and, for the
 //! gradient, two more products.
 
 #![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
@@ -68,7 +68,6 @@ pub fn run<T: Float>(
     let stride = vocab.next_multiple_of(8);
     let chunk = head.chunk.min(tokens);
     let mut logits = Buffer::<f32>::uninit(gpu, chunk * stride)?;
-    let mut dlogits = Buffer::<T>::uninit(gpu, if gradient.is_some() { chunk * stride } else { 0 })?;
     for from in (0..tokens).step_by(chunk.max(1)) {
         let range = from..(from + chunk).min(tokens);
         let rows = range.len();
@@ -80,15 +79,13 @@ pub fn run<T: Float>(
         let launch = Launch { module: "head", kernel: &kernel, grid: (rows as u32, 1), block: 1024, shared: 0 };
         let slopes =
             gradient.as_ref().map(|g| (g.dlogprob.slice(range.clone()), g.dentropy.map(|e| e.slice(range.clone()))));
-        let dlogits_out = dlogits.view_mut();
         let args = [
-            logits.view().into(),
+            (&logits.view_mut()).into(),
             head.target.slice(range.clone()).into(),
             slopes.map(|s| s.0).into(),
             slopes.and_then(|s| s.1).into(),
             (&logprob.slice(range.clone())).into(),
             (&entropy.slice(range.clone())).into(),
-            gradient.is_some().then_some(&dlogits_out).into(),
             vocab.into(),
             stride.into(),
             head.inverse.into(),
@@ -96,7 +93,7 @@ pub fn run<T: Float>(
         // SAFETY: as head.cu declares; lengths checked above. Targets at or past the vocabulary are the caller's to refuse.
         unsafe { gpu.launch(launch, &args) }?;
         if let Some(g) = &mut gradient {
-            let d = Matrix::strided(dlogits.view(), rows, vocab, stride);
+            let d = Matrix::strided(logits.view().cast::<T>(), rows, vocab, stride * (size_of::<f32>() / size_of::<T>()));
             let dhidden = MatrixMut::new(g.dhidden.slice(range.start * dim..range.end * dim), rows, dim);
             matmul.run(Product::AB, d, embedding, dhidden, Store::Set)?;
             let store = if from == 0 { g.store } else { Store::Add };

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
 
-use crate::buffer::{Buffer, Float, View, ViewMut};
+use crate::buffer::{Buffer, Element, Float, View, ViewMut};
 use crate::error::{Result, ensure};
 use crate::gpu::{Gpu, Launch};
 use crate::norm::column_sum;
@@ -75,13 +75,16 @@ pub fn gather_sum<T: Float>(gpu: &Gpu, from: View<'_, T>, runs: &Runs, to: &mut 
     unsafe { gpu.launch(launch, &args) }
 }
 
-/// Identity of an array: the same for the same bits on every GPU.
-pub fn content(gpu: &Gpu, x: View<'_, f32>) -> Result<[u64; 4]> {
+/// Identity of an array of whole 4-byte words: the same for the same bits on every GPU.
+pub fn content<E: Element>(gpu: &Gpu, x: View<'_, E>) -> Result<[u64; 4]> {
+    let bytes = x.len * size_of::<E>();
+    ensure(bytes.is_multiple_of(4), "identity", || format!("{bytes} bytes"))?;
+    let words = bytes / 4;
     let mut out = Buffer::<f64>::zeros(gpu, 4)?;
-    let grid = (x.len.div_ceil(1024).clamp(1, gpu.processors() as usize * 16) as u32, 1);
+    let grid = (words.div_ceil(1024).clamp(1, gpu.processors() as usize * 16) as u32, 1);
     let launch = Launch { module: "rows", kernel: "content", grid, block: 256, shared: 0 };
     // SAFETY: as content declares; f64 and u64 are of one width, and the sums are read as bits.
-    unsafe { gpu.launch(launch, &[x.into(), (x.len as i64).into(), (&out.view_mut()).into()]) }?;
+    unsafe { gpu.launch(launch, &[x.into(), (words as i64).into(), (&out.view_mut()).into()]) }?;
     let words = out.read()?;
     Ok([0, 1, 2, 3].map(|i: usize| words[i].to_bits()))
 }

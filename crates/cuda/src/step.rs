@@ -8,36 +8,29 @@ use std::ops::Range;
 
 use half::bf16;
 
-use crate::adamw::{self, AdamW, Norm, State};
+use crate::adamw::{self, AdamW, Gradient, Norm, Parameters};
 use crate::attention::{self, DQkv, RowsMut, Saved};
 use crate::buffer::{Buffer, Float, View};
-use crate::compact::Compact;
 use crate::embed;
 use crate::error::{CudaError, Result};
 use crate::gpu::Gpu;
-use crate::head::{self, Gradient};
+use crate::head;
 use crate::matmul::{Matrix, MatrixMut, Product, Store};
 pub use crate::model::{Batch, Keep, Scores};
 use crate::model::{Input, Kept, KeptAttention, Model, random_weights};
+use crate::moments::Moments;
 use crate::rope::{self, Heads};
 pub use crate::shape::{LayerLayout, Layout, Shape};
 use crate::watch::Watch;
 use crate::{norm, swiglu};
 
-/// Optimizer state beside the weights.
-#[derive(Debug)]
-enum Optimizer {
-    /// Master weights and moments in f32: 12 bytes per parameter.
-    Full { master: Buffer<f32>, m: Buffer<f32>, v: Buffer<f32> },
-    /// 8-bit moments and the lower half of the master weights: 4 bytes per parameter.
-    Compact(Compact),
-}
-
 /// Model, gradient and optimizer state on one GPU.
 #[derive(Debug)]
 pub struct Trainer<T> {
     model: Model<T>,
-    optimizer: Optimizer,
+    /// Bits of the master weights that bf16 weights lack.
+    low: Option<Buffer<i16>>,
+    moments: Moments,
     grad: Buffer<f32>,
     /// No gradient has been added since it was cleared: matrices are then written rather than added to.
     fresh: bool,
@@ -50,27 +43,37 @@ impl<T: Float> Trainer<T> {
     /// Random weights: matrices uniform with the deviation 0.02, norms 1.
     pub fn random(gpu: &Gpu, shape: Shape, positions: usize, seed: i32) -> Result<Self> {
         let master = random_weights(gpu, &Layout::new(&shape), seed)?;
-        Self::new(gpu, shape, positions, master)
+        Self::new(gpu, shape, positions, master, Moments::full)
+    }
+
+    /// As [`Trainer::random`], with 8-bit moments.
+    pub fn random_packed(gpu: &Gpu, shape: Shape, positions: usize, seed: i32) -> Result<Self> {
+        let master = random_weights(gpu, &Layout::new(&shape), seed)?;
+        Self::new(gpu, shape, positions, master, Moments::packed)
     }
 
     /// Weights from the host, in the order of [`Layout`].
     pub fn from_weights(gpu: &Gpu, shape: Shape, positions: usize, weights: &[f32]) -> Result<Self> {
-        Self::new(gpu, shape, positions, Buffer::from_slice(gpu, weights)?)
+        Self::new(gpu, shape, positions, Buffer::from_slice(gpu, weights)?, Moments::full)
     }
 
-    fn new(gpu: &Gpu, shape: Shape, positions: usize, master: Buffer<f32>) -> Result<Self> {
+    fn new(
+        gpu: &Gpu,
+        shape: Shape,
+        positions: usize,
+        master: Buffer<f32>,
+        moments: fn(&Gpu, usize) -> Result<Moments>,
+    ) -> Result<Self> {
         let len = master.len();
         let mut weights = Buffer::uninit(gpu, len)?;
-        adamw::round_copy(gpu, master.view(), &mut weights.view_mut())?;
-        let optimizer = Optimizer::Full { master, m: Buffer::zeros(gpu, len)?, v: Buffer::zeros(gpu, len)? };
-        Self::with(gpu, shape, positions, weights, optimizer)
-    }
-
-    fn with(gpu: &Gpu, shape: Shape, positions: usize, weights: Buffer<T>, optimizer: Optimizer) -> Result<Self> {
-        let len = weights.len();
+        let mut low = if T::SUFFIX == bf16::SUFFIX { Some(Buffer::uninit(gpu, len)?) } else { None };
+        let low_view = low.as_mut().map(Buffer::view_mut);
+        adamw::split(gpu, master.view(), &mut Parameters { weight: weights.view_mut(), low: low_view })?;
+        drop(master);
         Ok(Self {
             model: Model::new(gpu, shape, positions, weights)?,
-            optimizer,
+            low,
+            moments: moments(gpu, len)?,
             grad: Buffer::zeros(gpu, len)?,
             fresh: true,
             keep: Keep::default(),
@@ -178,15 +181,9 @@ impl<T: Float> Trainer<T> {
     pub fn update(&mut self, settings: AdamW, max_norm: Option<f32>) -> Result<Norm> {
         let norm = Norm::of(&self.model.gpu, self.grad.view(), max_norm)?;
         let (gpu, weights, grad) = (&self.model.gpu, &mut self.model.weights, self.grad.view());
-        match &mut self.optimizer {
-            Optimizer::Full { master, m, v } => {
-                let (master, m, v, copy) = (master.view_mut(), m.view_mut(), v.view_mut(), weights.view_mut());
-                adamw::step(gpu, settings, &mut State { master, m, v, copy }, grad, Some(&norm))?;
-            }
-            Optimizer::Compact(compact) => {
-                compact.step(gpu, settings, &mut weights.view_mut().into_bf16()?, grad, Some(&norm))?;
-            }
-        }
+        let mut parameters = Parameters { weight: weights.view_mut(), low: self.low.as_mut().map(Buffer::view_mut) };
+        let gradient = Gradient { values: grad, decays: None, norm: Some(&norm) };
+        adamw::step(gpu, settings.factors(), &mut parameters, &mut self.moments.views(), gradient)?;
         Ok(norm)
     }
 
@@ -228,7 +225,7 @@ impl<T: Float> Trainer<T> {
         model.saw(None, "final norm", &hidden)?;
         let mut dhidden = model.buffer(hidden.len())?;
         let mut grad = grad.view_mut();
-        let gradient = Gradient {
+        let gradient = head::Gradient {
             dlogprob,
             dentropy: None,
             dhidden: dhidden.view_mut(),
@@ -345,16 +342,5 @@ impl<T: Float> Trainer<T> {
         let (norm, rotation) = (Some(model.qk_norm(layer)), model.rotation(batch));
         rope::backward(&model.gpu, heads, pair, qkv.view(), norm, rotation, &mut dqkv.view_mut(), dw)?;
         Ok(dqkv)
-    }
-}
-
-impl Trainer<bf16> {
-    /// Random weights with compact optimizer state.
-    pub fn random_compact(gpu: &Gpu, shape: Shape, positions: usize, seed: i32) -> Result<Self> {
-        let parameters = random_weights(gpu, &Layout::new(&shape), seed)?;
-        let mut weights = Buffer::uninit(gpu, parameters.len())?;
-        let compact = Compact::new(gpu, parameters.view(), &mut weights.view_mut())?;
-        drop(parameters);
-        Self::with(gpu, shape, positions, weights, Optimizer::Compact(compact))
     }
 }

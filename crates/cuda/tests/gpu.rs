@@ -43,7 +43,8 @@ on_gpu! {
     head_bf16
     head_f32
     adamw
-    compact
+    packed_moments
+    host_moments
     attention_forward
     attention_backward
     attention_portable

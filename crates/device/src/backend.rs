@@ -6,20 +6,22 @@ use std::sync::Arc;
 use hone_cuda::adamw::Norm;
 use hone_cuda::heads::wide;
 use hone_cuda::{Buffer, Float, View};
-use hone_engine::backend::{Backend, GradientNorm, Moments, Need, Trainable};
+use hone_engine::backend::{Backend, GradientNorm, Need, Trainable};
 use hone_engine::generate::step::{Draw, Step};
 use hone_engine::lora::LoraConfig;
 use hone_engine::optim::AdamWStep;
 use hone_engine::weights::{ModelParams, Table, TensorSource};
 use hone_engine::{Config, Forest, GeneratorSettings, Keep, LossGradients, Net, Pass, Result, Scored, Trained};
-use hone_trace::Digest;
+use hone_trace::{Digest, LeanState};
 
+use crate::batch::rounded;
 use crate::cuda::{Cuda, Spec, fault};
 use crate::decode::Decoder;
 use crate::flat::Flat;
 use crate::forward::{Activations, Body};
 use crate::lora::AdapterWeights;
-use crate::memory::pass_bytes;
+use crate::memory::PassSize;
+use crate::moments::{MomentStore, Moments};
 use crate::pages::Pages;
 use crate::weights::Parameters;
 
@@ -39,6 +41,7 @@ impl<T: Float> Backend for Cuda<T> {
     type Weights = Weights<T>;
     type Adapter = AdapterWeights<T>;
     type Flat = Flat;
+    type Moments = Moments;
     type Activations = Activations<T>;
     type Pages = Pages<T>;
     type Decoder = Decoder;
@@ -90,6 +93,18 @@ impl<T: Float> Backend for Cuda<T> {
         flat.write(values)
     }
 
+    fn moments(&self, len: usize) -> Moments {
+        Moments::new(&self.shared.gpu, len, self.moments)
+    }
+
+    fn read_moments(moments: &Moments) -> Result<[Cow<'_, [f32]>; 2]> {
+        moments.read()
+    }
+
+    fn write_moments(moments: &mut Moments, values: [&[f32]; 2]) -> Result<()> {
+        moments.write(values)
+    }
+
     fn activations(&self, limit: Option<u64>) -> Activations<T> {
         Activations { limit, state: None }
     }
@@ -101,12 +116,13 @@ impl<T: Float> Backend for Cuda<T> {
     fn bytes(&self, config: &Config, need: Need) -> u64 {
         let element = size_of::<T>() as u64;
         match need {
-            Need::Weights => (4 + element) * ModelParams::new(config).table.len() as u64,
+            Need::Weights => Parameters::<T>::bytes(ModelParams::new(config).table.len()),
+            Need::Optimizer { parameters } => self.moments.bytes(parameters),
             Need::Page => {
                 let wide = wide(config.heads.dim).unwrap_or(config.heads.dim);
                 element * Pages::<T>::elements(config, wide) as u64
             }
-            Need::Pass { rows, keep } => pass_bytes(config, rows, keep, element),
+            Need::Pass { rows, keep } => PassSize { config, rows: rounded(rows), keep, element }.least(),
         }
     }
 
@@ -116,6 +132,21 @@ impl<T: Float> Backend for Cuda<T> {
 
     fn element(&self) -> u64 {
         size_of::<T>() as u64
+    }
+
+    fn kept_layers(&self, config: &Config, rows: usize, keep: Keep, bytes: u64) -> Option<usize> {
+        let pass = PassSize { config, rows: rounded(rows), keep, element: size_of::<T>() as u64 };
+        (keep == Keep::Everything).then(|| pass.gates(bytes))
+    }
+
+    fn lean(&self, parameters: usize) -> Option<LeanState> {
+        let leaner = match self.moments {
+            MomentStore::F32 => MomentStore::EightBit,
+            MomentStore::EightBit => MomentStore::Host,
+            MomentStore::Host => return None,
+        };
+        let (setting, optimizer_bytes) = (leaner.setting(), leaner.bytes(parameters));
+        (optimizer_bytes < self.moments.bytes(parameters)).then_some(LeanState { setting, optimizer_bytes })
     }
 
     /// Products of a few rows and of many are different kernels.
@@ -182,7 +213,7 @@ impl<T: Float> Backend for Cuda<T> {
         &self,
         trainable: Trainable<'_, Self>,
         gradients: &Flat,
-        moments: Moments<'_, Self>,
+        moments: &mut Moments,
         step: &AdamWStep,
     ) -> Result<()> {
         let zeros: Buffer<f32>;

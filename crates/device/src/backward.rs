@@ -10,26 +10,35 @@ use hone_cuda::{Buffer, Float, View, ViewMut, embed, heads, norm, rope, rows, sw
 use hone_engine::{EngineError, LossGradients, Result, Trained};
 
 use crate::cuda::{Cuda, fault};
-use crate::forward::{Activations, Body, Entry, Kept, Layer, Projection, Split, State};
+use crate::forward::{Activations, Body, Entry, Kept, Layer, Projection, State};
 
-/// Gradients that are added to: of the weights, or of the adapter.
+/// Gradients: of the weights, or of the adapter.
 enum Grads<'g> {
-    Full(ViewMut<'g, f32>),
+    /// Matrices are stored so: written where nothing was added yet.
+    Full(ViewMut<'g, f32>, Store),
     Adapter(ViewMut<'g, f32>),
 }
 
 impl Grads<'_> {
     fn full(&mut self, range: &Range<usize>) -> Option<ViewMut<'_, f32>> {
         match self {
-            Self::Full(grad) => Some(grad.slice(range.clone())),
+            Self::Full(grad, _) => Some(grad.slice(range.clone())),
             Self::Adapter(_) => None,
+        }
+    }
+
+    /// Store mode of a matrix's gradient.
+    fn store(&self) -> Store {
+        match self {
+            Self::Full(_, store) => *store,
+            Self::Adapter(_) => Store::Add,
         }
     }
 
     fn adapter(&mut self, range: &Range<usize>) -> Option<ViewMut<'_, f32>> {
         match self {
             Self::Adapter(grad) => Some(grad.slice(range.clone())),
-            Self::Full(_) => None,
+            Self::Full(..) => None,
         }
     }
 }
@@ -42,10 +51,6 @@ impl<T: Float> Body<'_, T> {
         activations: &mut Activations<T>,
         trained: Trained<'_, Cuda<T>>,
     ) -> Result<()> {
-        let mut grads = match trained {
-            Trained::Full(flat) => Grads::Full(flat.view_mut()?),
-            Trained::Adapter(flat) => Grads::Adapter(flat.view_mut()?),
-        };
         if gradients.dlogp.is_empty() {
             return Ok(());
         }
@@ -53,6 +58,16 @@ impl<T: Float> Body<'_, T> {
         let Some(mut state) = state else {
             let what = "the forward pass before was of another batch or kept nothing for a backward pass";
             return Err(EngineError::Batch(what.into()));
+        };
+        let mut grads = match trained {
+            Trained::Full(flat) => {
+                let (buffer, fresh) = flat.to_overwrite()?;
+                for range in self.spec.added.iter().filter(|_| fresh) {
+                    buffer.part_mut(range.clone()).clear(self.gpu).map_err(fault)?;
+                }
+                Grads::Full(buffer.view_mut(), if fresh { Store::Set } else { Store::Add })
+            }
+            Trained::Adapter(flat) => Grads::Adapter(flat.view_mut()?),
         };
         let mut dr = self.head_backward(gradients, &state, &mut grads)?;
         while let Some(kept) = state.layers.pop() {
@@ -80,12 +95,13 @@ impl<T: Float> Body<'_, T> {
         let mut scores = Buffer::<f32>::uninit(self.gpu, 2 * targets.padded).map_err(fault)?;
         let (mut logprob, mut entropy) = scores.view_mut().split(targets.padded);
         let mut dscored = self.buffer(targets.padded * dim)?;
+        let store = grads.store();
         let gradient = Gradient {
             dlogprob: dlogprob.view(),
             dentropy: dentropy.as_ref().map(Buffer::view),
             dhidden: dscored.view_mut(),
             dembedding: grads.full(&self.spec.params.head),
-            store: Store::Add,
+            store,
         };
         let call = self.head_call(state.scored.view(), targets.token.view(), state.inverse);
         head::run(self.gpu, self.matmul, call, &mut logprob, &mut entropy, Some(gradient)).map_err(fault)?;
@@ -135,23 +151,61 @@ impl<T: Float> Body<'_, T> {
         input: View<'_, T>,
         grads: &mut Grads<'_>,
     ) -> Result<Buffer<T>> {
-        let (at, count) = (self.layer(layer), input.len() / self.inner(which));
-        let range = which.range(at);
+        self.parameter_gradients(layer, which, dout, input, grads)?;
+        let mut dinput = self.input_gradient(layer, which, dout)?;
         let inner = self.inner(which);
+        let width = which.range(self.layer(layer)).len() / inner;
+        self.adapter_backward(layer, which, (dout, width), (input, inner), &mut dinput, grads)?;
+        Ok(dinput)
+    }
+
+    /// Gradients of a projection's matrix and bias.
+    fn parameter_gradients(
+        &self,
+        layer: usize,
+        which: Projection,
+        dout: View<'_, T>,
+        input: View<'_, T>,
+        grads: &mut Grads<'_>,
+    ) -> Result<()> {
+        let (at, inner) = (self.layer(layer), self.inner(which));
+        let (range, count) = (which.range(at), input.len() / inner);
         let width = range.len() / inner;
         let (d, x) = (Matrix::new(dout, count, width), Matrix::new(input, count, inner));
+        let store = grads.store();
         if let Some(grad) = grads.full(range) {
-            self.matmul.run(Product::AtB, d, x, MatrixMut::new(grad, width, inner), Store::Add).map_err(fault)?;
+            self.matmul.run(Product::AtB, d, x, MatrixMut::new(grad, width, inner), store).map_err(fault)?;
         }
         if let Some(mut grad) = which.bias(at).and_then(|bias| grads.full(bias)) {
             rows::bias_sum(self.gpu, dout, &mut grad).map_err(fault)?;
         }
+        Ok(())
+    }
+
+    /// Gradient of a projection's input, without its adapters'.
+    fn input_gradient(&self, layer: usize, which: Projection, dout: View<'_, T>) -> Result<Buffer<T>> {
+        let (range, inner) = (which.range(self.layer(layer)), self.inner(which));
+        let width = range.len() / inner;
+        let count = dout.len() / width;
         let mut dinput = self.buffer(count * inner)?;
-        let w = Matrix::new(self.weights.weight(range), width, inner);
+        let (d, w) = (Matrix::new(dout, count, width), Matrix::new(self.weights.weight(range), width, inner));
         let to = MatrixMut::new(dinput.view_mut(), count, inner);
         self.matmul.run(Product::AB, d, w, to, Store::Set).map_err(fault)?;
-        self.adapter_backward(layer, which, (dout, width), (input, inner), &mut dinput, grads)?;
         Ok(dinput)
+    }
+
+    /// Gradient of gates and ups; the activation goes to `act`.
+    fn gated_backward(
+        &self,
+        dact: &Buffer<T>,
+        gate_up: &Buffer<T>,
+        act: Option<&mut Buffer<T>>,
+    ) -> Result<Buffer<T>> {
+        let mut dgate_up = self.buffer(gate_up.len())?;
+        let (mut act, mlp) = (act.map(Buffer::view_mut), self.spec.config.mlp);
+        let to = &mut dgate_up.view_mut();
+        swiglu::backward(self.gpu, dact.view(), gate_up.view(), to, act.as_mut(), mlp).map_err(fault)?;
+        Ok(dgate_up)
     }
 
     /// Width of a projection's input.
@@ -209,7 +263,7 @@ impl<T: Float> Body<'_, T> {
         grads: &mut Grads<'_>,
     ) -> Result<Buffer<T>> {
         let at = self.layer(layer);
-        let Kept { r1, rstd1, qkv, split, o, lse, r2, rstd2, gate_up } = kept;
+        let Kept { r1, rstd1, qkv, o, lse, r2, rstd2, gate_up } = kept;
         let dy = self.ffn_backward(layer, &r2, gate_up, &dr, grads)?;
         let dr = self.norm_backward(&dy, &r2, &rstd2, &at.post_norm, Some(&dr), grads)?;
         drop((dy, r2));
@@ -217,7 +271,7 @@ impl<T: Float> Body<'_, T> {
         let d_o =
             self.project_backward(layer, Projection::Out, dr.view(), packed.as_ref().unwrap_or(&o).view(), grads)?;
         drop(packed);
-        let dqkv = self.attention_backward(layer, state, (qkv, split, o, lse), d_o, grads)?;
+        let dqkv = self.attention_backward(layer, state, (qkv, o, lse), d_o, grads)?;
         let y = self.normed(r1.view(), &at.input_norm)?.0;
         let dy = self.project_backward(layer, Projection::Qkv, dqkv.view(), y.view(), grads)?;
         drop((y, dqkv));
@@ -229,18 +283,33 @@ impl<T: Float> Body<'_, T> {
         &self,
         layer: usize,
         r2: &Buffer<T>,
-        gate_up: Buffer<T>,
+        gate_up: Option<Buffer<T>>,
         dr: &Buffer<T>,
         grads: &mut Grads<'_>,
     ) -> Result<Buffer<T>> {
-        let act = self.gated(&gate_up)?;
-        let dact = self.project_backward(layer, Projection::Down, dr.view(), act.view(), grads)?;
-        drop(act);
-        let mut dgate_up = self.buffer(gate_up.len())?;
-        let mlp = self.spec.config.mlp;
-        swiglu::backward(self.gpu, dact.view(), gate_up.view(), &mut dgate_up.view_mut(), None, mlp).map_err(fault)?;
-        drop((dact, gate_up));
-        let y = self.normed(r2.view(), &self.layer(layer).post_norm)?.0;
+        let normed = || Ok(self.normed(r2.view(), &self.layer(layer).post_norm)?.0);
+        let (gate_up, y) = match gate_up {
+            Some(kept) => (kept, None),
+            None => {
+                let y: Buffer<T> = normed()?;
+                (self.project(layer, Projection::GateUp, y.view(), r2.len() / self.spec.config.hidden)?, Some(y))
+            }
+        };
+        let dgate_up = if self.adapter.is_some() {
+            let act = self.gated(&gate_up)?;
+            let dact = self.project_backward(layer, Projection::Down, dr.view(), act.view(), grads)?;
+            self.gated_backward(&dact, &gate_up, None)?
+        } else {
+            // The activation is computed again by the pass that needs the same gates and ups.
+            let dact = self.input_gradient(layer, Projection::Down, dr.view())?;
+            let mut act = self.buffer(dact.len())?;
+            let dgate_up = self.gated_backward(&dact, &gate_up, Some(&mut act))?;
+            drop(dact);
+            self.parameter_gradients(layer, Projection::Down, dr.view(), act.view(), grads)?;
+            dgate_up
+        };
+        drop(gate_up);
+        let y = y.map_or_else(normed, Ok)?;
         self.project_backward(layer, Projection::GateUp, dgate_up.view(), y.view(), grads)
     }
 
@@ -248,12 +317,13 @@ impl<T: Float> Body<'_, T> {
         &self,
         layer: usize,
         state: &State<T>,
-        (qkv, split, o, lse): (Buffer<T>, Split<T>, Buffer<T>, Buffer<f32>),
+        (qkv, o, lse): (Buffer<T>, Buffer<T>, Buffer<f32>),
         d_o: Buffer<T>,
         grads: &mut Grads<'_>,
     ) -> Result<Buffer<T>> {
         let (own, heads) = (self.spec.heads, self.spec.heads.padded());
         let (whole, rotation) = (self.spec.whole(), self.rotation(&state.angles, state.batch.position.view()));
+        let split = self.split(layer, rotation, qkv.view())?;
         let d_o = if whole {
             d_o
         } else {

@@ -11,6 +11,7 @@ use hone_trace::{Engine, EngineFault, EngineKind, EngineSpec, FreshSpec, nearest
 use serde_json::{Map, Value};
 
 use crate::cuda::Cuda;
+use crate::moments::MomentStore;
 
 /// Device that the native engine computes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,7 +39,7 @@ impl Precision {
     const ALL: [(&'static str, Self); 2] = [("bf16", Self::Bf16), ("f32", Self::F32)];
 }
 
-fn named<T: Copy>(text: &str, all: &[(&'static str, T)]) -> Result<T, String> {
+pub(crate) fn named<T: Copy>(text: &str, all: &[(&'static str, T)]) -> Result<T, String> {
     all.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
         let names = all.iter().map(|(name, _)| *name);
         let near = nearest(text, names.clone()).unwrap_or_default();
@@ -77,6 +78,7 @@ pub struct Native;
 struct Options {
     device: Device,
     precision: Precision,
+    moments: MomentStore,
 }
 
 impl Options {
@@ -88,9 +90,10 @@ impl Options {
             match key.as_str() {
                 "device" => read.device = text.parse().map_err(bad)?,
                 "precision" => read.precision = text.parse().map_err(bad)?,
+                "moments" => read.moments = text.parse().map_err(bad)?,
                 _ => {
                     return Err(EngineFault::new(format!(
-                        "the native engine has no option {key:?}; its options are device and precision"
+                        "the native engine has no option {key:?}; its options are device, precision and moments"
                     )));
                 }
             }
@@ -106,11 +109,11 @@ impl EngineKind for Native {
     }
 
     async fn open(&self, spec: &EngineSpec) -> Result<Arc<dyn Engine>, EngineFault> {
-        let Options { device, precision } = Options::read(&spec.options)?;
-        match (device, precision) {
-            (Device::Cpu, _) => open_on(Arc::new(Cpu::new(spec.threads)?), spec),
-            (_, Precision::F32) => on_gpu(device, spec, Cuda::<f32>::open(0), open_on),
-            (_, Precision::Bf16) => on_gpu(device, spec, Cuda::<bf16>::open(0), open_on),
+        let options = Options::read(&spec.options)?;
+        match (options.device, options.precision) {
+            (Device::Cpu, _) => on_cpu(options, spec),
+            (_, Precision::F32) => on_gpu(options, spec, Cuda::<f32>::open(0)),
+            (_, Precision::Bf16) => on_gpu(options, spec, Cuda::<bf16>::open(0)),
         }
     }
 
@@ -122,19 +125,24 @@ impl EngineKind for Native {
 
 type Opened = Result<Arc<dyn Engine>, EngineFault>;
 
-/// The engine on the GPU; without a usable one, an error, or the CPU and a line that says why.
-fn on_gpu<T: hone_cuda::Float>(
-    device: Device,
-    spec: &EngineSpec,
-    gpu: hone_engine::Result<Cuda<T>>,
-    open: fn(Arc<Cuda<T>>, &EngineSpec) -> Opened,
-) -> Opened {
+/// The engine on the cores of this machine. Its moments are f32 in host memory, so that `moments = "host"` says what is.
+fn on_cpu(options: Options, spec: &EngineSpec) -> Opened {
+    if options.moments == MomentStore::EightBit {
+        return Err(EngineFault::new(
+            "engine.moments: 8-bit moments are computed on a GPU only; set engine.moments = \"f32\", or engine.device = \"cuda\"",
+        ));
+    }
+    open_on(Arc::new(Cpu::new(spec.threads)?), spec)
+}
+
+/// The engine on the GPU; where there is none that can be used, an error, or the CPU and a line that says why.
+fn on_gpu<T: hone_cuda::Float>(options: Options, spec: &EngineSpec, gpu: hone_engine::Result<Cuda<T>>) -> Opened {
     match gpu {
-        Ok(gpu) => open(Arc::new(gpu), spec),
-        Err(error) if device == Device::Auto => {
+        Ok(gpu) => open_on(Arc::new(gpu.with_moments(options.moments)), spec),
+        Err(error) if options.device == Device::Auto => {
             let error = error.to_string();
             eprintln!("device: cpu ({})", error.lines().next().unwrap_or_default());
-            open_on(Arc::new(Cpu::new(spec.threads)?), spec)
+            on_cpu(options, spec)
         }
         Err(error) => Err(error.into()),
     }
@@ -152,13 +160,18 @@ mod tests {
     #[test]
     fn options_are_read_and_others_are_refused_by_name() {
         assert_eq!(options("{}"), Ok(Options::default()));
-        let read = options(r#"{"device": "cuda", "precision": "f32"}"#).unwrap();
-        assert_eq!((read.device, read.precision), (Device::Cuda, Precision::F32));
+        let read = options(r#"{"device": "cuda", "precision": "f32", "moments": "8bit"}"#).unwrap();
+        assert_eq!((read.device, read.precision, read.moments), (Device::Cuda, Precision::F32, MomentStore::EightBit));
+        for (name, store) in MomentStore::ALL {
+            assert_eq!(options(&format!(r#"{{"moments": "{name}"}}"#)).unwrap().moments, store);
+            assert_eq!(store.to_string(), name);
+        }
         for (text, expected) in [
             (r#"{"device": "gpu"}"#, "engine.device: there is no \"gpu\""),
             (r#"{"device": "cudo"}"#, "did you mean \"cuda\"?"),
             (r#"{"device": 1}"#, "Known are: auto, cpu, cuda"),
             (r#"{"precision": "fp8"}"#, "Known are: bf16, f32"),
+            (r#"{"moments": "8 bit"}"#, "engine.moments: there is no \"8 bit\"; did you mean \"8bit\"?"),
             (r#"{"devices": "cpu"}"#, "no option \"devices\""),
         ] {
             let error = options(text).unwrap_err().to_string();

@@ -1,6 +1,7 @@
 //! One GPU as a device of the engine, and a model's dimensions as its kernels see them.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hone_cuda::heads::{Padded, wide};
@@ -10,10 +11,13 @@ use hone_engine::rope::{Rope, Table};
 use hone_engine::weights::ModelParams;
 use hone_engine::{Config, EngineError, Result};
 
-/// One GPU. `T` is the storage type of weights and activations: bf16, or f32 for tests.
+use crate::moments::MomentStore;
+
+/// One GPU. `T` is what weights and activations are stored in: bf16, or f32 for tests.
 #[derive(Debug)]
 pub struct Cuda<T> {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) moments: MomentStore,
     pub(crate) storage: PhantomData<T>,
 }
 
@@ -29,7 +33,14 @@ impl<T: Float> Cuda<T> {
     pub fn open(ordinal: usize) -> Result<Self> {
         let gpu = Gpu::open(ordinal).map_err(fault)?;
         let matmul = Matmul::new(&gpu).map_err(fault)?;
-        Ok(Self { shared: Arc::new(Shared { gpu, matmul }), storage: PhantomData })
+        Ok(Self { shared: Arc::new(Shared { gpu, matmul }), moments: MomentStore::default(), storage: PhantomData })
+    }
+
+    /// Form and place of the moments of optimizers that are made from now on.
+    #[must_use]
+    pub fn with_moments(mut self, moments: MomentStore) -> Self {
+        self.moments = moments;
+        self
     }
 
     pub fn name(&self) -> &str {
@@ -39,6 +50,11 @@ impl<T: Float> Cuda<T> {
     /// Most bytes in use at one time since the last [`Cuda::reset_peak`].
     pub fn peak(&self) -> Result<u64> {
         self.shared.gpu.peak().map_err(fault)
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> Result<u64> {
+        self.shared.gpu.used().map_err(fault)
     }
 
     pub fn reset_peak(&self) -> Result<()> {
@@ -57,6 +73,8 @@ pub(crate) struct Spec {
     pub(crate) params: Arc<ModelParams>,
     pub(crate) config: Config,
     pub(crate) heads: Padded,
+    /// Parameters whose gradient is only ever added to: norms, biases, and an embedding that is not the head's.
+    pub(crate) added: Vec<Range<usize>>,
     /// Cosines and sines by position, grown as longer sequences come.
     angles: Mutex<Option<Arc<Buffer<f32>>>>,
 }
@@ -90,6 +108,7 @@ impl Spec {
             params: Arc::clone(params),
             config: c.clone(),
             heads: Padded { heads, wide },
+            added: added(params),
             angles: Mutex::default(),
         })
     }
@@ -112,5 +131,43 @@ impl Spec {
         let made = Arc::new(Buffer::from_slice(gpu, values.values()).map_err(fault)?);
         *table = Some(Arc::clone(&made));
         Ok(made)
+    }
+}
+
+/// Runs of vectors, and the embedding where the head has a matrix of its own.
+fn added(params: &ModelParams) -> Vec<Range<usize>> {
+    let untied = (params.embed != params.head).then(|| params.embed.clone());
+    let mut runs: Vec<Range<usize>> = untied.into_iter().collect();
+    let mut vector_before = false;
+    for param in &params.table.params {
+        let vector = param.shape.len() == 1;
+        match runs.last_mut().filter(|_| vector && vector_before) {
+            // Between vectors there is nothing but zeros.
+            Some(run) => run.end = param.range.end,
+            None => runs.extend(vector.then(|| param.range.clone())),
+        }
+        vector_before = vector;
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hone_engine::config::Shape;
+
+    #[test]
+    fn every_parameter_is_either_written_by_a_product_or_cleared() {
+        for tied in [true, false] {
+            let shape = Shape { vocab: 40, hidden: 24, mlp: 40, layers: 3, heads: 2, key_heads: 1, head_dim: 8, tied, ..Shape::default() };
+            let params = ModelParams::new(&shape.config().unwrap());
+            let runs = added(&params);
+            for param in &params.table.params {
+                let cleared = param.range.clone().filter(|at| runs.iter().any(|run| run.contains(at))).count();
+                let wanted = param.shape.len() == 1 || (!tied && param.name.contains("embed"));
+                assert_eq!(cleared, if wanted { param.range.len() } else { 0 }, "{}", param.name);
+            }
+            assert!(runs.len() <= 3 + 2, "few runs: {runs:?}");
+        }
     }
 }

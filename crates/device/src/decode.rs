@@ -8,11 +8,10 @@ use std::ops::Range;
 
 use hone_cuda::attention::{self, Plan};
 use hone_cuda::decode::{self, PAGE as BLOCK, Seen};
-use hone_cuda::draw::{self, Ticket};
+use hone_cuda::draw::{self, Drawn, Masks, Ticket};
 use hone_cuda::{Buffer, Float, Gpu, View, embed, rope};
 use hone_engine::Result;
-use hone_engine::cpu::choose_on_host;
-use hone_engine::generate::step::{Choice, Draw, PAGE, Refusal, Step};
+use hone_engine::generate::step::{Choice, Draw, DrawRequest, PAGE, Refusal, Step};
 
 use crate::batch::rounded;
 use crate::cuda::fault;
@@ -27,6 +26,7 @@ pub struct Decoder {
     /// A step's integers, and the logits of its draws.
     device: Option<Buffer<i32>>,
     logits: Option<Buffer<f32>>,
+    masks: Masks,
     graphs: Graphs,
 }
 
@@ -135,7 +135,7 @@ impl Decoder {
             body.decode(&call, logits)?;
         }
         let due = step.runs().iter().filter(|run| run.samples).count();
-        drawn(body, logits, &mut draws[..due])
+        drawn(body, logits, &mut self.masks, &mut draws[..due])
     }
 }
 
@@ -303,45 +303,37 @@ impl<T: Float> Body<'_, T> {
     }
 }
 
-/// Tokens for the draws. Plain ones are drawn on the device; where a mask or a truncation is on, the row comes to the host.
-fn drawn<T: Float, D: Draw>(body: &Body<'_, T>, logits: &Buffer<f32>, draws: &mut [D]) -> Result<()> {
+/// Tokens for the draws, all drawn on the device.
+fn drawn<T: Float, D: Draw>(
+    body: &Body<'_, T>,
+    logits: &Buffer<f32>,
+    masks: &mut Masks,
+    draws: &mut [D],
+) -> Result<()> {
     let vocab = body.spec.config.vocab;
-    let mut rows: Option<Vec<f32>> = None;
-    let mut tickets = Vec::with_capacity(draws.len());
-    let mut plain = Vec::with_capacity(draws.len());
-    for (at, draw) in draws.iter_mut().enumerate() {
-        let request = draw.request(vocab);
-        let temperature = request.params.temperature;
-        let on_device = request.allowed.is_none() && (temperature == 0.0 || !request.params.truncates());
-        plain.push(on_device);
-        if on_device {
-            let unit = if temperature > 0.0 { request.rng.unit() } else { 0.0 };
-            tickets.push(Ticket { temperature, unit });
-            continue;
+    masks.clear();
+    let mut ticket = |draw: &mut D| {
+        let DrawRequest { params, allowed, rng } = draw.request(vocab);
+        Ticket {
+            temperature: params.temperature,
+            // One number per token, whatever becomes of it; none at temperature 0.
+            unit: if params.temperature > 0.0 { rng.unit() } else { 0.0 },
+            top_k: params.top_k,
+            top_p: params.top_p,
+            min_p: params.min_p,
+            mask: allowed.map(|allowed| masks.push(allowed, vocab)),
         }
-        tickets.push(Ticket { temperature: 0.0, unit: 0.0 });
-        let all = match &mut rows {
-            Some(all) => all,
-            none => none.insert(logits.read().map_err(fault)?),
-        };
-        let row = &mut all[at * vocab.next_multiple_of(8)..][..vocab];
-        let choice = choose_on_host(row, request);
-        draw.take(choice);
-    }
-    if plain.iter().all(|on_device| !on_device) {
+    };
+    let tickets: Vec<Ticket> = draws.iter_mut().map(&mut ticket).collect();
+    if tickets.is_empty() {
         return Ok(());
     }
-    let found = draw::draw(body.gpu, logits.view(), vocab, &tickets).map_err(fault)?;
-    for ((draw, found), (on_device, ticket)) in draws.iter_mut().zip(found).zip(plain.into_iter().zip(tickets)) {
-        if !on_device {
-            continue;
-        }
+    let found = draw::draw(body.gpu, logits.view(), vocab, &tickets, masks).map_err(fault)?;
+    for (draw, found) in draws.iter_mut().zip(found) {
         draw.take(match found {
-            Some((token, logprob)) => {
-                let sampling_logprob = if ticket.temperature == 0.0 { 0.0 } else { logprob };
-                Ok(Choice { token, logprob, sampling_logprob })
-            }
-            None => Err(Refusal::NotFinite),
+            Drawn::Token { token, logprob, sampling_logprob } => Ok(Choice { token, logprob, sampling_logprob }),
+            Drawn::NotFinite => Err(Refusal::NotFinite),
+            Drawn::NothingAllowed => Err(Refusal::NothingAllowed),
         });
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Flat f32 arrays on the device: gradients and moments.
+//! Flat f32 arrays on the device: gradients.
 
 use std::borrow::Cow;
 
@@ -14,47 +14,54 @@ pub struct Flat {
     len: usize,
     /// Absent: zeros.
     buffer: Option<Buffer<f32>>,
+    /// The content counts as zeros, and is overwritten or zeroed when it is next written to: a gradient of billions is not
+    /// passed over once more than needed.
+    cleared: bool,
 }
 
 impl Flat {
     pub(crate) fn zeros(gpu: &Gpu, len: usize) -> Self {
-        Self { gpu: gpu.clone(), len, buffer: None }
+        Self { gpu: gpu.clone(), len, buffer: None, cleared: false }
     }
 
     pub(crate) fn clear(&mut self) {
-        if let Some(buffer) = &mut self.buffer
-            && buffer.fill_bytes(0).is_err()
-        {
-            // The device reports the error on its next use; none of the old content may remain.
-            self.buffer = None;
-        }
+        self.cleared = true;
     }
 
     pub(crate) fn read(&self) -> Result<Cow<'_, [f32]>> {
-        match &self.buffer {
+        match self.buffer() {
             Some(buffer) => Ok(Cow::Owned(buffer.read().map_err(fault)?)),
             None => Ok(Cow::Owned(vec![0.0; self.len])),
         }
     }
 
     pub(crate) fn write(&mut self, values: &[f32]) -> Result<()> {
-        self.made()?.write(values).map_err(fault)
+        self.to_overwrite()?.0.write(values).map_err(fault)
     }
 
-    pub(crate) fn made(&mut self) -> Result<&mut Buffer<f32>> {
-        let made = match self.buffer.take() {
-            Some(buffer) => buffer,
-            None => Buffer::zeros(&self.gpu, self.len).map_err(fault)?,
+    /// The array to be overwritten where the second is true, and to be added to where not. Values between tensors are zeros in
+    /// both.
+    pub(crate) fn to_overwrite(&mut self) -> Result<(&mut Buffer<f32>, bool)> {
+        let (buffer, fresh) = match self.buffer.take() {
+            Some(buffer) => (buffer, self.cleared),
+            None => (Buffer::zeros(&self.gpu, self.len).map_err(fault)?, true),
         };
-        Ok(self.buffer.insert(made))
+        self.cleared = false;
+        Ok((self.buffer.insert(buffer), fresh))
     }
 
+    /// The array to be added to.
     pub(crate) fn view_mut(&mut self) -> Result<ViewMut<'_, f32>> {
-        Ok(self.made()?.view_mut())
+        let stale = self.cleared && self.buffer.is_some();
+        let (buffer, _) = self.to_overwrite()?;
+        if stale {
+            buffer.fill_bytes(0).map_err(fault)?;
+        }
+        Ok(buffer.view_mut())
     }
 
-    /// The array where something was ever written to it.
+    /// The array where something was written to it since it was cleared.
     pub(crate) fn buffer(&self) -> Option<&Buffer<f32>> {
-        self.buffer.as_ref()
+        self.buffer.as_ref().filter(|_| !self.cleared)
     }
 }

@@ -12,10 +12,10 @@ use hone_engine::lora::Module;
 use hone_engine::weights::LayerParams;
 use hone_engine::{EngineError, Forest, Keep, Net, Pass, Result, Scored};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, rounded};
 use crate::cuda::{Cuda, Spec, fault};
 use crate::lora::AdapterWeights;
-use crate::memory::{CHUNK, pass_bytes};
+use crate::memory::{CHUNK, PassSize, RESERVE};
 use crate::weights::Parameters;
 
 /// Activations that a pass keeps, and its memory limit.
@@ -49,23 +49,34 @@ pub(crate) enum Layer<T> {
 pub(crate) struct Kept<T> {
     pub(crate) r1: Buffer<T>,
     pub(crate) rstd1: Buffer<f32>,
+    /// Rotated queries and keys are made of it again: a pass over memory.
     pub(crate) qkv: Buffer<T>,
-    pub(crate) split: Split<T>,
     /// Attention's output, of the kernels' width.
     pub(crate) o: Buffer<T>,
     pub(crate) lse: Buffer<f32>,
     pub(crate) r2: Buffer<T>,
     pub(crate) rstd2: Buffer<f32>,
-    pub(crate) gate_up: Buffer<T>,
+    /// Absent where they are computed again.
+    pub(crate) gate_up: Option<Buffer<T>>,
 }
 
-impl<T> Kept<T> {
-    /// The part that is kept.
-    fn kept(self, keep: Keep) -> Option<Layer<T>> {
-        match keep {
+/// Activations that stay: of each layer, and the first layer whose gates and ups do.
+#[derive(Debug, Clone, Copy)]
+struct Stay {
+    keep: Keep,
+    gates_from: usize,
+}
+
+impl Stay {
+    /// What stays of a layer.
+    fn of<T>(self, layer: usize, mut kept: Kept<T>) -> Option<Layer<T>> {
+        if layer < self.gates_from {
+            kept.gate_up = None;
+        }
+        match self.keep {
             Keep::Nothing => None,
-            Keep::Everything => Some(Layer::Whole(Box::new(self))),
-            Keep::Inputs => Some(Layer::Input(self.r1)),
+            Keep::Everything => Some(Layer::Whole(Box::new(kept))),
+            Keep::Inputs => Some(Layer::Input(kept.r1)),
         }
     }
 }
@@ -303,6 +314,7 @@ impl<'a, T: Float> Body<'a, T> {
         let operands = self.operands(&split, &qkv);
         attention::forward(self.gpu, heads, &batch.plan, operands, &mut o.view_mut(), &mut lse.view_mut())
             .map_err(fault)?;
+        drop(split);
         let packed = self.packed(&o)?;
         let out = self.project(layer, Projection::Out, packed.as_ref().unwrap_or(&o).view(), rows)?;
         drop(packed);
@@ -311,7 +323,7 @@ impl<'a, T: Float> Body<'a, T> {
         drop(y);
         let act = self.gated(&gate_up)?;
         let mlp = self.project(layer, Projection::Down, act.view(), rows)?;
-        Ok((Kept { r1, rstd1, qkv, split, o, lse, r2, rstd2, gate_up }, mlp))
+        Ok((Kept { r1, rstd1, qkv, o, lse, r2, rstd2, gate_up: Some(gate_up) }, mlp))
     }
 
     pub(crate) fn gated(&self, gate_up: &Buffer<T>) -> Result<Buffer<T>> {
@@ -320,8 +332,8 @@ impl<'a, T: Float> Body<'a, T> {
         Ok(act)
     }
 
-    /// All layers: (last residual sum, its normed rows, factor of each, kept activations).
-    fn layers(&self, batch: &Batch, angles: &Buffer<f32>, keep: Keep) -> Result<Through<T>> {
+    /// All layers: (last residual sum, its normed rows, factor of each, what was kept).
+    fn layers(&self, batch: &Batch, angles: &Buffer<f32>, stay: Stay) -> Result<Through<T>> {
         let params = &self.spec.params;
         let mut x = self.buffer(batch.padded * self.spec.config.hidden)?;
         embed::forward(self.gpu, self.weights.weight(&params.embed), &batch.ids, &mut x.view_mut()).map_err(fault)?;
@@ -337,14 +349,14 @@ impl<'a, T: Float> Body<'a, T> {
                 (None, Some(x)) => (self.layer_forward(layer, batch, angles, Entry::Sum(x))?, None),
                 (None, None) => break,
             };
-            kept.extend(previous.and_then(|whole| whole.kept(keep)));
+            kept.extend(previous.and_then(|whole| stay.of(layer - 1, whole)));
             before = Some(through);
         }
         let Some((whole, out)) = before else {
             return Err(EngineError::Batch("a model has at least one layer".into()));
         };
         let (last, hidden, rstd) = self.enter(Entry::Add(&whole.r2, out), &params.norm)?;
-        kept.extend(whole.kept(keep));
+        kept.extend(stay.of(self.spec.config.layers - 1, whole));
         Ok(Through { last, hidden, rstd, kept })
     }
 
@@ -365,10 +377,10 @@ impl<'a, T: Float> Body<'a, T> {
         if pass.forest.rows() == 0 || pass.targets.is_empty() {
             return Ok(Scored::default());
         }
-        self.check_room(pass.forest, keep, activations.limit)?;
+        let stay = self.room(pass.forest, keep, activations.limit)?;
         let batch = Batch::new(self.gpu, self.spec, pass.forest, pass.targets)?;
         let angles = self.spec.angles(self.gpu, batch.longest)?;
-        let Through { last, hidden, rstd, kept } = self.layers(&batch, &angles, keep)?;
+        let Through { last, hidden, rstd, kept } = self.layers(&batch, &angles, stay)?;
         let targets = &batch.targets;
         let mut scored = self.buffer(targets.padded * self.spec.config.hidden)?;
         let to = &mut scored.view_mut();
@@ -390,19 +402,26 @@ impl<'a, T: Float> Body<'a, T> {
         Ok(result)
     }
 
-    fn check_room(&self, forest: &Forest, keep: Keep, limit: Option<u64>) -> Result<()> {
-        let rows = forest.rows();
-        let needed = pass_bytes(&self.spec.config, rows, keep, size_of::<T>() as u64);
-        let free = self.gpu.available().map_err(fault)?;
-        let limit = limit.unwrap_or(u64::MAX).min(free);
-        if needed > limit { Err(EngineError::Memory { needed, limit, rows }) } else { Ok(()) }
+    /// Activations that there is room for; an error where the least of a pass does not fit.
+    fn room(&self, forest: &Forest, keep: Keep, limit: Option<u64>) -> Result<Stay> {
+        let (config, rows) = (&self.spec.config, forest.rows());
+        let pass = PassSize { config, rows: rounded(rows), keep, element: size_of::<T>() as u64 };
+        let (needed, free) = (pass.least(), self.gpu.available().map_err(fault)?);
+        let asked = limit.unwrap_or(u64::MAX);
+        let limit = asked.min(free);
+        if needed > limit {
+            return Err(EngineError::Memory { needed, limit, rows });
+        }
+        let gates = pass.gates(asked.min(free.saturating_sub(RESERVE)));
+        Ok(Stay { keep, gates_from: config.layers - gates })
     }
 
     /// Logits of the rows from `first` on.
     pub(crate) fn logits(&self, forest: &Forest, first: usize) -> Result<Vec<f32>> {
         let batch = Batch::new(self.gpu, self.spec, forest, &[])?;
         let angles = self.spec.angles(self.gpu, batch.longest)?;
-        let hidden = self.layers(&batch, &angles, Keep::Nothing)?.hidden;
+        let nothing = Stay { keep: Keep::Nothing, gates_from: 0 };
+        let hidden = self.layers(&batch, &angles, nothing)?.hidden;
         let (vocab, dim) = (self.spec.config.vocab, self.spec.config.hidden);
         let mut out = Vec::new();
         for from in (first..batch.rows).step_by(CHUNK) {

@@ -15,8 +15,11 @@ mod forward;
 mod graphs;
 mod lora;
 mod memory;
+mod moments;
 mod pages;
 mod weights;
 
 pub use choice::{Device, Native, Precision};
 pub use cuda::Cuda;
+pub use hone_cuda::Float;
+pub use moments::MomentStore;

@@ -1,25 +1,82 @@
-//! Bytes that passes take on the device.
+//! Bytes that passes take on the device, and how much of the activations a pass can keep.
 
 use hone_cuda::heads::wide;
 use hone_engine::{Config, Keep};
 
 /// Rows of logits that exist at one time.
 pub(crate) const CHUNK: usize = 2048;
+/// Bytes that are left free where activations are kept by choice: workspaces, and memory in pieces.
+pub(crate) const RESERVE: u64 = 512 << 20;
 
-/// Bytes of the activations of a pass over `rows` tokens, all of them scored, in a storage of `element` bytes.
-pub(crate) fn pass_bytes(c: &Config, rows: usize, keep: Keep, element: u64) -> u64 {
-    let wide = wide(c.heads.dim).unwrap_or(128);
-    let (q, kv) = (c.heads.queries * wide, c.heads.keys * wide);
-    let rows64 = rows as u64;
-    let layer = element * (2 * c.hidden + c.heads.width() + 2 * q + 2 * kv + 2 * c.mlp) as u64
-        + 4 * (c.heads.queries + 2) as u64;
-    let kept = match keep {
-        Keep::Nothing => layer,
-        Keep::Inputs => layer + element * (c.hidden * c.layers) as u64,
-        Keep::Everything => layer * c.layers as u64,
-    };
-    let backward = if keep == Keep::Nothing { 0 } else { 4 };
-    let ffn = rows64 * element * ((2 + backward) * c.mlp + 4 * c.hidden) as u64;
-    let logits = rows.min(CHUNK) as u64 * c.vocab as u64 * (4 + if backward > 0 { element } else { 0 });
-    rows64 * kept + ffn.max(logits + rows64 * element * 3 * c.hidden as u64)
+/// Pass over so many rows, all of them scored, in a storage of `element` bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PassSize<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) rows: usize,
+    pub(crate) keep: Keep,
+    pub(crate) element: u64,
+}
+
+impl PassSize<'_> {
+    /// The least it takes: with [`Keep::Everything`] the backward pass computes every layer's gates and ups again.
+    pub(crate) fn least(self) -> u64 {
+        self.bytes(0)
+    }
+
+    /// Layers, the last ones, whose gates and ups are kept within so many bytes.
+    pub(crate) fn gates(self, limit: u64) -> usize {
+        let most = if self.keep == Keep::Everything { self.config.layers } else { 0 };
+        (0..=most).rev().find(|&gates| gates == 0 || self.bytes(gates) <= limit).unwrap_or(0)
+    }
+
+    fn bytes(self, gates: usize) -> u64 {
+        let Self { config: c, rows, keep, element } = self;
+        let wide = wide(c.heads.dim).unwrap_or(128);
+        let (q, kv) = (c.heads.queries * wide, c.heads.keys * wide);
+        let rows64 = rows as u64;
+        let gate_up = element * 2 * c.mlp as u64;
+        // Both residual sums, qkv, attention's output; factors of norms and softmax.
+        let layer = element * (2 * c.hidden + c.heads.width() + q) as u64 + 4 * (c.heads.queries + 2) as u64;
+        let kept = match keep {
+            Keep::Nothing => layer + gate_up,
+            Keep::Inputs => layer + gate_up + element * (c.hidden * c.layers) as u64,
+            Keep::Everything => layer * c.layers as u64 + gate_up * gates as u64,
+        };
+        // The layer whose gates and ups are computed again has them beside those that are kept.
+        let again = if keep == Keep::Everything && gates < c.layers { gate_up } else { 0 };
+        let backward = if keep == Keep::Nothing { 0 } else { 4 };
+        let ffn = element * ((2 + backward) * c.mlp + 4 * c.hidden) as u64 + again;
+        let attention = element * (3 * (q + 2 * kv) + c.heads.width() + 4 * c.hidden) as u64;
+        let logits = 4 * rows.min(CHUNK) as u64 * c.vocab.next_multiple_of(8) as u64;
+        rows64 * kept + (rows64 * ffn.max(attention)).max(logits + rows64 * element * 4 * c.hidden as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hone_engine::config::Shape;
+
+    /// Qwen3-4B's shape.
+    fn large() -> Config {
+        let shape = Shape { vocab: 151_936, hidden: 2560, mlp: 9728, layers: 36, heads: 32, key_heads: 8, head_dim: 128, ..Shape::default() };
+        Shape { context: 40_960, tied: true, ..shape }.config().unwrap()
+    }
+
+    #[test]
+    fn gates_are_kept_as_far_as_there_is_room() {
+        let config = large();
+        let pass = PassSize { config: &config, rows: 8192, keep: Keep::Everything, element: 2 };
+        assert_eq!(pass.gates(u64::MAX), 36);
+        assert_eq!(pass.gates(0), 0);
+        let mut before = 0;
+        for limit in (pass.least()..pass.bytes(36) + (1 << 29)).step_by(1 << 28) {
+            let gates = pass.gates(limit);
+            assert!(gates >= before && pass.bytes(gates) <= limit);
+            assert!(gates == 36 || pass.bytes(gates + 1) > limit, "one more would fit");
+            before = gates;
+        }
+        assert_eq!(before, 36);
+        assert_eq!(PassSize { keep: Keep::Inputs, ..pass }.gates(u64::MAX), 0, "inputs alone are kept");
+    }
 }

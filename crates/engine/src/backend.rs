@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use hone_trace::Digest;
+use hone_trace::{Digest, LeanState};
 
 use crate::config::Config;
 use crate::error::Result;
@@ -34,8 +34,10 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
     type Weights: Debug + Clone + Send + Sync;
     /// LoRA matrices of one policy version.
     type Adapter: Debug + Clone + Send + Sync;
-    /// Flat f32 array laid out by a parameter table: gradients and optimizer moments.
+    /// Flat f32 array laid out by a parameter table: gradients.
     type Flat: Debug + Send + Sync;
+    /// First and second moments of AdamW, laid out by a parameter table. Their form and place is the device's to choose.
+    type Moments: Debug + Send + Sync;
     /// Activations a forward pass keeps for the backward pass, and scratch.
     type Activations: Debug + Send;
     /// Paged KV cache.
@@ -79,6 +81,15 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Overwrites an array from the host.
     fn write_flat(flat: &mut Self::Flat, values: &[f32]) -> Result<()>;
 
+    /// Moments of `len` parameters before their first step.
+    fn moments(&self, len: usize) -> Self::Moments;
+
+    /// First and second moments on the host, to save them.
+    fn read_moments(moments: &Self::Moments) -> Result<[Cow<'_, [f32]>; 2]>;
+
+    /// Overwrites the moments from the host. What [`Backend::read_moments`] gave comes back to the bit.
+    fn write_moments(moments: &mut Self::Moments, values: [&[f32]; 2]) -> Result<()>;
+
     /// Activation workspace for passes of any size, of at most `limit` bytes.
     fn activations(&self, limit: Option<u64>) -> Self::Activations;
 
@@ -91,9 +102,22 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Bytes of device memory that are free; `None` where that is unknown.
     fn available(&self) -> Option<u64>;
 
-    /// Bytes of one number in the form the kernels read, in addition to the f32 master.
+    /// Bytes of one number in the form that the kernels read.
     fn element(&self) -> u64 {
         4
+    }
+
+    /// Layers whose activations a pass over `rows` tokens keeps whole where activations may take so many bytes; `None` where
+    /// that does not depend on memory.
+    fn kept_layers(&self, config: &Config, rows: usize, keep: Keep, bytes: u64) -> Option<usize> {
+        let _ = (config, rows, keep, bytes);
+        None
+    }
+
+    /// Setting with which gradients and moments of so many parameters take fewer bytes.
+    fn lean(&self, parameters: usize) -> Option<LeanState> {
+        let _ = parameters;
+        None
     }
 
     /// Sampler and learner compute the same bits.
@@ -150,7 +174,7 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
         &self,
         trainable: Trainable<'_, Self>,
         gradients: &Self::Flat,
-        moments: Moments<'_, Self>,
+        moments: &mut Self::Moments,
         step: &AdamWStep,
     ) -> Result<()>;
 }
@@ -172,6 +196,8 @@ pub trait PageStore: Debug + Send {
 pub enum Need {
     /// Weights of one policy version.
     Weights,
+    /// Gradients and moments of so many parameters.
+    Optimizer { parameters: usize },
     /// One page of keys and values.
     Page,
     /// Activations of a pass over `rows` tokens, all of them scored.
@@ -191,11 +217,4 @@ pub enum GradientNorm {
 pub enum Trainable<'a, B: Backend> {
     Weights(&'a Table, &'a mut B::Weights),
     Adapter(&'a mut Adapter<B>),
-}
-
-/// First and second moments of AdamW.
-#[derive(Debug)]
-pub struct Moments<'a, B: Backend> {
-    pub m: &'a mut B::Flat,
-    pub v: &'a mut B::Flat,
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use hone_trace::BatchNode;
 
-use crate::backend::{Backend, GradientNorm, Trainable};
+use crate::backend::{Backend, GradientNorm, Need, Trainable};
 use crate::config::{Config, Shape};
 use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
@@ -128,6 +128,24 @@ impl<B: Backend> Trainer<B> {
         let (grads, activations) = (device.zeros(table.len()), device.activations(None));
         let optimizer = AdamW::new(AdamWSettings::default(), table, device);
         Ok(Self { model, adapter: None, forest, targets, dlogp, keep, activations, grads, optimizer })
+    }
+
+    /// Trains on other random sequences from now on.
+    pub fn on_sequences(&mut self, sequences: usize, tokens: usize) -> Result<()> {
+        let nodes: Vec<_> = (0..sequences).map(|i| node(&self.model.config, None, i, tokens)).collect();
+        self.forest = Forest::new(&self.model.config, &nodes)?;
+        let trained = (0..sequences).flat_map(|i| (1..tokens).map(move |at| (i, at)));
+        self.targets = trained.filter_map(|(node, at)| self.forest.target(node, at)).collect();
+        self.dlogp = vec![-1.0 / self.targets.len() as f32; self.targets.len()];
+        Ok(())
+    }
+
+    /// Leaves activations what is left of `bytes` beside weights, gradients and moments.
+    pub fn limit(&mut self, bytes: u64) {
+        let Model { config, params, device, .. } = &self.model;
+        let parameters = self.adapter.as_ref().map_or(params.table.len(), |adapter| adapter.table.len());
+        let state = device.bytes(config, Need::Weights) + device.bytes(config, Need::Optimizer { parameters });
+        self.activations = device.activations(Some(bytes.saturating_sub(state)));
     }
 
     /// Rows the batch is computed on, shared ones once.

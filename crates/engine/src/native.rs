@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::cpu::Cpu;
 use crate::error::Result;
 use crate::generate::Generator;
+use crate::generate::step::PAGE;
 use crate::learn::{LearnerSettings, NativeLearner};
 use crate::lora::{Adapter, LoraConfig, Module};
 use crate::model::{Keep, Model};
@@ -117,6 +118,14 @@ impl<B: Backend> NativeEngine<B> {
         Ok(Self { policy, sampler })
     }
 
+    /// Free memory less gradients and moments, which are taken in the first step.
+    fn left_for_activations(&self) -> Option<u64> {
+        let Snapshot { model, adapter, .. } = self.policy.current();
+        let parameters = adapter.map_or(model.params.table.len(), |adapter| adapter.table.len());
+        let optimizer = model.device.bytes(&model.config, Need::Optimizer { parameters });
+        Some(model.device.available()?.saturating_sub(optimizer))
+    }
+
     /// The model a learner compares with. The base of an adapter is its own reference, and needs no second model.
     fn reference(&self, wanted: Option<&Reference>) -> Result<Option<Model<B>>> {
         let current = self.policy.current();
@@ -147,12 +156,8 @@ impl<B: Backend> Engine for NativeEngine<B> {
         if let (Some(reference), Some(device)) = (&mut reference, &device) {
             reference.device = Arc::clone(device);
         }
-        let settings = LearnerSettings {
-            adamw: spec.adamw,
-            recompute: spec.recompute,
-            memory_limit: spec.activation_limit.or_else(|| self.policy.current().model.device.available()),
-            device,
-        };
+        let memory_limit = spec.activation_limit.or_else(|| self.left_for_activations());
+        let settings = LearnerSettings { adamw: spec.adamw, recompute: spec.recompute, memory_limit, device };
         Ok(Box::new(NativeLearner::new(Arc::clone(&self.policy), reference, settings)))
     }
 
@@ -176,19 +181,29 @@ impl<B: Backend> Engine for NativeEngine<B> {
         let snapshot = self.policy.current();
         let config = &snapshot.model.config;
         let parameters = snapshot.model.parameters() as u64;
-        let trained = snapshot.adapter.as_ref().map_or(parameters, |adapter| adapter.table.len() as u64);
+        let trained = snapshot.adapter.as_ref().map_or(parameters as usize, |adapter| adapter.table.len());
         let keep = if work.recompute { Keep::Inputs } else { Keep::Everything };
         let (device, element) = (&snapshot.model.device, snapshot.model.device.element());
         let per_token = 2 * element * config.layers as u64 * (config.heads.keys * config.heads.dim) as u64;
+        let weights = device.bytes(config, Need::Weights);
         let cache = work.episodes * work.window as u64 * per_token;
+        let cache_bytes = cache.min(device.serving().memory_limit);
+        let (optimizer_bytes, reference_bytes) =
+            (device.bytes(config, Need::Optimizer { parameters: trained }), weights * work.copies);
+        let available_bytes = device.available();
+        let left = available_bytes.unwrap_or(u64::MAX).saturating_sub(optimizer_bytes + reference_bytes + cache_bytes);
+        let kept = device.kept_layers(config, work.batch_tokens, keep, left);
         Some(Memory {
             parameters,
-            weights_bytes: (4 + element) * parameters,
-            optimizer_bytes: 12 * trained,
-            reference_bytes: (4 + element) * parameters * work.copies,
+            weights_bytes: weights,
+            optimizer_bytes,
+            reference_bytes,
             activation_bytes: device.bytes(config, Need::Pass { rows: work.batch_tokens, keep }),
-            cache_bytes: cache.min(device.serving().memory_limit),
-            available_bytes: device.available(),
+            cache_bytes,
+            available_bytes,
+            kept_layers: kept.map(|layers| [layers as u64, config.layers as u64]),
+            pages: [cache_bytes / device.bytes(config, Need::Page).max(1), PAGE as u64],
+            lean: device.lean(trained),
         })
     }
 

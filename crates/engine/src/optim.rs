@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::backend::{Backend, Moments, Trainable};
+use crate::backend::{Backend, Trainable};
 use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
 use crate::weights::{Storage, Table, TensorFiles, read_into, tensors, write_tensors};
@@ -16,8 +16,7 @@ pub use hone_trace::AdamWSettings;
 pub struct AdamW<B: Backend = Cpu> {
     pub settings: AdamWSettings,
     steps: u64,
-    m: B::Flat,
-    v: B::Flat,
+    moments: B::Moments,
 }
 
 /// AdamW factors of one step.
@@ -34,11 +33,13 @@ pub struct AdamWStep {
     pub root: f32,
     /// Factor on the gradient: clipping.
     pub scale: f32,
+    /// Number of the step, from 1.
+    pub number: u64,
 }
 
 impl<B: Backend> AdamW<B> {
     pub fn new(settings: AdamWSettings, table: &Table, device: &B) -> Self {
-        Self { settings, steps: 0, m: device.zeros(table.len()), v: device.zeros(table.len()) }
+        Self { settings, steps: 0, moments: device.moments(table.len()) }
     }
 
     /// Steps taken.
@@ -56,7 +57,7 @@ impl<B: Backend> AdamW<B> {
         scale: f64,
     ) -> Result<()> {
         let step = self.next(learning_rate, scale);
-        device.step(trainable, grads, Moments { m: &mut self.m, v: &mut self.v }, &step)
+        device.step(trainable, grads, &mut self.moments, &step)
     }
 
     /// Counts a step and computes its factors.
@@ -67,7 +68,7 @@ impl<B: Backend> AdamW<B> {
 
     /// Writes the state as `optimizer.safetensors`: moments by parameter name, and the step.
     pub fn save(&self, dir: &Path, table: &Table) -> Result<()> {
-        let (m, v) = (B::read_flat(&self.m)?, B::read_flat(&self.v)?);
+        let [m, v] = B::read_moments(&self.moments)?;
         let all = tensors("m.", table, &m, Storage::F32).chain(tensors("v.", table, &v, Storage::F32));
         write_tensors(&dir.join("optimizer.safetensors"), all, &[("step", self.steps.to_string())])
     }
@@ -82,13 +83,13 @@ impl<B: Backend> AdamW<B> {
             )
         })?;
         let mut state = Self { steps, ..Self::new(settings, table, device) };
-        let mut values = vec![0.0; table.len()];
-        for (prefix, other, moments) in [("m.", "v.", &mut state.m), ("v.", "m.", &mut state.v)] {
+        let (mut m, mut v) = (vec![0.0; table.len()], vec![0.0; table.len()]);
+        for (prefix, other, values) in [("m.", "v.", &mut m), ("v.", "m.", &mut v)] {
             let mut prefixed = table.clone();
             prefixed.params.iter_mut().for_each(|p| p.name.insert_str(0, prefix));
-            read_into(&files, &prefixed, &mut values, |name| name.starts_with(other))?;
-            B::write_flat(moments, &values)?;
+            read_into(&files, &prefixed, values, |name| name.starts_with(other))?;
         }
+        B::write_moments(&mut state.moments, [&m, &v])?;
         Ok(state)
     }
 }
@@ -105,6 +106,7 @@ impl AdamWStep {
             step: (learning_rate / correction(s.beta1)) as f32,
             root: (1.0 / correction(s.beta2).sqrt()) as f32,
             scale: scale as f32,
+            number,
         }
     }
 }

@@ -194,6 +194,23 @@ pub struct Memory {
     pub cache_bytes: u64,
     /// Free memory on this machine; `None` if unknown.
     pub available_bytes: Option<u64>,
+    /// Layers whose activations are kept whole in what is left, of all layers; the others' widest part is computed again in the
+    /// backward pass. `None` where an engine keeps all or, as asked, none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_layers: Option<[u64; 2]>,
+    /// Pages of keys and values, and tokens of each.
+    pub pages: [u64; 2],
+    /// Smaller gradients and moments, where the engine has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lean: Option<LeanState>,
+}
+
+/// Setting with which gradients and moments take fewer bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LeanState {
+    /// Line of a recipe.
+    pub setting: &'static str,
+    pub optimizer_bytes: u64,
 }
 
 impl Memory {

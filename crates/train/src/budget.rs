@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use hone_trace::{Engine, Group, LearnFault, Learner, LearnerSpec, Memory, Seed, Task, Trace, Workload};
+use hone_trace::{Engine, Group, LeanState, LearnFault, Learner, LearnerSpec, Memory, Seed, Task, Trace, Workload};
 use serde::Serialize;
 
 use crate::faults::Broke;
@@ -66,7 +66,9 @@ impl Budget {
         let Some(MemoryBudget { parts, .. }) = self.memory else { return Ok(()) };
         let needed = parts.optimizer_bytes + parts.reference_bytes;
         let limit = parts.available_bytes.unwrap_or(u64::MAX);
-        let fix = "train a smaller model or an adapter, or leave out the KL to a reference".to_owned();
+        let lean = parts.lean.filter(|lean| lean.optimizer_bytes + parts.reference_bytes <= limit);
+        let lean = lean.map(|lean| format!("set {}, ", lean.setting)).unwrap_or_default();
+        let fix = format!("{lean}train a smaller model or an adapter, or leave out the KL to a reference");
         if needed > limit { Err(LearnFault::Memory { needed, limit, fix }) } else { Ok(()) }
     }
 
@@ -106,16 +108,14 @@ impl MemoryBudget {
     }
 }
 
-/// Smallest change with which the work fits: fewer tokens per batch, which changes no number; then recomputation
-/// (gradient checkpointing), which costs time; then fewer concurrent episodes. `None` if it fits already, or with none
-/// of them.
+/// Smallest change with which the work fits: fewer tokens at once, which changes no number; then recomputation, which costs
+/// time; then fewer episodes at once; then smaller moments, where the engine has them. `None` where it fits as it is, or with none of them.
 fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
-    let fits = |work: Workload| {
-        engine.memory(&work).is_some_and(|memory| {
-            let needed = memory.total().saturating_sub(memory.weights_bytes);
-            memory.available_bytes.is_none_or(|free| needed <= free)
-        })
+    let enough = |memory: Memory| {
+        let needed = memory.total().saturating_sub(memory.weights_bytes);
+        memory.available_bytes.is_none_or(|free| needed <= free)
     };
+    let fits = |work: Workload| engine.memory(&work).is_some_and(enough);
     if engine.memory(&work).is_none() || fits(work) {
         return None;
     }
@@ -131,10 +131,20 @@ fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
         let both = || format!("{recompute} and train.batch_tokens = {tokens}");
         return Some(if tokens == work.batch_tokens { recompute } else { both() });
     }
-    let least = Workload { batch_tokens: work.window, ..again };
-    let episodes = largest(1, work.episodes as usize, |n| fits(Workload { episodes: n as u64, ..least }))?;
-    let tokens = work.window;
-    Some(format!("train.recompute = true, train.batch_tokens = {tokens} and rollout.concurrency = {episodes}"))
+    let (least, tokens) = (Workload { batch_tokens: work.window, ..again }, work.window);
+    if let Some(episodes) = largest(1, work.episodes as usize, |n| fits(Workload { episodes: n as u64, ..least })) {
+        return Some(format!("train.recompute = true, train.batch_tokens = {tokens} and rollout.concurrency = {episodes}"));
+    }
+    // Smaller moments change numbers, so that they come last.
+    let lean = |work: Workload| {
+        let memory = engine.memory(&work)?;
+        let LeanState { setting, optimizer_bytes } = memory.lean?;
+        enough(Memory { optimizer_bytes, ..memory }).then_some(setting)
+    };
+    lean(work).map(str::to_owned).or_else(|| {
+        let setting = lean(least)?;
+        Some(format!("{setting}, train.recompute = true and train.batch_tokens = {tokens}"))
+    })
 }
 
 /// Largest number from `least` to `most` that fits, where fewer always fit too.

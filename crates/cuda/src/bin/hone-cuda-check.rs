@@ -1,6 +1,6 @@
 //! Runs every kernel check and benchmark on a GPU and prints one JSON object: for machines without Rust.
 //!
-//! `hone-cuda-check [--only NAME]... [--no-bench] [--portable]`. Exits with 1 where a check failed; one failure does not hide the rest.
+//! `hone-cuda-check [--only NAME]... [--no-bench | --bench-only] [--portable]`. Exits with 1 where a check failed; one failure does not hide the rest.
 
 use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};
@@ -47,7 +47,8 @@ fn run() -> hone_cuda::Result<(Value, bool)> {
     );
     let mut passed = true;
     let mut checks = Map::new();
-    for check in CHECKS.iter().filter(|c| wanted(c.name)) {
+    let checks_too = !args.iter().any(|a| a == "--bench-only");
+    for check in CHECKS.iter().filter(|c| checks_too && wanted(c.name)) {
         let result = run_check(&gpu, check);
         passed &= result["pass"] == true;
         say(check.name, &result);

@@ -6,7 +6,7 @@
 use half::bf16;
 use serde_json::{Value, json};
 
-use crate::adamw::{self, AdamW, Norm, State};
+use crate::adamw::{self, AdamW, Gradient, Norm, Parameters};
 use crate::attention::{self, DQkv, Plan, Qkv, Rows, RowsMut, Saved};
 use crate::buffer::Buffer;
 use crate::decode::{self, Cache, PAGE, Pages};
@@ -14,6 +14,8 @@ use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::graph::Graph;
 use crate::matmul::{Matmul, Matrix, MatrixMut, Product, Store};
+use crate::moments::Moments;
+use crate::offload::HostMoments;
 use crate::random;
 use crate::rope::{Heads, QkNorm, Rotation};
 use crate::{norm, rope, swiglu};
@@ -282,17 +284,30 @@ pub fn decode_attention(gpu: &Gpu) -> Result<Value> {
 /// Norm and AdamW over 600 million parameters.
 pub fn optimizer(gpu: &Gpu) -> Result<Value> {
     let len = 600_000_000;
-    let (mut master, mut m) = (Buffer::<f32>::zeros(gpu, len)?, Buffer::<f32>::zeros(gpu, len)?);
-    let (mut v, mut grad) = (Buffer::<f32>::zeros(gpu, len)?, Buffer::<f32>::zeros(gpu, len)?);
+    let (mut weights, mut low) = (Buffer::<bf16>::zeros(gpu, len)?, Buffer::<i16>::zeros(gpu, len)?);
+    let mut grad = Buffer::<f32>::uninit(gpu, len)?;
     random::fill(gpu, &mut grad.view_mut(), 1, 0.0, 1.0)?;
-    let mut copy = Buffer::<bf16>::zeros(gpu, len)?;
     let norm = time(gpu, 10, || Norm::of(gpu, grad.view(), Some(1.0)).map(drop))?;
-    let settings = AdamW { lr: 1e-6, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.0, step: 10 };
-    let update = time(gpu, 10, || {
-        let mut state = State { master: master.view_mut(), m: m.view_mut(), v: v.view_mut(), copy: copy.view_mut() };
-        adamw::step(gpu, settings, &mut state, grad.view(), None)
+    let factors = AdamW { lr: 1e-6, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.0, step: 10 }.factors();
+    let gradient = Gradient { values: grad.view(), decays: None, norm: None };
+    let mut update = |mut moments: Moments| {
+        time(gpu, 10, || {
+            let mut parameters = Parameters { weight: weights.view_mut(), low: Some(low.view_mut()) };
+            adamw::step(gpu, factors, &mut parameters, &mut moments.views(), gradient)
+        })
+    };
+    let (full, packed) = (update(Moments::full(gpu, len)?)?, update(Moments::packed(gpu, len)?)?);
+    let mut moments = HostMoments::zeros(gpu, len)?;
+    let host = time(gpu, 3, || {
+        let mut parameters = Parameters { weight: weights.view_mut(), low: Some(low.view_mut()) };
+        moments.step(factors, &mut parameters, gradient)
     })?;
-    Ok(json!({"norm": bytes_rate(4 * len, norm), "adamw": bytes_rate(30 * len, update)}))
+    Ok(json!({
+        "norm": bytes_rate(4 * len, norm),
+        "adamw": bytes_rate(28 * len, full),
+        "adamw, 8-bit moments": bytes_rate(16 * len, packed),
+        "adamw, moments in host memory": bytes_rate(16 * len, host),
+    }))
 }
 
 /// A benchmark by name.

@@ -41,8 +41,8 @@ impl std::fmt::Debug for Check {
     }
 }
 
-/// Every check, building blocks before what uses them.
-pub const CHECKS: [Check; 24] = [
+/// Every check, the simple before what is built of them.
+pub const CHECKS: [Check; 25] = [
     Check { name: "matmul", body: matmul::matmul },
     Check { name: "rms_norm_bf16", body: elementwise::rms_norm::<half::bf16> },
     Check { name: "rms_norm_f32", body: elementwise::rms_norm::<f32> },
@@ -54,7 +54,8 @@ pub const CHECKS: [Check; 24] = [
     Check { name: "head_bf16", body: head::head::<half::bf16> },
     Check { name: "head_f32", body: head::head::<f32> },
     Check { name: "adamw", body: optimizer::adamw },
-    Check { name: "compact", body: optimizer::compact },
+    Check { name: "packed_moments", body: optimizer::packed },
+    Check { name: "host_moments", body: optimizer::in_host_memory },
     Check { name: "attention_forward", body: attention::forward },
     Check { name: "attention_backward", body: attention::backward },
     Check { name: "attention_portable", body: attention::portable },

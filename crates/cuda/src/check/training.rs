@@ -26,13 +26,13 @@ struct Case {
     chunk: usize,
     keep: Keep,
     /// 8-bit moments.
-    compact: bool,
+    packed: bool,
 }
 
 fn small_case() -> Case {
     let label = "Qwen3-0.6B, 8 x 2048 tokens";
     let keep = Keep { rotated: true, ..Keep::default() };
-    Case { label, shape: Shape::qwen3_06b(), sequences: 8, length: 2048, chunk: 2048, keep, compact: false }
+    Case { label, shape: Shape::qwen3_06b(), sequences: 8, length: 2048, chunk: 2048, keep, packed: false }
 }
 
 pub(super) fn small(gpu: &Gpu) -> Result<Value> {
@@ -57,7 +57,7 @@ pub(super) fn large(gpu: &Gpu) -> Result<Value> {
     let (label, shape) = ("Qwen3-4B, 4 x 2048 tokens", Shape::qwen3_4b());
     // The gates and ups of 28 of the 36 layers are kept, which fits 60 GB.
     let keep = Keep { gate_up: 28, ..Keep::default() };
-    run(gpu, &Case { label, shape, sequences: 4, length: 2048, chunk: 1024, keep, compact: true })
+    run(gpu, &Case { label, shape, sequences: 4, length: 2048, chunk: 1024, keep, packed: true })
 }
 
 /// Times and results of the steps of one case.
@@ -77,7 +77,7 @@ fn settings(step: i32) -> AdamW {
 
 fn run(gpu: &Gpu, case: &Case) -> Result<Value> {
     let start = Instant::now();
-    let make = if case.compact { Trainer::random_compact } else { Trainer::<bf16>::random };
+    let make = if case.packed { Trainer::<bf16>::random_packed } else { Trainer::<bf16>::random };
     let mut trainer = make(gpu, case.shape, case.length, 1)?;
     trainer.model_mut().chunk = case.chunk;
     trainer.keep = case.keep;
@@ -104,7 +104,7 @@ fn run(gpu: &Gpu, case: &Case) -> Result<Value> {
     let mut sorted = log.seconds[2..].to_vec();
     sorted.sort_by(f64::total_cmp);
     let seconds = sorted[sorted.len() / 2];
-    let state = if case.compact { "8-bit moments" } else { "f32 master weights and moments" };
+    let state = if case.packed { "8-bit moments" } else { "f32 master weights and moments" };
     let flops = flops(case, trainer.model().layout().len as f64);
     Ok(json!({
         "what": format!("{}, bf16, AdamW with {}, head in chunks of {}, kept {:?}", case.label, state, case.chunk, case.keep),

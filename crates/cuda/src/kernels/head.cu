@@ -3,8 +3,8 @@
 //   x = logits * inverse temperature;   lse = log sum exp(x),   logprob = x[target] - lse,   entropy = lse - sum p*x
 //   dx[v] = dlogprob * (1[v = target] - p[v]) - dentropy * p[v] * (log p[v] + entropy);   dlogits = dx * inverse temperature
 //
-// Layout: logits [rows, stride] f32, rows of one chunk only; dlogits [rows, stride] bf16 or f32; stride is vocab rounded up
-// to 8, and the columns past vocab are read as -inf and written as 0. A target below zero leaves its row out: logprob and
+// Layout: logits [rows, stride] f32, rows of one chunk only; the gradient of a row, bf16 or f32, replaces it from its first byte
+// on. stride is vocab rounded up to 8, and the columns past vocab are read as -inf and written as 0. A target below zero leaves its row out: logprob and
 // entropy are 0 and its gradient is written as 0.
 // Fast because maximum, sum and entropy come from one pass (online softmax): a block of 1024 threads reads the row once,
 // and once more for the gradient, when part of it is still in L2.
@@ -69,15 +69,14 @@ __device__ __forceinline__ Online reduce_row(const float* x, int vocab, float in
     return warp_merge(lane < warps ? scratch[lane] : none);
 }
 
-// dlogits absent: forward only. dentropy absent: no entropy term.
+// dlogprob absent: forward only. dentropy absent: no entropy term.
 template <typename G>
-__device__ __forceinline__ void head(const float* logits, const int* target, const float* dlogprob, const float* dentropy,
-                                     float* logprob, float* entropy, G* dlogits, int vocab, int stride,
-                                     float inverse) {
+__device__ __forceinline__ void head(float* logits, const int* target, const float* dlogprob, const float* dentropy,
+                                     float* logprob, float* entropy, int vocab, int stride, float inverse) {
     __shared__ Online scratch[32];
     int row = blockIdx.x, t = target[row];
-    const float* x = logits + (i64)row * stride;
-    G* dx = dlogits ? dlogits + (i64)row * stride : 0;
+    float* x = logits + (i64)row * stride;
+    G* dx = dlogprob ? (G*)x : 0;
     if (t < 0) {
         float zero[8] = {};
         if (dx)
@@ -92,9 +91,13 @@ __device__ __forceinline__ void head(const float* logits, const int* target, con
     if (threadIdx.x == 0 && entropy) entropy[row] = h;
     if (!dx) return;
     float dl = dlogprob[row], de = dentropy ? dentropy[row] : 0.f;
-    for (int i = threadIdx.x * 8; i < vocab; i += blockDim.x * 8) {
-        float v[8];
-        load_row(x, i, vocab, inverse, v);
+    for (int from = 0; from < vocab; from += blockDim.x * 8) {
+        int i = from + threadIdx.x * 8;
+        float v[8] = {};
+        if (i < vocab) load_row(x, i, vocab, inverse, v);
+        // A gradient is no wider than its logit: what it overwrites was read in this turn or an earlier one.
+        __syncthreads();
+        if (i >= vocab) continue;
 #pragma unroll
         for (int k = 0; k < 8; k++) {
             float lp = v[k] - lse, p = __expf(lp);
@@ -107,7 +110,7 @@ __device__ __forceinline__ void head(const float* logits, const int* target, con
 }
 
 #define PARAMS(T)                                                                                                        \
-    (const float* logits, const int* target, const float* dlogprob, const float* dentropy, float* logprob,               \
-     float* entropy, T* dlogits, int vocab, int stride, float inverse)
-#define HEAD(T) head<T>(logits, target, dlogprob, dentropy, logprob, entropy, dlogits, vocab, stride, inverse)
+    (float* logits, const int* target, const float* dlogprob, const float* dentropy, float* logprob, float* entropy,     \
+     int vocab, int stride, float inverse)
+#define HEAD(T) head<T>(logits, target, dlogprob, dentropy, logprob, entropy, vocab, stride, inverse)
 BOTH(head, PARAMS, HEAD)

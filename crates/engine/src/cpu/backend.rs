@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hone_trace::Digest;
 
-use crate::backend::{Backend, GradientNorm, Moments, Need, PageStore, Trainable};
+use crate::backend::{Backend, GradientNorm, Need, PageStore, Trainable};
 use crate::config::Config;
 use crate::cpu::block::Spread;
 use crate::cpu::buffer::Buffer;
@@ -26,6 +26,7 @@ impl Backend for Cpu {
     type Weights = Weights;
     type Adapter = AdapterWeights;
     type Flat = Buffer;
+    type Moments = [Buffer; 2];
     type Activations = Workspace;
     type Pages = Pages;
     type Decoder = Decoder;
@@ -77,6 +78,19 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn moments(&self, len: usize) -> [Buffer; 2] {
+        [Buffer::zeros(len), Buffer::zeros(len)]
+    }
+
+    fn read_moments([m, v]: &[Buffer; 2]) -> Result<[Cow<'_, [f32]>; 2]> {
+        Ok([Cow::Borrowed(m), Cow::Borrowed(v)])
+    }
+
+    fn write_moments(moments: &mut [Buffer; 2], values: [&[f32]; 2]) -> Result<()> {
+        moments.iter_mut().zip(values).for_each(|(to, from)| to.copy_from_slice(from));
+        Ok(())
+    }
+
     fn activations(&self, limit: Option<u64>) -> Workspace {
         Workspace { limit, ..Workspace::default() }
     }
@@ -88,6 +102,8 @@ impl Backend for Cpu {
     fn bytes(&self, config: &Config, need: Need) -> u64 {
         match need {
             Need::Weights => Weights::bytes(config),
+            // A gradient and two moments, in f32.
+            Need::Optimizer { parameters } => 12 * parameters as u64,
             Need::Page => PageShape::new(config).bytes(),
             Need::Pass { rows, keep } => Workspace::bytes(config, rows, keep),
         }
@@ -144,10 +160,10 @@ impl Backend for Cpu {
         &self,
         trainable: Trainable<'_, Self>,
         gradients: &Buffer,
-        moments: Moments<'_, Self>,
+        moments: &mut [Buffer; 2],
         step: &AdamWStep,
     ) -> Result<()> {
-        let moments: [&mut [f32]; 2] = [moments.m, moments.v];
+        let moments = moments.each_mut().map(|moment| &mut moment[..]);
         match trainable {
             Trainable::Weights(table, weights) => {
                 optim::update(self, table, &mut weights.values, gradients, moments, step);

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use crate::common::{Nll, config_json, ids, wait};
 use crate::foreign::Foreign;
-use hone_engine::backend::{Backend, GradientNorm, Need, PageStore};
+use hone_engine::backend::{Backend, GradientNorm, Need, PageStore, Trainable};
 use hone_engine::kernels::simd::Isa;
 use hone_engine::lora::LoraConfig;
+use hone_engine::optim::{AdamW, AdamWSettings};
 use hone_engine::parity::{self, How};
 use hone_engine::weights::{Host, Storage};
 use hone_engine::{
@@ -61,6 +62,7 @@ fn keeps_the_laws<B: Backend>(device: Arc<B>, same: Same) {
     pages_hold_what_the_learner_computes(&model, same);
     memory_grows_with_what_is_kept(&model);
     a_batch_is_learned(&model);
+    moments_come_back_as_they_were(&model);
 }
 
 fn what_is_loaded_is_read_back<B: Backend>(model: &Model<B>) {
@@ -137,6 +139,36 @@ fn pages_hold_what_the_learner_computes<B: Backend>(model: &Model<B>, same: Same
     pages.grow();
     pages.copy(0, 1, 5);
     pages.clear(1);
+}
+
+/// A learner that goes on from a checkpoint takes the same steps as one that never stopped, whatever form the device keeps
+/// moments in.
+fn moments_come_back_as_they_were<B: Backend>(model: &Model<B>) {
+    let (table, device) = (&model.params.table, &*model.device);
+    let settings = AdamWSettings { weight_decay: 0.1, ..AdamWSettings::default() };
+    let gradient = |seed: u32| -> Vec<f32> {
+        let value = |i: usize| ((i as f32 + 1.0) * (seed as f32 + 0.7)).sin() * 10f32.powi(-((i % 4) as i32));
+        let mut values = vec![0.0; table.len()];
+        table.params.iter().flat_map(|p| p.range.clone()).for_each(|i| values[i] = value(i));
+        values
+    };
+    let take = |optimizer: &mut AdamW<B>, weights: &mut B::Weights, seeds: std::ops::Range<u32>| {
+        for seed in seeds {
+            let mut flat = device.zeros(table.len());
+            B::write_flat(&mut flat, &gradient(seed)).unwrap();
+            optimizer.step(device, Trainable::Weights(table, weights), &flat, 1e-3, 0.5).unwrap();
+        }
+    };
+    let (mut weights, mut optimizer) = (B::Weights::clone(&model.weights), AdamW::new(settings, table, device));
+    take(&mut optimizer, &mut weights, 0..3);
+    let dir = tempfile::tempdir().unwrap();
+    optimizer.save(dir.path(), table).unwrap();
+    let mut again = AdamW::load(settings, dir.path(), table, device).unwrap();
+    let mut other = weights.clone();
+    take(&mut optimizer, &mut weights, 3..6);
+    take(&mut again, &mut other, 3..6);
+    Same::Bits.check(&B::read(&other).unwrap(), &B::read(&weights).unwrap(), "weights after a checkpoint");
+    assert!(device.bytes(&model.config, Need::Optimizer { parameters: 1 << 20 }) >= 4 << 20, "gradients are counted");
 }
 
 fn memory_grows_with_what_is_kept<B: Backend>(model: &Model<B>) {

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use hone_engine::backend::{Backend, GradientNorm, Moments, Need, Trainable};
+use hone_engine::backend::{Backend, GradientNorm, Need, Trainable};
 use hone_engine::cpu::Buffer;
 use hone_engine::generate::step::{Draw, Step};
 use hone_engine::lora::LoraConfig;
@@ -37,6 +37,7 @@ impl Backend for Foreign {
     type Weights = Model;
     type Adapter = Adapter;
     type Flat = Box<[f32]>;
+    type Moments = [Box<[f32]>; 2];
     type Activations = Workspace;
     type Pages = <Cpu as Backend>::Pages;
     type Decoder = <Cpu as Backend>::Decoder;
@@ -88,6 +89,19 @@ impl Backend for Foreign {
 
     fn write_flat(flat: &mut Box<[f32]>, values: &[f32]) -> Result<()> {
         flat.copy_from_slice(values);
+        Ok(())
+    }
+
+    fn moments(&self, len: usize) -> [Box<[f32]>; 2] {
+        [self.zeros(len), self.zeros(len)]
+    }
+
+    fn read_moments(moments: &[Box<[f32]>; 2]) -> Result<[Cow<'_, [f32]>; 2]> {
+        Ok(moments.each_ref().map(|moment| Cow::Owned(moment.to_vec())))
+    }
+
+    fn write_moments(moments: &mut [Box<[f32]>; 2], values: [&[f32]; 2]) -> Result<()> {
+        moments.iter_mut().zip(values).for_each(|(to, from)| to.copy_from_slice(from));
         Ok(())
     }
 
@@ -151,17 +165,16 @@ impl Backend for Foreign {
         &self,
         trainable: Trainable<'_, Self>,
         gradients: &Box<[f32]>,
-        moments: Moments<'_, Self>,
+        moments: &mut [Box<[f32]>; 2],
         step: &AdamWStep,
     ) -> Result<()> {
         let trainable = match trainable {
             Trainable::Weights(table, model) => Trainable::Weights(table, Arc::make_mut(&mut model.weights)),
             Trainable::Adapter(adapter) => Trainable::Adapter(&mut adapter.weights),
         };
-        with_buffer(&mut gradients.clone(), |gradients| {
-            with_buffer(moments.m, |m| {
-                with_buffer(moments.v, |v| self.0.step(trainable, gradients, Moments { m, v }, step))
-            })
-        })
+        let mut there = self.0.moments(gradients.len());
+        Cpu::write_moments(&mut there, moments.each_ref().map(|moment| &moment[..]))?;
+        with_buffer(&mut gradients.clone(), |gradients| self.0.step(trainable, gradients, &mut there, step))?;
+        Self::write_moments(moments, there.each_ref().map(|moment| &moment[..]))
     }
 }

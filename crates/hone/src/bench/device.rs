@@ -1,5 +1,7 @@
 //! `hone bench device`: the native engine on a GPU at the size of real models, with random weights.
 
+mod laws;
+
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use half::bf16;
-use hone_device::Cuda;
+use hone_device::{Cuda, MomentStore};
 use hone_engine::backend::Backend;
 use hone_engine::bench::{Groups, Trainer, training_flops};
 use hone_engine::config::Shape;
@@ -56,9 +58,24 @@ pub(crate) struct Args {
     /// YaRN from 32,768 positions to the longest sequence
     #[arg(long)]
     yarn: bool,
+    /// Moments of AdamW: f32, 8bit, or host (f32 in host memory)
+    #[arg(long, value_name = "FORM", default_value = "f32")]
+    moments: MomentStore,
+    /// Memory that training may take, in GB: less than it wants is computed again in the backward pass
+    #[arg(long, value_name = "GB")]
+    memory: Option<f64>,
+    /// Short training steps on top, whose memory must not grow
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    soak: usize,
     /// Leave generation out
     #[arg(long)]
     train_only: bool,
+    /// Leave the training step out
+    #[arg(long)]
+    generate_only: bool,
+    /// Compare a small model on the GPU with the CPU instead, and time nothing; exits with 1 where they differ
+    #[arg(long)]
+    laws: bool,
 }
 
 impl Args {
@@ -79,6 +96,11 @@ const GROUP: usize = 8;
 const TRAINED: usize = 32_768;
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    if args.laws {
+        let report = laws::run()?;
+        writeln!(std::io::stdout().lock(), "{report:#}")?;
+        return Ok(if report["pass"] == true { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     let mut config = shape(&args.shape)?;
     if args.yarn {
         let (factor, trained) = ((args.longest() as f64 / TRAINED as f64).max(1.0), TRAINED as f64);
@@ -87,23 +109,30 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         config.rope.scaling = Scaling::Yarn { factor, trained, beta_fast, beta_slow, truncate: true, attention_factor };
         config.context = args.longest();
     }
-    let device = Arc::new(Cuda::<bf16>::open(0)?);
+    let device = Arc::new(Cuda::<bf16>::open(0)?.with_moments(args.moments));
     let clock = Instant::now();
-    let model = random(config, &device)?;
+    let mut bench = Bench { model: Some(random(&config, &device)?), config, device, args };
+    let (args, device) = (&bench.args, &bench.device);
     let mut report = json!({
         "device": device.name(),
         "shape": args.shape,
-        "parameters": model.parameters(),
+        "parameters": ModelParams::new(&bench.config).table.values(),
         "made_s": clock.elapsed().as_secs_f64(),
     });
-    report["train"] = guarded(|| train(&model, &device, &args));
-    let counts = [("generate 1", 1), ("generate 64", 64), ("generate 256", 256)];
-    for (name, prompts) in counts.into_iter().filter(|_| !args.train_only) {
-        let work = Workload { prompts, samples: 1, prompt_tokens: 256, new_tokens: 128 };
-        report[name] = guarded(|| sampled(&model, work));
+    let (groups, soak, generates) = (args.groups > 0, args.soak > 0, !args.train_only);
+    if !args.generate_only {
+        report["train"] = guarded(|| bench.train());
     }
-    if args.groups > 0 {
-        report["grpo"] = guarded(|| grpo(&model, &device, &args));
+    if soak {
+        report["soak"] = guarded(|| bench.soak());
+    }
+    let counts = [("generate 1", 1), ("generate 64", 64), ("generate 256", 256)];
+    for (name, prompts) in counts.into_iter().filter(|_| generates) {
+        let work = Workload { prompts, samples: 1, prompt_tokens: 256, new_tokens: 128 };
+        report[name] = guarded(|| bench.sampled(work));
+    }
+    if groups {
+        report["grpo"] = guarded(|| bench.grpo());
     }
     writeln!(std::io::stdout().lock(), "{report:#}")?;
     Ok(ExitCode::SUCCESS)
@@ -144,10 +173,10 @@ impl TensorSource for Noise {
     }
 }
 
-fn random(config: Config, device: &Arc<Cuda<bf16>>) -> Result<Model<Cuda<bf16>>> {
-    let params = Arc::new(ModelParams::new(&config));
-    let weights = device.load(&config, &params, &Noise).context("the model does not fit")?;
-    Ok(Model { config: Arc::new(config), params, weights: Arc::new(weights), device: Arc::clone(device) })
+fn random(config: &Config, device: &Arc<Cuda<bf16>>) -> Result<Model<Cuda<bf16>>> {
+    let params = Arc::new(ModelParams::new(config));
+    let weights = device.load(config, &params, &Noise).context("the model does not fit")?;
+    Ok(Model { config: Arc::new(config.clone()), params, weights: Arc::new(weights), device: Arc::clone(device) })
 }
 
 fn median(mut seconds: Vec<f64>) -> f64 {
@@ -155,68 +184,122 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn train(model: &Model<Cuda<bf16>>, device: &Cuda<bf16>, args: &Args) -> Result<Value> {
-    let (sequences, tokens) = (args.sequences, args.tokens);
-    let mut trainer = adapted(Trainer::sequences(model.clone(), sequences, tokens, args.keep())?, args)?;
-    let (first, loss) = trainer.step()?;
-    device.reset_peak()?;
-    let mut times = Vec::new();
-    for _ in 0..args.steps.max(1) {
-        times.push(trainer.step()?.0);
+/// The model that every part works on, one after the other. A part that trains holds it alone: weights that nobody else holds are
+/// updated in place, as those of a policy that is not being sampled.
+struct Bench {
+    args: Args,
+    config: Config,
+    device: Arc<Cuda<bf16>>,
+    /// Absent after a part that failed.
+    model: Option<Model<Cuda<bf16>>>,
+}
+
+impl Bench {
+    fn model(&mut self) -> Result<Model<Cuda<bf16>>> {
+        match self.model.take() {
+            Some(model) => Ok(model),
+            None => random(&self.config, &self.device),
+        }
     }
-    let seconds = median(times.clone());
-    Ok(json!({
-        "sequences": sequences,
-        "tokens": tokens,
-        "tokens_per_s": (sequences * tokens) as f64 / seconds,
-        "tflop_per_s": training_flops(&model.config, sequences, tokens) / seconds / 1e12,
-        "step_s": times,
-        "first_step_s": first,
-        "first_loss": loss,
-        "peak_gb": device.peak()? as f64 / 1e9,
-    }))
-}
 
-/// The trainer of the adapters that were asked for.
-fn adapted(trainer: Trainer<Cuda<bf16>>, args: &Args) -> Result<Trainer<Cuda<bf16>>> {
-    Ok(match args.lora {
-        Some(rank) => trainer.adapting(rank)?,
-        None => trainer,
-    })
-}
+    /// Trainer of the model, or of the adapters that were asked for, in the memory that was.
+    fn trainer(&self, made: hone_engine::Result<Trainer<Cuda<bf16>>>) -> Result<Trainer<Cuda<bf16>>> {
+        let mut trainer = match self.args.lora {
+            Some(rank) => made?.adapting(rank)?,
+            None => made?,
+        };
+        if let Some(gigabytes) = self.args.memory {
+            trainer.limit((gigabytes * 1e9) as u64);
+        }
+        Ok(trainer)
+    }
 
-fn sampled(model: &Model<Cuda<bf16>>, work: Workload) -> Result<Value> {
-    // Kernels, plans and memory of the first time.
-    generate(model, Workload { new_tokens: 8, ..work })?;
-    let measured = generate(model, work)?;
-    Ok(json!({
-        "tokens_per_s": measured.tokens_per_second(),
-        "decode_tokens_per_s": measured.decode_tokens_per_second,
-        "prefilled_tokens": measured.prefilled_tokens,
-        "seconds": measured.seconds,
-    }))
-}
+    fn train(&mut self) -> Result<Value> {
+        let Args { sequences, tokens, .. } = self.args;
+        let model = self.model()?;
+        let mut trainer = self.trainer(Trainer::sequences(model, sequences, tokens, self.args.keep()))?;
+        let (first, loss) = trainer.step()?;
+        self.device.reset_peak()?;
+        let mut times = Vec::new();
+        for _ in 0..self.args.steps.max(1) {
+            times.push(trainer.step()?.0);
+        }
+        let seconds = median(times.clone());
+        self.model = Some(trainer.model);
+        Ok(json!({
+            "sequences": sequences,
+            "tokens": tokens,
+            "tokens_per_s": (sequences * tokens) as f64 / seconds,
+            "tflop_per_s": training_flops(&self.config, sequences, tokens) / seconds / 1e12,
+            "step_s": times,
+            "first_step_s": first,
+            "first_loss": loss,
+            "moments": self.args.moments.to_string(),
+            "peak_gb": self.device.peak()? as f64 / 1e9,
+        }))
+    }
 
-/// Sampling and learning of one step: groups that share a prompt.
-fn grpo(model: &Model<Cuda<bf16>>, device: &Cuda<bf16>, args: &Args) -> Result<Value> {
-    let Args { groups, prompt, reply, together, .. } = *args;
-    let work = Workload { prompts: groups, samples: GROUP, prompt_tokens: prompt, new_tokens: reply };
-    let sampling = if args.train_only { Value::Null } else { sampled(model, work)? };
-    device.reset_peak()?;
-    let shape = Groups { groups: together.clamp(1, groups), group: GROUP, prompt, reply };
-    let mut trainer = adapted(Trainer::groups(model.clone(), shape, args.keep())?, args)?;
-    trainer.step()?;
-    let times: Vec<f64> = (0..4).map(|_| Ok(trainer.step()?.0)).collect::<Result<_>>()?;
-    let passes = groups.div_ceil(shape.groups) as f64;
-    let learn = median(times) * passes;
-    let step = sampling["seconds"].as_f64().map(|sample| sample + learn);
-    Ok(json!({
-        "groups": groups,
-        "sampling": sampling,
-        "rows_of_a_pass": trainer.rows(),
-        "learn_s": learn,
-        "step_s": step,
-        "peak_gb": device.peak()? as f64 / 1e9,
-        "what": "learning: every pass with an update of its own",
-    }))
+    /// Short steps of changing length: bytes in use must be the same at the end as after the first rounds.
+    fn soak(&mut self) -> Result<Value> {
+        let lengths = [64, 200, 33, 128];
+        let (clock, model) = (Instant::now(), self.model()?);
+        let mut trainer = self.trainer(Trainer::sequences(model, 2, lengths[0], self.args.keep()))?;
+        let (mut used, mut losses) = (Vec::new(), Vec::new());
+        for number in 0..self.args.soak {
+            trainer.on_sequences(2, lengths[number % lengths.len()])?;
+            losses.push(trainer.step()?.1);
+            if number % 50 == 49 || number + 1 == self.args.soak {
+                used.push(self.device.used()?);
+            }
+        }
+        self.model = Some(trainer.model);
+        Ok(json!({
+            "steps": self.args.soak,
+            "seconds": clock.elapsed().as_secs_f64(),
+            "used_bytes": used,
+            "grew": used.first() != used.last(),
+            "finite": losses.iter().all(|loss| loss.is_finite()),
+        }))
+    }
+
+    fn sampled(&mut self, work: Workload) -> Result<Value> {
+        let model = self.model()?;
+        // Kernels, plans and memory of the first time.
+        generate(&model, Workload { new_tokens: 8, ..work })?;
+        let measured = generate(&model, work)?;
+        self.model = Some(model);
+        Ok(json!({
+            "tokens_per_s": measured.tokens_per_second(),
+            "decode_tokens_per_s": measured.decode_tokens_per_second,
+            "prefilled_tokens": measured.prefilled_tokens,
+            "seconds": measured.seconds,
+        }))
+    }
+
+    /// Sampling and learning of one step: groups that share a prompt.
+    fn grpo(&mut self) -> Result<Value> {
+        let Args { groups, prompt, reply, together, .. } = self.args;
+        let work = Workload { prompts: groups, samples: GROUP, prompt_tokens: prompt, new_tokens: reply };
+        let sampling = if self.args.train_only { Value::Null } else { self.sampled(work)? };
+        self.device.reset_peak()?;
+        let shape = Groups { groups: together.clamp(1, groups), group: GROUP, prompt, reply };
+        let model = self.model()?;
+        let mut trainer = self.trainer(Trainer::groups(model, shape, self.args.keep()))?;
+        trainer.step()?;
+        let times: Vec<f64> = (0..4).map(|_| Ok(trainer.step()?.0)).collect::<Result<_>>()?;
+        let passes = groups.div_ceil(shape.groups) as f64;
+        let learn = median(times) * passes;
+        let step = sampling["seconds"].as_f64().map(|sample| sample + learn);
+        let rows = trainer.rows();
+        self.model = Some(trainer.model);
+        Ok(json!({
+            "groups": groups,
+            "sampling": sampling,
+            "rows_of_a_pass": rows,
+            "learn_s": learn,
+            "step_s": step,
+            "peak_gb": self.device.peak()? as f64 / 1e9,
+            "what": "learning: every pass with an update of its own",
+        }))
+    }
 }

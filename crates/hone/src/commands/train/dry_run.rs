@@ -82,6 +82,14 @@ fn show_memory(memory: MemoryBudget) {
         bytes(parts.cache_bytes),
         parts.available_bytes.map_or_else(|| "unknown".to_owned(), bytes),
     );
+    if let Some([kept, layers]) = parts.kept_layers {
+        let again = match layers - kept {
+            0 => "all activations are kept".to_owned(),
+            again => format!("the gates and ups of {again} of {layers} layers are computed again in the backward pass"),
+        };
+        let [pages, tokens] = parts.pages;
+        anstream::eprintln!("plan     {again}; keys and values take up to {pages} pages of {tokens} tokens");
+    }
     if let Some([whole, adapted]) = memory.largest() {
         anstream::eprintln!(
             "fits     with these batches and this window: models of up to {} parameters trained whole, of up to {} with an \
