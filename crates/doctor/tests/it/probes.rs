@@ -188,7 +188,7 @@ group_size = 4
 tasks = 16
 "#;
 
-fn model() -> &'static Path {
+pub(crate) fn model() -> &'static Path {
     static MODEL: OnceLock<tempfile::TempDir> = OnceLock::new();
     let made = MODEL.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
