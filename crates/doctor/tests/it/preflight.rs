@@ -70,7 +70,9 @@ fn world() -> World {
         idle: (0..8).map(|task| script(task, false)).collect(),
         again: (0..8).map(|task| (script(task, true), script(task, true))).collect(),
         beside: (0..4).map(|task| (script(task, true), script(task, true))).collect(),
+        idle_again: (0..8).map(|task| script(task, false)).collect(),
         kept_state: Vec::new(),
+        spoiled: Vec::new(),
         after_done: Some(AfterDone::Holds),
     };
     World {

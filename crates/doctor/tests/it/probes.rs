@@ -46,6 +46,11 @@ enum Flaw {
     AlwaysWrong,
     /// The verifier does not say.
     NoVerdict,
+    AnswersAsUser,
+    AnswersAsAssistant,
+    OnlyErrors,
+    TossesACoin,
+    WrongSchema,
     /// Every call breaks it.
     Crashes,
     NoTools,
@@ -95,6 +100,9 @@ impl Arena for Desk {
         let opened = self.opened.fetch_add(1, Ordering::SeqCst);
         let schema = match self.flaw {
             Flaw::BadSchema => json!({"type": 7}),
+            Flaw::WrongSchema => {
+                json!({"type": "object", "properties": {"to": {"type": "integer"}}, "required": ["to"]})
+            }
             _ => json!({"type": "object", "properties": {"value": {"type": "integer"}}, "required": ["value"]}),
         };
         let set = ToolSpec::new("set", "Sets the dial.", schema);
@@ -150,7 +158,13 @@ impl Env for Sitting {
             Flaw::CountsCalls => format!("call {count}: the dial was at {before}"),
             _ => format!("the dial was at {before}"),
         };
-        let messages = if self.flaw == Flaw::Mute { Vec::new() } else { vec![Message::tool("set", said)] };
+        let messages = match self.flaw {
+            Flaw::Mute => Vec::new(),
+            Flaw::AnswersAsUser => vec![Message::user(said)],
+            Flaw::AnswersAsAssistant => vec![Message::assistant(said)],
+            Flaw::OnlyErrors => vec![Message::tool("set", "Error: the database is not there")],
+            _ => vec![Message::tool("set", said)],
+        };
         Ok(Turn { messages, ..Turn::default() })
     }
 
@@ -158,6 +172,7 @@ impl Env for Sitting {
         let right = match self.flaw {
             Flaw::AlwaysRight => true,
             Flaw::AlwaysWrong => false,
+            Flaw::TossesACoin => self.calls.fetch_add(1, Ordering::SeqCst).is_multiple_of(3),
             _ => self.dial.load(Ordering::SeqCst) == self.wanted,
         };
         let mut facts = serde_json::Map::new();
@@ -269,6 +284,11 @@ fn every_flaw_of_a_desk_is_named() {
         (Flaw::OpenPlace, "placeholders", Severity::Warning),
         (Flaw::LongPrompt, "context", Severity::Error),
         (Flaw::NeverOpens, "environment_opens", Severity::Error),
+        (Flaw::AnswersAsUser, "answer_roles", Severity::Error),
+        (Flaw::AnswersAsAssistant, "answer_roles", Severity::Error),
+        (Flaw::OnlyErrors, "failed_answers", Severity::Error),
+        (Flaw::TossesACoin, "determinism", Severity::Error),
+        (Flaw::WrongSchema, "tool_schemas", Severity::Error),
     ] {
         let probe = desk(flaw);
         let diagnosis = preflight(&probe).unwrap();
