@@ -11,7 +11,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     measure: "References (or random calls) and doing nothing, on up to 12 tasks, each played twice. Error where prompts, tools or rewards differ, warning where answers do.",
     fix: "Draw everything random from the seed that `open` gives, take the time from the task's CURRENT_DATE, and keep nothing \
           of an earlier episode.",
-    explains: &["isolation", "reference_fails"],
+    explains: &["isolation", "reference_fails", "do_nothing"],
     look,
 };
 

@@ -46,10 +46,15 @@ enum Flaw {
     AlwaysWrong,
     /// The verifier does not say.
     NoVerdict,
+    /// Tool results come as the user's words.
     AnswersAsUser,
+    /// Tool results come as the policy's own words.
     AnswersAsAssistant,
+    /// Every call is answered with an error that is not counted as one.
     OnlyErrors,
+    /// The verdict has nothing to do with the episode.
     TossesACoin,
+    /// The schema asks for another property than the solutions have.
     WrongSchema,
     /// Every call breaks it.
     Crashes,

@@ -85,7 +85,7 @@ fn tasks_that_do_not_work() {
     let diagnosis = finds(&one, "reference_fails", Severity::Warning);
     assert_eq!(diagnosis.found("reference_fails").unwrap().finding.evidence.lines[0], "tasks t2");
     let idle = with_scripts(|scripts| {
-        for script in &mut scripts.idle {
+        for script in scripts.idle.iter_mut().chain(&mut scripts.idle_again) {
             script.rewards.iter_mut().for_each(|(_, value)| *value = 1.0);
         }
     });
