@@ -83,7 +83,7 @@ fn refused(error: &clap::Error) -> ! {
     if !error.use_stderr() || clean(&words) == words {
         error.exit();
     }
-    output::note(words.trim_end());
+    output::noted(words.trim_end());
     std::process::exit(error.exit_code())
 }
 

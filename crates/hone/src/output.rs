@@ -23,23 +23,23 @@ pub(crate) fn json_lines() -> Filtered<io::BufWriter<io::Stdout>> {
 }
 
 /// Words to whoever runs the command, on standard error.
-pub(crate) fn note(words: &str) {
+pub(crate) fn noted(words: &str) {
     anstream::eprintln!("{}", clean(words));
 }
 
 /// A line of text for people.
-pub(crate) fn say(words: &str) {
+pub(crate) fn said(words: &str) {
     anstream::println!("{}", clean(words));
 }
 
-/// [`note()`] of a format.
+/// [`noted`] of a format.
 macro_rules! note {
-    ($($words:tt)*) => { $crate::output::note(&format!($($words)*)) };
+    ($($words:tt)*) => { $crate::output::noted(&format!($($words)*)) };
 }
 
-/// [`say()`] of a format.
+/// [`said`] of a format.
 macro_rules! say {
-    ($($words:tt)*) => { $crate::output::say(&format!($($words)*)) };
+    ($($words:tt)*) => { $crate::output::said(&format!($($words)*)) };
 }
 
 pub(crate) use {note, say};

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hone_trace::rundir::{Position, RunDir, RunReader};
+use hone_trace::rundir::{Position, RunDir, RunDirError, RunReader};
 use hone_trace::{Digest, Learner, documented};
 use serde::{Deserialize, Serialize};
 
@@ -258,8 +258,8 @@ pub fn verify(checkpoint: &Path, run: &Path) -> Result<Option<String>, TrainErro
 }
 
 /// Records which version made a new run.
-pub(crate) fn note_version(run: &RunDir) -> Result<(), TrainError> {
-    Ok(run.note(VERSION, concat!(env!("CARGO_PKG_VERSION"), "\n"))?)
+pub(crate) fn note_version(run: &RunDir) -> Result<(), RunDirError> {
+    run.note(VERSION, concat!(env!("CARGO_PKG_VERSION"), "\n"))
 }
 
 /// The newest checkpoint of a run. `None` where it was stopped before the first.

@@ -176,7 +176,7 @@ struct Show {
 impl Show {
     fn message(self, message: &Message) {
         if self.json {
-            crate::output::say(&hone_trace::clean_json(&json!(message).to_string()));
+            crate::output::said(&hone_trace::clean_json(&json!(message).to_string()));
             return;
         }
         let text = message.content().map(Content::text).unwrap_or_default();
