@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use commands::check::Refused;
+use hone_trace::clean;
 use hone_train::run::TrainError;
 
 /// Train tool-using LLM agents with reinforcement learning, and prove the training is real.
@@ -59,7 +60,11 @@ enum Command {
 
 fn main() -> ExitCode {
     hone_remote::supervise::cleanup::watch_with(progress::watch);
-    match run(Cli::parse()) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => refused(&error),
+    };
+    match run(cli) {
         Ok(code) => code,
         // `hone … | head` closes our stdout: not an error of ours.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -70,6 +75,16 @@ fn main() -> ExitCode {
             ExitCode::from(if verdict || error.is::<Refused>() { 1 } else { 2 })
         }
     }
+}
+
+/// Words of a command line that is none, or the help that was asked for. The line may be a file's or a page's words.
+fn refused(error: &clap::Error) -> ! {
+    let words = error.to_string();
+    if !error.use_stderr() || clean(&words) == words {
+        error.exit();
+    }
+    output::noted(words.trim_end());
+    std::process::exit(error.exit_code())
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hone_trace::rundir::{Position, RunDir, RunReader};
+use hone_trace::rundir::{Position, RunDir, RunDirError, RunReader};
 use hone_trace::{Digest, Learner, documented};
 use serde::{Deserialize, Serialize};
 
@@ -211,6 +211,8 @@ fn last_policies(checkpoints: &[(u64, PathBuf)], count: usize) -> Vec<u64> {
 }
 
 const STATE: &str = "state.json";
+/// Version that made a run, in its directory.
+const VERSION: &str = "version";
 /// SHA-256 of every other file of the checkpoint.
 const DIGESTS: &str = "digests.json";
 
@@ -227,21 +229,38 @@ fn digests(directory: &Path) -> io::Result<BTreeMap<String, Digest>> {
     Ok(found)
 }
 
-/// Refuses a checkpoint whose files differ from what was written. Checkpoints of older versions have no digests and
-/// pass.
-pub fn verify(checkpoint: &Path) -> Result<(), TrainError> {
+/// Refuses a checkpoint whose files are not what was written: changed, missing, or added. The versions that wrote no
+/// digests did not record their own number in the run either; their checkpoints pass, with a word about it.
+pub fn verify(checkpoint: &Path, run: &Path) -> Result<Option<String>, TrainError> {
     let bad = |what: String| TrainError::Checkpoint { path: checkpoint.to_owned(), what };
     let text = match std::fs::read(checkpoint.join(DIGESTS)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let version = std::fs::read_to_string(run.join(VERSION)).ok();
+            return match version {
+                Some(version) => Err(bad(format!("{DIGESTS} is missing, which hone {} writes", version.trim()))),
+                None => Ok(Some(format!(
+                    "the checkpoint {} is of a version that wrote no digests: its files could not be verified",
+                    checkpoint.display()
+                ))),
+            };
+        }
         other => other.map_err(|error| bad(format!("cannot read {DIGESTS}: {error}")))?,
     };
     let written: BTreeMap<String, Digest> =
         serde_json::from_slice(&text).map_err(|error| bad(format!("{DIGESTS}: {error}")))?;
     let found = digests(checkpoint).map_err(|error| bad(format!("cannot be read: {error}")))?;
-    match written.iter().find(|(name, digest)| found.get(*name) != Some(digest)) {
-        None => Ok(()),
-        Some((name, _)) => Err(bad(format!("{name} is missing or not what was written (its digest differs)"))),
+    if let Some((name, _)) = written.iter().find(|(name, digest)| found.get(*name) != Some(digest)) {
+        return Err(bad(format!("{name} is missing or not what was written (its digest differs)")));
     }
+    match found.keys().find(|name| !written.contains_key(*name)) {
+        None => Ok(None),
+        Some(added) => Err(bad(format!("{added} is not among the files that were written"))),
+    }
+}
+
+/// Records which version made a new run.
+pub(crate) fn note_version(run: &RunDir) -> Result<(), RunDirError> {
+    run.note(VERSION, concat!(env!("CARGO_PKG_VERSION"), "\n"))
 }
 
 /// Newest checkpoint of a run. `None` if it was stopped before the first.

@@ -56,7 +56,7 @@ pub async fn train(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut
     let recorded = recipe.to_toml()?;
     let create = || {
         let run = RunDir::create(directory, &recorded)?;
-        run.note("version", concat!(env!("CARGO_PKG_VERSION"), "\n"))?;
+        checkpoint::note_version(&run)?;
         Ok(run)
     };
     let trainer = Trainer::new(setup, recipe, None, create).await?;
@@ -67,10 +67,8 @@ pub async fn train(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut
 pub async fn resume(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut dyn Watch) -> Result<(), TrainError> {
     let (mut run, recovered) = RunDir::resume(directory)?;
     let found = checkpoint::newest(directory)?;
-    if let Some((path, _)) = &found {
-        checkpoint::verify(path)?;
-    }
     let (step, position) = found.as_ref().map(|(_, state)| (state.step, state.position)).unwrap_or_default();
+    let unverified = found.as_ref().map(|(path, _)| checkpoint::verify(path, directory)).transpose()?.flatten();
     let superseded = run.rewind(position)?;
     run.event(&Event::Resumed { step: Some(step), superseded, dropped: Some(recovered.dropped) })?;
     extend::record(&mut run, recipe, step)?;
@@ -80,6 +78,9 @@ pub async fn resume(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mu
     watch.resumed(&records.iter().filter_map(Ledger::from_map).collect::<Vec<_>>());
     if let Some(before) = &before {
         watch.started(before);
+    }
+    if let Some(what) = unverified {
+        watch.warned(step, &what);
     }
     trainer.run(watch).await
 }

@@ -57,7 +57,6 @@ pub async fn sft_recorded(
     let (mut run, found) = open_run(recipe, directory)?;
     let mut learner = setup.engine.learner(&recipe.train.learner()).await?;
     if let Some((dir, state)) = &found {
-        checkpoint::verify(dir)?;
         learner.restore(dir, state.version).await?;
     }
     let state = found.map(|(_, state)| state).unwrap_or_default();
@@ -78,10 +77,16 @@ pub async fn sft_recorded(
 /// The run in the directory at its newest checkpoint, or a new one.
 fn open_run(recipe: &Recipe, directory: &Path) -> Result<(RunDir, Option<(PathBuf, State)>), TrainError> {
     if !directory.join("recipe.toml").exists() {
-        return Ok((RunDir::create(directory, &recipe.to_toml()?)?, None));
+        let run = RunDir::create(directory, &recipe.to_toml()?)?;
+        checkpoint::note_version(&run)?;
+        return Ok((run, None));
     }
     let (mut run, _) = RunDir::resume(directory)?;
     let found = checkpoint::newest(directory)?;
+    // Nothing of the run is cut before its checkpoint is known to be good.
+    if let Some((path, _)) = &found {
+        checkpoint::verify(path, directory)?;
+    }
     let superseded = run.rewind(found.as_ref().map(|(_, state)| state.position).unwrap_or_default())?;
     let step = found.as_ref().map(|(_, state)| state.step);
     run.event(&Event::Resumed { step, superseded, dropped: None })?;

@@ -149,6 +149,11 @@ impl<'a> Reply<'a> {
         self.reasoning.push(range);
     }
 
+    /// Places of the reasoning blocks.
+    pub(super) fn reasoning_places(&self) -> impl Iterator<Item = &Range<usize>> {
+        self.reasoning.iter()
+    }
+
     /// End of the last reasoning block; 0 when there is none.
     pub(crate) fn reasoning_end(&self) -> usize {
         self.reasoning.last().map_or(0, |range| range.end)

@@ -9,6 +9,7 @@ use super::{
     Format, Parsed, ParsedCall,
     coerce::coerce,
     draft::{Draft, Fault, Reading},
+    enclosed,
     repair::{Repair, Repairs},
     reply::{MAX_CALLS, Reply},
     tokens::Stop,
@@ -68,6 +69,11 @@ pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<F
         repairable = false;
         fault = Some(around);
     }
+    if let Some((at, marker)) = enclosing(&reply, &parsed) {
+        repairable = false;
+        let message = format!("a call inside {} is not made; call outside of it, or answer in text", shortened(marker));
+        fault = fault.or(Some(Fault::markup(at, message)));
+    }
     if let Some(fault) = fault {
         parsed.error = Some(failure(&fault, reply.tools, format));
         let calls = std::mem::take(&mut parsed.calls);
@@ -97,6 +103,18 @@ fn fault_around(reply: &Reply<'_>, parsed: &Parsed) -> Option<Fault> {
     }
     let (at, marker) = if parsed.calls.is_empty() { reply.call_like()? } else { return None };
     Some(Fault::markup(at, format!("{} is no markup of a call that is read here", shortened(marker))))
+}
+
+/// The marker of no format that encloses a call.
+fn enclosing<'a>(reply: &Reply<'a>, parsed: &Parsed) -> Option<(usize, &'a str)> {
+    let calls: Vec<_> = parsed.calls.iter().map(|call| call.span.clone()).collect();
+    if calls.is_empty() {
+        return None;
+    }
+    let mut aside = calls.clone();
+    aside.extend(reply.reasoning_places().cloned());
+    aside.sort_by_key(|range| range.start);
+    enclosed::around(reply.text, &calls, &aside)
 }
 
 fn judge_one(draft: Draft, tools: &Toolbox) -> Judged {

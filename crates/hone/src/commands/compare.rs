@@ -71,7 +71,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Side { name: &name_b, traces: &b.traces, first: first_b },
     ];
     let comparison = Comparison::of(sides, &passing, args.examples);
-    let mut out = std::io::stdout().lock();
+    let mut out = if args.json { crate::output::json() } else { crate::output::text() };
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&comparison)?)?;
     } else {

@@ -13,13 +13,13 @@ pub(super) fn diagnosed(path: &Path) -> Result<Option<Diagnosis>> {
     }
     let record = hone_foreign::read(path)?;
     let (steps, episodes) = (record.steps().len(), record.episodes.len());
-    anstream::eprintln!(
+    crate::output::note!(
         "{}: {episodes} episodes and the curves of {} steps, over {steps} steps",
         record.format,
         record.curves.len()
     );
     for note in &record.notes {
-        anstream::eprintln!("  {note}");
+        crate::output::note!("  {note}");
     }
     let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
     hone_foreign::write_run(&record, scratch.path())?;

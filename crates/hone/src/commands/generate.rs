@@ -82,7 +82,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             one(&speaker, &params, seed, number, line)
         });
         let mut replies = futures::stream::iter(jobs).buffered(args.concurrency.max(1));
-        let (mut out, mut failed) = (std::io::stdout().lock(), false);
+        let (mut out, mut failed) = (crate::output::json(), false);
         while let Some(reply) = replies.next().await {
             failed |= reply.get("text").is_none();
             writeln!(out, "{reply}")?;

@@ -46,7 +46,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     make_tasks(dir)?;
     let place = if dir == Path::new(".") { String::new() } else { format!("cd {}\n  ", dir.display()) };
-    anstream::eprintln!(
+    crate::output::note!(
         "made garden.py (an environment), tasks.jsonl, recipe.toml and README.md\n\nnext\n  {place}hone env show recipe.toml\n  \
          hone env play recipe.toml --as oracle\n  hone sft recipe.toml --out policy\n  hone train recipe.toml"
     );

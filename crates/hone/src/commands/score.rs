@@ -277,10 +277,10 @@ impl Summary {
         for (name, sum, scored, unscored) in &self.components {
             let mean = if *scored == 0 { "-".to_owned() } else { format!("{:.4}", sum / *scored as f64) };
             let name = clean_line(name);
-            anstream::eprintln!("{name:<22} mean {mean:>8}   scored {scored}   unscored {unscored}");
+            crate::output::note!("{name:<22} mean {mean:>8}   scored {scored}   unscored {unscored}");
         }
         if self.bad > 0 {
-            anstream::eprintln!("{} lines could not be read; each has an \"error\" in its place", self.bad);
+            crate::output::note!("{} lines could not be read; each has an \"error\" in its place", self.bad);
         }
     }
 }

@@ -150,7 +150,7 @@ fn as_json(run: &Run, args: &Args) -> Result<String> {
 
 fn tell(notes: &[String]) {
     for note in notes {
-        anstream::eprintln!("note: {}", text::clean(note));
+        crate::output::note!("note: {}", text::clean(note));
     }
 }
 

@@ -113,7 +113,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         // The run's report again, now with its control.
         report = RunReport::read(&directory)?;
         super::report::save(&report, &directory)?;
-        anstream::eprintln!("{}", gain_line(&report));
+        crate::output::note!("{}", gain_line(&report));
     }
     let mut result = as_json(&report, &directory);
     if let Some(control) = control {
@@ -151,7 +151,7 @@ async fn one_run(recipe: Recipe, directory: &Path, ours: bool, resumes: bool, sa
 async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
     let recipe = with_policy(recipe, directory)?;
     let setup = engines::open(&recipe).await?;
-    anstream::eprintln!("{}", start_line(&recipe, &setup));
+    crate::output::note!("{}", start_line(&recipe, &setup));
     let findings = super::check::before_run(&setup, &recipe).await?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory).found_before(findings);
     let ended = if resumes {
@@ -236,7 +236,7 @@ pub(crate) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe
     if recipe.policy.model.is_none() && recipe.policy.adapter.is_none() {
         let path = directory.join("policy");
         let policy = inside(&recipe)?;
-        anstream::eprintln!("no policy.model: starting from the tiny {} policy inside this binary", policy.env);
+        crate::output::note!("no policy.model: starting from the tiny {} policy inside this binary", policy.env);
         policy.unpack(&path)?;
         recipe.policy.model = Some(path);
     }

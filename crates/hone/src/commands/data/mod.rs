@@ -91,7 +91,7 @@ impl Reading {
     }
 
     fn exit(&self, issues: &Issues) -> ExitCode {
-        anstream::eprint!("{}", issues.text());
+        anstream::eprint!("{}", hone_trace::clean(&issues.text()));
         if self.strict && issues.dropped > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 }

@@ -123,7 +123,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
     }
     let manifest = write(&args, &inputs, &assignment)?;
     let summary = &assignment.summary;
-    let mut out = std::io::stdout().lock();
+    let mut out = if args.json { crate::output::json() } else { crate::output::text() };
     if args.json {
         let shown = json!({"set": args.out, "summary": summary, "manifest": manifest, "issues": issues});
         writeln!(out, "{shown}")?;

@@ -101,8 +101,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
     findings.extend(unread);
     let report = Report::of(&findings);
     args.write(&rows, &findings, &report, &inputs)?;
-    anstream::eprint!("{}", issues.text());
-    let mut out = std::io::stdout().lock();
+    anstream::eprint!("{}", hone_trace::clean(&issues.text()));
+    let mut out = if args.json { crate::output::json() } else { crate::output::text() };
     if args.json {
         writeln!(out, "{}", json!({"set": args.out, "report": report, "issues": issues}))?;
     } else {
@@ -145,7 +145,7 @@ async fn all(args: &Args, bench: &Bench, rows: &[Row], context: &str, recipe: &R
         }
     }
     if open.len() < rows.len() && !known.is_empty() {
-        anstream::eprintln!("{} of {} tasks were judged before", rows.len() - open.len(), rows.len());
+        crate::output::note!("{} of {} tasks were judged before", rows.len() - open.len(), rows.len());
     }
     let line = Line::new(rows.len(), rows.len() - open.len());
     let checks = open.into_iter().map(|at| async move { (at, bench.check(&rows[at].task).await) });

@@ -117,7 +117,7 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
     let kinds = kinds(args, &policy);
     let alone = kinds.len() == 1;
     for kind in kinds {
-        anstream::eprintln!("playing {} tasks, {}", chosen.tasks.len(), kind.name());
+        crate::output::note!("playing {} tasks, {}", chosen.tasks.len(), kind.name());
         let traces = episodes(&policy, &recipe, &chosen, kind, samples).await;
         let numbers = record.traces(&traces)?;
         let result = Some(count(&traces, &recipe.eval.success).evaluation);
@@ -256,7 +256,7 @@ fn finish(args: &Args, results: &Results, policy: &Policy, recipe: &Recipe, out:
         let path = out.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = if args.json { crate::output::json() } else { crate::output::text() };
     if args.json {
         writeln!(stdout, "{object}")?;
     } else if args.markdown {
@@ -274,11 +274,11 @@ fn finish(args: &Args, results: &Results, policy: &Policy, recipe: &Recipe, out:
     match pass {
         Some(pass) if pass.mean >= bar => Ok(ExitCode::SUCCESS),
         Some(pass) => {
-            anstream::eprintln!("pass@1 is {:.3}, under {bar}", pass.mean);
+            crate::output::note!("pass@1 is {:.3}, under {bar}", pass.mean);
             Ok(ExitCode::FAILURE)
         }
         None => {
-            anstream::eprintln!("no episode was scored, so {bar} is not reached");
+            crate::output::note!("no episode was scored, so {bar} is not reached");
             Ok(ExitCode::FAILURE)
         }
     }

@@ -55,7 +55,7 @@ metrics! {
         ENVIRONMENT_TOOL_CALLS_EMITTED = "environment/tool_calls_emitted": "tool calls in the replies",
         ENVIRONMENT_TOOL_CALLS_EXECUTED = "environment/tool_calls_executed": "tool calls run",
         ENVIRONMENT_TOOL_CALLS_FAILED = "environment/tool_calls_failed": "tool calls answered with an error",
-        ENVIRONMENT_DEFUSED_TOKENS = "environment/defused_tokens": "special tokens spelt out in messages of users and tools, kept as text",
+        ENVIRONMENT_DEFUSED_TOKENS = "environment/defused_tokens": "special tokens spelt out in tools and in messages of users and tools, kept as text",
         ENVIRONMENT_ENV_NUM_EPISODES[1] = "environment/{env}/num_episodes": "episodes of the environment",
         ENVIRONMENT_ENV_AVG_TURNS[1] = "environment/{env}/avg_turns": "its agent turns per episode",
         ENVIRONMENT_ENV_MIN_TURNS[1] = "environment/{env}/min_turns": "the fewest",
