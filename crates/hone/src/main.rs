@@ -17,6 +17,7 @@ mod speaker;
 use std::io;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 use commands::check::Refused;
 use hone_train::run::TrainError;
@@ -59,7 +60,7 @@ enum Command {
 
 fn main() -> ExitCode {
     hone_remote::supervise::cleanup::watch_with(progress::watch);
-    match run(Cli::parse()) {
+    match run(Cli::try_parse().unwrap_or_else(misread)) {
         Ok(code) => code,
         // `hone … | head` closes our stdout: not an error of ours.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -70,6 +71,30 @@ fn main() -> ExitCode {
             ExitCode::from(if verdict || error.is::<Refused>() { 1 } else { 2 })
         }
     }
+}
+
+/// Commands that take a recipe's keys by `--set`.
+const WITH_RECIPE: [&str; 5] = ["train", "sft", "check", "eval", "audit"];
+
+/// Says what is wrong with a command line. A recipe's key that was given as a flag is told its `--set`.
+#[expect(clippy::needless_pass_by_value, reason = "unwrap_or_else hands the error over")]
+fn misread(error: clap::Error) -> Cli {
+    let command = std::env::args().nth(1).unwrap_or_default();
+    if let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg)
+        && error.kind() == ErrorKind::UnknownArgument
+        && WITH_RECIPE.contains(&&*command)
+    {
+        let places = hone_train::keys::places(&flag.trim_start_matches('-').replace('-', "_"));
+        if !places.is_empty() {
+            let sets: Vec<String> = places.iter().map(|path| format!("--set {path}=VALUE")).collect();
+            anstream::eprintln!(
+                "error: {flag} is no option of `hone {command}`\nhint: it is a recipe's key: {}",
+                sets.join(" or ")
+            );
+            std::process::exit(2);
+        }
+    }
+    error.exit()
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
