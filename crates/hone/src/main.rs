@@ -17,6 +17,7 @@ mod speaker;
 use std::io;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 use commands::check::Refused;
 use hone_trace::clean;
@@ -77,14 +78,35 @@ fn main() -> ExitCode {
     }
 }
 
-/// Words of a command line that is none, or the help that was asked for. The line may be a file's or a page's words.
+/// Commands that take a recipe's keys by `--set`.
+const WITH_RECIPE: [&str; 5] = ["train", "sft", "check", "eval", "audit"];
+
+/// Refusal of a command line, or the help that was asked for. A recipe key given as a flag is answered with its `--set`. Words of
+/// the line may come from a file or a page, so control characters do not reach the terminal.
 fn refused(error: &clap::Error) -> ! {
+    if let Some(words) = key_as_flag(error) {
+        output::noted(&words);
+        std::process::exit(error.exit_code());
+    }
     let words = error.to_string();
     if !error.use_stderr() || clean(&words) == words {
         error.exit();
     }
     output::noted(words.trim_end());
     std::process::exit(error.exit_code())
+}
+
+/// Words for a flag that is a key of recipes.
+fn key_as_flag(error: &clap::Error) -> Option<String> {
+    let command = std::env::args().nth(1)?;
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    if error.kind() != ErrorKind::UnknownArgument || !WITH_RECIPE.contains(&&*command) {
+        return None;
+    }
+    let places = hone_train::keys::places(&flag.trim_start_matches('-').replace('-', "_"));
+    let sets: Vec<String> = places.iter().map(|path| format!("--set {path}=VALUE")).collect();
+    let hint = format!("hint: it is a recipe's key: {}", sets.join(" or "));
+    (!sets.is_empty()).then(|| format!("error: {flag} is no option of `hone {command}`\n{hint}"))
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -39,7 +39,7 @@ pub use group::{Advantage, Fate, Group, Lesson, NoSignal, Span};
 pub use lock::{LockError, SPLIT_LOCK, Side, SplitLock};
 pub use loss::{Loss, TokenBatch, TokenColumns};
 pub use message::{Content, ImageUrl, Message, Part};
-pub use names::{did_you_mean, nearest, with_nearest};
+pub use names::{did_you_mean, nearest, with_nearest, with_type};
 pub use node::{BadNode, Node, Origin, PolicyVersion, Sampled};
 pub use outcome::{Boundary, Fault, Limit, Outcome, ParseFailure, ParseFailureKind};
 pub use policy::{

@@ -29,6 +29,21 @@ pub fn with_nearest(error: &str) -> String {
     }
 }
 
+/// serde's error about a value of another type, with what to write. Other errors stay as they are.
+pub fn with_type(error: &str) -> String {
+    let expected = error.split_once("invalid type: ").and_then(|(_, rest)| rest.split_once(", expected "));
+    let expected = expected.map(|(_, rest)| rest.lines().next().unwrap_or_default());
+    let advice = match expected {
+        Some("f64" | "f32") => "a number",
+        Some("usize" | "u64" | "u32" | "u16" | "u8" | "i64" | "i32") => "a whole number",
+        Some("a boolean") => "true or false",
+        Some("a string" | "path string") => "text in quotes",
+        Some("a sequence") => "a list: [1, 2]",
+        _ => return error.to_owned(),
+    };
+    format!("{error}\nhint: write {advice}")
+}
+
 /// Levenshtein distance.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

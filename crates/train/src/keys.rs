@@ -40,6 +40,24 @@ pub(crate) fn pass_over_unknown(table: &mut Table) -> Vec<String> {
     passed_over
 }
 
+/// Paths of the keys with this name, wherever they stand under the top level: `steps` is `train.steps` and `sft.steps`.
+pub fn places(name: &str) -> Vec<String> {
+    let inner = sections().into_iter().filter(|section| !section.path.is_empty() && !section.list);
+    let holding = inner.filter(|section| section.keys.iter().any(|key| key.name == name));
+    holding.map(|section| format!("{}.{name}", section.path)).filter(|path| !path.contains("NAME")).collect()
+}
+
+/// An error about a key that stands elsewhere, with where that is. Other errors stay as they are.
+pub(crate) fn with_places(text: String) -> String {
+    let name = text.split_once("unknown field `").and_then(|(_, rest)| rest.split('`').next());
+    match name.map(places) {
+        Some(places) if !places.is_empty() && !text.contains("did you mean") => {
+            format!("{text}\ndid you mean `{}`?", places.join("` or `"))
+        }
+        _ => text,
+    }
+}
+
 fn within(rule: &Rule, value: &Value) -> bool {
     match (rule.shape, value) {
         (Shape::Whole { .. } | Shape::Real(_), Value::Array(items)) => items.iter().all(|item| within(rule, item)),

@@ -134,6 +134,6 @@ fn open_world(recipe: &Recipe) -> Result<World, SetupError> {
     };
     // A data directory may hold fewer tasks than the recipe asks for.
     enough("train.groups", recipe.train.groups, world.tasks.len(), "training")?;
-    enough("eval.tasks", recipe.eval.tasks, world.held_out.len(), "held-out")?;
+    enough("eval.tasks", recipe.eval.tasks.unwrap_or(0), world.held_out.len(), "held-out")?;
     Ok(world)
 }

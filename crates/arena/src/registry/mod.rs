@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::baseline::Baseline;
 use crate::catalogue::UnknownName;
-use crate::rewards::spec::SpecError;
+use crate::rewards::spec::{RubricSpec, SpecError};
 use crate::rewards::{Rubric, RubricError};
 use crate::stdio::CommandError;
 use crate::users::NewUser;
@@ -59,6 +59,11 @@ pub trait EnvOptions: Table + std::fmt::Debug + Send + Sync {
 
     /// Opens the environment. `user`, if given, replaces the user that the options name.
     fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment, RegistryError>;
+
+    /// Reward of an episode where a recipe does not say: by default the fact `correct`.
+    fn rubric(&self) -> RubricSpec {
+        RubricSpec::single("correct", serde_json::Map::new())
+    }
 
     /// The split that is held out for evaluation.
     fn held_out_split(&self) -> &'static str {

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use hone_trace::Task;
 use serde::{Deserialize, Serialize};
-use serde_json::Map;
 
 use super::{Counts, EnvOptions, Environment, HELD_OUT, RegistryError, TRAIN, TaskFile, set};
 use crate::documented;
-use crate::rewards::spec::RubricSpec;
 use crate::stdio::{CommandSpec, StdioArena};
 use crate::users::NewUser;
 
@@ -106,7 +104,7 @@ impl EnvOptions for ProgramSpec {
             name: name.clone(),
             arena: Arc::new(StdioArena::new(spec)?),
             splits: [set(name, TRAIN, &version, train)?, set(name, HELD_OUT, &version, held_out)?].into(),
-            rubric: RubricSpec::single("correct", Map::new()).build()?,
+            rubric: self.rubric().build()?,
             baselines: Vec::new(),
         })
     }

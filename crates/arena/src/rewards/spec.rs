@@ -33,7 +33,7 @@ use crate::documented;
 
 documented! {
     /// A rubric as written.
-    #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct RubricSpec {
         /// Parts of the reward, one table each: docs/rewards.md.
@@ -46,7 +46,7 @@ documented! {
 }
 
 documented! {
-    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ProductSpec {
         /// Its name in traces, metrics and reports.
@@ -92,6 +92,11 @@ impl RubricSpec {
     pub fn single(kind: &str, mut options: Map<String, Value>) -> Self {
         options.insert("kind".into(), kind.into());
         Self { component: vec![options], product: Vec::new() }
+    }
+
+    /// True where nothing is written: no component, no product.
+    pub fn is_empty(&self) -> bool {
+        self.component.is_empty() && self.product.is_empty()
     }
 
     pub fn build(&self) -> Result<Rubric, SpecError> {

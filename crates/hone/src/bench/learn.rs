@@ -120,7 +120,7 @@ fn recounted(seed: u64, said: &Value) -> Result<Trained> {
     let held_out = RunReport::read(&run).with_context(counting)?.held_out;
     let recipe = recorded_recipe(&run).with_context(counting)?;
     let world = World::open(&recipe.env).with_context(counting)?;
-    let content_overlap = Overlap::of(&world.tasks, &world.held_out[..recipe.eval.tasks.min(world.held_out.len())]);
+    let content_overlap = Overlap::of(&world.tasks, recipe.eval.tasks_of(&world.held_out));
     let missed = missed(&held_out, &content_overlap);
     Ok(Trained { seed, run, held_out, content_overlap, seconds, missed })
 }

@@ -255,7 +255,7 @@ impl Talk<'_> {
             let calls: Vec<ToolCall> = reply.parsed.calls.iter().map(|parsed| parsed.call.clone()).collect();
             show.message(&said(&reply, &calls));
             if let Some(failure) = &reply.parsed.error {
-                crate::output::note!("this reply cannot be read: {} {}", failure.message, failure.hint);
+                crate::output::note!("this reply cannot be read: {}. {}", failure.message, failure.hint);
             }
             if reply.stop == StopReason::Length {
                 crate::output::note!("the reply was cut off; --max-new allows more tokens");

@@ -34,7 +34,9 @@ const COUNT: &str = "600";
 #[expect(clippy::needless_pass_by_value, reason = "every command's run takes its arguments whole")]
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let dir = &args.dir;
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let unmade =
+        || format!("cannot make the directory {}; name one that can be made: hone init my-project", dir.display());
+    std::fs::create_dir_all(dir).with_context(unmade)?;
     for name in FILES.iter().map(|(name, _)| *name).chain([TASKS]) {
         if dir.join(name).exists() {
             bail!("{} exists; name another directory: hone init my-project", dir.join(name).display());

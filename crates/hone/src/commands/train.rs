@@ -194,11 +194,13 @@ fn read_recipe(args: &Args) -> Result<Recipe> {
     let source = args.recipe.as_deref().map_or_else(|| Ok(QUICKSTART.source()), Source::find)?;
     let recipe = source.read(&engines::with_device(&args.set, args.device))?;
     recipe.rubric.build().with_context(|| format!("in {}", source.given))?;
+    let named = recipe.policy.model.is_some() && !args.set.iter().any(|set| set.starts_with("policy.model"));
     let advice = |out: &str| {
         let recipe = &source.given;
+        let set = if named { String::new() } else { format!(" --set policy.model={out}") };
         format!(
             "`hone sft {recipe} --out {out}` makes a small policy for it from the tasks' reference calls; then `hone train \
-             {recipe} --set policy.model={out}`. Any model directory in Hugging Face's layout will do"
+             {recipe}{set}`. Any model directory in Hugging Face's layout will do"
         )
     };
     match &recipe.policy.model {
@@ -237,6 +239,14 @@ pub(crate) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe
         let path = directory.join("policy");
         let policy = inside(&recipe)?;
         crate::output::note!("no policy.model: starting from the tiny {} policy inside this binary", policy.env);
+        let made = policy.made_otherwise(&recipe)?;
+        if !made.is_empty() {
+            crate::output::note!(
+                "it was made for other options of {}: {}; with those of the recipe it may know little",
+                policy.env,
+                made.join(", ")
+            );
+        }
         policy.unpack(&path)?;
         recipe.policy.model = Some(path);
     }

@@ -146,6 +146,10 @@ impl EnvOptions for FleetSpec {
         Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
     }
 
+    fn rubric(&self) -> RubricSpec {
+        RubricSpec::single("env_reward", Map::new())
+    }
+
     fn open(&self, _: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
         self.check()?;
         let credentials = Credentials { bearer_env: Some(&self.key_env), headers: None };
@@ -173,7 +177,7 @@ impl EnvOptions for FleetSpec {
             name: self.name.clone(),
             arena: Arc::new(FleetArena::new(self.clone(), http)),
             splits: [set(&self.name, TRAIN, &version, train)?, set(&self.name, HELD_OUT, &version, held_out)?].into(),
-            rubric: RubricSpec::single("env_reward", Map::new()).build()?,
+            rubric: self.rubric().build()?,
             baselines: Vec::new(),
         })
     }

@@ -77,7 +77,12 @@ impl Arena for McpArena {
             Arc::clone(&shared.sessions).acquire_owned().await.ok()
         };
         let deadline = seconds(shared.spec.open_deadline_s);
-        let patience = Patience::retried(deadline, ATTEMPTS);
+        let attempts = match shared.place {
+            Place::Http(_) => ATTEMPTS,
+            // A program on this machine that does not start will not start the third time.
+            Place::Command { .. } => 2,
+        };
+        let patience = Patience::retried(deadline, attempts);
         let started = shared.server.call(&task.key, "initialize", patience, || shared.start(task)).await;
         let (client, tools) = started.map_err(|failure| failure.fault(Boundary::Environment))?;
         let tools = ToolSet::new(tools).map_err(|error| Fault::new(Boundary::Environment, error.to_string()))?;

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use hone_arena::documented;
 use hone_arena::registry::{Counts, EnvOptions, Environment, RegistryError};
-use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::users::NewUser;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -202,7 +201,7 @@ impl EnvOptions for McpSpec {
             name: self.name.clone(),
             arena: Arc::new(McpArena::new(self.clone(), place)),
             splits,
-            rubric: RubricSpec::single("correct", Map::new()).build()?,
+            rubric: self.rubric().build()?,
             baselines: Vec::new(),
         })
     }

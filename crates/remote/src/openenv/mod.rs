@@ -192,6 +192,10 @@ impl EnvOptions for OpenEnvSpec {
         Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
     }
 
+    fn rubric(&self) -> RubricSpec {
+        RubricSpec::single("env_reward", Map::new())
+    }
+
     fn open(&self, _: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
         self.check()?;
         let http = self.http()?;
@@ -203,7 +207,7 @@ impl EnvOptions for OpenEnvSpec {
             name: self.name.clone(),
             arena: Arc::new(OpenEnvArena::new(self.clone(), http)),
             splits,
-            rubric: RubricSpec::single("env_reward", Map::new()).build()?,
+            rubric: self.rubric().build()?,
             baselines: Vec::new(),
         })
     }

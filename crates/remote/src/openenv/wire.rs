@@ -61,7 +61,10 @@ impl Said {
             serde_json::from_str(text).map_err(|error| format!("a message that is no JSON object: {error}"))?;
         let data = message.remove("data").unwrap_or_default();
         match message.get("type").and_then(Value::as_str) {
-            Some("observation") => Ok(Self::Observation(Envelope::read(data)?)),
+            Some("observation") => {
+                let wrong = |why| format!("an observation that cannot be read: {why}");
+                Envelope::read(data).map(Self::Observation).map_err(wrong)
+            }
             Some("state") => Ok(Self::State(data)),
             Some("mcp") => Ok(Self::Mcp(data)),
             Some("error") => {

@@ -278,7 +278,10 @@ fn violation(host: &Host, played: &Played, name: &str, arguments: &Map<String, V
     let validators = host.validators(&played.episode.tools);
     let arguments = Value::Object(arguments.clone());
     let error = validators.get(name)?.iter_errors(&arguments).next()?;
-    Some(format!("{}: {error}", error.instance_path()))
+    Some(match error.instance_path().as_str() {
+        "" => error.to_string(),
+        path => format!("{path}: {error}"),
+    })
 }
 
 fn texts(messages: &[Message]) -> String {

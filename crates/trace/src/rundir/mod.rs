@@ -47,7 +47,7 @@ pub enum RunDirError {
     Exists(PathBuf),
     #[error("{} holds files that are no run's; name an empty directory or one that is not there yet", .0.display())]
     Foreign(PathBuf),
-    #[error("{} is not a run directory: it has no recipe.toml; name one that `hone train` or `hone sft` made", .0.display())]
+    #[error("{} {}; name one that `hone train` or `hone sft` made", .0.display(), lack(.0))]
     NotARun(PathBuf),
     #[error("another process is writing {}; stop it first, or read the run, which needs no lock", .0.display())]
     Locked(PathBuf),
@@ -55,6 +55,15 @@ pub enum RunDirError {
     Damaged { path: PathBuf, record: u64, what: String },
     #[error("the run has {have} traces; trace {asked} does not exist")]
     NoSuchTrace { asked: u64, have: u64 },
+}
+
+/// Difference between a path and a run's directory.
+fn lack(path: &Path) -> &'static str {
+    match path {
+        path if path.is_file() => "is a file, not a run directory",
+        path if path.exists() => "is not a run directory: it has no recipe.toml",
+        _ => "is not a run directory: it does not exist",
+    }
 }
 
 /// A run being written. One writer at a time, held by a lock on `recipe.toml` that ends with the process.

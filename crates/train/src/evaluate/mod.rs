@@ -112,7 +112,7 @@ pub async fn play(setup: &Setup, recipe: &Recipe, sampler: Arc<dyn Sampler>, dec
         rollouts.arena = Arc::new(Perturbed::new(rollouts.arena, how));
     }
     let seed = Seed::root(decoding.seed).with("eval");
-    let slots = setup.held_out[..recipe.eval.tasks].iter().flat_map(|task| {
+    let slots = recipe.eval.tasks_of(&setup.held_out).iter().flat_map(|task| {
         let seed = seed.with(&task.key);
         (0..decoding.samples.max(1)).map(move |replica| Slot {
             task,

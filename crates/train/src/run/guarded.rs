@@ -15,6 +15,9 @@ impl Trainer<'_> {
         let seen = self.state.guard.look(recipe.guard, ledger, &recipe.eval.success, recipe.train.groups);
         let Some(fall) = seen else { return Ok(()) };
         let back_to = if recipe.guard.rollback { self.go_back(&fall).await? } else { None };
+        if back_to.is_none() {
+            self.state.guard.went_on(fall.first);
+        }
         let rate_factor = self.state.guard.factor();
         let event = GuardEvent {
             step: ledger.step,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use hone_arena::registry::World;
 use hone_arena::rewards::COMPONENTS;
 use hone_trace::keys::{Key, Shape};
 use hone_train::keys::{EXAMPLE, LEAST, page, sections};
@@ -270,4 +271,19 @@ fn recipes_page_is_up_to_date() {
         "docs/recipes.md is out of date; run `HONE_BLESS=1 cargo test -p hone-train --test it recipes_page`"
     );
     Recipe::parse(EXAMPLE, &[]).unwrap();
+}
+
+/// The defaults of an environment fit those of the other tables, and its episodes are paid by its own rubric.
+#[test]
+fn every_environment_is_a_recipe_by_its_name_alone() {
+    for entry in BUILTINS {
+        let recipe = Recipe::parse(&format!("[env]\nname = {:?}", entry.name), &[]);
+        let recipe = recipe.unwrap_or_else(|error| panic!("{}: {error}", entry.name));
+        assert_eq!(recipe.rubric, recipe.env[0].rubric(), "{}", entry.name);
+        let few = ["env.tasks=48", "env.held_out=7"].map(String::from);
+        let recipe = Recipe::parse(&format!("[env]\nname = {:?}", entry.name), &few).unwrap();
+        let world = World::open(&recipe.env).unwrap();
+        assert!(world.tasks.len() >= recipe.train.groups, "{}", entry.name);
+        assert_eq!(recipe.eval.tasks_of(&world.held_out).len(), 7, "{}", entry.name);
+    }
 }

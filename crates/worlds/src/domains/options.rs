@@ -214,6 +214,10 @@ impl EnvOptions for ServiceSpec {
         Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
     }
 
+    fn rubric(&self) -> RubricSpec {
+        RubricSpec::single("tau", Map::new())
+    }
+
     fn held_out_split(&self) -> &'static str {
         if self.data.is_some() { "test" } else { HELD_OUT }
     }
@@ -231,12 +235,11 @@ impl EnvOptions for ServiceSpec {
             Some(directory) => self.load(directory, new_user)?,
             None => self.generate(new_user)?,
         };
-        let rubric = RubricSpec::single("tau", Map::new()).build()?;
         Ok(Environment {
             name: self.name.clone(),
             arena: Arc::new(service),
             splits,
-            rubric,
+            rubric: self.rubric().build()?,
             baselines: baselines(self.kind()),
         })
     }

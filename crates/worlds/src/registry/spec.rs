@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hone_arena::registry::{Counts, EnvOptions, Environment, RegistryError};
+use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::users::NewUser;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
@@ -31,6 +32,10 @@ impl EnvSpec {
             return (remote::find(kind)?.make.read)(&remote::named(&table)?, table);
         }
         let program = table.contains_key("command");
+        if table.get("command").is_some_and(|command| !command.is_array()) {
+            let what = "`command` is a list, the program and its arguments\nhint: write command = [\"python3\", \"my_env.py\"]";
+            return Err(RegistryError::Form(what.into()));
+        }
         let name = match table.get("name") {
             Some(Value::String(name)) => name.clone(),
             Some(_) => return Err(RegistryError::Form("`name` is the name of an environment, a string".into())),
@@ -59,6 +64,11 @@ impl EnvSpec {
     /// Tasks asked for.
     pub fn counts(&self) -> Counts {
         self.0.counts()
+    }
+
+    /// Reward of an episode where a recipe does not say.
+    pub fn rubric(&self) -> RubricSpec {
+        self.0.rubric()
     }
 
     /// The environment, ready to play.

@@ -75,6 +75,10 @@ impl EnvOptions for ShopSpec {
         Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
     }
 
+    fn rubric(&self) -> RubricSpec {
+        RubricSpec::single("tau_state", Map::new())
+    }
+
     fn open(&self, _: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
         if self.pairs > TRAINED_PAIRS {
             let what = format!("pairs is {}; training combines at most {TRAINED_PAIRS}", self.pairs);
@@ -91,7 +95,7 @@ impl EnvOptions for ShopSpec {
             name: self.name.clone(),
             arena: Arc::new(Shop),
             splits: splits.into(),
-            rubric: RubricSpec::single("tau_state", Map::new()).build()?,
+            rubric: self.rubric().build()?,
             baselines: BASELINES.iter().map(|script| Arc::new(*script) as Arc<dyn Baseline>).collect(),
         })
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hone_arena::catalogue::Options;
 use hone_arena::documented;
 use hone_arena::registry::{Counts, EnvOptions, Environment, RegistryError};
+use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::users::NewUser;
 use serde::{Deserialize, Serialize};
 
@@ -147,6 +148,10 @@ impl EnvOptions for TriageSpec {
         Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
     }
 
+    fn rubric(&self) -> RubricSpec {
+        rubric()
+    }
+
     fn held_out_split(&self) -> &'static str {
         self.held_out_from.name()
     }
@@ -177,7 +182,7 @@ impl EnvOptions for TriageSpec {
             name: self.name.clone(),
             arena: Arc::new(TriageArena::default()),
             splits: splits.into_iter().map(|(name, tasks)| (name.to_owned(), tasks)).collect(),
-            rubric: rubric()?,
+            rubric: self.rubric().build()?,
             baselines: baselines(),
         })
     }

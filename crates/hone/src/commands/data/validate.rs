@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{command_line, create};
+use crate::recipes::Source;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -217,8 +218,7 @@ impl Line {
 impl Args {
     fn recipe(&self) -> Result<Recipe> {
         let Some(path) = &self.recipe else { return Ok(Recipe::parse("[eval]\ntasks = 0\n", &self.set)?) };
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Recipe::parse(&text, &self.set).with_context(|| format!("in {}", path.display()))
+        Source::find(path)?.read(&self.set)
     }
 
     fn rules(&self) -> Result<Rules> {

@@ -70,6 +70,7 @@ pub(super) fn run(args: Args) -> Result<()> {
         token: args.token_env.as_deref().map(token).transpose()?,
         agent_token: args.agent_token_env.as_deref().map(token).transpose()?,
         production: args.production,
+        ..Options::default()
     };
     if options.token.is_none() && !args.addr.ip().is_loopback() {
         crate::output::note!(

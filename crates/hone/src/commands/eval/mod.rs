@@ -15,7 +15,7 @@ use hone_arena::baseline::{Baseline, everywhere};
 use hone_arena::player::{self, Player, Scripted, Sitting};
 use hone_eval::table::{About, Column, Episode, Passing, Results};
 use hone_trace::rundir::RunDir;
-use hone_trace::{Seed, Task, Trace};
+use hone_trace::{Outcome, Seed, Task, Trace, clean};
 use hone_train::evaluate::{Decoding, Kind, count, play};
 use hone_train::events::Event;
 use hone_train::recipe::Recipe;
@@ -116,6 +116,7 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
     let samples = args.samples.unwrap_or(recipe.eval.samples).max(1);
     let kinds = kinds(args, &policy);
     let alone = kinds.len() == 1;
+    let mut broken = Broken::default();
     for kind in kinds {
         crate::output::note!("playing {} tasks, {}", chosen.tasks.len(), kind.name());
         let traces = episodes(&policy, &recipe, &chosen, kind, samples).await;
@@ -125,6 +126,7 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
         record.event(&Event::Eval { step, kind, result, traces: [numbers.start, numbers.end] })?;
         let name = if alone { policy.name.clone() } else { format!("{}, {}", policy.name, kind.name()) };
         columns.push(column(name, &traces, &passing));
+        broken.count(&traces);
         for trace in traces {
             first_traces.entry(trace.task.clone()).or_insert(trace);
         }
@@ -141,7 +143,37 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
     });
     let ks: Vec<usize> = (1..=samples as usize).filter(|k| k.is_power_of_two() || *k == samples as usize).collect();
     let results = Results::of(&columns, &about.collect(), passing, &ks);
-    finish(args, &results, &policy, &recipe, &out)
+    let code = finish(args, &results, &policy, &recipe, &out)?;
+    Ok(if broken.say() { ExitCode::FAILURE } else { code })
+}
+
+/// Episodes of the policy that broke, and the first one's reason.
+#[derive(Default)]
+struct Broken {
+    played: usize,
+    broken: usize,
+    first: Option<String>,
+}
+
+impl Broken {
+    fn count(&mut self, traces: &[Trace]) {
+        self.played += traces.len();
+        for trace in traces {
+            if let Outcome::Fault { fault } = &trace.outcome {
+                self.broken += 1;
+                self.first.get_or_insert_with(|| fault.to_string());
+            }
+        }
+    }
+
+    /// Says why episodes broke. True where all of them did: nothing was measured.
+    fn say(&self) -> bool {
+        if let Some(first) = &self.first {
+            let Self { played, broken, .. } = self;
+            anstream::eprintln!("{broken} of {played} episodes broke and are not counted; the first: {}", clean(first));
+        }
+        self.played > 0 && self.broken == self.played
+    }
 }
 
 fn kinds(args: &Args, policy: &Policy) -> Vec<Kind> {
@@ -161,7 +193,7 @@ fn column(name: String, traces: &[Trace], passing: &Passing) -> Column {
 }
 
 fn choose(args: &Args, recipe: &Recipe, policy: &Policy) -> Result<Chosen> {
-    let most = args.tasks.unwrap_or(recipe.eval.tasks);
+    let most = args.tasks.unwrap_or_else(|| recipe.eval.most_tasks());
     let (mut tasks, mut splits) = (Vec::new(), HashMap::new());
     for (wanted, name, all) in
         [(Split::Train, "train", &policy.world.tasks), (Split::HeldOut, "held-out", &policy.world.held_out)]
@@ -191,7 +223,7 @@ async fn episodes(policy: &Policy, recipe: &Recipe, chosen: &Chosen, kind: Kind,
     match &policy.who {
         Who::Sampler { setup, sampler } => {
             let mut recipe = recipe.clone();
-            recipe.eval.tasks = chosen.tasks.len();
+            recipe.eval.tasks = Some(chosen.tasks.len());
             let decoding = Decoding { samples, ..kind.decoding(&recipe) };
             play(setup, &recipe, Arc::clone(sampler), decoding).await
         }

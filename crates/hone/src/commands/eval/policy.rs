@@ -15,9 +15,11 @@ use hone_trace::rundir::RunReader;
 use hone_train::recipe::Recipe;
 use hone_train::run::recorded_recipe;
 use hone_train::setup::Setup;
+use hone_worlds::registry::EnvSpec;
 use serde_json::json;
 
 use super::{Args, Split};
+use crate::recipes::{QUICKSTART, Source};
 
 pub(super) enum Who {
     Sampler { setup: Box<Setup>, sampler: Arc<dyn Sampler> },
@@ -38,8 +40,6 @@ pub(super) struct Policy {
     pub(super) run: Option<PathBuf>,
     pub(super) step: Option<u64>,
 }
-
-const QUICKSTART: &str = include_str!("../../../../../recipes/quickstart.toml");
 
 /// The run of a checkpoint: RUN/checkpoints/step-….
 fn run_of(checkpoint: &Path) -> Option<PathBuf> {
@@ -92,7 +92,7 @@ impl Policy {
             baselines: setup.baselines.clone(),
         };
         // What is played are the held-out tasks of the setup: those that were asked for.
-        let most = args.tasks.unwrap_or(recipe.eval.tasks);
+        let most = args.tasks.unwrap_or_else(|| recipe.eval.most_tasks());
         let take = |tasks: &[hone_trace::Task]| tasks.iter().take(most).cloned().collect::<Vec<_>>();
         setup.held_out = match args.split {
             Split::HeldOut => take(&world.held_out),
@@ -136,13 +136,17 @@ impl Policy {
 
 fn read_recipe(args: &Args, run: Option<&Path>) -> Result<Recipe> {
     match (&args.recipe, run) {
-        (Some(path), _) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Recipe::parse(&text, &args.set).with_context(|| format!("in {}", path.display()))
-        }
+        (Some(path), _) => Source::find(path)?.read(&args.set),
         (None, Some(run)) if args.set.is_empty() => Ok(recorded_recipe(run)?),
         (None, Some(run)) => Ok(Recipe::parse(&RunReader::open(run)?.recipe()?, &args.set)?),
-        (None, None) => Ok(Recipe::parse(QUICKSTART, &args.set)?),
+        (None, None) => {
+            let recipe = QUICKSTART.source().read(&args.set)?;
+            if args.policy.is_some() {
+                let envs = recipe.env.iter().map(EnvSpec::name).collect::<Vec<_>>().join(", ");
+                anstream::eprintln!("no --recipe: playing the quickstart's environment ({envs})");
+            }
+            Ok(recipe)
+        }
     }
 }
 
