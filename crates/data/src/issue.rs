@@ -31,7 +31,8 @@ impl Issue {
     /// `tasks.jsonl:17: env_variables of task a: …; fix`.
     pub fn line(&self) -> String {
         let field = if self.field.is_empty() { String::new() } else { format!("{}: ", self.field) };
-        let key = self.key.as_ref().map(|key| format!(" [{key}]")).unwrap_or_default();
+        let key = self.key.as_ref().filter(|key| !key.is_empty());
+        let key = key.map(|key| format!(" [{key}]")).unwrap_or_default();
         let kind = match self.kind {
             IssueKind::Dropped => "dropped",
             IssueKind::Repaired => "repaired",
@@ -78,9 +79,11 @@ impl Issues {
         if self.is_empty() {
             return String::new();
         }
-        let mut text = format!("{} rows dropped, {} repairs\n", self.dropped, self.repaired);
+        let plural = |number: u64, one: &str, more: &str| format!("{number} {}", if number == 1 { one } else { more });
+        let dropped = plural(self.dropped, "row dropped", "rows dropped");
+        let mut text = format!("{dropped}, {}\n", plural(self.repaired, "repair", "repairs"));
         for issue in &self.examples {
-            text += &format!("  {}\n", issue.line());
+            text += &format!("  {}\n", hone_trace::clean_line(&issue.line()));
         }
         let shown = self.examples.len() as u64;
         let more = self.dropped + self.repaired - shown;

@@ -32,6 +32,8 @@ pub(crate) struct Elements<R> {
     input: R,
     line: u64,
     layout: Layout,
+    /// Something is left that nobody will read.
+    unread: bool,
 }
 
 /// End of the scan of one value.
@@ -44,14 +46,19 @@ enum Ended {
 
 impl<R: BufRead> Elements<R> {
     pub(crate) fn new(input: R) -> Self {
-        Self { input, line: 1, layout: Layout::Unknown }
+        Self { input, line: 1, layout: Layout::Unknown, unread: false }
     }
 
     /// The next value; `None` at the end of the document.
     pub(crate) fn next(&mut self) -> io::Result<Option<Element>> {
         loop {
             match self.layout {
-                Layout::Ended => return Ok(None),
+                Layout::Ended => {
+                    let fault =
+                        Some("everything from here on was not read: the task before it does not end where it should");
+                    let rest = Element { line: self.line, text: Vec::new(), fault };
+                    return Ok(std::mem::take(&mut self.unread).then_some(rest));
+                }
                 Layout::Lines => return self.next_line(),
                 Layout::Unknown => {
                     let Some(byte) = self.skip_blank(false)? else { return Ok(None) };
@@ -90,11 +97,28 @@ impl<R: BufRead> Elements<R> {
             if text.last() == Some(&b'\n') {
                 self.line += 1;
             } else if read == LONGEST {
-                self.layout = Layout::Ended;
+                self.skip_line()?;
                 return Ok(Some(Element { line, text: Vec::new(), fault: Some("a line longer than 64 MiB") }));
             }
             if !text.trim_ascii().is_empty() {
                 return Ok(Some(Element { line, text, fault: None }));
+            }
+        }
+    }
+
+    /// Passes over what is left of a line.
+    fn skip_line(&mut self) -> io::Result<()> {
+        loop {
+            let chunk = self.input.fill_buf()?;
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            let end = chunk.iter().position(|byte| *byte == b'\n');
+            let used = end.map_or(chunk.len(), |at| at + 1);
+            self.input.consume(used);
+            if end.is_some() {
+                self.line += 1;
+                return Ok(());
             }
         }
     }
@@ -119,6 +143,7 @@ impl<R: BufRead> Elements<R> {
             Ended::Fault(fault) => {
                 // If the end of a value is unclear, so is the rest.
                 self.layout = Layout::Ended;
+                self.unread = self.skip_blank(true)?.is_some();
                 Some(fault)
             }
             _ => None,
@@ -296,12 +321,22 @@ mod tests {
     }
 
     #[test]
+    fn a_line_beyond_all_measure_costs_itself() {
+        let long = "x".repeat(LONGEST + 10);
+        let found = all(&format!("{{\"a\": 1}}\n{long}\n{{\"c\": 1}}"));
+        assert_eq!((found.len(), found[1].0, found[2].0), (3, 2, 3));
+        assert!(found[1].2.is_some() && found[2] == (3, "{\"c\": 1}".into(), None));
+    }
+
+    #[test]
     fn a_broken_value_costs_itself() {
         let found = all("{\"a\": \"open\n{\"b\": 1}\n{\"c\": 1}\n");
         assert_eq!(found[0].2, Some("a text that is not closed on its line"));
         assert_eq!(found[1..], [(2, "{\"b\": 1}".into(), None), (3, "{\"c\": 1}".into(), None)]);
         let found = all("{\"a\": 1\n{\"b\": 1}\n");
         assert!(found[0].2.is_some() && found[1] == (2, "{\"b\": 1}".into(), None), "{found:?}");
+        let found = all("[{\"a\": 1}, {\"b\": \"open\n}, {\"c\": 1}]");
+        assert!(found[1].2.is_some() && found[2].2.is_some_and(|rest| rest.contains("was not read")), "{found:?}");
         let found = all("[{\"a\": 1}, {\"b\": ");
         assert_eq!(found.last().unwrap().2, Some("the file ends inside a task"));
     }

@@ -73,7 +73,16 @@ impl Source {
         if self.name.ends_with(".zst") {
             return Ok(Box::new(BufReader::new(zstd::Decoder::new(file).map_err(read)?)));
         }
-        Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
+        let mut reader = BufReader::with_capacity(1 << 16, file);
+        let what = match reader.fill_buf().map_err(read)? {
+            [0x1f, 0x8b, ..] => "it is compressed with gzip; unpack it with gunzip, or compress it with zstd (.zst)",
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => "it is compressed with zstd; let its name end in .zst",
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "its text is UTF-16; write it as UTF-8 (iconv -f UTF-16 -t UTF-8)",
+            [b'P', b'A', b'R', b'1', ..] => "it is a parquet file; let its name end in .parquet",
+            [b'P', b'K', 3, 4, ..] => "it is a zip archive; unpack it first",
+            _ => return Ok(Box::new(reader)),
+        };
+        Err(DataError::Form { path: self.name.clone(), what: what.into() })
     }
 }
 

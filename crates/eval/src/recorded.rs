@@ -8,7 +8,10 @@ use hone_train::evaluate::Kind;
 use hone_train::events::Event;
 use hone_train::recipe::{Recipe, RecipeError};
 
-/// Reason why a recording cannot be compared.
+use crate::spent::Price;
+use crate::table::{Episode, Passing};
+
+/// Why a recording cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedError {
     #[error(transparent)]
@@ -30,6 +33,8 @@ pub struct Recorded {
     pub traces: Vec<Trace>,
     /// The number of the first trace in its directory.
     pub first: u64,
+    /// The price that `hone eval` was given.
+    pub price: Option<Price>,
 }
 
 impl Recorded {
@@ -66,6 +71,16 @@ impl Recorded {
             });
         };
         let traces = run.traces()?.range(from..to).collect::<Result<_, _>>()?;
-        Ok(Self { name: name.to_owned(), step, kind, recipe, traces, first: from })
+        Ok(Self { name: name.to_owned(), step, kind, recipe, traces, first: from, price: price(Path::new(path)) })
     }
+
+    pub fn episodes(&self, passing: &Passing) -> Vec<Episode> {
+        self.traces.iter().map(|trace| Episode::of(trace, passing)).collect()
+    }
+}
+
+fn price(directory: &Path) -> Option<Price> {
+    let text = std::fs::read(directory.join("eval.json")).ok()?;
+    let recorded: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    serde_json::from_value(recorded.get("price")?.clone()).ok()
 }

@@ -50,5 +50,5 @@ pub use reward::{Reward, Verdict};
 pub use seed::{Rng, Seed};
 pub use task::{Modality, Task, TaskSet, TaskSetError};
 pub use tool::{DuplicateTool, ToolCall, ToolSet, ToolSpec};
-pub use trace::{BadTrace, Timings, Trace, TraceBuilder, TraceHead, TurnRecord};
+pub use trace::{BadTrace, Timings, Trace, TraceBuilder, TraceHead, TurnRecord, Usage};
 pub use world::{Action, Arena, Credit, EndState, Env, Episode, Scorer, Turn};

@@ -65,6 +65,16 @@ pub struct TurnRecord {
     pub repairs: Vec<String>,
     #[serde(default)]
     pub timings: Timings,
+    /// Of a turn whose tokens are not recorded, because a model behind an API wrote it: what its server counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// Tokens that a model read, and wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    pub prompt: u64,
+    pub completion: u64,
 }
 
 /// Seconds one turn spent waiting for each party. `None` if it was not asked. The verifier is asked after the last
@@ -117,6 +127,24 @@ impl Trace {
             position += node.tokens().len();
             node.as_sampled().map(|_| (at, node))
         })
+    }
+
+    /// Tokens the policy read and wrote, every turn with all that came before it, as an API bills them: by the recorded ids,
+    /// else as the server counted. `None` where a turn has neither.
+    pub fn usage(&self) -> Option<Usage> {
+        let (mut all, mut before) = (Usage::default(), 0);
+        for (index, node) in self.nodes.iter().enumerate() {
+            let own = node.tokens().len() as u64;
+            if node.as_sampled().is_some() {
+                let counted = self.turns.iter().find(|turn| turn.node == index).and_then(|turn| turn.usage);
+                let by_ids = || (own > 0).then_some(Usage { prompt: before, completion: own });
+                let turn = counted.or_else(by_ids)?;
+                all.prompt += turn.prompt;
+                all.completion += turn.completion;
+            }
+            before += own;
+        }
+        Some(all)
     }
 
     /// The value of a reward component, where it was scored.

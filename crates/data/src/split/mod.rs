@@ -74,6 +74,8 @@ struct Entry {
     key: String,
     env: u32,
     hash: f64,
+    /// The input has it as an evaluation task.
+    evaluated: bool,
 }
 
 /// The tasks to be split, without their texts.
@@ -101,6 +103,8 @@ pub struct Summary {
     pub why: BTreeMap<Why, u64>,
     /// Locked tasks that the set no longer has. They stay locked.
     pub missing: u64,
+    /// Tasks that the input has as eval and this split as train.
+    pub against: u64,
 }
 
 impl SplitSettings {
@@ -138,7 +142,12 @@ impl Splitter {
             number
         });
         let hash = Seed::root(self.settings.seed).with("split").with(&task.env).with(&task.key);
-        self.entries.push(Entry { key: task.key.clone(), env, hash: hash.rng().unit() });
+        self.entries.push(Entry {
+            key: task.key.clone(),
+            env,
+            hash: hash.rng().unit(),
+            evaluated: row.side == Some(Side::Eval),
+        });
         if self.settings.near.is_some() {
             self.signatures.push(Signature::of(&task.prompt));
         }
@@ -285,6 +294,7 @@ impl Splitter {
         for (entry, &(side, why)) in self.entries.iter().zip(&drawn) {
             let env = &self.envs[entry.env as usize];
             met += u64::from(why == Why::Locked);
+            summary.against += u64::from(entry.evaluated && side == Side::Train);
             lock.set(&entry.key, env, side);
             *summary.environments.entry(env.clone()).or_default().entry(side).or_default() += 1;
             *summary.why.entry(why).or_default() += 1;

@@ -44,6 +44,8 @@ pub enum Reason {
     VerifierException,
     /// The environment broke.
     EnvironmentFault,
+    /// The teacher could not be asked. That says nothing of the task, which is judged again the next time.
+    TeacherFault,
     /// Neither a reference nor a teacher that solves it.
     Unsolvable,
     TooHard,
@@ -52,6 +54,11 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// True when something broke outside the task, which may be well another time.
+    pub fn may_pass(self) -> bool {
+        matches!(self, Self::EnvironmentFault | Self::TeacherFault)
+    }
+
     pub fn words(self) -> &'static str {
         match self {
             Self::WrongSchema => "wrong schema",
@@ -64,6 +71,7 @@ impl Reason {
             Self::FlakyVerifier => "flaky verifier",
             Self::VerifierException => "verifier exception",
             Self::EnvironmentFault => "environment fault",
+            Self::TeacherFault => "teacher fault",
             Self::Unsolvable => "unsolvable",
             Self::TooHard => "solved too rarely",
             Self::TooEasy => "solved too often",
@@ -183,9 +191,14 @@ impl Work<'_> {
         let after = self.replay(&moves, "the reference").await?;
         self.finding.after = Some(after);
         let Some(trace) = self.traces.last() else { return Ok(()) };
-        let (failed, changes) = (first_failure(trace, self.bench.rules.failing_reads), effect(trace));
+        let rules = &self.bench.rules;
+        let failed = first_failure(trace, rules.failing_reads).filter(|_| !rules.failing_calls);
+        let changes = effect(trace);
         if let Some(failed) = failed {
-            return Err((Reason::ReferenceCallFails, failed));
+            // An error that the solution gets over may be what the task is about.
+            let way_out =
+                if after >= rules.pass { "; failing_calls = true keeps tasks that pass in the end" } else { "" };
+            return Err((Reason::ReferenceCallFails, failed + way_out));
         }
         if after < self.bench.rules.pass {
             let why = why(trace, &self.bench.success);
@@ -258,6 +271,7 @@ impl Work<'_> {
             }
             let reason = match fault.boundary {
                 Boundary::Verifier | Boundary::Judge => Reason::VerifierException,
+                Boundary::Sampler => Reason::TeacherFault,
                 _ => Reason::EnvironmentFault,
             };
             let what = fault.to_string();
@@ -277,8 +291,13 @@ impl Work<'_> {
         for replica in 0..tries {
             let seed = Seed::root(rules.seed).with("teacher").with(&self.task.key).at(u64::from(replica));
             let trace = self.play(&*teacher, seed, replica).await?;
-            solved += u32::from(trace.reward(success).is_some_and(|value| value >= rules.pass));
+            let value = trace.reward(success).ok_or_else(|| why(&trace, success));
             self.traces.push(trace);
+            let value = value.map_err(|why| {
+                let what = format!("{}, try {}: no score: {why}", teacher.name(), replica + 1);
+                (Reason::VerifierException, what)
+            })?;
+            solved += u32::from(value >= rules.pass);
         }
         if tries == 0 {
             return Ok(());

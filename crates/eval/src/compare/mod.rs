@@ -2,6 +2,7 @@
 
 mod align;
 mod page;
+mod several;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +11,11 @@ use hone_train::evaluate::{Difference, paired};
 use serde::Serialize;
 
 pub use align::{Mark, Step, align};
+pub use several::{Entrant, Several, Standing};
 
 use crate::bootstrap::sign_flip;
 use crate::detect::{DETECTORS, Seen};
+use crate::spent::Price;
 use crate::table::{Episode, Passing, Row};
 
 /// One side of a comparison.
@@ -22,6 +25,7 @@ pub struct Side<'a> {
     pub traces: &'a [Trace],
     /// The number of the first trace in its directory.
     pub first: u64,
+    pub price: Option<Price>,
 }
 
 /// Quantity that differs.
@@ -85,7 +89,7 @@ pub struct Example {
 }
 
 /// Values by task: the mean over its episodes.
-type ByTask = BTreeMap<String, f64>;
+pub(crate) type ByTask = BTreeMap<String, f64>;
 
 impl Comparison {
     /// `examples`: how many tasks are shown with their calls.
@@ -97,7 +101,7 @@ impl Comparison {
         let differences: Vec<f64> = common.iter().map(|task| success[1][*task] - success[0][*task]).collect();
         let rows = [0, 1].map(|at: usize| {
             let own = episodes[at].iter().filter(|episode| common.contains(&episode.task));
-            Row::of(own, &[1])
+            Row::priced(own, &[1], sides[at].price)
         });
         let behaviour = DETECTORS.iter().map(|detector| {
             let seen = sides.map(|side| Observed::of(detector, side, passing, &common));
@@ -134,7 +138,7 @@ impl Comparison {
     }
 }
 
-fn success(episodes: &[Episode]) -> ByTask {
+pub(crate) fn success(episodes: &[Episode]) -> ByTask {
     let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for episode in episodes {
         if let Some(passed) = episode.passed {

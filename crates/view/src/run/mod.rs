@@ -144,6 +144,12 @@ impl Run {
         self.metrics.steps().last().copied().unwrap_or(0)
     }
 
+    /// False for the directory of an evaluation or a validation: it has its recipe's plan and trains nothing.
+    pub fn trains(&self) -> bool {
+        let other = ["eval.json", "progress.jsonl"].iter().any(|name| self.path.join(name).is_file());
+        self.done() > 0 || !other
+    }
+
     /// True when all planned steps are recorded.
     pub fn is_complete(&self) -> bool {
         self.planned().is_none_or(|planned| self.done() >= planned)

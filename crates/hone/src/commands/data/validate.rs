@@ -113,7 +113,13 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
         }
         for finding in report.rejected.iter().take(10) {
             let reason = finding.rejected.map_or("", Reason::words);
-            writeln!(out, "  {}: {reason}: {}", finding.key, hone_arena::show::clean(&finding.detail))?;
+            let line = format!("  {}: {reason}: {}", finding.key, finding.detail);
+            writeln!(out, "{}", hone_trace::clean_line(&line))?;
+        }
+        let again: u64 =
+            report.all.rejected.iter().filter(|(reason, _)| reason.may_pass()).map(|(_, tasks)| tasks).sum();
+        if again > 0 {
+            writeln!(out, "{again} tasks met a fault outside of them; the same command plays those again")?;
         }
         writeln!(out, "report.md and the kept tasks.jsonl are in {}", args.out.display())?;
     }
@@ -126,7 +132,10 @@ async fn all(args: &Args, bench: &Bench, rows: &[Row], context: &str, recipe: &R
     let path = args.out.join("progress.jsonl");
     let mut known: HashMap<Digest, Finding> = HashMap::new();
     if path.exists() {
-        known.extend(read_lines::<Done>(&path)?.records.into_iter().map(|done| (done.of, done.finding)));
+        // What broke outside a task is no finding about it: that one is played again.
+        let lasting = |finding: &Finding| !finding.rejected.is_some_and(Reason::may_pass);
+        let judged = read_lines::<Done>(&path)?.records.into_iter().filter(|done| lasting(&done.finding));
+        known.extend(judged.map(|done| (done.of, done.finding)));
     }
     let progress = std::fs::OpenOptions::new().append(true).create(true).open(&path);
     let mut progress = progress.with_context(|| format!("cannot write {}", path.display()))?;
