@@ -106,7 +106,7 @@ impl Run {
         self.report.before.as_ref().map(|found| &found.result)
     }
 
-    /// Success of an episode; `None` where nobody scored it or something outside the policy broke.
+    /// Success of an episode; `None` if it was not scored or something outside the policy broke.
     pub fn solved(&self, trace: &Trace) -> Option<bool> {
         if matches!(trace.outcome, Outcome::Fault { .. }) {
             return None;

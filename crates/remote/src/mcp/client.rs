@@ -12,7 +12,7 @@ use crate::http::Http;
 use crate::openenv::actions;
 use crate::supervise::Failure;
 
-/// The version of the protocol that is asked for.
+/// Requested protocol version.
 const VERSION: &str = "2025-06-18";
 const SESSION: &str = "mcp-session-id";
 
@@ -21,7 +21,7 @@ const SESSION: &str = "mcp-session-id";
 pub struct Client {
     link: Link,
     next: u64,
-    /// What the server says about itself to an agent.
+    /// The server's description of itself for an agent.
     pub instructions: Option<String>,
 }
 
