@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::parse::Format;
 
-/// Why tools cannot be offered.
+/// Reason why tools cannot be offered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolsError {
     #[error(

@@ -59,7 +59,7 @@ impl Named {
 }
 
 impl Diagnosis {
-    /// A fault that makes the run worthless or its numbers untrue, and that nobody waived.
+    /// An unwaived fault that makes the run worthless or its numbers untrue.
     pub fn has_errors(&self) -> bool {
         self.findings.iter().any(Named::is_error)
     }
@@ -112,8 +112,8 @@ fn unreadable(words: &str) -> Diagnosis {
     diagnosis
 }
 
-/// Makes every check. A symptom goes to the worst cause that explains it and is no less severe, of equals to the first in the
-/// list.
+/// Runs every check. A symptom is attributed to the worst cause that explains it and is at least as severe; among
+/// equals, to the first in the list.
 pub fn diagnose<S>(checks: &[Check<S>], subject: &S) -> Result<Diagnosis, RunDirError> {
     let mut diagnosis = Diagnosis::default();
     let mut found: Vec<(&Check<S>, Finding)> = Vec::new();

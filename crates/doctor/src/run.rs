@@ -124,7 +124,7 @@ impl Run {
         self.texts.get_or_init(open).as_ref()?.tokenizer().ok()
     }
 
-    /// Success of an episode; `None` where nobody scored it or something outside the policy broke.
+    /// Success of an episode; `None` if it was not scored or something outside the policy broke.
     pub fn solved(&self, trace: &Trace) -> Option<bool> {
         if matches!(trace.outcome, Outcome::Fault { .. }) {
             return None;

@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprint!("{}", problem::shown(&error));
-            // A run that came to nothing, or would, is an answer; everything else kept the command from running.
+            // A run that learned nothing, or would, is an answer; everything else kept the command from running.
             let verdict = error.downcast_ref::<TrainError>().is_some_and(TrainError::is_verdict);
             ExitCode::from(if verdict || error.is::<Refused>() { 1 } else { 2 })
         }

@@ -1,7 +1,7 @@
 //! Standard output, for programs and for people: foreign text leaves through one of these doors.
 //!
-//! What an environment, a model or a file says may hold escape sequences (OSC 52 writes the clipboard), C1 controls and
-//! direction controls. In text they are shown as visible escapes, in JSON as JSON's own.
+//! Text from an environment, a model or a file may contain escape sequences (OSC 52 writes the clipboard), C1 controls
+//! and direction controls. In text they are shown as visible escapes, in JSON as JSON's own.
 
 use std::io::{self, Write};
 

@@ -23,7 +23,7 @@ impl Problem {
     }
 }
 
-/// Advice on a line of its own, with all that follows it.
+/// Advice on a separate line, with everything after it.
 fn advice_line(text: &str) -> Option<(&str, String)> {
     let mut starts = text.match_indices('\n').map(|(at, _)| at + 1);
     starts.find_map(|start| {

@@ -57,7 +57,7 @@ impl Builtin {
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub(crate) text: String,
-    /// What its paths are relative to.
+    /// Directory its paths are relative to.
     directory: PathBuf,
     /// As it was typed.
     pub(crate) given: String,

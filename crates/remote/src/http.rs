@@ -81,13 +81,13 @@ impl Http {
             let value = read(name)?;
             put(header, value.clone(), value)?;
         }
-        // One provider serves the whole process; that it is there already is no error.
+        // One provider serves the whole process; it is not an error if it is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = client().map_err(|error| format!("cannot build an HTTP client: {error}"))?;
         Ok(Self { client, base, headers, secrets })
     }
 
-    /// The same server over connections of its own: those of a runtime that is gone are of no use.
+    /// The same server over new connections: those of a runtime that is gone are useless.
     #[must_use]
     pub fn fresh(&self) -> Self {
         Self { client: client().unwrap_or_else(|_| self.client.clone()), ..self.clone() }

@@ -1,4 +1,4 @@
-//! Environment interface: an arena opens episodes, an environment plays one, a scorer judges it.
+//! Environment interface: an arena opens episodes, an environment plays one, an estimator credits it.
 
 use std::time::Duration;
 
@@ -8,10 +8,8 @@ use serde_json::Value;
 use crate::group::{Advantage, Group};
 use crate::message::Message;
 use crate::outcome::{Fault, ParseFailure};
-use crate::reward::Reward;
 use crate::task::Task;
 use crate::tool::{ToolCall, ToolSet};
-use crate::trace::Trace;
 
 /// Opens episodes of the tasks it knows.
 #[async_trait]
@@ -88,12 +86,6 @@ pub struct Turn {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EndState {
     pub facts: serde_json::Map<String, Value>,
-}
-
-/// One reward component.
-#[async_trait]
-pub trait Scorer: Send + Sync {
-    async fn score(&self, trace: &Trace, end: &EndState) -> Reward;
 }
 
 /// An advantage estimator. One small file each.

@@ -24,8 +24,8 @@ documented! {
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct CheckpointRecipe {
-        /// Steps between checkpoints. 0: after every step while a checkpoint is small (256 MiB), and of larger ones as often
-        /// as keeps their writing under a twentieth of the time.
+        /// Steps between checkpoints. 0: after every step if a checkpoint is small (256 MiB); larger ones as often as
+        /// keeps writing them under a twentieth of the time.
         pub every: u64 where whole(0, 1_000_000_000),
         /// Number of checkpoints kept, in addition to the best and the first. Among steps that changed no weight only
         /// the last counts, so that they displace no other policy.

@@ -14,9 +14,9 @@ documented! {
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub(crate) struct GuardRecipe {
-        /// Go back to the last good checkpoint, at half the learning rate, when success falls off a cliff.
+        /// Roll back to the last good checkpoint, at half the learning rate, when success drops suddenly.
         pub rollback: bool,
-        /// Smallest fall of the success rate that counts. 0: the guard is silent.
+        /// Smallest drop in the success rate that counts. 0: the guard is off.
         pub fall: f64 where real(0.0, 1.0),
     }
 }

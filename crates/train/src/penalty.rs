@@ -19,9 +19,9 @@ documented! {
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct KlReward {
-        /// KL penalty: the price of a KL of 1, summed over an episode's tokens. Where it adapts: at the start.
+        /// Coefficient of the KL penalty, summed over an episode's tokens. With `target`: the initial value.
         pub coefficient: f64 where real(0.0, 1e6),
-        /// The one-sample estimate of the KL: docs/algorithms.md.
+        /// One-sample KL estimator: docs/algorithms.md.
         #[serde(default)]
         pub estimator: Estimator,
         /// Target for the mean KL per token, which the coefficient is adapted to. Absent: the coefficient is fixed.

@@ -199,8 +199,7 @@ impl Trainer<'_> {
             drift.metrics,
             tokens,
         ];
-        let stages = stages.into_iter().chain([timing.metrics(account.sampled())]);
-        let ledger = Ledger::of(step, stages);
+        let ledger = Ledger::of(step, stages.into_iter().chain([timing.metrics(account.sampled())]));
         let traces = learned.lessons.recorded(groups, &advantages, drift.taken_back);
         self.record(&ledger, groups, &traces, &learned)?;
         let faults = Faults::of(groups);

@@ -11,8 +11,9 @@ use crate::put;
 use crate::run::{Brief, Filter, Part, Run, ViewError};
 use crate::site::{Doctor, Site};
 
-/// The report of the site's runs with about so many traces of each: those that findings cite, those of rejected tasks, then the best, the worst and
-/// some between of the last step, or of the last evaluation of a directory that has no steps.
+/// The report of the site's runs with about this many traces of each: those that findings cite, those of rejected
+/// tasks, then the best, the worst and some between of the last step, or of the last evaluation of a directory that has
+/// no steps.
 pub fn report(site: Site, traces: usize) -> Result<Html, ViewError> {
     let mut held = BTreeSet::new();
     for number in 0..site.len() {

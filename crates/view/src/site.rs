@@ -33,7 +33,7 @@ struct Opened {
     doctor: Arc<Mutex<Doctor>>,
 }
 
-/// What the doctor has to say of a run.
+/// The doctor's diagnosis of a run.
 #[derive(Debug, Clone, Default)]
 pub enum Doctor {
     #[default]

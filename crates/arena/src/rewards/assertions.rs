@@ -18,8 +18,9 @@ use crate::documented;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "nl_assertions",
-    about: "tau2's NL_ASSERTION: 1 where every statement a task makes about its conversation holds by an LLM judge, else 0",
-    advice: "As a factor of tau in a product: together they are tau2's whole reward",
+    about: "tau2's NL_ASSERTION: 1 if an LLM judge finds that every assertion of a task about its conversation \
+        holds, otherwise 0",
+    advice: "Use it as a factor of tau in a product: together they are tau2's full reward",
     paper: Some("Barres et al. 2025, tau2-bench, arXiv:2506.07982"),
     options: Options::both::<AnswerSpec, ChatSpec>(r#"{"url": "http://localhost:8000/v1", "model": "judge"}"#),
     make: assertions,

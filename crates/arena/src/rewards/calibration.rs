@@ -26,7 +26,7 @@ use crate::catalogue::Options;
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "calibration",
     about: "Brier score of the stated confidence c, 1 - (c - y)², with y from the environment's test: from 0 to 1",
-    advice: "Give correctness at least its weight, or pay it to the confidence alone with `credit.arguments`",
+    advice: "Give correctness at least its weight, or credit it only to the confidence tokens with `credit.arguments`",
     paper: Some("Brier 1950, Verification of Forecasts Expressed in Terms of Probability"),
     options: Options::NONE,
     make: plain::<Calibration>,

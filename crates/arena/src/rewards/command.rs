@@ -23,7 +23,8 @@ use crate::stdio::CommandError;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "command",
-    about: "A program of your own, started once a case: the case as JSON on stdin, `{\"value\": 0.5, \"why\": \"…\"}` on stdout",
+    about: "Your own program, started once per case: the case as JSON on stdin, `{\"value\": 0.5, \"why\": \"…\"}` \
+        on stdout",
     advice: "For verifiers that start fast; `stdio` keeps one running",
     paper: None,
     options: Options::with::<Verifier>(r#"{"command": ["python3", "verify.py"]}"#),

@@ -25,7 +25,8 @@ use crate::catalogue::Options;
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "format",
     about: "How far a reply gets towards one canonical, valid tool call, in seven ordered steps from 0 to 1",
-    advice: "A first signal where most replies do not parse, or a gate; it says nothing of what the call is good for",
+    advice: "A first signal when most replies do not parse, or a gate; it says nothing about whether the call is \
+        useful",
     paper: None,
     options: Options::NONE,
     make: plain::<Format>,

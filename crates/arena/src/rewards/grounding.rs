@@ -22,7 +22,8 @@ use crate::documented;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "grounding",
-    about: "Citation grounding: F-beta of the ids cited against the right ones, times the share that was really shown, from 0 to 1",
+    about: "Citation grounding: F-beta of the ids cited against the right ones, times the share that was actually \
+        shown, from 0 to 1",
     advice: "For tasks with gold ids and a context; a small beta makes a wrong citation cost more than a missing one",
     paper: None,
     options: Options::of::<Grounding>(),

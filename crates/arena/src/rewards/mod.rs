@@ -26,7 +26,7 @@ mod submission;
 use async_trait::async_trait;
 pub use case::{Case, Changes, Context, States, Texts};
 pub use env_reward::Given;
-use hone_trace::{EndState, Reward, Scorer, Trace, Verdict, entries};
+use hone_trace::{Reward, Verdict, entries};
 pub use rubric::{Product, Rubric, RubricError, Scorecard, TOTAL, Term};
 pub use submission::{LENIENT_FACTOR, Source, Submission};
 
@@ -84,17 +84,6 @@ pub struct Named {
 impl std::fmt::Debug for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Named").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Scorer for Named {
-    async fn score(&self, trace: &Trace, end: &EndState) -> Reward {
-        let verdict = match Case::of(trace, end) {
-            Ok(case) => self.component.verdict(&case).await,
-            Err(why) => unscored(why),
-        };
-        finite(&self.name, verdict)
     }
 }
 

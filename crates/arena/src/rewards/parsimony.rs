@@ -18,7 +18,7 @@ use crate::documented;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "parsimony",
-    about: "Length against the reference's: 1 where it is about as long, falling to 0 where it is much longer or shorter",
+    about: "Length relative to the reference: 1 if it is about as long, falling to 0 if it is much longer or shorter",
     advice: "As a factor of a quality component in a product; a short wrong answer is parsimonious too",
     paper: None,
     options: Options::of::<Parsimony>(),

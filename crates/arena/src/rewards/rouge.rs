@@ -17,8 +17,8 @@ use crate::documented;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "rouge_l",
-    about: "ROUGE-L: F of the longest common subsequence of words with the nearest reference, from 0 to 1",
-    advice: "For answers with a reference text; it rewards wording, so pair it with a component that tests what is true",
+    about: "ROUGE-L: F-score of the longest common subsequence of words with the nearest reference, from 0 to 1",
+    advice: "For answers with a reference text; it rewards wording, so pair it with a component that tests correctness",
     paper: Some("Lin 2004, ROUGE: A Package for Automatic Evaluation of Summaries"),
     options: Options::of::<RougeL>(),
     make: plain::<RougeL>,

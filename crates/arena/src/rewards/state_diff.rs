@@ -18,8 +18,8 @@ use crate::catalogue::Options;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "partial_credit",
-    about: "Share of the reference's changes to the database that were made, less those that nobody wanted, from 0 to 1",
-    advice: "Where tau is almost always 0; anneal its weight away, since half a change is no service",
+    about: "Share of the reference's changes to the database that were made, minus unwanted changes, from 0 to 1",
+    advice: "For when tau is almost always 0; anneal its weight to 0, since half a change helps no customer",
     paper: None,
     options: Options::NONE,
     make: plain::<PartialCredit>,

@@ -17,7 +17,7 @@ use crate::catalogue::Options;
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "support",
     about: "Share of the resolution's content trigrams that occur in the articles it cites, from 0 to 1",
-    advice: "A floor against filler beside grounding; paraphrase is not seen, so give it little weight",
+    advice: "Guards against filler beside grounding; it does not recognise paraphrases, so give it little weight",
     paper: None,
     options: Options::NONE,
     make: plain::<Support>,

@@ -36,7 +36,7 @@ documented! {
         pub backoff_s: f64 where real(0.0, 3_600.0),
         /// Concurrent episodes.
         pub concurrency: usize where whole(1, 65_536),
-        /// Execution of several calls in one reply: the first only, all in order, or all at once.
+        /// Execution of several calls in one reply: only the first, all in order, or all at once.
         pub calls: CallMode,
         /// Treatment of a malformed reply: the agent is told and may try again, or the episode ends.
         pub malformed: OnMalformed,

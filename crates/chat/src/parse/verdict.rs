@@ -96,7 +96,7 @@ fn bounded(mut drafts: Vec<Draft>) -> Vec<Draft> {
     drafts
 }
 
-/// Fault of a reply whose calls have none: reasoning that is never closed, or markup of a call that nobody read.
+/// Fault of a reply whose calls have none: reasoning that is never closed, or markup of a call that was not parsed.
 fn fault_around(reply: &Reply<'_>, parsed: &Parsed) -> Option<Fault> {
     if let Some(at) = reply.unclosed {
         return Some(Fault::new(ParseFailureKind::Truncated, at, "reasoning is opened and never closed"));
@@ -192,7 +192,7 @@ fn guidance(format: Format) -> &'static str {
     &TEXTS[format as usize]
 }
 
-/// Model text in a message: a megabyte of it helps nobody.
+/// Model text in a message, shortened: a megabyte of it would be useless.
 fn shortened(text: &str) -> &str {
     text.char_indices().nth(120).map_or(text, |(end, _)| &text[..end])
 }

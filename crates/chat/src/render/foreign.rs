@@ -26,7 +26,7 @@ pub enum SpecialTokens {
 const OPEN: char = '\u{F0E00}';
 const CLOSE: char = '\u{F0E01}';
 
-/// Puts stand-ins into a message of somebody else than the policy; gives how many.
+/// Replaces special tokens in a message that the policy did not write with stand-ins; returns their number.
 pub(super) fn defuse(tokenizer: &Tokenizer, message: &mut Json) -> usize {
     if !matches!(message.get("role").and_then(Json::as_str), Some("user" | "tool")) {
         return 0;

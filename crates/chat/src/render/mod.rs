@@ -49,7 +49,7 @@ pub struct Prompt<'a> {
     pub sections: &'a [String],
 }
 
-/// Why a conversation cannot be rendered.
+/// Reason why a conversation cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     #[error(transparent)]
@@ -149,7 +149,7 @@ impl Renderer {
         if with_tools { &self.inner.with_tools } else { &self.inner.plain }
     }
 
-    /// Renders the first prompt and proves that the conversation can go on from it: that every tool reached it, that a
+    /// Renders the first prompt and proves that the conversation can be continued: that every tool reached it, that a
     /// later turn can be appended, and that observations are shown. Refuses otherwise, before anything is sampled.
     pub fn open(&self, prompt: &Prompt<'_>) -> Result<Conversation, RenderError> {
         let (scene, in_tools) = self.scene(prompt)?;

@@ -62,7 +62,7 @@ pub struct TemplateInput<'a> {
     pub clock: Clock,
 }
 
-/// Why a template could not be compiled or rendered. Lines count from 1.
+/// Reason why a template could not be compiled or rendered. Lines count from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// The template itself refused the conversation, through `raise_exception`.

@@ -9,7 +9,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "held_out_overlap",
-    what: "Held-out tasks occur in training, so that their success is no generalisation.",
+    what: "Held-out tasks occur in training, so their success does not show generalisation.",
     measure: "Held-out prompts, and reference calls with their arguments, that training tasks have too, by content. \
               From 1 % a warning for prompts and a note for calls; an error where from 20 % of the tasks both are one \
               training task's. The same over the prompt tokens of the last evaluation and of the probed steps, whatever \

@@ -28,11 +28,11 @@ use crate::check::Looked;
 #[derive(Debug, Default)]
 pub struct Probe {
     pub recipe: Recipe,
-    /// Why the recipe cannot be read; it then has its defaults here.
+    /// Reason why the recipe cannot be read; it then has its defaults here.
     pub unreadable: Option<String>,
     /// Keys that the recipe's author wrote, with dots: `train.warmup`.
     pub given: BTreeSet<String>,
-    /// Why the recipe cannot be opened, in the opener's words.
+    /// Reason why the recipe cannot be opened, in the opener's words.
     pub refused: Option<String>,
     pub texts: Part<Texts>,
     pub budget: Option<Budget>,
@@ -91,8 +91,8 @@ pub struct Texts {
 pub struct World {
     pub tasks: usize,
     pub held_out: usize,
-    /// Share of the held-out tasks that are a training task by everything but their key. `None` where tasks have no
-    /// content of their own.
+    /// Share of the held-out tasks that equal a training task in everything but their key. `None` if tasks have no
+    /// content.
     pub shared_content: Option<f64>,
     /// Keys of training tasks that repeat another's content.
     pub repeated: Vec<String>,
@@ -110,10 +110,10 @@ pub struct World {
 pub struct Opening {
     pub task: String,
     pub env: String,
-    /// Why it did not open, in the environment's words.
+    /// Reason why it did not open, in the environment's words.
     pub fault: Option<String>,
     pub tools: Vec<String>,
-    /// Why the tools' schemas cannot be used.
+    /// Reason why the tools' schemas cannot be used.
     pub bad_schema: Option<String>,
     /// System prompt and first messages, as one text.
     pub said: String,
@@ -152,7 +152,7 @@ impl<T: Clone> Clone for Part<T> {
     }
 }
 
-/// Why the chat template cannot be trained with.
+/// Reason why the chat template cannot be trained with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub kind: RefusalKind,

@@ -24,7 +24,7 @@ pub struct Transcript {
     pub done: bool,
     /// Values of the reward components that were scored, the total last.
     pub rewards: Vec<(String, f64)>,
-    /// Components nobody scored, and why.
+    /// Unscored components, with reasons.
     pub unscored: Vec<(String, String)>,
     /// Message of the fault.
     pub fault: Option<String>,

@@ -22,11 +22,11 @@ pub(super) fn of(tasks: &[Task], held_out: &[Task]) -> World {
             repeated.push(task.key.clone());
         }
     }
-    // Numbered tasks have no content of their own: a program makes a world out of their key.
+    // Numbered tasks have no content: a program derives its state from their key.
     let numbered = known.len() == 1 && tasks.len() > 1;
     let shared = held_out.iter().filter(|task| known.contains(&content(task))).count();
     let referenced: Vec<&Task> = tasks.iter().filter(|task| task.reference.is_some()).collect();
-    // What is only said is done too: a user who has tools is guided by words.
+    // Speaking counts as acting too: a user who has tools is guided by words.
     let silent = |task: &Task| task.extra.get(SAYS).and_then(Value::as_array).is_none_or(Vec::is_empty);
     let no_op = |task: &&&Task| task.reference.as_ref().is_some_and(Vec::is_empty) && silent(task);
     World {
@@ -154,8 +154,8 @@ async fn beside(
     played
 }
 
-/// One episode is opened and stepped once: by a call, where that breaks by a reply, and then by a call again. An environment
-/// that breaks now and then, or at one of them, is no reason to refuse a run.
+/// One episode is opened and stepped once: by a call, if that breaks by a reply, and then by a call again. An
+/// environment that breaks occasionally, or at one of them, is not a reason to refuse a run.
 pub(super) async fn first_step(setup: &Setup, recipe: &Recipe) -> Vec<Transcript> {
     let Some(task) = setup.tasks.first() else { return Vec::new() };
     let call: Box<dyn Baseline> = match solution(task) {

@@ -87,13 +87,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     })
 }
 
-/// What stands around the conversation: prompt, tools, and whoever plays them.
+/// Setting of the conversation: prompt, tools, and whoever plays them.
 struct Scene {
     system: Option<String>,
     tools: ToolSet,
     /// Whose variables go into the prompt.
     task: Task,
-    /// What the environment's task asks.
+    /// The first messages of the environment's task.
     first: Vec<Message>,
     env: Option<Box<dyn Env>>,
 }
@@ -277,7 +277,7 @@ impl Talk<'_> {
         Ok(true)
     }
 
-    /// What the calls answer, by the environment or by hand.
+    /// Answers to the calls, by the environment or by hand.
     async fn answer(
         &mut self,
         scene: &mut Scene,

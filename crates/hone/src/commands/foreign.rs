@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use hone_doctor::{CHECKS, Check, Diagnosis, Run, Skipped, diagnose};
 
-/// The diagnosis of another trainer's record; `None` for a run directory of our own. Checks that the record cannot answer
-/// are not made, and say what they need.
+/// Diagnosis of another trainer's record; `None` for one of our own run directories. Checks that the record cannot
+/// answer are skipped, and say what they need.
 pub(super) fn diagnosed(path: &Path) -> Result<Option<Diagnosis>> {
     if path.join("recipe.toml").is_file() {
         return Ok(None);

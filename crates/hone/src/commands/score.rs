@@ -87,7 +87,7 @@ fn from_file(path: &Path) -> Result<RubricSpec> {
     } else {
         toml::from_str(&text).with_context(wrong)?
     };
-    // A rubric of its own, or the one of a recipe.
+    // A separate rubric, or that of a recipe.
     let rubric = ["reward", "rubric"].iter().find_map(|key| table.get(*key).cloned());
     serde_json::from_value(rubric.unwrap_or(table)).with_context(wrong)
 }
@@ -114,7 +114,7 @@ struct Entry {
 
 enum Read {
     Case(Box<Case>),
-    /// A trace that broke at somebody's boundary: unscored, and no error of the line.
+    /// A trace with a fault: unscored, and not an error of the line.
     Faulted(String),
     Bad(String),
 }

@@ -181,7 +181,7 @@ async fn with_policy(mut recipe: Recipe, out: &Path) -> Result<Recipe> {
     Ok(recipe)
 }
 
-/// Where the checkpoints are while the model is not there yet.
+/// Directory of the checkpoints until the model is written.
 fn run_directory(out: &Path) -> PathBuf {
     beside(out, ".run")
 }

@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// Show a conversation every N steps; 0 shows none.
     #[arg(long, value_name = "N", default_value_t = 10)]
     samples: u64,
-    /// Serve the run in the browser while it goes on, at an address that is printed. `hone view RUN` does it at any time.
+    /// Serve the run in the browser while it trains, at a printed address. `hone view RUN` does it at any time.
     #[arg(long)]
     view: bool,
     /// Print the resolved recipe, what the run may need of memory and tokens, and how long it may take; then stop.
@@ -142,7 +142,7 @@ fn controlled(mut recipe: Recipe, placebo: Placebo, directory: &Path) -> Result<
 async fn one_run(recipe: Recipe, directory: &Path, ours: bool, resumes: bool, samples: u64) -> Result<RunReport> {
     let result = Box::pin(begun(recipe, directory, resumes, samples)).await;
     if result.is_err() && ours && !directory.join("recipe.toml").exists() {
-        // The policy may lie there, and nothing else; that it cannot be removed is not what went wrong.
+        // Best effort: the directory holds at most the unpacked policy, and the original error matters more.
         let _ = std::fs::remove_dir_all(directory);
     }
     result
@@ -160,7 +160,7 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
         train(&setup, &recipe, directory, &mut watch).await
     };
     watch.finish();
-    // A run that came to nothing has a report too, with what broke.
+    // A run that learned nothing has a report too, with its faults.
     let ended = match ended {
         Err(error) if !error.is_verdict() => return Err(error.into()),
         other => other,
@@ -172,7 +172,7 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
     Ok(report)
 }
 
-/// What is about to run, before the first wait.
+/// Line about the run, before the first wait.
 fn start_line(recipe: &Recipe, setup: &Setup) -> String {
     let envs = recipe.env.iter().map(EnvSpec::name).collect::<Vec<_>>().join(", ");
     let memory = Budget::of(setup, recipe).memory.map_or_else(String::new, |memory| {

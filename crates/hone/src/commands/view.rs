@@ -11,8 +11,8 @@ use hone_view::site::Site;
 
 /// Look at runs in the browser: from a curve to the step, the group, the rollout and the token that explains it.
 ///
-/// Serves a page on this machine, live while a run goes on; nothing is loaded from the network and nothing is sent there.
-/// Several runs are drawn over each other. Every state of a page is in its address. With --export one file is written
+/// Serves a page on this machine, live during a run; nothing is loaded from the network and nothing is sent there.
+/// Several runs are drawn over each other. The full state of a page is in its address. With --export one file is written
 /// instead, which opens from disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -95,7 +95,7 @@ impl Arena for McpArena {
         Ok(Episode { tools, system, first, env: Box::new(env) })
     }
 
-    /// The queue has no deadline of its own: every session ends by the deadlines of its calls.
+    /// The queue has no deadline: every session ends by the deadlines of its calls.
     fn patience(&self, _: &Task) -> Option<Duration> {
         Some(Duration::from_hours(1) + Patience::retried(seconds(self.0.spec.open_deadline_s), ATTEMPTS).total)
     }
@@ -121,7 +121,7 @@ impl McpEnv {
             let client = client.take();
             async move {
                 let mut client = client.ok_or_else(|| Failure::infrastructure("the session is gone"))?;
-                // A server that refuses a call goes on; only what broke takes the session with it.
+                // A server that refuses a call continues; only a failure ends the session.
                 match client.call(name, arguments).await {
                     Err(failure) if failure.kind != Kind::Refused => Err(failure),
                     answered => Ok((client, answered)),
@@ -227,7 +227,7 @@ impl Drop for McpEnv {
     }
 }
 
-/// Whether a reply gives the answer: the same text but for case and space, or, for a number, as the last number in it. A
+/// True if a reply gives the answer: the same text ignoring case and spaces or, for a number, the last number in it. A
 /// list of answers accepts any of them.
 fn matches(said: &str, right: &Value) -> bool {
     let normal = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
@@ -255,7 +255,7 @@ fn state(result: &Value) -> Value {
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }
 
-/// Whether a state has everything that is expected: objects may have more keys, the rest must be the same.
+/// True if a state has everything that is expected: objects may have more keys, the rest must be the same.
 fn contains(state: &Value, expected: &Value) -> bool {
     match (state, expected) {
         (Value::Object(state), Value::Object(expected)) => {

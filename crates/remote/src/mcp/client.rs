@@ -12,7 +12,7 @@ use crate::http::Http;
 use crate::openenv::actions;
 use crate::supervise::{Failure, Kind};
 
-/// The version of the protocol that is asked for.
+/// Requested protocol version.
 const VERSION: &str = "2025-06-18";
 const SESSION: &str = "mcp-session-id";
 const CALL: &str = "tools/call";
@@ -22,7 +22,7 @@ const CALL: &str = "tools/call";
 pub struct Client {
     link: Link,
     next: u64,
-    /// What the server says about itself to an agent.
+    /// The server's description of itself for an agent.
     pub instructions: Option<String>,
 }
 

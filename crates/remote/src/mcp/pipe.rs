@@ -77,7 +77,8 @@ impl Pipe {
         self.stdin.flush().await.map_err(ended)
     }
 
-    /// Sends a request and waits for its response. What the server asks meanwhile is answered, what it tells is passed over.
+    /// Sends a request and waits for its response. Requests from the server are answered in the meantime, notifications
+    /// are ignored.
     pub(super) async fn exchange(mut self, request: &Value, id: u64) -> Result<(Self, Value), Failure> {
         if self.send(request).await.is_err() {
             return Err(self.ended().await);
@@ -93,7 +94,7 @@ impl Pipe {
                 Ok(_) => {}
                 Err(error) => return Err(Failure::infrastructure(format!("the program's output broke: {error}"))),
             }
-            // Programs print to stdout what they should not; it is no message.
+            // Programs print other things to stdout; those are not messages.
             let Ok(message) = serde_json::from_slice::<Value>(&line) else { continue };
             match (message.get("method").and_then(Value::as_str), message.get("id")) {
                 (None, Some(found)) if found.as_u64() == Some(id) => return Ok((self, message)),

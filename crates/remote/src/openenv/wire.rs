@@ -1,4 +1,4 @@
-//! What an OpenEnv server says: the envelope of an observation, and the messages of a `/ws` session.
+//! Messages of an OpenEnv server: the envelope of an observation, and the messages of a `/ws` session.
 //!
 //! Versions 0.3.0 and 0.10.0 differ in `metadata` alone, which the older one drops. Reward and `done` are siblings of the
 //! observation and are read from there, never from inside it.

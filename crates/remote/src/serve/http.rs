@@ -1,4 +1,4 @@
-//! Routes, and the plain HTTP among them: each request an environment of its own, as the protocol has it.
+//! Routes, and the plain HTTP among them: each request has its own environment, as the protocol defines.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) fn router(host: Arc<Host>) -> Router {
     }
     router
         .layer(middleware::from_fn_with_state(Arc::clone(&host), admit))
-        // Whether the server is up is no secret.
+        // Health is public.
         .route("/health", get(async || json(StatusCode::OK, &json!({"status": "healthy"}))))
         .fallback(async || detail(StatusCode::NOT_FOUND, "Not Found"))
         .method_not_allowed_fallback(async || detail(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"))
@@ -236,7 +236,7 @@ fn session_header(headers: &HeaderMap) -> Option<String> {
     Some(headers.get(SESSION)?.to_str().unwrap_or_default().to_owned())
 }
 
-/// What the query says of the task to play.
+/// The task selected by the query.
 fn task_query(query: Option<&str>) -> Map<String, Value> {
     let mut data = Map::new();
     for key in ["session_id", "task", "split"] {

@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 use access::Access;
 use sessions::Sessions;
 
-/// How an environment is served.
+/// Settings of the server.
 #[derive(Clone)]
 pub struct Options {
     /// Sessions at once.
@@ -36,15 +36,15 @@ pub struct Options {
     pub per_client: usize,
     /// Steps of an episode; the one that reaches it truncates it.
     pub max_steps: u64,
-    /// Whether a step after the end of an episode is an error. The protocol has none.
+    /// True if a step after the end of an episode is an error. The protocol defines none.
     pub strict_end: bool,
     /// Seconds that a session without a connection lives unused.
     pub idle: Duration,
     /// Longest wait for a client that sends a body or takes an answer: one that stalls holds nothing for longer.
     pub patience: Duration,
-    /// Who may do everything. `None`, and no agent's token: everybody.
+    /// Operator's token, with full access. Without any token, everybody has it.
     pub token: Option<String>,
-    /// Who may act in a session and do nothing else.
+    /// Agent's token: may act in a session and nothing else.
     pub agent_token: Option<String>,
     /// Leaves out `/reset`, `/step` and `/state`, as OpenEnv's production mode does.
     pub production: bool,
@@ -80,7 +80,7 @@ pub struct Host {
     access: Access,
     sessions: Sessions,
     next: AtomicU64,
-    // Std mutex: held for a look-up. Tasks may have tools of their own, so what is kept is bounded.
+    // Std mutex: held for a look-up. Tasks may have their own tools, so the cache is bounded.
     validators: Mutex<HashMap<Digest, Arc<Validators>>>,
 }
 
@@ -161,7 +161,7 @@ impl Host {
     }
 }
 
-/// A name that nobody guesses, as a UUID is written: two hashes under keys of the system's randomness.
+/// An unguessable id in the form of a UUID: two hashes under keys from the system's randomness.
 pub(crate) fn fresh_id() -> String {
     use std::hash::{BuildHasher as _, RandomState};
     // RandomState is keyed from the system's randomness once per thread; the counter keeps ids apart.

@@ -39,7 +39,7 @@ impl Drop for Attached {
     }
 }
 
-/// What becomes of the connection after a message.
+/// Fate of the connection after a message.
 enum Next {
     Say(Value),
     /// Says something, and is over.

@@ -15,13 +15,13 @@ documented! {
     #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
     #[serde(remote = "Self", deny_unknown_fields)]
     pub struct CreditRecipe {
-        /// The estimator: a name of docs/algorithms.md.
+        /// The estimator: a name from docs/algorithms.md.
         pub name: String,
-        /// Factor on advantages under 0; absent: 1. Less than 1 for a policy that is nearly right: its failures
+        /// Factor on negative advantages; absent: 1. Use less than 1 for a policy that is nearly right: its failures
         /// are mostly right tokens.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub negative: Option<f64> where real(0.0, 1.0),
-        /// Discount of a later turn's return in the turn before it, for estimators per turn; absent: the estimator's own.
+        /// Discount per turn of later turns' returns, for per-turn estimators; absent: the estimator's own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub discount: Option<f64> where real(0.0, 1.0),
         /// Reward of a turn whose reply cannot be parsed, for per-turn estimators; absent: 0.
@@ -37,8 +37,8 @@ documented! {
         /// Factor on the advantages of those tokens; absent: 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub argument_weight: Option<f64> where real(0.0, 1.0),
-        /// Share of the steps after which those tokens are paid; absent: 0. A late start lets the rest of the reply settle
-        /// first.
+        /// Share of the steps after which those tokens are credited; absent: 0. A late start lets the rest of the reply
+        /// settle first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub arguments_from: Option<f64> where real(0.0, 1.0),
         /// Outcome component (0 or 1) that a stated confidence refers to: a Brier score that credits an argument is

@@ -7,7 +7,7 @@ use super::{BadLoss, Hyperparameters, Level, LossEntry, MakeLoss, Objective, Red
 pub(super) const CLIP: LossEntry = LossEntry {
     name: "clip",
     maths: "−min(ρA, clip(ρ, 1−clip_low, 1+clip_high)A), clips 0.2 and 0.2; token_mean.",
-    advice: "The clipped objective as PPO has it. `cap` bounds the loss of bad tokens (two-sided clip).",
+    advice: "PPO's clipped objective. `cap` bounds the loss of bad tokens (dual clip).",
     paper: Some("Schulman et al. 2017, Proximal Policy Optimization, arXiv:1707.06347"),
     make: MakeLoss {
         hyperparameters: &[],
@@ -20,7 +20,8 @@ pub(super) const CLIP: LossEntry = LossEntry {
 pub(super) const GRPO: LossEntry = LossEntry {
     name: "grpo",
     maths: "As clip; sequence_mean.",
-    advice: "The classic. Prefer dapo unless you reproduce a GRPO result: the per-sequence mean favours long bad replies.",
+    advice: "The original. Prefer dapo unless you are reproducing a GRPO result: the per-sequence mean favours long \
+        bad replies.",
     paper: Some("Shao et al. 2024, DeepSeekMath, arXiv:2402.03300"),
     make: MakeLoss {
         hyperparameters: &[],
@@ -46,7 +47,7 @@ pub(super) const DAPO: LossEntry = LossEntry {
 pub(super) const BNPO: LossEntry = LossEntry {
     name: "bnpo",
     maths: "As clip; token_mean.",
-    advice: "Elsewhere the mean is over one micro-batch and changes with its size; here it is over the step.",
+    advice: "In other trainers the mean is over one micro-batch and changes with its size; here it is over the step.",
     paper: None,
     make: MakeLoss { hyperparameters: &[], build: CLIP.make.build },
 };

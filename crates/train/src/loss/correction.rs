@@ -42,13 +42,13 @@ pub static CORRECTIONS: &[Entry<(Spread, Bound)>] = catalogue! {
     /// TIS. Mild and robust; max 2 to 3.
     "token_truncate" => (Spread::Token, Bound::Truncate);
     /// c = e^d, and 0 outside [min, max].
-    /// MIS per token: tokens the two engines disagree on are left out.
+    /// MIS per token: excludes tokens on which sampler and learner disagree.
     "token_mask" => (Spread::Token, Bound::Mask);
-    /// c = clamp(e^(sum of d), min, max), one for the sequence. Unbiased except for the truncation; the variance grows
-    /// with length.
+    /// c = clamp(e^(sum of d), min, max), one for the sequence.
+    /// Unbiased except for the truncation; the variance grows with length.
     "sequence_truncate" => (Spread::Sequence, Bound::Truncate);
     /// c = e^(sum of d), and 0 outside [min, max].
-    /// MIS: sequences the two engines disagree on are left out. Max 3.
+    /// MIS: excludes sequences on which sampler and learner disagree. Max 3.
     "sequence_mask" => (Spread::Sequence, Bound::Mask);
     /// c = clamp(e^(mean of d), min, max), one for the sequence.
     /// As "sequence_truncate" without its growth with length; slightly biased.

@@ -7,7 +7,7 @@ use super::{Hyperparameters, LossEntry, MakeLoss, Objective, Reduction, Surrogat
 pub(super) const DPPO: LossEntry = LossEntry {
     name: "dppo",
     maths: "−ρA, and 0 where |π−μ| is over delta_high (A > 0, π > μ) or delta_low (A < 0, π < μ), 0.2 and 0.2; token_mean.",
-    advice: "A trust region in probability: rare tokens may move, likely ones may not run away.",
+    advice: "A trust region in probability: rare tokens may move freely, likely ones may not.",
     paper: Some("Qi et al. 2026, Rethinking the Trust Region in LLM Reinforcement Learning, arXiv:2602.04879"),
     make: MakeLoss {
         hyperparameters: keys! {

@@ -5,7 +5,7 @@ use super::{Anchor, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, 
 pub(super) const IMPORTANCE_SAMPLING: LossEntry = LossEntry {
     name: "importance_sampling",
     maths: "−ρA with ρ = e^(l−q); token_mean.",
-    advice: "The plain off-policy gradient against the sampler, unclipped. For one step per batch.",
+    advice: "Plain importance sampling against the sampler, unclipped. For one optimizer step per batch.",
     paper: None,
     make: MakeLoss {
         hyperparameters: &[],
@@ -16,7 +16,7 @@ pub(super) const IMPORTANCE_SAMPLING: LossEntry = LossEntry {
 pub(super) const ROLLOUT_IS: LossEntry = LossEntry {
     name: "rollout_is",
     maths: "−ρA with ρ = e^(l−q), and 0 outside [1−clip_low, 1+clip_high], 0.2 and 0.2; token_mean.",
-    advice: "Leaves out every token on which sampler and learner disagree, good or bad.",
+    advice: "Excludes every token on which sampler and learner disagree, good or bad.",
     paper: None,
     make: MakeLoss {
         hyperparameters: &[],

@@ -27,13 +27,13 @@ pub struct Objective {
 /// The masks and their names. Overlong filtering belongs to credit, see [`crate::credit::mask_overlong`].
 pub static MASKS: &[Entry<()>] = catalogue! {
     /// `loss.off_policy_mask = θ` keeps tokens with A ≥ 0, and of the others those in sequences with mean(q−l) ≤ θ.
-    /// Negative examples the policy has long left teach little and destabilise; try 0.05 to 0.1 in asynchronous runs.
+    /// Negative examples far from the policy teach little and destabilise; try 0.05 to 0.1 in asynchronous runs.
     "off_policy_mask" => ();
     /// `loss.top_entropy = p` keeps the share p of the step's tokens whose distribution has the highest entropy.
-    /// Learns only where there was a decision to make; 0.2 is the published value.
+    /// Trains only on decision points; 0.2 is the published value.
     "top_entropy" => ();
     /// `overlong_filter = true` trains no episode that a length limit cut short; its reward stays in the statistics.
-    /// Stops punishing good replies for being cut off. Without it the policy learns to be brief.
+    /// Avoids punishing good replies for being truncated. Without it the policy learns to be brief.
     "overlong_filter" => ();
 };
 

@@ -20,9 +20,9 @@ documented! {
     #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
     #[serde(remote = "Self")]
     pub struct LossRecipe {
-        /// The loss: a name of docs/algorithms.md.
+        /// The loss: a name from docs/algorithms.md.
         pub name: String,
-        /// Level of the ratio: token, sequence or sequence_token; absent: the loss's own.
+        /// Level of the importance ratio: token, sequence or sequence_token; absent: the loss's own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub level: Option<String>,
         /// Policy the ratio compares with: the learner when the batch was first seen, or the sampler; absent: the loss's own.
@@ -31,19 +31,19 @@ documented! {
         /// Weight of one token in the step: docs/algorithms.md; absent: the loss's own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub reduction: Option<String>,
-        /// KL to the reference policy, in the loss; absent: none.
+        /// KL penalty in the loss, relative to the reference policy; absent: none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub kl: Option<Kl> where table::<Kl>(),
         /// Off-policy correction; absent: none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub correction: Option<Correction> where table::<CorrectionForm>(),
-        /// Leaves out tokens of bad episodes whose sequence is further than this from the policy; absent: none.
+        /// Excludes tokens of bad episodes whose sequence is further than this from the policy; absent: none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub off_policy_mask: Option<f64> where real(-1e6, 1e6),
         /// Share of the step's tokens, those of the highest entropy, that are trained; absent: all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub top_entropy: Option<f64> where over(0.0, 1.0),
-        /// Weight of the entropy in the objective: over 0 keeps the policy from settling early.
+        /// Weight of the entropy bonus in the objective: above 0 it keeps the policy from converging early.
         #[serde(default)]
         pub entropy_bonus: f64 where real(-1e3, 1e3),
         /// Numbers the named loss reads.

@@ -9,7 +9,7 @@ documented! {
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct Curriculum {
-        /// The measured success rates that teach.
+        /// Range of measured success rates that teach.
         pub band: [f64; 2] where real(0.0, 1.0),
         /// Unit over which success is measured: a task, a difficulty of an environment, or an environment.
         pub by: By,

@@ -27,7 +27,7 @@ documented! {
         /// Bounds of an environment's share of the groups, by its name.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pub share: BTreeMap<String, Share> where tables_by_name::<Share>(),
-        /// Prefer tasks the policy sometimes solves; absent: all alike.
+        /// Prefer tasks the policy sometimes solves; absent: all tasks equally.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub curriculum: Option<Curriculum> where table::<Curriculum>(),
     }

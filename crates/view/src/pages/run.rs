@@ -267,7 +267,7 @@ fn lines(runs: &Shown<impl Deref<Target = Run>>, metrics: &[(String, String)]) -
     lines
 }
 
-/// How curves are shown.
+/// Display settings of curves.
 pub(super) struct View {
     range: Option<[u64; 2]>,
     smooth: f64,
@@ -428,7 +428,7 @@ fn steps(site: &Site, number: usize, run: &Run, query: &Query) -> Html {
     out
 }
 
-/// The reward curve as a file of its own, with its colours inside.
+/// The reward curve as a separate file, with its colours inside.
 pub fn reward_curve(run: &Run) -> Option<String> {
     let names = run.metrics.components();
     let lines = names.iter().rev().enumerate().map(|(colour, name)| Line {

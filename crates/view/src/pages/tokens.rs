@@ -8,7 +8,7 @@ use crate::run::Token;
 
 const TOKENS_A_PAGE: usize = 4_000;
 
-/// What tokens may be coloured by: name, explanation.
+/// Attributes that tokens may be coloured by: name, explanation.
 const COLOURS: [(&str, &str); 8] = [
     ("origin", "where the token came from"),
     ("trained", "trained, not trained, clipped"),
@@ -20,7 +20,7 @@ const COLOURS: [(&str, &str); 8] = [
     ("clipped", "tokens whose gradient the clip set to zero"),
 ];
 
-/// The text with its tokens told apart.
+/// The text with its tokens marked.
 pub(super) fn text(tokens: &[Token], query: &Query, body: &mut Html) {
     let by = query.get("colour").unwrap_or("trained");
     put!(body, "<p class=\"bar colours\"><span>colour by</span>");

@@ -15,7 +15,7 @@ use crate::rewards::{Case, Measure, rouge, scored};
 pub(in crate::rewards) const ENTRY: ComponentEntry = ComponentEntry {
     name: "confirmed",
     about: "Minus the share of writes that do not follow the user's yes, from -1 to 0",
-    advice: "Where the policy document asks for consent before a change",
+    advice: "For policy documents that require consent before a change",
     paper: None,
     options: Options::of::<Confirmed>(),
     make: plain::<Confirmed>,

@@ -17,7 +17,7 @@ use crate::rewards::{Case, Measure, scored};
 pub(in crate::rewards) const ENTRY: ComponentEntry = ComponentEntry {
     name: "repeated_calls",
     about: "Minus the share of calls that repeat an earlier one with nothing written in between, from -1 to 0",
-    advice: "Where a policy asks the same thing again and again",
+    advice: "For policies that ask the same thing again and again",
     paper: None,
     options: Options::NONE,
     make: plain::<RepeatedCalls>,

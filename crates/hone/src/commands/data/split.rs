@@ -48,10 +48,10 @@ pub(super) struct Args {
     /// Tasks of an environment to hold out, by key or by number from 0. May be given several times.
     #[arg(long, value_name = "ENV=TASK,…", value_parser = tasks_of)]
     hold_out_tasks: Vec<(String, Vec<String>)>,
-    /// At most so many evaluation tasks of an environment; the rest is unused, never trained on.
+    /// Maximum evaluation tasks of an environment; the rest is unused, never trained on.
     #[arg(long, value_name = "N")]
     max_eval: Option<usize>,
-    /// At most so many training tasks of an environment; the rest is unused.
+    /// Maximum training tasks of an environment; the rest is unused.
     #[arg(long, value_name = "N")]
     max_train: Option<usize>,
     /// Similarity from which two prompts are near-duplicates and stay on one side; 0 compares none.

@@ -60,7 +60,7 @@ pub(crate) struct Args {
     checkpoint: String,
     #[arg(long, default_value = "held-out")]
     split: Split,
-    /// Tasks of each split, the first so many. Without: eval.tasks of the recipe.
+    /// Number of tasks of each split, from the first. Default: eval.tasks of the recipe.
     #[arg(long, value_name = "N")]
     tasks: Option<usize>,
     /// Sampled episodes of each task. Without: eval.samples of the recipe.
@@ -260,7 +260,7 @@ async fn baseline_episodes(
     played(policy, recipe, chosen, 1, &|task| own.is_none_or(|env| *env == task.env).then(|| Arc::clone(&player))).await
 }
 
-/// Episodes of players, `rollout.concurrency` at a time. A task for which there is no player is left out.
+/// Episodes of players, `rollout.concurrency` at a time. A task without a player is left out.
 async fn played(
     policy: &Policy,
     recipe: &Recipe,

@@ -137,8 +137,9 @@ fn part_matches(pattern: &str, part: &str) -> bool {
 /// docs/metrics.md.
 pub fn markdown() -> String {
     let mut page = String::from(
-        "# Metrics\n\nWhat a line of `metrics.jsonl` says about one step. Written from `crates/train/src/ledger/names/list.rs`; change \
-         it there and run\n`HONE_BLESS=1 cargo test -p hone-train metrics_page`.\n\nA value that is not known is absent, never 0.\n",
+        "# Metrics\n\nThe fields of a line of `metrics.jsonl`, one line per step. Generated from \
+         `crates/train/src/ledger/names/list.rs`; change it there and run\n`HONE_BLESS=1 cargo test -p hone-train \
+         metrics_page`.\n\nAn unknown value is absent, never 0.\n",
     );
     for Section { title, lead, metrics } in SECTIONS {
         let _ = write!(page, "\n## {title}\n\n{lead}\n\n| metric | is |\n|---|---|\n");
