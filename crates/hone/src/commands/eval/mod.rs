@@ -151,7 +151,7 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
 #[derive(Default)]
 struct Broken {
     played: usize,
-    broken: usize,
+    faults: usize,
     first: Option<String>,
 }
 
@@ -160,7 +160,7 @@ impl Broken {
         self.played += traces.len();
         for trace in traces {
             if let Outcome::Fault { fault } = &trace.outcome {
-                self.broken += 1;
+                self.faults += 1;
                 self.first.get_or_insert_with(|| fault.to_string());
             }
         }
@@ -169,10 +169,10 @@ impl Broken {
     /// Says why episodes broke. True where all of them did: nothing was measured.
     fn say(&self) -> bool {
         if let Some(first) = &self.first {
-            let Self { played, broken, .. } = self;
-            anstream::eprintln!("{broken} of {played} episodes broke and are not counted; the first: {}", clean(first));
+            let Self { played, faults, .. } = self;
+            anstream::eprintln!("{faults} of {played} episodes broke and are not counted; the first: {}", clean(first));
         }
-        self.played > 0 && self.broken == self.played
+        self.played > 0 && self.faults == self.played
     }
 }
 
