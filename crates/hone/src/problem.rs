@@ -97,10 +97,11 @@ pub(crate) fn advised(error: impl Into<anyhow::Error>) -> anyhow::Error {
     ];
     let error = error.into();
     let text = error.to_string();
-    // A program of the user's own is spoken to over its stdin; a server has an address.
-    if text.contains(" at http") && text.contains("no answer within ") {
+    // A program of the user's own answers by lines with ids; a server has a protocol that sees to that.
+    let elsewhere = [" at http", "initialize at ", "tools/call at "].iter().any(|mark| text.contains(mark));
+    if elsewhere && text.contains("no answer within ") {
         return anyhow::anyhow!(
-            "{text}\nhint: look at the server, or raise deadline_s (open_deadline_s for the reset)"
+            "{text}\nhint: look at the server, or raise deadline_s (open_deadline_s before the first step)"
         );
     }
     match ADVISED.iter().find(|(mark, _)| text.contains(mark)) {
@@ -138,6 +139,16 @@ mod tests {
             let expected = Problem { what: what.into(), fix: Some(fix.into()) };
             assert_eq!(Problem::read(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_program_and_a_server_that_are_late_are_advised_apart() {
+        let advice = |text: &str| advised(anyhow::anyhow!("{text}")).to_string();
+        assert!(advice("open by python3 e.py: no answer within 4.0 s").contains("flush stdout"));
+        for late in ["step at http://x: no answer within 3.0 s", "initialize at npx y: no answer within 4.0 s"] {
+            assert!(advice(late).contains("open_deadline_s"), "{late}");
+        }
+        assert!(advice("GET /schema at http://x: Connection refused (os error 111)").contains("start the server"));
     }
 
     #[test]

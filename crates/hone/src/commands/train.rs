@@ -242,8 +242,9 @@ pub(crate) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe
         let made = policy.made_otherwise(&recipe)?;
         if !made.is_empty() {
             crate::output::note!(
-                "it was made for other options of {}: {}; with those of the recipe it may know little",
+                "it was made for other options of {} and may know little with these; `hone train {}` has its own: {}",
                 policy.env,
+                policy.recipe,
                 made.join(", ")
             );
         }

@@ -3,6 +3,7 @@
 use hone_arena::rewards::TOTAL;
 use hone_arena::rewards::spec::RubricSpec;
 use hone_trace::{with_nearest, with_type};
+use hone_worlds::registry::EnvSpec;
 use toml::{Table, Value};
 
 use super::Recipe;
@@ -82,7 +83,7 @@ impl Recipe {
 
     /// The reward that the environments bring.
     fn own_rubric(&self) -> Result<RubricSpec, RecipeError> {
-        let mut own = self.env.iter().map(|spec| spec.rubric());
+        let mut own = self.env.iter().map(EnvSpec::rubric);
         let first = own.next().unwrap_or_default();
         if own.any(|other| other != first) {
             return Err(RecipeError::new(

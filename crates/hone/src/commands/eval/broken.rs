@@ -6,7 +6,7 @@ use hone_trace::{Outcome, Trace};
 #[derive(Debug, Default)]
 pub(super) struct Broken {
     played: usize,
-    broken: usize,
+    faults: usize,
     first: Option<String>,
 }
 
@@ -15,7 +15,7 @@ impl Broken {
         self.played += traces.len();
         for trace in traces {
             if let Outcome::Fault { fault } = &trace.outcome {
-                self.broken += 1;
+                self.faults += 1;
                 self.first.get_or_insert_with(|| fault.to_string());
             }
         }
@@ -24,9 +24,9 @@ impl Broken {
     /// Says why episodes broke. True where all of them did: nothing was measured.
     pub(super) fn say(&self) -> bool {
         if let Some(first) = &self.first {
-            let Self { played, broken, .. } = self;
-            crate::output::note!("{broken} of {played} episodes broke and are not counted; the first: {first}");
+            let Self { played, faults, .. } = self;
+            crate::output::note!("{faults} of {played} episodes broke and are not counted; the first: {first}");
         }
-        self.played > 0 && self.broken == self.played
+        self.played > 0 && self.faults == self.played
     }
 }
