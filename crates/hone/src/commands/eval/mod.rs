@@ -124,9 +124,7 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
     let samples = args.samples.unwrap_or(recipe.eval.samples).max(1);
     let kinds = kinds(args, &policy);
     let mut by_step: BTreeMap<u64, Vec<Episode>> = BTreeMap::new();
-    // The newest first, and of each the sampled evaluation first: that is the headline.
-    for at in policy.checkpoints.iter().rev() {
-        let mut own = Vec::new();
+    for at in &policy.checkpoints {
         for &kind in &kinds {
             anstream::eprintln!("playing {} tasks, {}: {}", chosen.tasks.len(), kind.name(), at.name);
             let traces = episodes(&policy, at, &recipe, &chosen, kind, samples).await?;
@@ -135,16 +133,17 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
             let step = at.step.unwrap_or(0);
             record.event(&Event::Eval { step, kind, result, traces: [numbers.start, numbers.end] })?;
             let name = if kinds.len() == 1 { at.name.clone() } else { format!("{}, {}", at.name, kind.name()) };
-            own.push(column(name, &traces, &passing, args.price));
-            if kinds.last() == Some(&kind) {
-                by_step.insert(step, own.iter().last().map(|own| own.episodes.clone()).unwrap_or_default());
-            }
+            let column = column(name, &traces, &passing, args.price);
+            // Of a step the sampled evaluation, which comes last, counts.
+            by_step.insert(step, column.episodes.clone());
+            columns.push(column);
             for trace in traces {
                 first_traces.entry(trace.task.clone()).or_insert(trace);
             }
         }
-        columns.extend(own.into_iter().rev());
     }
+    // The newest first, and of each the sampled evaluation: that is the headline.
+    columns.reverse();
     for baseline in everywhere().into_iter().chain(policy.baselines.iter().cloned()) {
         let traces = baseline_episodes(&policy, &recipe, &chosen, &baseline).await;
         columns.push(column(baseline.name().to_owned(), &traces, &passing, None));
