@@ -155,7 +155,7 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
     let about: HashMap<String, About> = about.collect();
     let ks: Vec<usize> = (1..=samples as usize).filter(|k| k.is_power_of_two() || *k == samples as usize).collect();
     let results = Results::of(&columns, &about, passing, &ks);
-    let lines = if by_step.len() > 1 { checkpoints::lines(&by_step, &about) } else { Vec::new() };
+    let lines = if by_step.len() > 1 { checkpoints::Line::all(&by_step, &about) } else { Vec::new() };
     finish(args, &Measured { results, checkpoints: lines }, &policy, &recipe, &out)
 }
 
