@@ -32,24 +32,26 @@ pub struct At {
     pub pass: Estimate,
 }
 
-/// Lines of at least two checkpoints in the order of their steps: splits first, then each environment of a split. Tasks that
-/// a checkpoint was not scored on are left out of all.
-pub fn lines(played: &BTreeMap<u64, Vec<Episode>>, about: &HashMap<String, About>) -> Vec<Line> {
-    let mut groups: Vec<(u8, String)> = Vec::new();
-    for about in about.values() {
-        groups.extend(names(about));
-    }
-    groups.sort();
-    groups.dedup();
-    let line = |(rank, name): &(u8, String)| {
-        let own = |episode: &&Episode| {
-            about.get(&episode.task).is_some_and(|about| names(about).contains(&(*rank, name.clone())))
+impl Line {
+    /// Lines of at least two checkpoints in the order of their steps: splits first, then each environment of a split. Tasks that
+    /// a checkpoint was not scored on are left out of all.
+    pub fn all(played: &BTreeMap<u64, Vec<Episode>>, about: &HashMap<String, About>) -> Vec<Self> {
+        let mut groups: Vec<(u8, String)> = Vec::new();
+        for about in about.values() {
+            groups.extend(names(about));
+        }
+        groups.sort();
+        groups.dedup();
+        let line = |(rank, name): &(u8, String)| {
+            let own = |episode: &&Episode| {
+                about.get(&episode.task).is_some_and(|about| names(about).contains(&(*rank, name.clone())))
+            };
+            let played: BTreeMap<u64, Vec<Episode>> =
+                played.iter().map(|(step, all)| (*step, all.iter().filter(own).cloned().collect())).collect();
+            one(name, &played)
         };
-        let played: BTreeMap<u64, Vec<Episode>> =
-            played.iter().map(|(step, all)| (*step, all.iter().filter(own).cloned().collect())).collect();
-        one(name, &played)
-    };
-    groups.iter().filter_map(line).collect()
+        groups.iter().filter_map(line).collect()
+    }
 }
 
 fn names(about: &About) -> [(u8, String); 2] {
@@ -145,7 +147,7 @@ mod tests {
         let (yes, no) = (Some(true), Some(false));
         let played =
             BTreeMap::from([at(0, [no, no, no, yes]), at(20, [yes, yes, yes, yes]), at(40, [yes, yes, no, no])]);
-        let lines = lines(&played, &known);
+        let lines = Line::all(&played, &known);
         let found: Vec<(&str, f64, f64, u64, f64)> = lines
             .iter()
             .map(|line| {
@@ -174,7 +176,7 @@ mod tests {
             (0, vec![episode("a", Some(false)), episode("b", Some(true))]),
             (9, vec![episode("a", Some(true)), episode("b", None)]),
         ]);
-        let line = &lines(&played, &known)[0];
+        let line = &Line::all(&played, &known)[0];
         assert_eq!((line.tasks, line.first.pass.mean, line.last.pass.mean), (1, 0.0, 1.0));
     }
 }

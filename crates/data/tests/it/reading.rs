@@ -91,6 +91,27 @@ fn a_file_in_another_form_is_refused_with_the_way_to_read_it() {
     }
 }
 
+/// Written by pyarrow: dictionaries, lists of structs, maps, decimals, times, bytes and holes.
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_rows_are_read_whatever_their_columns() {
+    let file = |name: &str| hone_testdata::committed("parquet").join(name).display().to_string();
+    let (rows, issues) = crate::read(&[&file("skyrl-rows.parquet"), &file("our-rows.parquet")], None);
+    let found: Vec<(&str, &str, &str)> =
+        rows.iter().map(|row| (row.task.key.as_str(), row.task.env.as_str(), row.task.prompt.as_str())).collect();
+    assert_eq!(found, [("a", "booking", "Book a room."), ("b", "outlook", "Zwölf Äpfel, bitte."), ("k", "shop", "p")]);
+    assert_eq!((rows[0].task.variables["CURRENT_DATE"].as_str(), rows[0].task.difficulty), ("2025-01-31", Some(1)));
+    assert_eq!(rows[0].task.extra["tags"], json!({"x": "1"}));
+    assert!(rows[0].task.extra["created"].as_str().is_some_and(|time| time.starts_with("2025-01-31 12:00")));
+    assert_eq!(
+        (rows[0].task.extra["price"].as_str(), rows[1].task.extra.get("score")),
+        (Some("1.25"), Some(&json!(null)))
+    );
+    assert_eq!((rows[2].side, rows[2].task.reference.as_ref().map(Vec::len)), (Some(Side::Eval), Some(1)));
+    let told: Vec<_> = issues.iter().map(|issue| (issue.line, issue.field.as_str(), issue.kind)).collect();
+    assert_eq!(told, [(2, "prompt", Repaired), (3, "prompt", Dropped)]);
+}
+
 #[test]
 fn buckets_without_the_feature_are_refused_with_its_name() {
     if cfg!(feature = "cloud") {

@@ -51,6 +51,8 @@ pub struct Comparison {
 pub struct Behaviour {
     pub name: &'static str,
     pub about: &'static str,
+    /// True of turns and calls, which go with nearly every change and explain none.
+    pub plain_count: bool,
     /// Mean over the tasks' means: of the value for a plain count, else of the share of episodes that show it.
     pub mean: [Option<f64>; 2],
     /// Mean value if the detector measures a share (thinking, repeats).
@@ -110,6 +112,7 @@ impl Comparison {
             Behaviour {
                 name: detector.name,
                 about: detector.about,
+                plain_count: detector.over.is_none(),
                 mean: [mean(&a.shown), mean(&b.shown)],
                 value: [mean(&a.value), mean(&b.value)],
                 change,
@@ -129,11 +132,11 @@ impl Comparison {
         }
     }
 
-    /// Behaviours by how much of the change they go with, most first.
+    /// Behaviours by how much of the change they go with, most first; plain counts after all others.
     pub(crate) fn explaining(&self) -> Vec<&Behaviour> {
         let share = |behaviour: &Behaviour| behaviour.change.as_ref().and_then(|change| change.share).unwrap_or(0.0);
         let mut found: Vec<&Behaviour> = self.behaviour.iter().filter(|behaviour| share(behaviour) > 0.0).collect();
-        found.sort_by(|a, b| share(b).total_cmp(&share(a)));
+        found.sort_by(|a, b| a.plain_count.cmp(&b.plain_count).then(share(b).total_cmp(&share(a))));
         found
     }
 }

@@ -185,6 +185,7 @@ mod tests {
         let names: Vec<&str> = comparison.explaining().iter().map(|behaviour| behaviour.name).collect();
         assert!(names.contains(&"identical repeats") && names.contains(&"limit hit"), "{names:?}");
         assert!(!names.contains(&"invented ids"), "{names:?}");
+        assert!(!["turns", "calls"].contains(&names[0]), "fewer turns are no explanation: {names:?}");
         let repeats = comparison.behaviour.iter().find(|behaviour| behaviour.name == "identical repeats").unwrap();
         let change = repeats.change.as_ref().unwrap();
         assert_eq!((change.tasks, change.share), ([10, 0], Some(1.0)));

@@ -211,9 +211,19 @@ fn checkpoints_of_a_run_are_one_table() {
     let arguments = ["eval", "run", "--checkpoint", "0,last", "--split", "both", "--tasks", "4", "--samples", "2"];
     let shown = run(directory.path(), &arguments, "");
     assert!(shown.starts_with("exit code 0"), "{shown}");
+    let first = shown.lines().find(|line| line.starts_with("all (")).unwrap_or_default();
+    assert!(first.contains("run at step 2, sampled"), "the newest is the headline: {shown}");
     for words in ["checkpoint 0", "last (2)", "held-out tasks (4)", "training tasks (4)", "run at step 0, sampled"] {
         assert!(shown.contains(words), "no {words} in {shown}");
     }
+    // The last evaluation of the directory is that of the last checkpoint, and each is there by its step.
+    let compared = run(directory.path(), &["compare", "run/evals/1@0", "run/evals/1@2", "--json"], "");
+    let last = run(directory.path(), &["compare", "run/evals/1@0", "run/evals/1", "--json"], "");
+    let rows = |text: &str| {
+        let line = text.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{text}"));
+        serde_json::from_str::<serde_json::Value>(line).unwrap()["rows"].clone()
+    };
+    assert_eq!(rows(&compared), rows(&last));
     let wrong = run(directory.path(), &["eval", "run", "--checkpoint", "0,7"], "");
     assert!(wrong.starts_with("exit code 2") && wrong.contains("no checkpoint 7"), "{wrong}");
 }

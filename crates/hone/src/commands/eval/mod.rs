@@ -127,9 +127,7 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
     let kinds = kinds(args, &policy);
     let mut broken = Broken::default();
     let mut by_step: BTreeMap<u64, Vec<Episode>> = BTreeMap::new();
-    // The newest first, and of each the sampled evaluation first: that is the headline.
-    for at in policy.checkpoints.iter().rev() {
-        let mut own = Vec::new();
+    for at in &policy.checkpoints {
         for &kind in &kinds {
             crate::output::note!("playing {} tasks, {}: {}", chosen.tasks.len(), kind.name(), at.name);
             let traces = episodes(&policy, at, &recipe, &chosen, kind, samples).await?;
@@ -138,17 +136,18 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
             let step = at.step.unwrap_or(0);
             record.event(&Event::Eval { step, kind, result, traces: [numbers.start, numbers.end] })?;
             let name = if kinds.len() == 1 { at.name.clone() } else { format!("{}, {}", at.name, kind.name()) };
-            own.push(column(name, &traces, &passing, args.price));
-            if kinds.last() == Some(&kind) {
-                by_step.insert(step, own.iter().last().map(|own| own.episodes.clone()).unwrap_or_default());
-            }
+            let column = column(name, &traces, &passing, args.price);
+            // Of a step the sampled evaluation, which comes last, counts.
+            by_step.insert(step, column.episodes.clone());
+            columns.push(column);
             broken.count(&traces);
             for trace in traces {
                 first_traces.entry(trace.task.clone()).or_insert(trace);
             }
         }
-        columns.extend(own.into_iter().rev());
     }
+    // The newest first, and of each the sampled evaluation: that is the headline.
+    columns.reverse();
     for baseline in everywhere().into_iter().chain(policy.baselines.iter().cloned()) {
         let traces = baseline_episodes(&policy, &recipe, &chosen, &baseline).await;
         columns.push(column(baseline.name().to_owned(), &traces, &passing, None));
@@ -160,7 +159,7 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
     let about: HashMap<String, About> = about.collect();
     let ks: Vec<usize> = (1..=samples as usize).filter(|k| k.is_power_of_two() || *k == samples as usize).collect();
     let results = Results::of(&columns, &about, passing, &ks);
-    let lines = if by_step.len() > 1 { checkpoints::lines(&by_step, &about) } else { Vec::new() };
+    let lines = if by_step.len() > 1 { checkpoints::Line::all(&by_step, &about) } else { Vec::new() };
     let code = finish(args, &Measured { results, checkpoints: lines }, &policy, &recipe, &out)?;
     Ok(if broken.say() { ExitCode::FAILURE } else { code })
 }
