@@ -1,11 +1,18 @@
 //! A diagnosis: findings by cost, symptoms under their causes, waivers beside what they excuse.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use hone_trace::rundir::RunDirError;
+use hone_train::report::ReportError;
 use serde::Serialize;
 
 use crate::check::{Check, Finding, Looked, Severity};
+use crate::checks::CHECKS;
+use crate::run::Run;
+
+/// The check over the records themselves.
+const RECORDS: &str = "records";
 
 /// All that the doctor has to say of a run or a recipe.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -73,6 +80,38 @@ impl Diagnosis {
     }
 }
 
+/// The diagnosis of a run directory, with the recipe's waivers. Records that cannot be read are a finding, too.
+pub fn examine(directory: &Path) -> Result<Diagnosis, ReportError> {
+    match Run::read(directory) {
+        Ok(run) => Ok(diagnose(CHECKS, &run)?.waive(&run.recipe.doctor.waive)),
+        Err(ReportError::Run(RunDirError::Damaged { path, record, what })) => {
+            Ok(unreadable(&format!("{}, record {record}: {what}", path.display())))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// One finding: the check over the records themselves. The others need records that can be read.
+fn unreadable(words: &str) -> Diagnosis {
+    let mut diagnosis = Diagnosis::default();
+    for check in CHECKS {
+        if check.name == RECORDS {
+            let mut lines = words.lines().map(str::to_owned);
+            let finding = Finding::new(Severity::Error, lines.next().unwrap_or_default()).lines(lines);
+            diagnosis.findings.push(Named {
+                check: check.name,
+                finding,
+                remedy: check.fix,
+                waived: None,
+                consequences: Vec::new(),
+            });
+        } else {
+            diagnosis.skipped.push(Skipped { check: check.name, needs: "records that can be read".into() });
+        }
+    }
+    diagnosis
+}
+
 /// Makes every check. A symptom goes to the worst cause that explains it and is no less severe, of equals to the first in the
 /// list.
 pub fn diagnose<S>(checks: &[Check<S>], subject: &S) -> Result<Diagnosis, RunDirError> {
@@ -97,7 +136,7 @@ pub fn diagnose<S>(checks: &[Check<S>], subject: &S) -> Result<Diagnosis, RunDir
         let causes = (0..found.len()).filter(|&place| explains(&found[place]));
         causes.min_by_key(|&place| (found[place].1.severity, place))
     };
-    let causes: Vec<Option<usize>> = found.iter().map(cause).collect();
+    let causes = without_circles(found.iter().map(cause).collect());
     let named = |(check, finding): &(&Check<S>, Finding)| Named {
         check: check.name,
         finding: finding.clone(),
@@ -117,13 +156,41 @@ pub fn diagnose<S>(checks: &[Check<S>], subject: &S) -> Result<Diagnosis, RunDir
     Ok(diagnosis)
 }
 
-/// The end of the chain of causes. A circle ends where it was entered for the last time.
-fn root(causes: &[Option<usize>], mut place: usize) -> usize {
-    for _ in 0..causes.len() {
-        match causes[place] {
-            Some(cause) => place = cause,
-            None => break,
+/// Causes of which none is its own: of checks that explain each other, the first in the list is the root.
+fn without_circles(mut causes: Vec<Option<usize>>) -> Vec<Option<usize>> {
+    for place in 0..causes.len() {
+        let mut at = place;
+        for _ in 0..causes.len() {
+            match causes[at] {
+                Some(cause) if cause == place => {
+                    causes[place] = None;
+                    break;
+                }
+                Some(cause) => at = cause,
+                None => break,
+            }
         }
     }
+    causes
+}
+
+/// The end of the chain of causes.
+fn root(causes: &[Option<usize>], mut place: usize) -> usize {
+    while let Some(cause) = causes[place] {
+        place = cause;
+    }
     place
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A finding is never lost because two checks explain each other.
+    #[test]
+    fn a_circle_has_a_root() {
+        assert_eq!(without_circles(vec![Some(1), Some(0), Some(1)]), [None, Some(0), Some(1)]);
+        assert_eq!(without_circles(vec![None, Some(2), Some(3), Some(1)]), [None, None, Some(3), Some(1)]);
+        assert_eq!(root(&without_circles(vec![Some(1), Some(0), Some(1)]), 2), 0);
+    }
 }

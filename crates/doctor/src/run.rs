@@ -4,8 +4,10 @@ mod records;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use hone_chat::{ModelDir, Tokenizer};
 use hone_trace::rundir::{RunDirError, RunReader, TraceReader};
 use hone_trace::{Outcome, Trace};
 use hone_train::evaluate::{Evaluation, Kind};
@@ -30,6 +32,10 @@ pub struct Run {
     pub steps: Vec<Ledger>,
     pub events: Vec<Event>,
     traces: TraceReader,
+    directory: PathBuf,
+    texts: OnceLock<Option<ModelDir>>,
+    /// Episodes of the probed steps, read once: nearly every check asks for them.
+    probed: OnceLock<Episodes>,
 }
 
 /// Traces with their numbers.
@@ -47,6 +53,9 @@ impl Run {
             steps: steps.into_values().collect(),
             events: run.events()?.records.iter().filter_map(Event::read).collect(),
             traces: run.traces()?,
+            directory: directory.to_owned(),
+            texts: OnceLock::new(),
+            probed: OnceLock::new(),
         })
     }
 
@@ -75,6 +84,9 @@ impl Run {
 
     /// Training episodes of the first and the last steps.
     pub fn probed(&self) -> Result<Episodes, RunDirError> {
+        if let Some(episodes) = self.probed.get() {
+            return Ok(episodes.clone());
+        }
         let ranges = self.ranges(|event| match event {
             Event::Step { traces, .. } => Some(*traces),
             _ => None,
@@ -84,7 +96,7 @@ impl Run {
         for range in ranges.iter().take(PROBED_STEPS).chain(&ranges[ends..]) {
             episodes.extend(self.episodes(range)?);
         }
-        Ok(episodes)
+        Ok(self.probed.get_or_init(|| episodes).clone())
     }
 
     /// Episodes of the last evaluation of a kind that came after a step; of the only one where there is one.
@@ -104,6 +116,18 @@ impl Run {
     /// The headline evaluation before training.
     pub fn before(&self) -> Option<&Evaluation> {
         self.report.before.as_ref().map(|found| &found.result)
+    }
+
+    /// The tokenizer that the run's first checkpoint holds.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        let open = || {
+            let kept = std::fs::read_dir(self.directory.join("checkpoints")).ok()?;
+            let mut kept: Vec<PathBuf> = kept.filter_map(|entry| Some(entry.ok()?.path())).collect();
+            kept.sort();
+            let there = kept.into_iter().find(|path| path.join("tokenizer.json").is_file())?;
+            ModelDir::open(&there).ok()
+        };
+        self.texts.get_or_init(open).as_ref()?.tokenizer().ok()
     }
 
     /// Success of an episode; `None` where nobody scored it or something outside the policy broke.

@@ -1,4 +1,9 @@
+use std::collections::{HashMap, HashSet};
+
 use hone_trace::rundir::RunDirError;
+use hone_trace::{Origin, Trace};
+use hone_train::evaluate::Kind;
+use serde_json::Value;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -8,13 +13,17 @@ pub(super) const CHECK: Check = Check {
     what: "Held-out tasks occur in training, so that their success is no generalisation.",
     measure: "Held-out prompts, and reference calls with their arguments, that training tasks have too, by content. \
               From 1 % a warning for prompts and a note for calls; an error where from 20 % of the tasks both are one \
-              training task's.",
+              training task's. The same over the prompt tokens of the last evaluation and of the probed steps, whatever \
+              their tasks are called.",
     fix: "Split by content: by customer, product or template, not by number.",
     explains: &[],
     look,
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
+    if let Some(finding) = played(run)? {
+        return finding.into();
+    }
     let Some(overlap) = &run.report.held_out.overlap else { return Looked::skipped("the recorded overlap") };
     let (prompts, calls) = (overlap.prompts.unwrap_or(0.0), overlap.calls.unwrap_or(0.0));
     if prompts < 0.01 && calls < 0.01 {
@@ -32,4 +41,55 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     let parts = [("prompts", prompts), ("reference calls", calls), ("both at once", tasks)];
     let parts = parts.map(|(name, share)| format!("{name}: {:.1} %", 100.0 * share));
     Finding::new(severity, says).line(parts.join(", ")).into()
+}
+
+/// Evaluated episodes whose prompt, token by token, was trained on.
+fn played(run: &Run) -> Result<Option<Finding>, RunDirError> {
+    let trained = run.probed()?;
+    let mut evaluated = run.evaluated(Kind::Sampled)?;
+    if evaluated.is_empty() {
+        evaluated = run.evaluated(Kind::Greedy)?;
+    }
+    let mut known: HashMap<Vec<u32>, Vec<(u64, Option<&Value>)>> = HashMap::new();
+    for (number, trace) in &trained {
+        if let Some(prompt) = prompt(trace) {
+            known.entry(prompt).or_default().push((*number, trace.facts.get(REFERENCE)));
+        }
+    }
+    let (mut prompts, mut both, mut answers) = (HashSet::new(), Vec::new(), 0usize);
+    for (number, trace) in &evaluated {
+        let Some(prompt) = prompt(trace) else { continue };
+        if let Some(asked) = known.get(&prompt)
+            && !prompts.contains(&prompt)
+        {
+            both.push((*number, asked[0].0));
+            // One ticket in two knowledge bases has two answers: only the reference tells.
+            let reference = trace.facts.get(REFERENCE);
+            answers += usize::from(reference.is_some() && asked.iter().any(|(_, other)| *other == reference));
+        }
+        prompts.insert(prompt);
+    }
+    // Few of the run's tasks are probed: a share of either side is one.
+    let fewer = prompts.len().min(known.len()).max(1) as f64;
+    let Some((held_out, training)) = both.first().filter(|_| both.len() as f64 >= 0.01 * fewer) else {
+        return Ok(None);
+    };
+    let severity = if answers as f64 >= 0.2 * fewer { Severity::Error } else { Severity::Warning };
+    let says = format!("{} prompts of the last evaluation were trained on, token for token", both.len());
+    let finding = Finding::new(severity, says)
+        .line(format!("{} held-out prompts, {} of the probed steps", prompts.len(), known.len()))
+        .line(format!("{answers} of them with the same reference"))
+        .line(format!("episode {held_out} of the evaluation asks what episode {training} was trained on"))
+        .traces([*held_out, *training]);
+    Ok(Some(finding))
+}
+
+/// Fact that has the reference's calls.
+const REFERENCE: &str = "reference_calls";
+
+/// Prompt tokens of an episode.
+fn prompt(trace: &Trace) -> Option<Vec<u32>> {
+    let prompt = trace.nodes().iter().filter(|node| matches!(node.origin(), Origin::Prompt { .. }));
+    let tokens: Vec<u32> = prompt.flat_map(|node| node.tokens().iter().copied()).collect();
+    (!tokens.is_empty()).then_some(tokens)
 }

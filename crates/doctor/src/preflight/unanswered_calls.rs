@@ -11,7 +11,14 @@ pub(super) const CHECK: Check<Probe> = Check {
     measure: "Calls of the scripts that are answered with no message while the episode goes on: warning, error from half of \
               them. Answers without text are an error where no call of at least 8 has one with text.",
     fix: "Answer every call with a message of role \"tool\" that says what came of it, if only \"done\".",
-    explains: &["no_signal", "truncated", "calls_not_run"],
+    explains: &[
+        "no_signal",
+        "truncated",
+        "calls_not_run",
+        "parse_failures",
+        "constant_component",
+        "identical_rollouts",
+    ],
     look,
 };
 

@@ -138,6 +138,8 @@ pub struct Rendered {
     pub lossy: Option<(String, String)>,
     /// Calls that do not read back as they were written, with what came of them.
     pub unread: Vec<(String, String)>,
+    /// Calls that the tools' own schemas refuse, and why: of references, or valid as far as they can be.
+    pub misfits: Vec<(String, String)>,
 }
 
 impl<T: Clone> Clone for Part<T> {
@@ -172,14 +174,17 @@ pub struct Scripts {
     pub success: String,
     /// Replays of the tasks' references.
     pub references: Vec<Transcript>,
-    /// Episodes that do nothing.
+    /// Episodes that do nothing, and the same again.
     pub idle: Vec<Transcript>,
+    pub idle_again: Vec<Transcript>,
     /// The same actions with the same seed: the first time, and again.
     pub again: Vec<(Transcript, Transcript)>,
     /// The same actions with the same seed: alone, and beside other episodes.
     pub beside: Vec<(Transcript, Transcript)>,
     /// Tasks that doing nothing solved only after another episode had solved them.
     pub kept_state: Vec<String>,
+    /// Tasks whose reference earned success before the start policy played, and not after it.
+    pub spoiled: Vec<String>,
     pub after_done: Option<AfterDone>,
 }
 
