@@ -136,7 +136,7 @@ pub fn diagnose<S>(checks: &[Check<S>], subject: &S) -> Result<Diagnosis, RunDir
         let causes = (0..found.len()).filter(|&place| explains(&found[place]));
         causes.min_by_key(|&place| (found[place].1.severity, place))
     };
-    let causes: Vec<Option<usize>> = found.iter().map(cause).collect();
+    let causes = without_circles(found.iter().map(cause).collect());
     let named = |(check, finding): &(&Check<S>, Finding)| Named {
         check: check.name,
         finding: finding.clone(),
@@ -156,13 +156,41 @@ pub fn diagnose<S>(checks: &[Check<S>], subject: &S) -> Result<Diagnosis, RunDir
     Ok(diagnosis)
 }
 
-/// The end of the chain of causes. A circle ends where it was entered for the last time.
-fn root(causes: &[Option<usize>], mut place: usize) -> usize {
-    for _ in 0..causes.len() {
-        match causes[place] {
-            Some(cause) => place = cause,
-            None => break,
+/// Causes of which none is its own: of checks that explain each other, the first in the list is the root.
+fn without_circles(mut causes: Vec<Option<usize>>) -> Vec<Option<usize>> {
+    for place in 0..causes.len() {
+        let mut at = place;
+        for _ in 0..causes.len() {
+            match causes[at] {
+                Some(cause) if cause == place => {
+                    causes[place] = None;
+                    break;
+                }
+                Some(cause) => at = cause,
+                None => break,
+            }
         }
     }
+    causes
+}
+
+/// The end of the chain of causes.
+fn root(causes: &[Option<usize>], mut place: usize) -> usize {
+    while let Some(cause) = causes[place] {
+        place = cause;
+    }
     place
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A finding is never lost because two checks explain each other.
+    #[test]
+    fn a_circle_has_a_root() {
+        assert_eq!(without_circles(vec![Some(1), Some(0), Some(1)]), [None, Some(0), Some(1)]);
+        assert_eq!(without_circles(vec![None, Some(2), Some(3), Some(1)]), [None, None, Some(3), Some(1)]);
+        assert_eq!(root(&without_circles(vec![Some(1), Some(0), Some(1)]), 2), 0);
+    }
 }

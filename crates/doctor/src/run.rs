@@ -34,6 +34,8 @@ pub struct Run {
     traces: TraceReader,
     directory: PathBuf,
     texts: OnceLock<Option<ModelDir>>,
+    /// Episodes of the probed steps, read once: nearly every check asks for them.
+    probed: OnceLock<Episodes>,
 }
 
 /// Traces with their numbers.
@@ -53,6 +55,7 @@ impl Run {
             traces: run.traces()?,
             directory: directory.to_owned(),
             texts: OnceLock::new(),
+            probed: OnceLock::new(),
         })
     }
 
@@ -81,6 +84,9 @@ impl Run {
 
     /// Training episodes of the first and the last steps.
     pub fn probed(&self) -> Result<Episodes, RunDirError> {
+        if let Some(episodes) = self.probed.get() {
+            return Ok(episodes.clone());
+        }
         let ranges = self.ranges(|event| match event {
             Event::Step { traces, .. } => Some(*traces),
             _ => None,
@@ -90,7 +96,7 @@ impl Run {
         for range in ranges.iter().take(PROBED_STEPS).chain(&ranges[ends..]) {
             episodes.extend(self.episodes(range)?);
         }
-        Ok(episodes)
+        Ok(self.probed.get_or_init(|| episodes).clone())
     }
 
     /// Episodes of the last evaluation of a kind that came after a step; of the only one where there is one.
@@ -124,7 +130,7 @@ impl Run {
         self.texts.get_or_init(open).as_ref()?.tokenizer().ok()
     }
 
-    /// Success of an episode; `None` if it was not scored or something outside the policy broke.
+    /// Success of an episode; `None` where nobody scored it or something outside the policy broke.
     pub fn solved(&self, trace: &Trace) -> Option<bool> {
         if matches!(trace.outcome, Outcome::Fault { .. }) {
             return None;

@@ -3,6 +3,7 @@ use std::collections::{HashMap, HashSet};
 use hone_trace::rundir::RunDirError;
 use hone_trace::{Origin, Trace};
 use hone_train::evaluate::Kind;
+use serde_json::Value;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -42,30 +43,42 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     Finding::new(severity, says).line(parts.join(", ")).into()
 }
 
-/// Evaluated episodes whose prompt, token by token, and reference were trained on.
+/// Evaluated episodes whose prompt, token by token, was trained on.
 fn played(run: &Run) -> Result<Option<Finding>, RunDirError> {
     let trained = run.probed()?;
     let mut evaluated = run.evaluated(Kind::Sampled)?;
     if evaluated.is_empty() {
         evaluated = run.evaluated(Kind::Greedy)?;
     }
-    let known: HashMap<_, _> = trained.iter().filter_map(|(number, trace)| Some((asked(trace)?, *number))).collect();
-    let prompts: HashSet<_> = evaluated.iter().filter_map(|(_, trace)| asked(trace)).collect();
-    let both: Vec<(u64, u64)> =
-        evaluated.iter().filter_map(|(number, trace)| Some((*number, *known.get(&asked(trace)?)?))).collect();
-    let distinct = prompts.iter().filter(|asked| known.contains_key(*asked)).count();
+    let mut known: HashMap<Vec<u32>, Vec<(u64, Option<&Value>)>> = HashMap::new();
+    for (number, trace) in &trained {
+        if let Some(prompt) = prompt(trace) {
+            known.entry(prompt).or_default().push((*number, trace.facts.get(REFERENCE)));
+        }
+    }
+    let (mut prompts, mut both, mut answers) = (HashSet::new(), Vec::new(), 0usize);
+    for (number, trace) in &evaluated {
+        let Some(prompt) = prompt(trace) else { continue };
+        if let Some(asked) = known.get(&prompt)
+            && !prompts.contains(&prompt)
+        {
+            both.push((*number, asked[0].0));
+            // One ticket in two knowledge bases has two answers: only the reference tells.
+            let reference = trace.facts.get(REFERENCE);
+            answers += usize::from(reference.is_some() && asked.iter().any(|(_, other)| *other == reference));
+        }
+        prompts.insert(prompt);
+    }
     // Few of the run's tasks are probed: a share of either side is one.
-    let fewer = prompts.len().min(known.len()).max(1);
-    let rate = distinct as f64 / fewer as f64;
-    let Some((held_out, training)) = both.first().filter(|_| rate >= 0.01) else { return Ok(None) };
-    let referenced = both.iter().all(|(number, _)| {
-        evaluated.iter().any(|(other, trace)| other == number && trace.facts.contains_key(REFERENCE))
-    });
-    // Without a reference nobody knows whether the answer is the same, too.
-    let severity = if rate >= 0.2 && referenced { Severity::Error } else { Severity::Warning };
-    let says = format!("{distinct} prompts of the last evaluation were trained on, token for token");
+    let fewer = prompts.len().min(known.len()).max(1) as f64;
+    let Some((held_out, training)) = both.first().filter(|_| both.len() as f64 >= 0.01 * fewer) else {
+        return Ok(None);
+    };
+    let severity = if answers as f64 >= 0.2 * fewer { Severity::Error } else { Severity::Warning };
+    let says = format!("{} prompts of the last evaluation were trained on, token for token", both.len());
     let finding = Finding::new(severity, says)
         .line(format!("{} held-out prompts, {} of the probed steps", prompts.len(), known.len()))
+        .line(format!("{answers} of them with the same reference"))
         .line(format!("episode {held_out} of the evaluation asks what episode {training} was trained on"))
         .traces([*held_out, *training]);
     Ok(Some(finding))
@@ -74,10 +87,9 @@ fn played(run: &Run) -> Result<Option<Finding>, RunDirError> {
 /// Fact that has the reference's calls.
 const REFERENCE: &str = "reference_calls";
 
-/// Prompt tokens of an episode, and its reference where it is known.
-fn asked(trace: &Trace) -> Option<(Vec<u32>, String)> {
+/// Prompt tokens of an episode.
+fn prompt(trace: &Trace) -> Option<Vec<u32>> {
     let prompt = trace.nodes().iter().filter(|node| matches!(node.origin(), Origin::Prompt { .. }));
     let tokens: Vec<u32> = prompt.flat_map(|node| node.tokens().iter().copied()).collect();
-    let reference = trace.facts.get(REFERENCE).map(ToString::to_string).unwrap_or_default();
-    (!tokens.is_empty()).then_some((tokens, reference))
+    (!tokens.is_empty()).then_some(tokens)
 }

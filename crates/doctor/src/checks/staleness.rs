@@ -20,7 +20,7 @@ pub(super) const CHECK: Check = Check {
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
     let mean = run.mean(ASYNC_STALENESS_MEAN);
-    let allowed = run.recipe.overlap.staleness as u64;
+    let allowed = run.recipe.overlap.staleness;
     let ages = ages(run)?;
     let (mut tokens, mut sum, mut old) = (0u64, 0u64, Vec::new());
     for (number, age, count) in &ages {
@@ -72,7 +72,7 @@ fn ages(run: &Run) -> Result<Vec<(u64, u64, u64)>, RunDirError> {
                     None if version.step == 0 => made.keys().next().copied(),
                     None => None,
                 };
-                ages.extend(until.filter(|until| *until < step).map(|until| (number, step - until, *count as u64)));
+                ages.extend(until.filter(|until| *until < step).map(|until| (number, step - until, u64::from(*count))));
             }
         }
     }
