@@ -169,7 +169,8 @@ mod tests {
     fn a_call_inside_and_beside() {
         let found = |text: &'static str| {
             let at = text.find("CALL").unwrap();
-            around(text, &[at..at + 4], &[at..at + 4]).map(|(_, marker)| marker)
+            let calls = std::slice::from_ref(&(at..at + 4)).to_vec();
+            around(text, &calls, &calls).map(|(_, marker)| marker)
         };
         for (text, expected) in [
             ("<musing>CALL</musing>", Some("<musing>")),

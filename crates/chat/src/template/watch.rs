@@ -46,32 +46,22 @@ impl<'source> Watched<'source> {
 
 fn watch<'source>(original: &Instructions<'source>) -> Instructions<'source> {
     let mut watched = Instructions::new(original.name(), original.source());
-    let mut places = Vec::new();
+    // Where each instruction went, and the end.
+    let mut places = vec![0];
     let mut at = 0;
     while let Some(instruction) = original.get(at) {
-        places.push(None);
         let line = original.get_line(at).and_then(|line| u16::try_from(line).ok()).unwrap_or(0);
-        for step in steps(instruction) {
-            let place = watched.add_with_line(step, line);
-            if let Some(first) = places.last_mut() {
-                first.get_or_insert(place);
-            }
-        }
+        let last = steps(instruction).into_iter().map(|step| watched.add_with_line(step, line)).last();
+        places.push(last.map_or(0, |last| last + 1));
         at += 1;
     }
-    let end = places.last().map_or(0, |_| count(&watched));
-    places.push(Some(end));
+    let end = places.last().copied().unwrap_or(0);
     for at in 0..end {
         if let Some(target) = watched.get_mut(at).and_then(target) {
-            let place = places.get(*target as usize).copied().flatten();
-            *target = place.unwrap_or(end);
+            *target = places.get(*target as usize).copied().unwrap_or(end);
         }
     }
     watched
-}
-
-fn count(instructions: &Instructions<'_>) -> u32 {
-    (0..).take_while(|at| instructions.get(*at).is_some()).count() as u32
 }
 
 /// The place that an instruction names.

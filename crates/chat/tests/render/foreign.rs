@@ -59,7 +59,8 @@ fn a_user_cannot_either() {
 /// Tools may come from a server nobody vouched for: neither their words nor their names end the system prompt.
 #[test]
 fn the_description_of_a_tool_cannot_either() {
-    let schema = |words: &str| json!({"type": "object", "properties": {words: {"type": "string", "description": words}}});
+    let schema =
+        |words: &str| json!({"type": "object", "properties": {words: {"type": "string", "description": words}}});
     let set = |words: &str| ToolSet::new(vec![ToolSpec::new("get_weather", words, schema(words))]).unwrap();
     for tools_in_system in [false, true] {
         let renderer = |special_tokens| {
