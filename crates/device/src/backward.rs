@@ -195,12 +195,7 @@ impl<T: Float> Body<'_, T> {
     }
 
     /// Gradient of gates and ups; the activation goes to `act`.
-    fn gated_backward(
-        &self,
-        dact: &Buffer<T>,
-        gate_up: &Buffer<T>,
-        act: Option<&mut Buffer<T>>,
-    ) -> Result<Buffer<T>> {
+    fn gated_backward(&self, dact: &Buffer<T>, gate_up: &Buffer<T>, act: Option<&mut Buffer<T>>) -> Result<Buffer<T>> {
         let mut dgate_up = self.buffer(gate_up.len())?;
         let (mut act, mlp) = (act.map(Buffer::view_mut), self.spec.config.mlp);
         let to = &mut dgate_up.view_mut();
