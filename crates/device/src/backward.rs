@@ -61,7 +61,7 @@ impl<T: Float> Body<'_, T> {
         };
         let mut grads = match trained {
             Trained::Full(flat) => {
-                let (buffer, fresh) = flat.to_overwrite()?;
+                let (buffer, fresh) = flat.overwritten()?;
                 for range in self.spec.added.iter().filter(|_| fresh) {
                     buffer.part_mut(range.clone()).clear(self.gpu).map_err(fault)?;
                 }
@@ -283,12 +283,11 @@ impl<T: Float> Body<'_, T> {
         grads: &mut Grads<'_>,
     ) -> Result<Buffer<T>> {
         let normed = || Ok(self.normed(r2.view(), &self.layer(layer).post_norm)?.0);
-        let (gate_up, y) = match gate_up {
-            Some(kept) => (kept, None),
-            None => {
-                let y: Buffer<T> = normed()?;
-                (self.project(layer, Projection::GateUp, y.view(), r2.len() / self.spec.config.hidden)?, Some(y))
-            }
+        let (gate_up, y) = if let Some(kept) = gate_up {
+            (kept, None)
+        } else {
+            let y: Buffer<T> = normed()?;
+            (self.project(layer, Projection::GateUp, y.view(), r2.len() / self.spec.config.hidden)?, Some(y))
         };
         let dgate_up = if self.adapter.is_some() {
             let act = self.gated(&gate_up)?;
