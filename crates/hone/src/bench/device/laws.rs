@@ -147,7 +147,7 @@ impl TokenGate for Thirds {
     }
 
     fn mask(&mut self, mask: &mut TokenMask<'_>) {
-        (0..VOCAB as u32).filter(|token| (token + self.0) % 3 != 0).for_each(|token| mask.forbid(token));
+        (0..VOCAB as u32).filter(|token| !(token + self.0).is_multiple_of(3)).for_each(|token| mask.forbid(token));
     }
 }
 
