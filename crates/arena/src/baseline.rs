@@ -1,4 +1,4 @@
-//! Baselines: policies that need no model. What the best of them earns is a floor under every trained policy.
+//! Baselines: policies without a model. The reward of the best one is a floor for every trained policy.
 //!
 //! A world in which one keyword solves the task measures nothing; a baseline shows that before a training run does. An
 //! environment declares its own scripted policies ([`crate::registry::Environment::baselines`]); [`DoNothing`] and
@@ -18,7 +18,7 @@ pub use random::RandomCaller;
 use crate::rewards::Rubric;
 use crate::solution::DONE;
 
-/// A policy that needs no model: what it earns is a floor under every trained policy.
+/// Policy without a model; its reward is a floor for every trained policy.
 pub trait Baseline: Send + Sync + std::fmt::Debug {
     fn name(&self) -> &str;
     /// The next action, from the tools on offer and everything said so far (system, first messages, its own turns,
@@ -26,7 +26,7 @@ pub trait Baseline: Send + Sync + std::fmt::Debug {
     fn act(&self, tools: &ToolSet, said: &[Message], seed: Seed) -> Action;
 }
 
-/// Says that it is done, as often as it is asked.
+/// Baseline that only says it is done.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DoNothing;
 
@@ -109,7 +109,8 @@ fn spoken(action: &Action) -> Message {
     }
 }
 
-/// The trace of an episode nobody sampled: turns without tokens, so that every component sees what it sees of a policy.
+/// Trace of an episode that no model sampled: turns without tokens, so that every component sees what it would see of a
+/// policy.
 struct Record {
     tools: Arc<ToolSet>,
     trace: TraceBuilder,

@@ -1,8 +1,8 @@
 //! Catalogues: everything a recipe can name in `arena` and `worlds`, and the reference pages that are written from it.
 //!
-//! An [`Entry`] is the only place where a name, its description and its maker stand. Its keys come from the struct that
-//! reads them ([`documented!`](crate::documented)): name and meaning from the fields and their doc comments, type and
-//! default from serde. The pages are tested, so they cannot say anything else than the code does.
+//! An [`Entry`] is the single place that holds a name, its description and its constructor. Its keys come from the
+//! struct that reads them ([`documented!`](crate::documented)): name and meaning from the fields and their doc
+//! comments, type and default from serde. The pages are tested, so they cannot diverge from the code.
 
 mod page;
 

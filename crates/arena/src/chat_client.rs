@@ -7,6 +7,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use hone_trace::Usage;
 use reqwest::{Client, StatusCode, redirect};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -52,6 +53,16 @@ fn max_tokens() -> u32 {
     1024
 }
 
+/// A reply, as the server wrote it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completion {
+    pub message: Value,
+    /// True when the reply ran into `max_tokens`.
+    pub cut: bool,
+    /// Tokens as the server counted them; absent where it does not say.
+    pub usage: Option<Usage>,
+}
+
 /// Why there is no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
@@ -86,7 +97,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 impl ChatClient {
-    /// The error says what to change.
+    /// Builds the client; the error says what to change.
     pub fn new(spec: ChatSpec) -> Result<Self, String> {
         if !(spec.deadline_s > 0.0 && spec.deadline_s <= 86_400.0) {
             return Err(format!("deadline_s must be over 0 and at most 86400 seconds, found {}", spec.deadline_s));
@@ -97,7 +108,7 @@ impl ChatClient {
                 format!("the key of {} is read from the environment variable {name}, which is not set", spec.model)
             })?)),
         };
-        // One provider serves the whole process; that it is there already is no error.
+        // One provider serves the whole process; it is not an error if it is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .redirect(redirect::Policy::none())
@@ -122,8 +133,17 @@ impl ChatClient {
         }
     }
 
-    /// The model's whole message, tool calls included, as the server wrote it.
+    /// The model's whole message, tool calls included, as the server wrote it. One that was cut short is a fault.
     pub async fn message(&self, messages: &[Value], extra: Map<String, Value>) -> Result<Value, ChatFault> {
+        let completion = self.completion(messages, extra).await?;
+        if completion.cut {
+            return Err(self.fault("truncated: the reply was cut at max_tokens; raise it".into(), false));
+        }
+        Ok(completion.message)
+    }
+
+    /// The model's message, with what the server says of it.
+    pub async fn completion(&self, messages: &[Value], extra: Map<String, Value>) -> Result<Completion, ChatFault> {
         let mut body = json!({"model": self.spec.model, "messages": messages, "max_tokens": self.spec.max_tokens});
         if let Some(fields) = body.as_object_mut() {
             fields.extend(self.spec.temperature.map(|temperature| ("temperature".to_owned(), temperature.into())));
@@ -137,7 +157,7 @@ impl ChatClient {
         }
     }
 
-    async fn attempts(&self, body: &Value, last: &mut String) -> Result<Value, ChatFault> {
+    async fn attempts(&self, body: &Value, last: &mut String) -> Result<Completion, ChatFault> {
         let mut pause = FIRST_PAUSE;
         for attempt in 0..=self.spec.retries {
             if attempt > 0 {
@@ -152,7 +172,7 @@ impl ChatClient {
         Err(self.fault(format!("unreachable: {last}, after {} attempts", self.spec.retries + 1), true))
     }
 
-    async fn attempt(&self, body: &Value) -> Result<Value, ChatFault> {
+    async fn attempt(&self, body: &Value) -> Result<Completion, ChatFault> {
         let url = format!("{}/chat/completions", self.spec.url.trim_end_matches('/'));
         let mut request = self.client.post(url).json(body);
         if let Some(Key(key)) = &self.key {
@@ -169,7 +189,7 @@ impl ChatClient {
             bytes.extend_from_slice(&chunk);
         }
         if status.is_success() {
-            return message(&bytes).map_err(|what| self.fault(what, false));
+            return completion(&bytes).map_err(|what| self.fault(what, false));
         }
         let again = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
         let what = format!("status: {status}: {}", excerpt(&bytes));
@@ -180,7 +200,7 @@ impl ChatClient {
         ChatFault { what: self.redacted(what), transient }
     }
 
-    /// A server may echo what it was sent.
+    /// Redacts the key, since a server may echo what it was sent.
     fn redacted(&self, what: String) -> String {
         match &self.key {
             Some(Key(key)) if !key.is_empty() => what.replace(key, "…"),
@@ -202,16 +222,18 @@ fn causes(error: reqwest::Error) -> String {
     text
 }
 
-/// The message of the first choice.
-fn message(bytes: &[u8]) -> Result<Value, String> {
+/// The first choice.
+fn completion(bytes: &[u8]) -> Result<Completion, String> {
     let reply: Value =
         serde_json::from_slice(bytes).map_err(|error| format!("reply: not JSON ({error}): {}", excerpt(bytes)))?;
     let choice = reply.pointer("/choices/0");
-    if choice.and_then(|choice| choice.get("finish_reason")).and_then(Value::as_str) == Some("length") {
-        return Err("truncated: the reply was cut at max_tokens; raise it".into());
-    }
+    let cut = choice.and_then(|choice| choice.get("finish_reason")).and_then(Value::as_str) == Some("length");
+    let counted = |name: &str| reply.get("usage")?.get(name)?.as_u64();
+    let usage = counted("prompt_tokens")
+        .zip(counted("completion_tokens"))
+        .map(|(prompt, completion)| Usage { prompt, completion });
     match choice.and_then(|choice| choice.get("message")).filter(|message| message.is_object()) {
-        Some(message) => Ok(message.clone()),
+        Some(message) => Ok(Completion { message: message.clone(), cut, usage }),
         None => Err(format!("reply: no content in it: {}", excerpt(bytes))),
     }
 }

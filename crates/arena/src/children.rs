@@ -1,10 +1,10 @@
-//! Child processes on a leash: each in its own process group with everything it starts, a clean set of variables, and nobody
-//! left running when it ends or when Hone does, whichever way that happens.
+//! Child processes on a leash: each runs in its own process group with everything it starts, with a clean environment,
+//! and nothing keeps running when it or Hone ends, however that happens.
 //!
-//! Two things end a group. A [`Leash`] kills it when it is dropped: at the end of its leader, at a deadline, when a runtime
-//! is shut down. For a Hone that is killed itself there is the watchdog: one shell that reads from a pipe which only Hone
-//! holds, and kills the groups it was told of when the pipe closes. (A parent-death signal would need `unsafe`, and the
-//! children's own children do not inherit it.)
+//! Two mechanisms end a group. A [`Leash`] kills it when it is dropped: when its leader ends, at a deadline, when a
+//! runtime is shut down. If Hone itself is killed, the watchdog does it: one shell that reads from a pipe which only
+//! Hone holds, and kills the registered groups when the pipe closes. (A parent-death signal would need `unsafe`, and is
+//! not inherited by grandchildren.)
 //!
 //! Some leave the group: `setsid`, daemons. A child's variables name its leash, its descendants inherit them, and `strays`
 //! finds those in `/proc`; the watchdog looks there too. Elsewhere than on Linux only groups are killed.
@@ -18,8 +18,8 @@ use std::sync::{Mutex, PoisonError};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
-/// Variables that every child gets, where they are set: what a program needs to be found, to find its libraries, and to
-/// write text and files.
+/// Environment variables that every child inherits if they are set: those needed to find the program and its libraries,
+/// and to write text and files.
 const PASSED_ON: [&str; 13] = [
     "PATH",
     "HOME",
@@ -61,12 +61,12 @@ pub fn spawn(command: &mut Command) -> std::io::Result<(Child, Leash)> {
     let mark = variables.filter(|(name, _)| *name == strays::VARIABLE).find_map(|(_, mark)| mark?.to_str());
     let leash =
         Leash { group: child.id().and_then(|id| Pid::from_raw(id.cast_signed())), mark: mark.map(str::to_owned) };
-    // A child that nobody watches does not run: the leash goes with the error.
+    // A child must not run unwatched: the leash is dropped with the error.
     leash.watch()?;
     Ok((child, leash))
 }
 
-/// A process group that is killed when this is dropped, and what left it.
+/// Process group that is killed when this is dropped, together with processes that left it.
 #[derive(Debug)]
 pub struct Leash {
     group: Option<Pid>,
@@ -87,7 +87,7 @@ impl Leash {
         }
     }
 
-    /// Tells the watchdog of the group; starts it where there is none, or none any more.
+    /// Registers the group with the watchdog; starts the watchdog if none is running.
     fn watch(&self) -> std::io::Result<()> {
         let Some(group) = self.group else { return Ok(()) };
         let mut watchdog = WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,8 +109,8 @@ impl Leash {
 
 impl Drop for Leash {
     fn drop(&mut self) {
-        // A group's number is not given away while anybody is in it, and numbers are handed out in turn: one that has just
-        // become free is not another's yet.
+        // A group's number is not reused while a process is in it, and numbers are assigned in sequence: one that has
+        // just become free is not in use yet.
         self.kill();
         self.forget();
     }

@@ -1,4 +1,5 @@
-//! Environments and scoring: what an environment is, the rollout driver, reward components, users, programs over stdio.
+//! Environments and scoring: the environment interface, the rollout driver, reward components, user simulators,
+//! programs over stdio.
 //!
 //! The environments themselves live in `hone-worlds`, or in a user's own program.
 

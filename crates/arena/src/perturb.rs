@@ -13,14 +13,14 @@ use hone_trace::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A change to the tools that leaves what they do alone.
+/// Change to the tools' presentation that does not change what they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Perturbation {
     /// The tools are listed last to first.
     OrderReversed,
-    /// Every tool goes by the name of the next one, the last by the first's. Descriptions and parameters stay with the
-    /// tool, and calls are translated. Names in the environment's own texts are left as they are.
+    /// Every tool takes the name of the next one, the last that of the first. Descriptions and parameters stay with the
+    /// tool, and calls are translated. Names in the environment's own texts are unchanged.
     NamesExchanged,
 }
 

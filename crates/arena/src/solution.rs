@@ -1,13 +1,13 @@
 //! Solutions as behaviour: a task's reference calls, and the replies between them.
 //!
-//! A task says when to speak under `says`: `[{"before": 2, "text": "…"}]` is said before the third call; `before` the
-//! number of calls, after the last. A task without it is closed by its outputs, or by "Done.". Oracles and imitation
-//! use this; an agent that knows its calls but says nothing would ask for what nobody told it.
+//! A task lists what to say under `says`: `[{"before": 2, "text": "…"}]` is said before the third call; if `before` is
+//! the number of calls, after the last. A task without it is closed by its outputs, or by "Done.". Oracles and
+//! imitation use this; an agent that made its calls without speaking would use values that nobody gave it.
 
 use hone_trace::{Task, ToolCall};
 use serde::{Deserialize, Serialize};
 
-/// One thing the agent does.
+/// One move of the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Move {
     Call(ToolCall),
@@ -25,7 +25,7 @@ pub struct Say {
 /// The key of a task's [`Say`]s.
 pub const SAYS: &str = "says";
 
-/// The key of the calls of somebody who is not perfect, for a task that has them: what imitation sees in place of the
+/// Key for the calls of an imperfect demonstrator, for a task that has them: imitation uses them instead of the
 /// reference.
 pub const DEMONSTRATION: &str = "demonstration";
 

@@ -42,7 +42,7 @@ impl Default for Options {
 const REPEATED: usize = 4;
 /// Tasks on which the search scores what it tries.
 const HUNTED: usize = 6;
-/// A policy that solves less is no measure of honest work.
+/// A policy that solves less is not a measure of honest work.
 const LEAST_SUCCESS: f64 = 0.02;
 
 /// Plays everything and checks every law. `texts` is a model directory whose tokenizer and template are used; `watch` is

@@ -116,7 +116,7 @@ pub struct Line {
     pub label: String,
     pub role: Role,
     pub tasks: usize,
-    /// Mean value by component, the total included. A component nobody scored is absent.
+    /// Mean value by component, including the total. An unscored component is absent.
     pub means: BTreeMap<String, f64>,
     /// Share that the environment's own test finds right.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -97,7 +97,7 @@ pub async fn baselines(
             let seed = seed.with(baseline.name()).with(&task.key);
             let turns = rollouts.settings.max_turns;
             let played = baseline::play(&*rollouts.arena, &rollouts.rubric, task, &**baseline, turns, seed).await;
-            // One that breaks is no worse and no better than another: it is left out.
+            // An episode that breaks is neither better nor worse than another: it is left out.
             let Ok(rewards) = played else { continue };
             let mut trace = blank(task);
             trace.rewards = rewards;
@@ -129,7 +129,7 @@ fn slim(mut traces: Vec<Trace>) -> Vec<Trace> {
     traces
 }
 
-/// A trace of an episode nobody sampled, to hold rewards.
+/// Trace of an episode that no model sampled, to hold rewards.
 fn blank(task: &Task) -> Trace {
     let head = TraceHead {
         task: task.key.clone(),

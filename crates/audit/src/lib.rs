@@ -49,7 +49,7 @@ pub use stage::Stage;
 pub use subject::Subject;
 pub use texts::write_texts;
 
-/// Why a recipe cannot be audited.
+/// Reason why a recipe cannot be audited.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     #[error("{0} does not show how its model writes a tool call; give it a chat template with tools")]

@@ -27,7 +27,7 @@ pub struct Parity {
     pub example: Option<[String; 2]>,
 }
 
-/// Less than this is no difference.
+/// Less than this is not a difference.
 const SAME: f64 = 0.02;
 
 /// Scores every episode by the environment's own rubric and compares.

@@ -51,7 +51,7 @@ pub struct ComponentView {
     pub name: String,
     pub weight: f64,
     pub paid: bool,
-    /// Mean of the solutions; absent where nobody scored them.
+    /// Mean of the solutions; absent if they were not scored.
     pub oracle: Option<f64>,
     /// Of the junk with the highest total.
     pub junk: Option<f64>,

@@ -148,8 +148,8 @@ impl Scene {
         Some(replies)
     }
 
-    /// An answer without the work. Where the answer is a call, what was looked up before it stays looked up: a citation
-    /// of something nobody was shown is too easy to refuse.
+    /// An answer without the work. If the answer is a call, the look-ups before it are kept: a citation of something
+    /// that was never shown is too easy to refuse.
     pub fn junk(&self, fill: &Fill<'_>) -> Vec<String> {
         let called = self.answer.as_ref().is_some_and(|answer| answer.call.is_some());
         let cites = fill.citations.as_ref().is_some_and(|ids| !ids.is_empty());

@@ -14,7 +14,7 @@ pub const SEARCH: About = About {
     name: "search",
     what: "The best that a seeded search finds: mutations of a text, a way to cite, a confidence and a flag, the same for \
            every task, kept where the mean total rises.",
-    finds: "Combinations that pay and that nobody thought of.",
+    finds: "Paying combinations that were not anticipated.",
 };
 
 /// An answer by recipe: the same for every task.

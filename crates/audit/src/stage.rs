@@ -86,7 +86,8 @@ impl Stage {
         Ok(scene)
     }
 
-    /// True when solutions fit the recipe's limits in this model's tokens. A policy made for shorter texts is no measure.
+    /// True if solutions fit the recipe's limits in this model's tokens. A policy made for shorter texts is not a
+    /// measure.
     pub async fn fits(&self, tasks: &[Task]) -> Result<bool, AuditError> {
         for task in tasks {
             let episode = self.rollouts.arena.open(task, self.seed.with("env").value()).await?;
@@ -117,7 +118,7 @@ impl Stage {
         loop {
             tries += 1;
             let mut rollouts = self.rollouts.with_sampler(Arc::new(Script::new(script.clone(), encode(DONE)?)));
-            // A second attempt of the driver's would go on where the script stopped.
+            // A retry by the driver would continue where the script stopped.
             rollouts.settings.attempts = 1;
             let trace = rollouts.play(slot).await;
             if tries >= TRIES || !matches!(trace.outcome, Outcome::Fault { .. }) {

@@ -21,7 +21,7 @@ pub struct Examples {
     pub skipped: Vec<(String, String)>,
 }
 
-/// Why examples cannot be given.
+/// Reason why examples cannot be given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExamplesError {
     #[error(transparent)]

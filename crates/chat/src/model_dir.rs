@@ -32,7 +32,7 @@ struct NamedTemplate {
     source: String,
 }
 
-/// Why a model directory cannot be used.
+/// Reason why a model directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelDirError {
     #[error(transparent)]
@@ -188,8 +188,8 @@ fn context_window(config: &Map<String, Json>) -> Option<usize> {
     usize::try_from(window.as_u64()?).ok()
 }
 
-/// The file chat_template.jinja wins, then tokenizer_config.json, then the chat_template.json of processors. Further
-/// named templates may lie in additional_chat_templates/.
+/// The file chat_template.jinja takes precedence, then tokenizer_config.json, then the chat_template.json of
+/// processors. Further named templates may be in additional_chat_templates/.
 fn find_templates(path: &Path, config: &Map<String, Json>) -> Result<Vec<NamedTemplate>, ModelDirError> {
     let mut templates = Vec::new();
     let file = path.join("chat_template.jinja");

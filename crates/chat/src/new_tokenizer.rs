@@ -32,7 +32,7 @@ pub struct TokenizerFiles {
     pub template: String,
 }
 
-/// Why no tokenizer could be trained.
+/// Reason why no tokenizer could be trained.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TrainTokenizerError {
     #[error("a byte-level vocabulary needs at least {least} entries (256 bytes and the special tokens), found {asked}")]

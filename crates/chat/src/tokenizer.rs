@@ -29,7 +29,7 @@ impl std::fmt::Debug for Tokenizer {
     }
 }
 
-/// Why a tokenizer could not be read or used.
+/// Reason why a tokenizer could not be read or used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
     #[error(transparent)]

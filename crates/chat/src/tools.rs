@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::parse::Format;
 
-/// Why tools cannot be offered.
+/// Reason why tools cannot be offered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolsError {
     #[error(
@@ -186,9 +186,14 @@ pub(crate) fn template_tools(tools: &[ToolSpec]) -> Vec<Json> {
 
 /// A section of the system prompt that offers the tools in the Hermes manner, for templates that ignore `tools`.
 pub fn system_section(tools: &[ToolSpec]) -> String {
+    section_of(&template_tools(tools))
+}
+
+/// [`system_section`] of tools as templates are given them.
+pub(crate) fn section_of(tools: &[Json]) -> String {
     let mut section = String::from("# Tools\n\nYou may call the functions listed within <tools></tools>:\n<tools>\n");
     for tool in tools {
-        section.push_str(&tool.to_openai().to_string());
+        section.push_str(&tool.to_string());
         section.push('\n');
     }
     section.push_str("</tools>\n\n");

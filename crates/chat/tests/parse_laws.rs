@@ -430,6 +430,53 @@ fn nothing_inside_reasoning_runs() {
     assert!(ran.is_empty(), "{} replies ran a call:\n{}", ran.len(), ran.join("\n"));
 }
 
+/// Markers that no model has: a call between them is not made, whatever they are called.
+#[test]
+fn nothing_inside_invented_markers_runs() {
+    let tools = tools();
+    let arguments = json!({ "text": "x", "count": 3 });
+    let put = ToolCall::new("put", arguments.as_object().expect("an object").clone());
+    let pairs = [
+        ("<musing>", "</musing>"),
+        ("<Inner Voice>", "</Inner Voice>"),
+        ("<musing depth=\"2\">", "</musing>"),
+        ("<ns:musing>", "</ns:musing>"),
+        ("[MUSING]", "[/MUSING]"),
+        ("[BEGIN MUSING]", "[END MUSING]"),
+        ("<|musing|>", "<|/musing|>"),
+        ("<|musing_begin|>", "<|musing_end|>"),
+        ("<|start_musing|>", "<|end_musing|>"),
+        ("<<musing>>", "<</musing>>"),
+        ("{{musing}}", "{{/musing}}"),
+        ("【musing】", "【/musing】"),
+        ("◁musing▷", "◁/musing▷"),
+        ("(musing)", "(/musing)"),
+        ("<code>", "</code>"),
+        ("<!-- ", " -->"),
+    ];
+    let mut ran = Vec::new();
+    for writer in Format::ALL {
+        for count in [1, 2] {
+            let text = writer.render_calls(&vec![put.clone(); count], &tools).expect("plain calls");
+            for (open, close) in pairs {
+                for reply in [
+                    format!("{open}{text}{close}"),
+                    format!("Well. {open}\nmaybe\n{text}\n{close}\nNo."),
+                    format!("{open}a{close}{open}\n{text}\n{close}"),
+                ] {
+                    for format in [None, Some(writer)] {
+                        let parsed = parse(&reply, &tools, format);
+                        if !parsed.calls.is_empty() || parsed.repaired_calls.is_some_and(|calls| !calls.is_empty()) {
+                            ran.push(format!("{writer} {format:?} {reply:?}"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(ran.is_empty(), "{} ran:\n{}", ran.len(), ran[..ran.len().min(40)].join("\n"));
+}
+
 /// A call behind reasoning runs in every format, whatever stands in the reasoning and however often it is closed.
 #[test]
 fn a_call_behind_reasoning_runs() {

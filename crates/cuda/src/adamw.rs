@@ -80,7 +80,7 @@ pub struct Gradient<'a> {
 pub struct Norm(Buffer<f32>);
 
 impl Norm {
-    /// Norm of `grad`; `max` is the norm to clip to, none leaves the gradient alone.
+    /// Norm of `grad`; `max` is the norm to clip to, `None` leaves the gradient unchanged.
     pub fn of(gpu: &Gpu, grad: View<'_, f32>, max: Option<f32>) -> Result<Self> {
         let blocks = blocks(gpu, grad.len);
         let mut partial = Buffer::<f64>::uninit(gpu, blocks)?;
@@ -179,8 +179,8 @@ pub fn round_copy<T: Float>(gpu: &Gpu, master: View<'_, f32>, copy: &mut ViewMut
     unsafe { gpu.launch(launch, &[master.into(), (&*copy).into(), (master.len as i64).into()]) }
 }
 
-/// Blocks of a grid that walks `len` elements: enough to fill the GPU, never more than there is work for. It depends on
-/// the GPU and the length alone, so that sums have one order.
+/// Blocks of a grid over `len` elements: enough to fill the GPU, never more than there is work for. It depends only on
+/// the GPU and the length, so that sums have one order.
 fn blocks(gpu: &Gpu, len: usize) -> usize {
     len.div_ceil(1024).clamp(1, gpu.processors() as usize * 16)
 }

@@ -43,7 +43,7 @@ pub fn packed(lengths: &[usize]) -> Vec<Node> {
     lengths.iter().map(&mut node).collect()
 }
 
-/// Blocks of rows of one kernel and what each of them sees.
+/// Blocks of rows of one kernel, and the rows each of them attends to.
 #[derive(Debug)]
 struct Tiles {
     /// (first row, end row, first range, end range) per block, the longest work first.
@@ -52,7 +52,8 @@ struct Tiles {
     count: usize,
 }
 
-/// Who sees whom, prepared for the kernels. Depends on the packing only: made once per batch, used by every layer.
+/// Attention mask of a packed batch, prepared for the kernels. Depends on the packing only: built once per batch, used
+/// by every layer.
 #[derive(Debug)]
 pub struct Plan {
     forward: Tiles,
@@ -73,7 +74,7 @@ impl Plan {
         Self::tuned(gpu, nodes, if gpu.hopper() { HOPPER } else { PORTABLE })
     }
 
-    /// The same for kernels without Hopper's own instructions: what other GPUs run.
+    /// The same for kernels without Hopper's instructions, as run on other GPUs.
     pub fn portable(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
         Self::tuned(gpu, nodes, PORTABLE)
     }
@@ -134,12 +135,12 @@ fn key_ranges(nodes: &[Node]) -> Vec<Vec<Range<usize>>> {
         .collect()
 }
 
-/// Keys that a block of queries reads: of each run, what lies before the block's end.
+/// Keys that a block of queries reads: the part of each run before the block's end.
 fn query_work(block: &Range<usize>, runs: &[Range<usize>]) -> usize {
     runs.iter().map(|r| r.end.min(block.end) - r.start).sum()
 }
 
-/// Queries that a block of keys reads: of each run, what lies after the block's start.
+/// Queries that a block of keys reads: the part of each run after the block's start.
 fn key_work(block: &Range<usize>, runs: &[Range<usize>]) -> usize {
     runs.iter().map(|r| r.end - r.start.max(block.start)).sum()
 }

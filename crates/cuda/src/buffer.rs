@@ -1,7 +1,7 @@
 //! Device memory: owned buffers and borrowed views of them, typed by element.
 //!
-//! Every operation goes to the one stream of its [`Gpu`], so a buffer may be freed while kernels that use it are queued:
-//! the free is queued behind them.
+//! Every operation goes to the single stream of its [`Gpu`], so a buffer may be freed while kernels that use it are
+//! queued: the free is queued behind them.
 
 #![expect(unsafe_code, reason = "allocation and copies of device memory go through the driver's C interface")]
 
@@ -176,7 +176,7 @@ impl<T: Element> Buffer<T> {
             .map_err(CudaError::driver("cuMemcpyHtoDAsync"))
     }
 
-    /// Another buffer with the same content, at least `len` elements long; what is past the content is not set.
+    /// Another buffer with the same content, at least `len` elements long; the rest is uninitialised.
     pub fn grown(&self, len: usize) -> Result<Self> {
         let copy = Self::uninit(&self.gpu, len.max(self.len))?;
         // SAFETY: both allocations have at least this buffer's bytes.

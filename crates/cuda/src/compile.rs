@@ -17,7 +17,7 @@ use crate::error::{CudaError, Result};
 
 const MAGIC: &[u8] = b"hone-cubin-1\n";
 
-/// Kernel source as it is compiled: the shared prelude, then the file.
+/// Kernel source to compile: the shared prelude, then the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
     pub name: &'static str,

@@ -124,7 +124,7 @@ pub(crate) struct Place<'a> {
     pub table: View<'a, i32>,
     pub stride: usize,
     pub length: View<'a, i32>,
-    /// As many as the longest sequence needs, or more.
+    /// At least as many as the longest sequence needs.
     pub splits: usize,
 }
 

@@ -12,7 +12,7 @@ pub struct Ids {
     id: Buffer<i32>,
     /// Indices of the tokens, sorted by id and, within an id, by place.
     order: Buffer<i32>,
-    /// Where each distinct id's run begins in `order`, and the end.
+    /// Start of each distinct id's run in `order`, and the end.
     starts: Buffer<i32>,
     vocab: usize,
 }

@@ -1,4 +1,4 @@
-//! Errors of the CUDA backend. Each says what to do about it.
+//! Errors of the CUDA backend. Each includes its fix.
 
 use thiserror::Error;
 

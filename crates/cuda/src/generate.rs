@@ -45,7 +45,7 @@ pub struct Room {
     pub pages: usize,
 }
 
-/// Activations of one decode step, and what holds them still for the graph.
+/// Activations of one decoding step, pinned so that the graph can refer to them.
 #[derive(Debug)]
 struct Scratch {
     residual: [Buffer<bf16>; 2],
@@ -273,7 +273,7 @@ impl Generator {
         let gpu = &model.gpu;
         let Scratch { residual: [r0, r1], y, rstd, qkv, q, o, partial, delta, gate_up, act, .. } = &mut self.scratch;
         let (row, wide) = (count * dim, count * qh * width);
-        // The residual sum lies in r0, with the layer before added in r1, with attention added in r0 again.
+        // The residual sum is in r0; in r1 after adding the previous layer; in r0 again after adding attention.
         let (w, add) = (model.weight(&at.norm1), Some((delta.first(row), &mut r1.first_mut(row))));
         norm::forward(gpu, r0.first(row), add, w, &mut y.first_mut(row), &mut rstd.first_mut(count), eps)?;
         project(model, y.first(row), &at.qkv, count, qkv)?;

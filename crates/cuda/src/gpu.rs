@@ -70,12 +70,13 @@ unsafe impl Send for Module {}
 unsafe impl Send for Function {}
 
 impl Gpu {
-    /// Opens a device and looks for what the kernels need, so that whatever is missing is said now and not in a step.
+    /// Opens a device and checks for everything the kernels need, so that a missing library is reported now and not in
+    /// a step.
     pub fn open(ordinal: usize) -> Result<Self> {
         Self::open_as(ordinal, true)
     }
 
-    /// Opens a device without the instructions only its own architecture has: what the next architecture would run.
+    /// Opens a device without the instructions specific to its architecture, as the next architecture would run.
     pub fn open_portable(ordinal: usize) -> Result<Self> {
         Self::open_as(ordinal, false)
     }
@@ -280,7 +281,7 @@ impl Gpu {
     pub(crate) fn blas(&self) -> Result<&Blas> {
         if self.inner.blas.get().is_none() {
             self.bind()?;
-            // A second thread may have been faster; its handle is the one kept.
+            // A second thread may have been faster; its handle is then kept.
             let _ = self.inner.blas.set(Blas::new(&self.inner.name)?);
         }
         self.inner.blas.get().ok_or(CudaError::NoCublasLt)
@@ -290,8 +291,8 @@ impl Gpu {
     ///
     /// # Safety
     ///
-    /// The arguments match the kernel's parameters in number, order and width, and the memory they point to covers what
-    /// the kernel reads and writes in this grid.
+    /// The arguments match the kernel's parameters in number, order and width, and the memory they point to covers
+    /// everything the kernel reads and writes in this grid.
     pub(crate) unsafe fn launch(&self, launch: Launch<'_>, args: &[Arg]) -> Result<()> {
         if launch.grid.0 == 0 || launch.grid.1 == 0 {
             return Ok(());
@@ -364,7 +365,7 @@ fn driver_version() -> Result<i32> {
 }
 
 fn devices() -> Result<usize> {
-    // cuInit answers an error where there is a driver and no device.
+    // cuInit returns an error if there is a driver but no device.
     if let Err(e) = result::init() {
         return match e.0 {
             sys::CUresult::CUDA_ERROR_NO_DEVICE => Ok(0),

@@ -1,5 +1,5 @@
-//! CUDA graphs: a run of launches recorded once and queued by one call, which costs the host microseconds however many
-//! kernels it has.
+//! CUDA graphs: a series of launches recorded once and queued by one call, which costs the host microseconds regardless
+//! of the number of kernels.
 
 #![expect(unsafe_code, reason = "capture and replay go through the driver's C interface")]
 
@@ -18,9 +18,9 @@ pub struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// Records what `body` queues on the stream of `gpu`, without running it. `body` must not allocate but out of a
-    /// [`Scratch`](crate::scratch::Scratch), copy to or from the host, or wait, and every kernel in it must have been launched
-    /// before (loading one is not recordable).
+    /// Records the work that `body` queues on the stream of `gpu`, without running it. `body` must not allocate except
+    /// from a [`Scratch`](crate::scratch::Scratch), copy to or from the host, or wait, and every kernel in it must have
+    /// been launched before (loading one cannot be recorded).
     pub fn record(gpu: &Gpu, body: impl FnOnce() -> Result<()>) -> Result<Self> {
         Self::begin(gpu)?;
         let queued = body();
@@ -29,7 +29,8 @@ impl Graph {
         recorded
     }
 
-    /// Begins to record what this thread queues on the stream of `gpu`; [`Graph::end`] must follow, whatever happens between.
+    /// Starts recording the work this thread queues on the stream of `gpu`; [`Graph::end`] must follow, whatever
+    /// happens in between.
     pub fn begin(gpu: &Gpu) -> Result<()> {
         gpu.bind()?;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;

@@ -23,11 +23,11 @@ pub struct Head<'a, T> {
     pub vocab: usize,
     /// Tokens whose logits exist at one time.
     pub chunk: usize,
-    /// 1 over the temperature: what logits are multiplied by.
+    /// 1 / temperature: the factor on the logits.
     pub inverse: f32,
 }
 
-/// Gradient of the objective with respect to what the head puts out, and where its consequences go.
+/// Gradient of the objective with respect to the head's output, and the buffers for the resulting gradients.
 #[derive(Debug)]
 pub struct Gradient<'a, T> {
     pub dlogprob: View<'a, f32>,

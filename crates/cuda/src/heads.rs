@@ -31,7 +31,7 @@ impl Padded {
         Heads { dim: self.wide, ..self.heads }
     }
 
-    /// Factor on queries: attention divides by the root of its own width.
+    /// Factor on queries: attention divides by the root of its own (padded) width.
     fn gain(&self) -> f32 {
         (self.wide as f32 / self.heads.dim as f32).sqrt()
     }

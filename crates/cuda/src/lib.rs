@@ -1,7 +1,7 @@
 //! CUDA kernels for training and sampling, their launcher and their references. Knows tensors, not models' files or text.
 //!
-//! Nothing of CUDA is needed to build. [`Gpu::open`] looks for the driver and NVRTC, [`Matmul::new`] for cuBLASLt; each
-//! error says what to install. Kernels are CUDA C++ (`kernels/*.cu`), compiled for the device at first use and cached.
+//! Building needs nothing of CUDA. [`Gpu::open`] looks for the driver and NVRTC, [`Matmul::new`] for cuBLASLt; each
+//! error says what to install. Kernels are CUDA C++ (`kernels/*.cu`), compiled for the device on first use and cached.
 //!
 //! A kernel is three files: its source, its wrapper (one function per direction, shapes checked, `unsafe` inside) and its
 //! check in [`check`] against the f64 arithmetic of [`reference`].

@@ -23,7 +23,7 @@ mod tune;
 use plan::{Key, Plan};
 use tune::Choices;
 
-/// Scratch memory for split-K and the like; 32 MiB is what NVIDIA advises for Hopper.
+/// Scratch memory for split-K and the like; NVIDIA recommends 32 MiB for Hopper.
 const WORKSPACE: usize = 32 << 20;
 
 /// Row-major matrix, `stride` elements from row to row.
@@ -120,7 +120,7 @@ impl Drop for Blas {
 pub struct Matmul {
     gpu: Gpu,
     workspace: Arc<Buffer<f32>>,
-    /// Rank of the algorithm among cuBLASLt's proposals; none for the one [`tune`] chose.
+    /// Rank of the algorithm among cuBLASLt's proposals; `None` for the one [`tune`] chose.
     pub(crate) choice: Option<usize>,
 }
 
@@ -131,8 +131,8 @@ impl Matmul {
         Ok(Self { gpu: gpu.clone(), workspace, choice: None })
     }
 
-    /// The same products through another handle of the GPU. Scratch memory is shared: what is queued on one stream, and what
-    /// is recorded to be queued there, must not run beside each other.
+    /// The same products through another handle of the GPU. Scratch memory is shared, so work queued on one stream and
+    /// work recorded for it must not run concurrently.
     #[must_use]
     pub fn through(&self, gpu: &Gpu) -> Self {
         Self { gpu: gpu.clone(), workspace: Arc::clone(&self.workspace), choice: self.choice }
@@ -150,7 +150,7 @@ impl Matmul {
         self.scaled(product, a, b, c, into, 1.0)
     }
 
-    /// As [`Self::run`], with the product times `alpha`.
+    /// Like [`Self::run`], with the product scaled by `alpha`.
     pub fn scaled<T: Float, O: Float>(
         &self,
         product: Product,
@@ -221,11 +221,12 @@ impl Matmul {
         }
         let known = blas.choices.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
         if let Some(rank) = known {
-            // Another number of tokens may have fewer proposals than the one the trial was with.
+            // Another number of tokens may have fewer proposals than the size that was tuned.
             let there = Self::plan::<T, O>(blas, Key { choice: rank, ..key }, |_| Ok(())).is_ok();
             return Ok(if there { rank } else { 0 });
         }
-        // What is overwritten anyway may be so by the trial; what is added to may not, and a trial has memory of its own.
+        // A trial may overwrite a result that is overwritten anyway; a result that is added to gets a separate buffer
+        // for the trial.
         let trial = Buffer::<O>::zeros(&self.gpu, if key.into == Store::Add { len } else { 0 })?;
         let [b, a, c] = pointers;
         let to = if key.into == Store::Add { trial.view().pointer } else { c };
@@ -270,7 +271,7 @@ impl Matmul {
     }
 }
 
-/// Bytes that all three addresses are multiples of, at most 256: what cuBLASLt's fastest kernels count on.
+/// Common alignment of all three addresses in bytes, at most 256: cuBLASLt's fastest kernels depend on it.
 fn alignment(pointers: [u64; 3]) -> u32 {
     let together = pointers.iter().fold(256, |all, p| all | p);
     1 << together.trailing_zeros()

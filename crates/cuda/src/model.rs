@@ -108,7 +108,7 @@ pub(crate) enum Input<T> {
     Delta(Buffer<T>),
 }
 
-/// Weights on one GPU in `T` (bf16, or f32 in tests), and what every pass over them needs.
+/// Weights on one GPU in `T` (bf16, or f32 in tests), and everything a pass over them needs.
 #[derive(Debug)]
 pub struct Model<T> {
     pub(crate) gpu: Gpu,

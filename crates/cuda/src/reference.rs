@@ -1,4 +1,4 @@
-//! Reference arithmetic in f64, written for reading: what each kernel must compute.
+//! Reference implementations in f64, written for readability: the definition of each kernel's result.
 
 use std::ops::Range;
 

@@ -53,7 +53,7 @@ impl Settings {
     }
 }
 
-/// Sequences on the device, one row each: what the decode step reads and [`sample`] moves on.
+/// Sequences on the device, one row each: read by the decoding step and advanced by [`sample`].
 #[derive(Debug)]
 pub struct Rows {
     settings: Buffer<f32>,
@@ -117,7 +117,7 @@ impl Rows {
                 format!("{whole} tokens in {} pages, {} new ones at most", pages.len(), self.capacity)
             })?;
         }
-        // The tail of every array stands for rows without a sequence.
+        // The tail of every array represents rows without a sequence.
         let padded = |mut x: Vec<i32>, width: usize, tail: i32| {
             x.resize(self.sequences * width, tail);
             x
@@ -160,7 +160,7 @@ impl Rows {
     }
 }
 
-/// Draws one token for each of the first rows, as many as `logits` ([rows, stride] f32) has, and moves them on.
+/// Draws one token for each row of `logits` ([rows, stride] f32) and advances the rows.
 pub fn sample(gpu: &Gpu, logits: View<'_, f32>, vocab: usize, rows: &mut Rows, count: usize) -> Result<()> {
     let stride = vocab.next_multiple_of(8);
     ensure(count <= rows.sequences && logits.len == count * stride, "sampling", || {

@@ -34,7 +34,8 @@ impl Scratch {
         Self { gpu: gpu.clone(), state: Mutex::default() }
     }
 
-    /// Address of `bytes` bytes. During a recording there are no new blocks: a run of the same step before it has brought them.
+    /// Address of `bytes` bytes. A recording allocates no new blocks: an earlier run of the same step has already
+    /// allocated them.
     pub(crate) fn take(&self, gpu: &Gpu, bytes: usize) -> Result<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = state.places.take(bytes) {
@@ -84,7 +85,7 @@ impl Places {
         Some(address)
     }
 
-    /// Joins what is given back with its free neighbours.
+    /// Merges a returned block with its free neighbours.
     fn give(&mut self, address: u64) {
         let Some(mut len) = self.taken.remove(&address) else { return };
         let mut start = address;

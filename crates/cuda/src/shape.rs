@@ -1,4 +1,4 @@
-//! Dimensions of a model, and where its tensors lie in the flat arrays of weights, gradients and moments.
+//! Dimensions of a model, and the layout of its tensors in the flat arrays of weights, gradients and moments.
 
 use std::ops::Range;
 
@@ -30,14 +30,14 @@ impl Shape {
     }
 }
 
-/// Where each tensor lies in the flat arrays.
+/// Position of each tensor in the flat arrays.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// [vocab, dim].
     pub embedding: Range<usize>,
     pub layers: Vec<LayerLayout>,
     pub final_norm: Range<usize>,
-    /// Weights of all norms: they lie together, so that their gradients, which are sums, are cleared at once.
+    /// Weights of all norms, stored contiguously so that their gradients, which are sums, are cleared at once.
     pub norms: Range<usize>,
     pub len: usize,
 }

@@ -1,7 +1,8 @@
 //! Training step of a Qwen3-style transformer, composed of the kernels: forward, head, backward, AdamW.
 //!
-//! All parameters lie in one flat array (and so do master weights, moments and gradients), so that norm and update are one
-//! launch each. What is kept of the forward and what is computed again is [`Keep`]'s to say.
+//! All parameters are in one flat array (as are master weights, moments and gradients), so that norm and update are one
+//! launch each. [`Keep`] decides which activations of the forward pass are kept and which are recomputed (gradient
+//! checkpointing).
 
 use std::ops::Range;
 
@@ -80,7 +81,7 @@ impl<T: Float> Trainer<T> {
         })
     }
 
-    /// Weights as they are: what samples while this trains reads them here, in place.
+    /// Current weights, read in place by whatever samples during training.
     pub fn model(&self) -> &Model<T> {
         &self.model
     }

@@ -1,5 +1,5 @@
-//! Watch over the outputs of a step's kernels: which of them is the first that is not finite. Off but for a step that has
-//! gone wrong, which is then repeated under it.
+//! Watch over the outputs of a step's kernels: finds the first that is not finite. Off except for a step that went
+//! wrong, which is then repeated under it.
 
 #![expect(unsafe_code, reason = "launches kernels over buffers just written")]
 

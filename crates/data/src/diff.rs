@@ -1,4 +1,4 @@
-//! Differences between two versions of a task set: what was added, removed and edited, and what leaked.
+//! Differences between two versions of a task set: additions, removals, edits and leaks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -57,7 +57,7 @@ impl Version {
     }
 }
 
-/// What changed in one environment.
+/// Changes in one environment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct EnvDiff {
     pub before: u64,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What became of the row.
+/// Outcome for the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IssueKind {
@@ -12,12 +12,12 @@ pub enum IssueKind {
     Repaired,
 }
 
-/// A row that was not taken as it came.
+/// Row that was dropped or repaired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Issue {
     pub kind: IssueKind,
     pub file: String,
-    /// Where the row begins, counted from 1; of a parquet file, the row's number.
+    /// First line of the row, counted from 1; in a parquet file, the row's number.
     pub line: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -31,7 +31,8 @@ impl Issue {
     /// `tasks.jsonl:17: env_variables of task a: …; fix`.
     pub fn line(&self) -> String {
         let field = if self.field.is_empty() { String::new() } else { format!("{}: ", self.field) };
-        let key = self.key.as_ref().map(|key| format!(" [{key}]")).unwrap_or_default();
+        let key = self.key.as_ref().filter(|key| !key.is_empty());
+        let key = key.map(|key| format!(" [{key}]")).unwrap_or_default();
         let kind = match self.kind {
             IssueKind::Dropped => "dropped",
             IssueKind::Repaired => "repaired",
@@ -45,7 +46,7 @@ impl Issue {
 pub struct Issues {
     pub dropped: u64,
     pub repaired: u64,
-    /// How often, by kind and field.
+    /// Count by kind and field.
     pub counts: BTreeMap<String, u64>,
     /// The first of each sort, in the order they came.
     pub examples: Vec<Issue>,
@@ -78,9 +79,11 @@ impl Issues {
         if self.is_empty() {
             return String::new();
         }
-        let mut text = format!("{} rows dropped, {} repairs\n", self.dropped, self.repaired);
+        let plural = |number: u64, one: &str, more: &str| format!("{number} {}", if number == 1 { one } else { more });
+        let dropped = plural(self.dropped, "row dropped", "rows dropped");
+        let mut text = format!("{dropped}, {}\n", plural(self.repaired, "repair", "repairs"));
         for issue in &self.examples {
-            text += &format!("  {}\n", issue.line());
+            text += &format!("  {}\n", hone_trace::clean_line(&issue.line()));
         }
         let shown = self.examples.len() as u64;
         let more = self.dropped + self.repaired - shown;

@@ -1,8 +1,8 @@
 //! Task sets: reading them from every form they come in, counting, comparing, splitting and validating them.
 //!
-//! Everything streams: [`read::Reader`] hands over one [`Row`] at a time, so that a million tasks need no gigabytes. A row
-//! that was dropped or repaired is an [`Issue`] with its file, line, field, reason and fix: nothing is passed over in
-//! silence. It knows environments only through `hone-arena`'s traits, and no model.
+//! Everything streams: [`read::Reader`] yields one [`Row`] at a time, so that a million tasks need no gigabytes. A row
+//! that was dropped or repaired is an [`Issue`] with its file, line, field, reason and fix: nothing is skipped
+//! silently. It knows environments only through `hone-arena`'s traits, and no model.
 
 pub mod diff;
 mod forms;
@@ -26,7 +26,7 @@ use serde_json::Value;
 
 pub use issue::{Issue, IssueKind, Issues};
 
-/// A task as it was read: with its side of the split, where the file says, and its place.
+/// Task as read, with its side of the split, if the file gives one, and its location.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     pub task: Task,
@@ -52,7 +52,7 @@ pub struct Place {
     pub line: u64,
 }
 
-/// Why a task set cannot be worked with.
+/// Reason why a task set cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     #[error("cannot read {path}: {source}")]

@@ -1,4 +1,4 @@
-//! Manifests: what a set is, what it was made from and how, beside its files as `manifest.json`.
+//! Manifests: identity, origin and command of a task set, beside its files as `manifest.json`.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -34,7 +34,7 @@ pub struct Manifest {
 pub struct Parent {
     pub path: String,
     pub sha256: Digest,
-    /// Of its own manifest, where it lies beside one.
+    /// From the parent's own manifest, if there is one beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ impl FileEntry {
 }
 
 impl Parent {
-    /// The parent under the name it was given, whose content lies at `path`.
+    /// Parent under its given name, whose content is at `path`.
     pub fn of(name: &str, path: &Path) -> Result<Self, DataError> {
         let own = path.parent().map(|directory| directory.join(MANIFEST)).filter(|path| path.is_file());
         let own = own.and_then(|path| Manifest::read(&path).ok());

@@ -13,7 +13,7 @@ use crate::scan::{Element, Elements};
 use crate::source::Source;
 use crate::{DataError, Issue, IssueKind, Place, Row};
 
-/// What a reading hands over.
+/// Item yielded by a reader.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly every item is a row")]
 pub enum Item {

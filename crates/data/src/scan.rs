@@ -5,10 +5,10 @@
 
 use std::io::{self, BufRead};
 
-/// The longest single task that is read. Longer ones are no task but a file that is not what it seems.
+/// Maximum length of a single task. Anything longer is not a task but a file of the wrong kind.
 const LONGEST: usize = 64 << 20;
 
-/// How the document is laid out.
+/// Layout of the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Unknown,
@@ -24,7 +24,7 @@ enum Layout {
 pub(crate) struct Element {
     pub(crate) line: u64,
     pub(crate) text: Vec<u8>,
-    /// What is known to be wrong with it.
+    /// Known fault of the value.
     pub(crate) fault: Option<&'static str>,
 }
 
@@ -32,9 +32,11 @@ pub(crate) struct Elements<R> {
     input: R,
     line: u64,
     layout: Layout,
+    /// Something is left that nobody will read.
+    unread: bool,
 }
 
-/// How a scan of one value ended.
+/// End of the scan of one value.
 enum Ended {
     Value,
     /// The object holds a `"tasks"` array, which begins here.
@@ -44,14 +46,19 @@ enum Ended {
 
 impl<R: BufRead> Elements<R> {
     pub(crate) fn new(input: R) -> Self {
-        Self { input, line: 1, layout: Layout::Unknown }
+        Self { input, line: 1, layout: Layout::Unknown, unread: false }
     }
 
     /// The next value; `None` at the end of the document.
     pub(crate) fn next(&mut self) -> io::Result<Option<Element>> {
         loop {
             match self.layout {
-                Layout::Ended => return Ok(None),
+                Layout::Ended => {
+                    let fault =
+                        Some("everything from here on was not read: the task before it does not end where it should");
+                    let rest = Element { line: self.line, text: Vec::new(), fault };
+                    return Ok(std::mem::take(&mut self.unread).then_some(rest));
+                }
                 Layout::Lines => return self.next_line(),
                 Layout::Unknown => {
                     let Some(byte) = self.skip_blank(false)? else { return Ok(None) };
@@ -90,11 +97,28 @@ impl<R: BufRead> Elements<R> {
             if text.last() == Some(&b'\n') {
                 self.line += 1;
             } else if read == LONGEST {
-                self.layout = Layout::Ended;
+                self.skip_line()?;
                 return Ok(Some(Element { line, text: Vec::new(), fault: Some("a line longer than 64 MiB") }));
             }
             if !text.trim_ascii().is_empty() {
                 return Ok(Some(Element { line, text, fault: None }));
+            }
+        }
+    }
+
+    /// Passes over what is left of a line.
+    fn skip_line(&mut self) -> io::Result<()> {
+        loop {
+            let chunk = self.input.fill_buf()?;
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            let end = chunk.iter().position(|byte| *byte == b'\n');
+            let used = end.map_or(chunk.len(), |at| at + 1);
+            self.input.consume(used);
+            if end.is_some() {
+                self.line += 1;
+                return Ok(());
             }
         }
     }
@@ -117,8 +141,9 @@ impl<R: BufRead> Elements<R> {
         let (line, mut text) = (self.line, Vec::new());
         let fault = match self.scan(&mut text, false)? {
             Ended::Fault(fault) => {
-                // Where a value cannot be told from the next, neither can the rest.
+                // If the end of a value is unclear, so is the rest.
                 self.layout = Layout::Ended;
+                self.unread = self.skip_blank(true)?.is_some();
                 Some(fault)
             }
             _ => None,
@@ -204,7 +229,7 @@ impl State {
         self.depth == 0 && !self.string && !text.is_empty()
     }
 
-    /// The byte opens an object or an array where none can stand: it begins the next value.
+    /// The byte opens an object or an array where none is allowed: it begins the next value.
     fn starts_another(&self, byte: u8) -> bool {
         let opens = !self.string && self.depth > 0 && matches!(byte, b'{' | b'[');
         opens && !matches!(self.last, b':' | b',' | b'[')
@@ -296,12 +321,22 @@ mod tests {
     }
 
     #[test]
+    fn a_line_beyond_all_measure_costs_itself() {
+        let long = "x".repeat(LONGEST + 10);
+        let found = all(&format!("{{\"a\": 1}}\n{long}\n{{\"c\": 1}}"));
+        assert_eq!((found.len(), found[1].0, found[2].0), (3, 2, 3));
+        assert!(found[1].2.is_some() && found[2] == (3, "{\"c\": 1}".into(), None));
+    }
+
+    #[test]
     fn a_broken_value_costs_itself() {
         let found = all("{\"a\": \"open\n{\"b\": 1}\n{\"c\": 1}\n");
         assert_eq!(found[0].2, Some("a text that is not closed on its line"));
         assert_eq!(found[1..], [(2, "{\"b\": 1}".into(), None), (3, "{\"c\": 1}".into(), None)]);
         let found = all("{\"a\": 1\n{\"b\": 1}\n");
         assert!(found[0].2.is_some() && found[1] == (2, "{\"b\": 1}".into(), None), "{found:?}");
+        let found = all("[{\"a\": 1}, {\"b\": \"open\n}, {\"c\": 1}]");
+        assert!(found[1].2.is_some() && found[2].2.is_some_and(|rest| rest.contains("was not read")), "{found:?}");
         let found = all("[{\"a\": 1}, {\"b\": ");
         assert_eq!(found.last().unwrap().2, Some("the file ends inside a task"));
     }

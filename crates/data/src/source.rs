@@ -1,6 +1,7 @@
-//! Where task files lie: on this machine, on standard input, behind `http(s)://`, or in a bucket with the feature `cloud`.
+//! Locations of task files: this machine, standard input, `http(s)://`, or a bucket with the feature `cloud`.
 //!
-//! What is remote is fetched into a temporary file first: one connection, no half-read set, and parquet can be read at all.
+//! Remote files are fetched into a temporary file first: one connection, no half-read set, and parquet needs random
+//! access.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -13,7 +14,7 @@ use crate::DataError;
 /// An input as the user named it.
 #[derive(Debug)]
 pub struct Source {
-    /// As it was named.
+    /// As named by the user.
     pub name: String,
     place: Where,
 }
@@ -50,7 +51,7 @@ impl Source {
         Ok(vec![local(path)])
     }
 
-    /// Where its bytes are on this machine.
+    /// Local path of its bytes.
     pub fn path(&self) -> &Path {
         match &self.place {
             Where::Local(path) => path,
@@ -72,11 +73,20 @@ impl Source {
         if self.name.ends_with(".zst") {
             return Ok(Box::new(BufReader::new(zstd::Decoder::new(file).map_err(read)?)));
         }
-        Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
+        let mut reader = BufReader::with_capacity(1 << 16, file);
+        let what = match reader.fill_buf().map_err(read)? {
+            [0x1f, 0x8b, ..] => "it is compressed with gzip; unpack it with gunzip, or compress it with zstd (.zst)",
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => "it is compressed with zstd; let its name end in .zst",
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "its text is UTF-16; write it as UTF-8 (iconv -f UTF-16 -t UTF-8)",
+            [b'P', b'A', b'R', b'1', ..] => "it is a parquet file; let its name end in .parquet",
+            [b'P', b'K', 3, 4, ..] => "it is a zip archive; unpack it first",
+            _ => return Ok(Box::new(reader)),
+        };
+        Err(DataError::Form { path: self.name.clone(), what: what.into() })
     }
 }
 
-/// Files that stand beside tasks and are none.
+/// Files beside tasks that are not task files.
 const BESIDE: [&str; 6] =
     ["split_tasks.json", "manifest.json", "report.json", "rejected.jsonl", "progress.jsonl", "issues.jsonl"];
 
@@ -122,7 +132,7 @@ fn http(url: &str) -> Result<NamedTempFile, DataError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
     runtime.block_on(async {
-        // One provider serves the whole process; that it is there already is no error.
+        // One provider serves the whole process; it is not an error if it is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().connect_timeout(PATIENCE).read_timeout(PATIENCE).build();
         let request = client.map_err(|error| failed(error.to_string()))?.get(url);
@@ -157,7 +167,7 @@ fn cloud(url: &str) -> Result<NamedTempFile, DataError> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
-    // `AWS_ACCESS_KEY_ID` is the option aws_access_key_id; names that are no options are passed over.
+    // `AWS_ACCESS_KEY_ID` is the option aws_access_key_id; names that are not options are skipped.
     let options = std::env::vars().map(|(name, value)| (name.to_lowercase(), value));
     let (store, path) = object_store::parse_url_opts(&parsed, options).map_err(|error| failed(error.to_string()))?;
     runtime.block_on(async {

@@ -68,7 +68,7 @@ impl Lengths {
 pub struct Stats {
     pub environments: BTreeMap<String, Counts>,
     pub all: Counts,
-    /// What prompt lengths are counted in: `tokens` or `characters`.
+    /// Unit of prompt lengths: `tokens` or `characters`.
     pub unit: &'static str,
 }
 

@@ -1,5 +1,7 @@
 //! Tables as text and as Markdown.
 
+use hone_trace::clean_line;
+
 /// A table: names of the columns, then rows. The first column is text, the others are numbers and lie to the right.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
@@ -12,8 +14,17 @@ impl Table {
         Self { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
+    /// Cells hold names out of task files: what would move the cursor or end the line is made visible.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
-        self.rows.push(cells.into_iter().map(Into::into).collect());
+        self.rows.push(cells.into_iter().map(|cell| clean_line(&cell.into())).collect());
+    }
+
+    pub fn head(&self) -> &[String] {
+        &self.head
+    }
+
+    pub fn rows(&self) -> &[Vec<String>] {
+        &self.rows
     }
 
     pub fn is_empty(&self) -> bool {
@@ -77,6 +88,9 @@ mod tests {
         table.row(["c".to_owned(), count(12)]);
         assert_eq!(table.text(), "environment      total\na|b          1,234,567\nc                   12\n");
         assert_eq!(table.markdown(), "| environment | total |\n|---|---:|\n| a\\|b | 1,234,567 |\n| c | 12 |\n");
+        let mut hostile = Table::new(["environment"]);
+        hostile.row(["\u{1b}]0;title\u{7}e\nf\u{202e}"]);
+        assert!(!hostile.text().contains(['\u{1b}', '\u{7}', '\u{202e}']) && hostile.text().lines().count() == 2);
         assert_eq!((percent(19, 20), percent(0, 0)), ("95 %".into(), "–".into()));
     }
 }

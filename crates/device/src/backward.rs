@@ -129,7 +129,7 @@ impl<T: Float> Body<'_, T> {
         Ok(dr)
     }
 
-    /// Where the gradient of a frozen parameter goes.
+    /// Destination for the gradient of a frozen parameter.
     fn or_unused<'b>(
         &self,
         wanted: Option<ViewMut<'b, f32>>,

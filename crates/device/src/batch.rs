@@ -10,8 +10,8 @@ use crate::cuda::{Spec, fault};
 
 /// Rows, positions, visibility and targets of one pass.
 ///
-/// Rows and targets are rounded up, with tokens nobody sees and targets that count for nothing: every number of rows would
-/// otherwise be a matrix product of its own, to be planned and kept.
+/// Rows and targets are rounded up, with tokens that no row attends to and targets with zero weight: otherwise every
+/// number of rows would be a separate matrix product to plan and cache.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) ids: Ids,
@@ -51,7 +51,7 @@ impl Batch {
         let nodes = forest.spans.iter().map(|s| Node { tokens: s.rows.clone(), ancestors: s.chain.clone() });
         let tail = (padded > rows).then(|| Node { tokens: rows..padded, ancestors: Vec::new() });
         let nodes: Vec<Node> = nodes.chain(tail).collect();
-        // The tail's rows all stand at position 0.
+        // The padding rows are all at position 0.
         let position: Vec<i32> = filled(&forest.positions).into_iter().map(|p| p as i32).collect();
         Ok(Self {
             ids: Ids::new(gpu, &filled(&forest.tokens), spec.config.vocab).map_err(fault)?,
@@ -91,7 +91,7 @@ impl Targets {
     }
 }
 
-/// Rows that are computed for so many: few different numbers, a few percent more work.
+/// Padded number of rows: few distinct values, a few percent more work.
 pub(crate) fn rounded(rows: usize) -> usize {
     let step = match rows {
         0..=64 => 8,

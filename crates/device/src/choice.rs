@@ -1,4 +1,4 @@
-//! The device a recipe asks for: `engine.device` and `engine.precision`, and what becomes of `auto`.
+//! Device selection: `engine.device` and `engine.precision`, and how `auto` is resolved.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::cuda::Cuda;
 use crate::moments::MomentStore;
 
-/// Where the native engine computes.
+/// Device that the native engine computes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Device {
     /// A GPU where one can be used, else the cores of this machine.
@@ -23,7 +23,7 @@ pub enum Device {
     Cuda,
 }
 
-/// What weights and activations are stored in on a GPU. Master weights, norms, softmax and sums are f32 in both.
+/// Storage type of weights and activations on a GPU. Master weights, norms, softmax and sums are f32 in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
     #[default]

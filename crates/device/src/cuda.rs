@@ -21,7 +21,7 @@ pub struct Cuda<T> {
     pub(crate) storage: PhantomData<T>,
 }
 
-/// What everything on the device needs: the stream and the products with their scratch memory.
+/// Resources shared by everything on the device: the stream, and the matrix products with their scratch memory.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) gpu: Gpu,
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
 }
 
 impl<T: Float> Cuda<T> {
-    /// Opens a device of the machine. What is missing is said now, with what to install.
+    /// Opens a device of the machine. Missing libraries are reported now, with what to install.
     pub fn open(ordinal: usize) -> Result<Self> {
         let gpu = Gpu::open(ordinal).map_err(fault)?;
         let matmul = Matmul::new(&gpu).map_err(fault)?;
@@ -80,7 +80,7 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
-    /// Refuses what the kernels do not compute.
+    /// Refuses models that the kernels cannot compute.
     pub(crate) fn new(config: &Config, params: &Arc<ModelParams>) -> Result<Self> {
         let c = config;
         let heads = Heads { q: c.heads.queries, kv: c.heads.keys, dim: c.heads.dim };
@@ -121,7 +121,7 @@ impl Spec {
     /// Table of angles for sequences of up to `positions` tokens.
     pub(crate) fn angles(&self, gpu: &Gpu, positions: usize) -> Result<Arc<Buffer<f32>>> {
         let dim = self.config.heads.dim;
-        // A poisoned lock only means that another thread failed to grow the table: the one in it is whole.
+        // A poisoned lock only means that another thread failed to grow the table: the existing one is intact.
         let mut table = self.angles.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = table.as_ref().filter(|t| t.len() >= positions * dim) {
             return Ok(Arc::clone(table));

@@ -44,7 +44,7 @@ pub(crate) struct Sent<'a> {
     longest: usize,
 }
 
-/// Numbers that decide which kernels a step launches, over which parts of its memory.
+/// Numbers that determine which kernels a step launches, and over which parts of its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Layout {
     pub(crate) rows: usize,
@@ -77,7 +77,7 @@ fn one_each(step: &Step) -> bool {
     step.runs().iter().all(|run| run.len == 1 && run.samples)
 }
 
-/// Keys that a step is laid out for: few different numbers, so that a recorded step serves many.
+/// Padded number of keys that a step is laid out for: few distinct values, so that a recorded step serves many.
 fn reach(longest: usize) -> usize {
     longest.next_multiple_of(if longest <= 4096 { 512 } else { 4096 })
 }

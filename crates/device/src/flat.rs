@@ -7,7 +7,7 @@ use hone_engine::Result;
 
 use crate::cuda::fault;
 
-/// Flat array. Memory is taken at first use, where there is somebody to be told that there is none.
+/// Flat array. Memory is allocated on first use, where a failure can be reported.
 #[derive(Debug)]
 pub struct Flat {
     gpu: Gpu,

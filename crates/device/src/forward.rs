@@ -18,14 +18,14 @@ use crate::lora::AdapterWeights;
 use crate::memory::{CHUNK, PassSize, RESERVE};
 use crate::weights::Parameters;
 
-/// What a pass keeps, and how much it may take.
+/// Activations that a pass keeps, and its memory limit.
 #[derive(Debug)]
 pub struct Activations<T> {
     pub(crate) limit: Option<u64>,
     pub(crate) state: Option<State<T>>,
 }
 
-/// What a backward pass needs of the forward pass before it.
+/// Results of the forward pass that the backward pass needs.
 #[derive(Debug)]
 pub(crate) struct State<T> {
     pub(crate) batch: Batch,
@@ -38,7 +38,7 @@ pub(crate) struct State<T> {
     pub(crate) inverse: f32,
 }
 
-/// A layer's activations, or its input alone.
+/// A layer's activations, or only its input.
 #[derive(Debug)]
 pub(crate) enum Layer<T> {
     Whole(Box<Kept<T>>),
@@ -81,7 +81,7 @@ impl Stay {
     }
 }
 
-/// What enters a norm: a sum, or a sum and what is added to it.
+/// Input of a norm: a sum, or a sum and an addend.
 pub(crate) enum Entry<'e, T> {
     Sum(Buffer<T>),
     Add(&'e Buffer<T>, Buffer<T>),
@@ -296,7 +296,7 @@ impl<'a, T: Float> Body<'a, T> {
         Ok(Some(packed))
     }
 
-    /// One layer: what a backward pass needs, and the output that the next norm adds.
+    /// One layer: the activations for the backward pass, and the output that the next norm adds.
     pub(crate) fn layer_forward(
         &self,
         layer: usize,
@@ -371,7 +371,7 @@ impl<'a, T: Float> Body<'a, T> {
         }
     }
 
-    /// Scores of the targets; what a backward pass needs goes to `activations`.
+    /// Scores of the targets; everything a backward pass needs goes to `activations`.
     pub(crate) fn forward(&self, pass: Pass<'_>, keep: Keep, activations: &mut Activations<T>) -> Result<Scored> {
         activations.state = None;
         if pass.forest.rows() == 0 || pass.targets.is_empty() {
@@ -448,7 +448,7 @@ impl<'a, T: Float> Body<'a, T> {
     }
 }
 
-/// What comes out of the last layer.
+/// Output of the last layer.
 struct Through<T> {
     last: Buffer<T>,
     hidden: Buffer<T>,

@@ -1,5 +1,5 @@
-//! CUDA graphs of decoding steps: a step of one token per sequence is a few hundred short launches, which take the host longer to
-//! queue than the device to run. A step that comes again is recorded and queued by one call.
+//! CUDA graphs of decoding steps: a step of one token per sequence is a few hundred short launches, which take the host
+//! longer to queue than the device to run. A step whose shape recurs is recorded and queued by one call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::cuda::fault;
 use crate::decode::{Call, Layout};
 use crate::forward::Body;
 
-/// Runs of a step before it is recorded: recording takes the time of a few.
+/// Runs of a step before it is recorded: recording costs as much as a few runs.
 const BEFORE: usize = 3;
 /// Recorded steps that are kept; then all are dropped, because those of weights that have moved are never used again.
 const KEPT: usize = 64;
@@ -22,7 +22,7 @@ const KEPT: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     layout: Layout,
-    /// Of weights, adapter, pages, angles, integers and logits.
+    /// Addresses of weights, adapter, pages, angles, integers and logits.
     addresses: [u64; 6],
     /// Rank and scale of the adapter.
     adapter: Option<(usize, u32)>,
@@ -42,7 +42,7 @@ enum Known {
     Recorded(Graph),
 }
 
-/// Handles through which a step runs out of scratch memory, and is recorded with the same.
+/// Handles with which a step runs from scratch memory, and is recorded with the same.
 #[derive(Debug)]
 struct Recorder {
     plain: (Gpu, Matmul),
@@ -59,7 +59,7 @@ impl Recorder {
 }
 
 impl Graphs {
-    /// Runs a step: at first as it is, then by its graph.
+    /// Runs a step: at first directly, then by its graph.
     pub(crate) fn run<T: Float>(
         &mut self,
         body: &Body<'_, T>,

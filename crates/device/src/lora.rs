@@ -15,7 +15,7 @@ use crate::weights::Parameters;
 #[derive(Debug, Clone)]
 pub struct AdapterWeights<T> {
     pub(crate) values: Parameters<T>,
-    /// By layer and module.
+    /// Indexed by layer and module.
     sites: Arc<Vec<[Option<Site>; Module::COUNT]>>,
     pub(crate) rank: usize,
     pub(crate) scale: f32,

@@ -13,7 +13,7 @@ use hone_engine::{Config, Result};
 
 use crate::cuda::{Shared, fault};
 
-/// Blocks of keys in a page of one layer; as many hold its values.
+/// Blocks of keys in a page of one layer; the same number holds its values.
 const BLOCKS: usize = PAGE / BLOCK;
 /// Pages at first.
 const FIRST: usize = 256;
@@ -60,7 +60,7 @@ impl<T: Float> Pages<T> {
                 Some(old) => old.grown(pages * page),
                 None => Buffer::zeros(gpu, pages * page),
             };
-            // Twice as many, so that growing is rare; no more than needed where that does not fit.
+            // Doubled, so that growing is rare; only what is needed if that does not fit.
             let larger = sized(count.max(2 * there).max(FIRST)).or_else(|_| sized(count)).map_err(fault)?;
             self.buffer = Some(larger);
         }
@@ -90,7 +90,7 @@ impl<T: Float> PageStore for Pages<T> {
         self.count += 1;
     }
 
-    /// Nothing to do: no row reads past its own length, and what is within it was written.
+    /// Nothing to do: no row reads past its own length, and everything within it was written.
     fn clear(&mut self, _page: PageId) {}
 
     fn copy(&mut self, from: PageId, to: PageId, _count: usize) {

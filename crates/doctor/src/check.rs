@@ -141,9 +141,17 @@ impl Finding {
         self
     }
 
-    /// At most three: enough to look at.
+    /// At most three, each once: enough to look at.
     pub fn traces(mut self, traces: impl IntoIterator<Item = u64>) -> Self {
-        self.evidence.traces = traces.into_iter().take(3).collect();
+        let shown = &mut self.evidence.traces;
+        for trace in traces {
+            if shown.len() == 3 {
+                break;
+            }
+            if !shown.contains(&trace) {
+                shown.push(trace);
+            }
+        }
         self
     }
 

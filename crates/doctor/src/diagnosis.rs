@@ -1,11 +1,18 @@
 //! A diagnosis: findings by cost, symptoms under their causes, waivers beside what they excuse.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use hone_trace::rundir::RunDirError;
+use hone_train::report::ReportError;
 use serde::Serialize;
 
 use crate::check::{Check, Finding, Looked, Severity};
+use crate::checks::CHECKS;
+use crate::run::Run;
+
+/// The check over the records themselves.
+const RECORDS: &str = "records";
 
 /// All that the doctor has to say of a run or a recipe.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -52,7 +59,7 @@ impl Named {
 }
 
 impl Diagnosis {
-    /// A fault that makes the run worthless or its numbers untrue, and that nobody waived.
+    /// An unwaived fault that makes the run worthless or its numbers untrue.
     pub fn has_errors(&self) -> bool {
         self.findings.iter().any(Named::is_error)
     }
@@ -73,8 +80,40 @@ impl Diagnosis {
     }
 }
 
-/// Makes every check. A symptom goes to the worst cause that explains it and is no less severe, of equals to the first in the
-/// list.
+/// The diagnosis of a run directory, with the recipe's waivers. Records that cannot be read are a finding, too.
+pub fn examine(directory: &Path) -> Result<Diagnosis, ReportError> {
+    match Run::read(directory) {
+        Ok(run) => Ok(diagnose(CHECKS, &run)?.waive(&run.recipe.doctor.waive)),
+        Err(ReportError::Run(RunDirError::Damaged { path, record, what })) => {
+            Ok(unreadable(&format!("{}, record {record}: {what}", path.display())))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// One finding: the check over the records themselves. The others need records that can be read.
+fn unreadable(words: &str) -> Diagnosis {
+    let mut diagnosis = Diagnosis::default();
+    for check in CHECKS {
+        if check.name == RECORDS {
+            let mut lines = words.lines().map(str::to_owned);
+            let finding = Finding::new(Severity::Error, lines.next().unwrap_or_default()).lines(lines);
+            diagnosis.findings.push(Named {
+                check: check.name,
+                finding,
+                remedy: check.fix,
+                waived: None,
+                consequences: Vec::new(),
+            });
+        } else {
+            diagnosis.skipped.push(Skipped { check: check.name, needs: "records that can be read".into() });
+        }
+    }
+    diagnosis
+}
+
+/// Runs every check. A symptom is attributed to the worst cause that explains it and is at least as severe; among
+/// equals, to the first in the list.
 pub fn diagnose<S>(checks: &[Check<S>], subject: &S) -> Result<Diagnosis, RunDirError> {
     let mut diagnosis = Diagnosis::default();
     let mut found: Vec<(&Check<S>, Finding)> = Vec::new();

@@ -16,7 +16,7 @@ mod run;
 
 pub use check::{Check, Confidence, Evidence, Finding, Looked, Severity};
 pub use checks::CHECKS;
-pub use diagnosis::{Diagnosis, Named, Skipped, diagnose};
+pub use diagnosis::{Diagnosis, Named, Skipped, diagnose, examine};
 pub use live::{LIVE, Live};
 pub use page::page;
 pub use preflight::{PREFLIGHT, preflight};

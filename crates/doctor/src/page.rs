@@ -16,11 +16,11 @@ The doctor says what is wrong: the fault, the arithmetic, traces that show it, t
 - `hone doctor RUN`, over the records of a run, live or finished.
 
 An error means that the run teaches nothing or that its numbers do not mean what they say; a warning, that time or signal is
-lost or a claim needs a caveat; a note is worth knowing. Beside it stands how sure the doctor is: certain (measured directly),
+lost or a claim needs a caveat; a note is worth knowing. Each finding also states how sure the doctor is: certain (measured directly),
 likely (estimated from a sample), possible. Worst findings come first, and those that follow from another one are shown under
 it. A check that lacks data says what it needs. Exit code 1: at least one finding is an error.
 
-A recipe goes on in spite of a finding by waiving its check, with a reason. What is waived is recorded in the run:
+To run a recipe in spite of a finding, waive its check, with a reason. Waivers are recorded in the run:
 
 ```toml
 [doctor]

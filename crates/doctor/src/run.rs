@@ -4,8 +4,10 @@ mod records;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use hone_chat::{ModelDir, Tokenizer};
 use hone_trace::rundir::{RunDirError, RunReader, TraceReader};
 use hone_trace::{Outcome, Trace};
 use hone_train::evaluate::{Evaluation, Kind};
@@ -30,6 +32,8 @@ pub struct Run {
     pub steps: Vec<Ledger>,
     pub events: Vec<Event>,
     traces: TraceReader,
+    directory: PathBuf,
+    texts: OnceLock<Option<ModelDir>>,
 }
 
 /// Traces with their numbers.
@@ -47,6 +51,8 @@ impl Run {
             steps: steps.into_values().collect(),
             events: run.events()?.records.iter().filter_map(Event::read).collect(),
             traces: run.traces()?,
+            directory: directory.to_owned(),
+            texts: OnceLock::new(),
         })
     }
 
@@ -106,7 +112,19 @@ impl Run {
         self.report.before.as_ref().map(|found| &found.result)
     }
 
-    /// Success of an episode; `None` where nobody scored it or something outside the policy broke.
+    /// The tokenizer that the run's first checkpoint holds.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        let open = || {
+            let kept = std::fs::read_dir(self.directory.join("checkpoints")).ok()?;
+            let mut kept: Vec<PathBuf> = kept.filter_map(|entry| Some(entry.ok()?.path())).collect();
+            kept.sort();
+            let there = kept.into_iter().find(|path| path.join("tokenizer.json").is_file())?;
+            ModelDir::open(&there).ok()
+        };
+        self.texts.get_or_init(open).as_ref()?.tokenizer().ok()
+    }
+
+    /// Success of an episode; `None` if it was not scored or something outside the policy broke.
     pub fn solved(&self, trace: &Trace) -> Option<bool> {
         if matches!(trace.outcome, Outcome::Fault { .. }) {
             return None;

@@ -1,8 +1,9 @@
-//! Device seam: one trait for everything that touches a parameter or an activation.
+//! Device backend: one trait for everything that touches a parameter or an activation.
 //!
-//! The seam is at the level of a pass, not of an op. A device takes a whole packed batch through all layers, forward or
-//! backward, or a whole decoding step, and decides by itself how kernels are fused and rows are divided. Above it there are
-//! token ids, names of parameters, pages by number and scores: nothing there depends on where the floats are.
+//! The interface is at the level of a pass, not of an op. A device takes a whole packed batch through all layers,
+//! forward or backward, or a whole decoding step, and decides by itself how to fuse kernels and divide rows. The code
+//! above it deals in token ids, parameter names, page numbers and scores: nothing there depends on where the floats
+//! are.
 //!
 //! Everything is generic over the device and monomorphic inside; the generator erases it at its channel, the learner
 //! behind the `Learner` trait.
@@ -25,8 +26,9 @@ use crate::weights::{ModelParams, Table, TensorSource};
 
 /// Device a model is stored and computed on.
 ///
-/// Storage is made by a device, knows it, and is only ever given back to one of its kind. Passes take the device from `net.model.device`, which may
-/// be another instance than the one that loaded the weights: a learner computes on separate threads.
+/// Storage belongs to the device that created it and is only passed to devices of the same kind. Passes take the device
+/// from `net.model.device`, which may be a different instance from the one that loaded the weights: a learner computes
+/// on separate threads.
 pub trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Weights of one policy version: the f32 master and the form the kernels read.
     type Weights: Debug + Clone + Send + Sync;
@@ -61,10 +63,10 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
         source: &dyn TensorSource,
     ) -> Result<Self::Adapter>;
 
-    /// As [`Backend::read`], of an adapter.
+    /// Like [`Backend::read`], for an adapter.
     fn read_adapter(weights: &Self::Adapter) -> Result<Cow<'_, [f32]>>;
 
-    /// As [`Backend::digest`], of an adapter.
+    /// Like [`Backend::digest`], for an adapter.
     fn digest_adapter(&self, weights: &Self::Adapter) -> Digest;
 
     /// Flat array of zeros.
@@ -128,8 +130,7 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
         GeneratorSettings::default()
     }
 
-    /// Another instance to compute on beside this one, for a learner that works while others sample; `None` where there is
-    /// only the one.
+    /// Second instance of the device, for a learner that works while others sample; `None` if there is only one.
     fn beside(&self, threads: usize) -> Result<Option<Arc<Self>>> {
         let _ = threads;
         Ok(None)
@@ -147,7 +148,7 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
         trained: Trained<'_, Self>,
     ) -> Result<()>;
 
-    /// Logits of the rows from `first` on, `[rows][vocab]`, on the host: for comparisons with other implementations.
+    /// Logits of the rows from `first` on, `[rows][vocab]`, on the host, for comparison with other implementations.
     fn logits(
         net: Net<'_, Self>,
         forest: &Forest,
@@ -155,8 +156,8 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
         activations: &mut Self::Activations,
     ) -> Result<Vec<f32>>;
 
-    /// Decoding step: keys and values of all rows into their pages, and a drawn token for every run that samples, given
-    /// to the `draws` in the order of the runs.
+    /// Decoding step: writes the keys and values of all rows into their pages, and draws a token for every run that
+    /// samples, passed to `draws` in the order of the runs.
     fn decode<D: Draw>(
         net: Net<'_, Self>,
         step: &Step,
@@ -190,7 +191,7 @@ pub trait PageStore: Debug + Send {
     fn copy(&mut self, from: usize, to: usize, count: usize);
 }
 
-/// Consumer of device memory.
+/// Consumer of device memory, for estimates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Weights of one policy version.

@@ -53,7 +53,7 @@ pub struct Groups {
 #[derive(Debug)]
 pub struct Trainer<B: Backend = Cpu> {
     pub model: Model<B>,
-    /// Trained instead of the model where there is one.
+    /// If present, trained instead of the model.
     adapter: Option<Adapter<B>>,
     forest: Forest,
     targets: Vec<Target>,
@@ -94,7 +94,7 @@ impl<B: Backend> Trainer<B> {
         Self::new(model, &nodes, &trained, Keep::Everything)
     }
 
-    /// As [`Trainer::group`], of several groups in one pass, each with a prompt of its own that is computed once.
+    /// Like [`Trainer::group`], for several groups in one pass, each with its own prompt, which is computed once.
     pub fn groups(model: Model<B>, shape: Groups, keep: Keep) -> Result<Self> {
         let Groups { groups, group, prompt, reply } = shape;
         let c = &model.config;
@@ -196,13 +196,13 @@ pub fn gemm_peak(cpu: &Cpu) -> Option<f64> {
     Some(crate::gemm_peak::measure(cpu))
 }
 
-/// Without the feature `gemm` there is nothing to measure.
+/// Nothing to measure without the feature `gemm`.
 #[cfg(not(feature = "gemm"))]
 pub fn gemm_peak(_: &Cpu) -> Option<f64> {
     None
 }
 
-/// Largest resident set of this process so far, in bytes, where the system tells.
+/// Peak resident set of this process in bytes, if the system reports it.
 pub fn peak_resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;

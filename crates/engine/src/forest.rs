@@ -21,7 +21,7 @@ pub struct Forest {
     pub spans: Vec<Span>,
     /// For each run, the length that decides its rotary frequencies (see [`crate::rope::Rope::key`]).
     pub rope_keys: Vec<usize>,
-    /// By node: the row that predicts its first token, if there is one, and its first row.
+    /// By node: the row that predicts its first token, if any, and its first row.
     places: Vec<(Option<usize>, usize)>,
 }
 
@@ -194,7 +194,7 @@ impl Builder {
         Some(node)
     }
 
-    /// Tells every span where its subtree ends: a later span ends no earlier than an earlier one below it.
+    /// Sets where the subtree of every span ends: a later span ends no earlier than an earlier one below it.
     fn close(&self, spans: &mut [Span]) {
         for span in (0..spans.len()).rev() {
             if let Some(parent) = self.parents[span] {

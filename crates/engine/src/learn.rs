@@ -70,7 +70,7 @@ impl<B: Backend> NativeLearner<B> {
         Self { policy, reference, settings, optimizer, grads, workspace }
     }
 
-    /// Writes what [`NativeLearner::resume`] needs: the weights (or the adapter) and the optimizer state.
+    /// Writes everything [`NativeLearner::resume`] needs: the weights (or the adapter) and the optimizer state.
     pub fn save(&self, dir: &Path) -> Result<()> {
         let snapshot = self.policy.current();
         match &snapshot.adapter {
@@ -80,7 +80,8 @@ impl<B: Backend> NativeLearner<B> {
         self.optimizer.save(dir, trained_table(&snapshot))
     }
 
-    /// Resumes from what [`NativeLearner::save`] wrote. `policy` must hold the same model (and base) as then.
+    /// Resumes from a directory written by [`NativeLearner::save`]. `policy` must hold the same model (and base) as
+    /// then.
     pub fn resume(
         policy: Arc<Policy<B>>,
         reference: Option<Model<B>>,
@@ -92,8 +93,8 @@ impl<B: Backend> NativeLearner<B> {
         Ok(learner)
     }
 
-    /// Restores what [`NativeLearner::save`] wrote: publishes the saved weights as version `step` (`None`: the number of
-    /// optimizer steps they took) and takes over the optimizer state. Gradients not yet applied are dropped.
+    /// Restores a directory written by [`NativeLearner::save`]: publishes the saved weights as version `step` (`None`:
+    /// the number of optimizer steps they took) and loads the optimizer state. Gradients not yet applied are dropped.
     fn load(&mut self, dir: &Path, step: Option<u64>) -> Result<()> {
         let snapshot = self.policy.current();
         self.optimizer = AdamW::load(self.settings.adamw, dir, trained_table(&snapshot), &*snapshot.model.device)?;
@@ -242,7 +243,7 @@ fn trained_table<B: Backend>(snapshot: &Snapshot<B>) -> &Table {
     }
 }
 
-/// As [`fault`], with the number of tokens that would have fitted.
+/// Like [`fault`], with the number of tokens that would have fitted.
 fn short<B: Backend>(snapshot: &Snapshot<B>, keep: Keep, error: EngineError) -> LearnFault {
     let EngineError::Memory { needed, limit, rows } = error else { return fault(error) };
     let (device, config) = (&snapshot.model.device, &snapshot.model.config);

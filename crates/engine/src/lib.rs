@@ -1,6 +1,7 @@
 //! Native LLM engine: token ids in, ids and logprobs out, gradients of any per-token objective. It handles no text.
 //!
-//! [`backend`] is the seam between the engine and a device; [`cpu`] is the one device there is.
+//! [`backend`] is the interface between the engine and a device; [`cpu`] implements it for every machine, the crate
+//! `hone-device` for GPUs.
 
 pub mod backend;
 pub mod bench;

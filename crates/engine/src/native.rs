@@ -1,4 +1,4 @@
-//! The native engine behind the seam that a run knows: this machine samples and learns.
+//! Native engine: samples and learns on this machine, behind the `Engine` trait.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,13 +52,13 @@ pub fn open_on<B: Backend>(device: Arc<B>, spec: &EngineSpec) -> std::result::Re
         (None, None) => None,
     };
     if let Some(adapter) = &mut adapter {
-        // Whoever loads the adapter elsewhere is told what it belongs to.
+        // Tells whoever loads the adapter elsewhere which base it belongs to.
         adapter.config.base = Some(spec.model.display().to_string());
     }
     Ok(Arc::new(NativeEngine::new(Snapshot::new(model, adapter, &spec.run))?))
 }
 
-/// An adapter to go on from. A recipe may ask for one too, of the same shape.
+/// Adapter to continue from. A recipe may also ask for one, of the same shape.
 fn trained_before<B: Backend>(
     model: &Model<B>,
     dir: &Path,

@@ -1,6 +1,6 @@
 //! AdamW: decoupled weight decay, bias correction and gradient clipping by the global norm, all in f32.
 //!
-//! The learning rate of a step is the caller's.
+//! The caller provides the learning rate of each step.
 
 use std::path::Path;
 

@@ -123,7 +123,7 @@ pub fn logprobs<B: Backend>(net: &Net<'_, B>, sequences: &[Vec<u32>], how: How) 
     Ok(out)
 }
 
-/// Gradient of `sum(weight * logprob)`: of each sequence alone, or, where `how` packs, of all together.
+/// Gradient of `sum(weight * logprob)`: of each sequence separately or, if `how` packs, of all together.
 pub fn gradients<B: Backend>(
     net: &Net<'_, B>,
     sequences: &[Vec<u32>],

@@ -46,7 +46,7 @@ impl<B: Backend> Snapshot<B> {
         self.version.clone()
     }
 
-    /// Digest of everything that decides a token: the base weights, and the adapter where there is one.
+    /// Digest of everything that determines a token: the base weights, and the adapter if there is one.
     fn digest(&self) -> Digest {
         let device = &self.model.device;
         let base = device.digest(&self.model.weights);
@@ -75,7 +75,7 @@ impl<B: Backend> Policy<B> {
 
     /// The newest version.
     pub fn current(&self) -> Snapshot<B> {
-        // A learner that panicked inside `update` has not published: what is there was served before.
+        // A learner that panicked inside `update` has not published: the current version was served before.
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -97,7 +97,7 @@ impl<B: Backend> Policy<B> {
         current.renew(step)
     }
 
-    /// As [`Policy::update`], for a change that may fail: the version then stays.
+    /// Like [`Policy::update`], for a change that may fail: the version then stays.
     pub(crate) fn try_update(
         &self,
         step: u64,

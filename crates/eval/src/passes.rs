@@ -1,4 +1,4 @@
-//! pass@k and pass^k without bias: of n trials of a task, c passed.
+//! Unbiased pass@k and pass^k: of n trials of a task, c passed.
 
 /// Chance that at least one of `k` trials drawn without replacement passes: 1 - C(n-c, k) / C(n, k). `None` where fewer than
 /// `k` trials were made.

@@ -1,4 +1,4 @@
-//! Evaluations as they were recorded: an evaluation's directory, or one evaluation of a training run.
+//! Recorded evaluations: an evaluation's directory, or one evaluation of a training run.
 
 use std::path::Path;
 
@@ -7,6 +7,9 @@ use hone_trace::rundir::{RunDirError, RunReader};
 use hone_train::evaluate::Kind;
 use hone_train::events::Event;
 use hone_train::recipe::{Recipe, RecipeError};
+
+use crate::spent::Price;
+use crate::table::{Episode, Passing};
 
 /// Why a recording cannot be compared.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +25,7 @@ pub enum RecordedError {
 /// One evaluation, read back.
 #[derive(Debug)]
 pub struct Recorded {
-    /// As the user named it.
+    /// As named by the user.
     pub name: String,
     pub step: u64,
     pub kind: Kind,
@@ -30,6 +33,8 @@ pub struct Recorded {
     pub traces: Vec<Trace>,
     /// The number of the first trace in its directory.
     pub first: u64,
+    /// The price that `hone eval` was given.
+    pub price: Option<Price>,
 }
 
 impl Recorded {
@@ -66,6 +71,16 @@ impl Recorded {
             });
         };
         let traces = run.traces()?.range(from..to).collect::<Result<_, _>>()?;
-        Ok(Self { name: name.to_owned(), step, kind, recipe, traces, first: from })
+        Ok(Self { name: name.to_owned(), step, kind, recipe, traces, first: from, price: price(Path::new(path)) })
     }
+
+    pub fn episodes(&self, passing: &Passing) -> Vec<Episode> {
+        self.traces.iter().map(|trace| Episode::of(trace, passing)).collect()
+    }
+}
+
+fn price(directory: &Path) -> Option<Price> {
+    let text = std::fs::read(directory.join("eval.json")).ok()?;
+    let recorded: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    serde_json::from_value(recorded.get("price")?.clone()).ok()
 }

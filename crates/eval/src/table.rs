@@ -1,15 +1,16 @@
 //! Rows of an evaluation: by environment, split and difficulty, by whether anything was to be changed, and over all.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hone_arena::rewards::TOTAL;
 use hone_data::table::Table;
-use hone_trace::{Task, Trace};
+use hone_trace::{Task, Trace, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bootstrap::{Estimate, over_tasks};
 use crate::passes::{pass_at, pass_hat};
+use crate::spent::{Price, Spent, money};
 
 /// Criterion of passing: the success component at its threshold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,9 +25,11 @@ pub struct Episode {
     pub task: String,
     /// Something outside the policy broke. Never a failure.
     pub fault: bool,
-    /// True when it passed; `None` where nobody scored it.
+    /// True if it passed; `None` if it was not scored.
     pub passed: Option<bool>,
     pub reward: Option<f64>,
+    /// Tokens; `None` where nobody counted them.
+    pub usage: Option<Usage>,
 }
 
 impl Episode {
@@ -38,6 +41,7 @@ impl Episode {
             fault,
             passed: scored(&passing.component).map(|value| value >= passing.at_least - 1e-6),
             reward: scored(TOTAL),
+            usage: trace.usage().filter(|usage| *usage != Usage::default()),
         }
     }
 }
@@ -53,7 +57,7 @@ pub struct About {
 }
 
 impl About {
-    /// Of a task of a split. `trace`: an episode of it, whose facts may say whether anything was to be changed.
+    /// Facts of a task in a split. `trace`: an episode of it, whose facts may say whether anything had to be changed.
     pub fn of(task: &Task, split: &str, trace: Option<&Trace>) -> Self {
         let wanted =
             trace.and_then(|trace| trace.facts.get("changes")?.get("wanted")?.as_array().map(|list| !list.is_empty()));
@@ -84,14 +88,22 @@ pub struct Row {
     pub faults: usize,
     /// Mean total reward over tasks.
     pub reward: Option<Estimate>,
-    /// By k; only tasks with at least k scored episodes count, and the estimate says how many those are.
+    /// By k; only tasks with at least k scored episodes count, and the estimate gives their number.
     pub pass_at: BTreeMap<usize, Estimate>,
     pub pass_hat: BTreeMap<usize, Estimate>,
+    /// Absent where the tokens of an episode are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
 }
 
 impl Row {
     /// Counts episodes; `ks` are the k of pass@k and pass^k.
     pub fn of<'a>(episodes: impl IntoIterator<Item = &'a Episode>, ks: &[usize]) -> Self {
+        Self::priced(episodes, ks, None)
+    }
+
+    /// Counts episodes, and what they cost.
+    pub fn priced<'a>(episodes: impl IntoIterator<Item = &'a Episode>, ks: &[usize], price: Option<Price>) -> Self {
         let mut by_task: BTreeMap<&str, Vec<&Episode>> = BTreeMap::new();
         for episode in episodes {
             by_task.entry(&episode.task).or_default().push(episode);
@@ -119,17 +131,30 @@ impl Row {
             };
             ks.iter().filter_map(one).collect()
         };
+        let passed = count(&|episode| episode.passed == Some(true));
+        let used = all().filter(|episode| episode.passed.is_some()).map(|episode| episode.usage);
         Self {
             tasks: by_task.len(),
             episodes: all().count(),
             scored: count(&|episode| episode.passed.is_some()),
-            passed: count(&|episode| episode.passed == Some(true)),
+            passed,
             unscored: count(&|episode| !episode.fault && episode.passed.is_none()),
             faults: count(&|episode| episode.fault),
             reward: over_tasks(&means, false),
             pass_at: by_k(pass_at),
             pass_hat: by_k(pass_hat),
+            spent: Spent::of(used, passed, price),
         }
+    }
+
+    /// Tokens read and written by episode that passed, in words.
+    pub(crate) fn tokens_per_solved(&self) -> String {
+        let tokens = self.spent.and_then(|spent| spent.tokens_per_solved);
+        tokens.map_or_else(|| "–".into(), |tokens| hone_data::table::count(tokens.round() as u64))
+    }
+
+    pub(crate) fn cost_per_solved(&self) -> String {
+        self.spent.and_then(|spent| spent.cost_per_solved).map_or_else(|| "–".into(), money)
     }
 
     /// The share of tasks' episodes that pass.
@@ -143,6 +168,7 @@ impl Row {
 pub struct Column {
     pub name: String,
     pub episodes: Vec<Episode>,
+    pub price: Option<Price>,
 }
 
 /// Rows of every group, by policy.
@@ -158,6 +184,9 @@ pub struct Results {
     pub passing: Passing,
     /// All tasks first, then by split, environment, difficulty, and by whether the reference changes state.
     pub groups: Vec<Group>,
+    /// Tasks by what their reference does to the state.
+    #[serde(default)]
+    pub effects: BTreeMap<String, usize>,
 }
 
 impl Results {
@@ -170,21 +199,25 @@ impl Results {
         names.dedup();
         // A group that is all tasks says nothing new.
         let members = |name: &(u8, String)| about.values().filter(|about| is_in(about, name)).count();
-        names.retain(|name| name.0 == 0 || members(name) < about.len() || name.0 == 4);
+        names.retain(|name| name.0 == 0 || members(name) < about.len());
+        let mut effects = BTreeMap::new();
+        for about in about.values() {
+            *effects.entry(effect(about.changes).to_owned()).or_default() += 1;
+        }
         let group = |name: (u8, String)| {
             let row = |column: &Column| {
                 let own = column
                     .episodes
                     .iter()
                     .filter(|episode| about.get(&episode.task).is_some_and(|about| is_in(about, &name)));
-                (column.name.clone(), Row::of(own, ks))
+                (column.name.clone(), Row::priced(own, ks, column.price))
             };
             Group {
                 policies: columns.iter().map(row).filter(|(_, row)| row.episodes > 0).collect(),
                 name: name.1.clone(),
             }
         };
-        Self { passing, groups: names.into_iter().map(group).collect() }
+        Self { passing, groups: names.into_iter().map(group).collect(), effects }
     }
 
     /// The first policy on all tasks.
@@ -192,34 +225,50 @@ impl Results {
         self.groups.first()?.policies.first().map(|(_, row)| row)
     }
 
-    pub fn table(&self) -> Table {
-        let ks: Vec<usize> = {
-            let rows = self.groups.iter().flat_map(|group| &group.policies);
-            let mut ks: Vec<usize> = rows.flat_map(|(_, row)| row.pass_at.keys().copied()).filter(|k| *k > 1).collect();
-            ks.sort_unstable();
-            ks.dedup();
-            ks
-        };
+    /// Rows by group and policy. `intervals`: beside every estimate, where pass@1 alone has its own else.
+    pub fn table(&self, intervals: bool) -> Table {
+        let rows = || self.groups.iter().flat_map(|group| group.policies.iter().map(|(_, row)| row));
+        let ks: BTreeSet<usize> = rows().flat_map(|row| row.pass_at.keys().copied()).filter(|k| *k > 1).collect();
+        let tokens = rows().any(|row| row.spent.is_some());
+        let cost = rows().any(|row| row.spent.is_some_and(|spent| spent.cost.is_some()));
         let mut head: Vec<String> =
             ["tasks", "policy", "reward", "pass@1", "95 %", "passed"].map(str::to_owned).to_vec();
+        head.retain(|name| !intervals || name != "95 %");
         head.extend(ks.iter().flat_map(|k| [format!("pass@{k}"), format!("pass^{k}")]));
+        head.extend(tokens.then(|| "tokens per solved".to_owned()));
+        head.extend(cost.then(|| "cost per solved".to_owned()));
         head.extend(["unscored".to_owned(), "faults".to_owned()]);
+        let number = |estimate: Option<&Estimate>| match estimate {
+            Some(Estimate { mean, ci: [low, high], .. }) if intervals => format!("{mean:.3} [{low:.3}, {high:.3}]"),
+            Some(estimate) => format!("{:.3}", estimate.mean),
+            None => "–".into(),
+        };
         let mut table = Table::new(head);
-        for group in &self.groups {
-            for (name, row) in &group.policies {
-                let mut cells = vec![format!("{} ({})", group.name, row.tasks), name.clone()];
-                cells.push(number(row.reward.as_ref()));
-                cells.push(number(row.pass().as_ref()));
+        for (group, (name, row)) in
+            self.groups.iter().flat_map(|group| group.policies.iter().map(move |row| (group, row)))
+        {
+            let mut cells = vec![format!("{} ({})", group.name, row.tasks), name.clone()];
+            cells.extend([number(row.reward.as_ref()), number(row.pass().as_ref())]);
+            if !intervals {
                 cells.push(
-                    row.pass().map_or_else(|| "–".into(), |pass| format!("{:.3} to {:.3}", pass.ci[0], pass.ci[1])),
+                    row.pass()
+                        .map_or_else(|| "–".into(), |Estimate { ci, .. }| format!("{:.3} to {:.3}", ci[0], ci[1])),
                 );
-                cells.push(format!("{} of {}", row.passed, row.scored));
-                cells.extend(ks.iter().flat_map(|k| [number(row.pass_at.get(k)), number(row.pass_hat.get(k))]));
-                cells.extend([row.unscored.to_string(), row.faults.to_string()]);
-                table.row(cells);
             }
+            cells.push(format!("{} of {}", row.passed, row.scored));
+            cells.extend(ks.iter().flat_map(|k| [number(row.pass_at.get(k)), number(row.pass_hat.get(k))]));
+            cells.extend(tokens.then(|| row.tokens_per_solved()));
+            cells.extend(cost.then(|| row.cost_per_solved()));
+            cells.extend([row.unscored.to_string(), row.faults.to_string()]);
+            table.row(cells);
         }
         table
+    }
+
+    /// What the tasks' references do, where all do the same: rows by that would say nothing new.
+    pub fn effect(&self) -> Option<String> {
+        let [(name, tasks)] = self.effects.iter().collect::<Vec<_>>()[..] else { return None };
+        Some(format!("{name} in all {tasks} tasks"))
     }
 
     /// The page of an evaluation. `what`: a line about the policy and how it was played.
@@ -230,8 +279,8 @@ impl Results {
              \"passed\" says of how many.\n\n{}",
             self.passing.component,
             self.passing.at_least,
-            self.table().markdown()
-        )
+            self.table(true).markdown()
+        ) + &self.effect().map(|effect| format!("\nThe {effect}.\n")).unwrap_or_default()
     }
 }
 
@@ -254,10 +303,6 @@ fn is_in(about: &About, name: &(u8, String)) -> bool {
     name.0 == 0 || groups_of(about).contains(name)
 }
 
-fn number(estimate: Option<&Estimate>) -> String {
-    estimate.map_or_else(|| "–".into(), |estimate| format!("{:.3}", estimate.mean))
-}
-
 /// The conversation an episode's facts hold, as JSON; empty where it was not recorded.
 pub(crate) fn messages(trace: &Trace) -> Vec<hone_trace::Message> {
     let list: Option<&Value> = trace.facts.get("messages");
@@ -269,7 +314,13 @@ mod tests {
     use super::*;
 
     fn episode(task: &str, passed: Option<bool>, fault: bool) -> Episode {
-        Episode { task: task.into(), fault, passed, reward: passed.map(|passed| f64::from(u8::from(passed))) }
+        Episode {
+            task: task.into(),
+            fault,
+            passed,
+            reward: passed.map(|passed| f64::from(u8::from(passed))),
+            usage: None,
+        }
     }
 
     #[test]
@@ -304,6 +355,7 @@ mod tests {
                 episode("b", Some(true), false),
                 episode("c", Some(false), false),
             ],
+            price: None,
         }];
         let passing = Passing { component: "tau".into(), at_least: 1.0 };
         let results = Results::of(&columns, &known, passing, &[1]);

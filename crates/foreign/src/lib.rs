@@ -1,8 +1,8 @@
-//! Records of other trainers, as far as they go, laid out as a run directory that Hone's own tools read.
+//! Records of other trainers, as far as they go, converted to a run directory that Hone's own tools read.
 //!
-//! A [`Reader`] knows one format and maps it onto a [`Record`]: episodes with rewards by step and group, and curves. What a
-//! format does not record stays absent; [`Record::lacks`] says for each check of the doctor what it would need. No token,
-//! logprob or evaluation is made up.
+//! A [`Reader`] knows one format and maps it onto a [`Record`]: episodes with rewards by step and group, and curves.
+//! Data that a format does not record stays absent; [`Record::lacks`] lists what each check of the doctor would need.
+//! No token, logprob or evaluation is made up.
 
 mod needs;
 mod parquet;
@@ -20,7 +20,7 @@ pub use record::{Curve, Episode, Record};
 pub use run::write_run;
 pub use source::Source;
 
-/// Why a record cannot be read.
+/// Reason why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ForeignError {
     #[error("cannot read {}", path.display())]

@@ -1,9 +1,9 @@
-//! Checks of the doctor that a record can answer, and what the others would need.
+//! Checks of the doctor that a record supports, and what the others would need.
 
 use crate::record::{Curve, Record};
 
 impl Record {
-    /// Data that a check lacks in this record; `None` where it can be made.
+    /// Data that a check lacks in this record; `None` if it can be made.
     pub fn lacks(&self, check: &str) -> Option<&'static str> {
         let groups = self.group_size() >= 2 && self.episodes.iter().any(|episode| episode.total.is_some());
         let (there, needs) = match check {
@@ -11,11 +11,16 @@ impl Record {
             "dead_component" => {
                 (groups && self.components.len() > 1, "groups of episodes with several reward components")
             }
+            // Several rewards have weights that are not recorded: their sum need not be what was paid.
+            "advantage_sign" => (
+                groups && self.components.len() == 1 && self.episodes.iter().any(|episode| episode.advantage.is_some()),
+                "advantages of the episodes, and one reward or the weights of several",
+            ),
             "shared_gate" => (self.components.len() >= 3, "episodes with three reward components"),
             "unscored" => (!self.episodes.is_empty(), "episodes"),
             "truncated" => (self.has_endings, "how each episode ended (a stop reason)"),
             "faulted" => (self.has_faults, "which episodes broke outside the policy"),
-            "gradients" => (self.has(Curve::GradNorm), "the gradient's norm by step"),
+            "gradients" => (self.has(Curve::GradNorm) || !self.not_finite.is_empty(), "the gradient's norm by step"),
             "kl_runaway" => (self.has(Curve::Kl), "the KL to the reference by step"),
             "learning_rate" => (self.has(Curve::LearningRate), "the learning rate by step"),
             "entropy_collapse" => {

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+/// Steps without a finite gradient that are no accident of logging.
+const ENDED: usize = 3;
+
 /// Everything that was read.
 #[derive(Debug, Default)]
 pub struct Record {
@@ -12,6 +15,8 @@ pub struct Record {
     pub episodes: Vec<Episode>,
     /// Numbers by step, under the names of our own metrics.
     pub curves: BTreeMap<u64, BTreeMap<Curve, f64>>,
+    /// Steps at which the loss or the gradient was not a number, up to the end of the record.
+    pub not_finite: BTreeSet<u64>,
     /// Reward components with their weights, in order.
     pub components: Vec<(String, f64)>,
     /// The record says how episodes ended.
@@ -28,9 +33,11 @@ pub struct Episode {
     pub step: u64,
     /// Episodes of one step with the same name were sampled for one task.
     pub group: String,
-    /// By component. Absent: nobody scored it.
+    /// By component. Absent if not scored.
     pub rewards: BTreeMap<String, f64>,
     pub total: Option<f64>,
+    /// The advantage it was trained with.
+    pub advantage: Option<f64>,
     pub prompt: Option<String>,
     pub completion: Option<String>,
     /// The conversation in OpenAI's form, where it is recorded.
@@ -94,8 +101,23 @@ impl Record {
 
     /// Puts a number under its curve where it is one that checks read. Of several names for one curve, the first counts.
     pub(crate) fn point(&mut self, step: u64, name: &str, value: f64) {
-        if let Some(curve) = Curve::of(name).filter(|_| value.is_finite()) {
+        let Some(curve) = Curve::of(name) else { return };
+        if value.is_finite() {
             self.curves.entry(step).or_default().entry(curve).or_insert(value);
+        } else if matches!(curve, Curve::GradNorm | Curve::Loss) {
+            self.not_finite.insert(step);
+        }
+    }
+
+    /// Keeps the steps without a finite loss and gradient that end the record, beside other numbers: data frames have NaN for
+    /// whatever was not logged, now and then.
+    pub(crate) fn settle(&mut self) {
+        let finite =
+            |curves: &BTreeMap<Curve, f64>| curves.contains_key(&Curve::GradNorm) || curves.contains_key(&Curve::Loss);
+        let last = self.curves.iter().filter(|(_, curves)| finite(curves)).map(|(step, _)| *step).next_back();
+        self.not_finite.retain(|step| self.curves.contains_key(step) && last.is_none_or(|last| *step > last));
+        if self.not_finite.len() < ENDED {
+            self.not_finite.clear();
         }
     }
 

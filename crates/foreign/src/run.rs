@@ -1,4 +1,4 @@
-//! A record as a run directory: what the doctor, the audit and every other reader take.
+//! A record written as a run directory, for the doctor, the audit and every other reader.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use hone_trace::Credit as _;
 use hone_trace::rundir::RunDir;
 use hone_trace::{
-    Boundary, Digest, Fault, Group, Limit, Node, Outcome, PolicyVersion, Reward, Sampled, SamplingParams, ToolSet,
-    Trace, TraceBuilder, TraceHead, TurnRecord,
+    Advantage, Boundary, Digest, Fault, Group, Lesson, Limit, Node, Outcome, PolicyVersion, Reward, Sampled,
+    SamplingParams, ToolSet, Trace, TraceBuilder, TraceHead, TurnRecord,
 };
 use hone_train::credit::{Grpo, Scale, Weights};
 use hone_train::events::Event;
@@ -43,6 +43,9 @@ pub fn write_run(record: &Record, directory: &Path) -> Result<(), ForeignError> 
             let numbers = run.traces(&traces)?;
             run.event(&Event::Step { step, traces: [numbers.start, numbers.end] })?;
             line.extend(earned(groups.into_values().map(Group::new).collect(), &scheme));
+        }
+        if record.not_finite.contains(&step) {
+            line.insert(names::POLICY_SKIPPED_STEPS.name.to_owned(), json!(1));
         }
         for (curve, value) in record.curves.get(&step).into_iter().flatten() {
             line.insert(name(*curve), json!(value));
@@ -141,6 +144,12 @@ fn trace(record: &Record, episode: &Episode, replica: u32) -> Result<Trace, Fore
     };
     trace.rewards = record.components.iter().map(|(name, _)| value(name, episode.rewards.get(name).copied())).collect();
     trace.rewards.push(value(TOTAL, episode.total));
+    trace.lesson = episode.advantage.map(|value| Lesson {
+        advantage: Advantage::Whole { value },
+        logprobs: Vec::new(),
+        entropies: Vec::new(),
+        fates: String::new(),
+    });
     for (key, text) in [("question", &episode.prompt), ("completion", &episode.completion)] {
         trace.facts.extend(text.clone().map(|text| (key.to_owned(), Value::from(text))));
     }

@@ -77,9 +77,12 @@ pub(crate) fn lines(path: &Path) -> Result<Vec<(usize, Value)>, ForeignError> {
     let count = text.lines().count();
     let mut values = Vec::new();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        // Python writes NaN, which is no JSON.
+        // Python writes NaN and Infinity, which are no JSON: a text here, so that neither passes for a number.
         let parsed = serde_json::from_str(line).or_else(|error| {
-            let mended = line.replace(": NaN", ": null").replace(":NaN", ":null");
+            let mended = ["NaN", "Infinity", "-Infinity"].iter().fold(line.to_owned(), |line, word| {
+                line.replace(&format!(": {word}"), &format!(": \"{word}\""))
+                    .replace(&format!(":{word}"), &format!(":\"{word}\""))
+            });
             serde_json::from_str(&mended).map_err(|_| error)
         });
         match parsed {

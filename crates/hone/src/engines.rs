@@ -1,4 +1,4 @@
-//! The engines a recipe may name in its `[engine]` table: the one place where training meets them.
+//! Engines that a recipe may name in its `[engine]` table: the only place where training meets them.
 
 use anyhow::{Result, bail};
 use hone_trace::{EngineKind, did_you_mean};
@@ -20,7 +20,7 @@ pub(crate) fn engine_of(recipe: &Recipe) -> Result<&'static dyn EngineKind> {
     }
 }
 
-/// What `--set` sets, with the device of `--device`.
+/// Settings from `--set`, with the device from `--device`.
 pub(crate) fn with_device(set: &[String], device: Option<hone_device::Device>) -> Vec<String> {
     set.iter().cloned().chain(device.map(|device| format!("engine.device={device}"))).collect()
 }

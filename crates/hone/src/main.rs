@@ -17,8 +17,10 @@ mod speaker;
 use std::io;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 use commands::check::Refused;
+use hone_trace::clean;
 use hone_train::run::TrainError;
 
 /// Train tool-using LLM agents with reinforcement learning, and prove the training is real.
@@ -59,17 +61,52 @@ enum Command {
 
 fn main() -> ExitCode {
     hone_remote::supervise::cleanup::watch_with(progress::watch);
-    match run(Cli::parse()) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => refused(&error),
+    };
+    match run(cli) {
         Ok(code) => code,
         // `hone … | head` closes our stdout: not an error of ours.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprint!("{}", problem::shown(&error));
-            // A run that came to nothing, or would, is an answer; everything else kept the command from running.
+            // A run that learned nothing, or would, is an answer; everything else kept the command from running.
             let verdict = error.downcast_ref::<TrainError>().is_some_and(TrainError::is_verdict);
             ExitCode::from(if verdict || error.is::<Refused>() { 1 } else { 2 })
         }
     }
+}
+
+/// Commands that take a recipe's keys by `--set`.
+const WITH_RECIPE: [&str; 5] = ["train", "sft", "check", "eval", "audit"];
+
+/// Refusal of a command line, or the help that was asked for. A recipe key given as a flag is answered with its `--set`. Words of
+/// the line may come from a file or a page, so control characters do not reach the terminal.
+fn refused(error: &clap::Error) -> ! {
+    if let Some(words) = key_as_flag(error) {
+        output::noted(&words);
+        std::process::exit(error.exit_code());
+    }
+    let words = error.to_string();
+    if !error.use_stderr() || clean(&words) == words {
+        error.exit();
+    }
+    output::noted(words.trim_end());
+    std::process::exit(error.exit_code())
+}
+
+/// Words for a flag that is a key of recipes.
+fn key_as_flag(error: &clap::Error) -> Option<String> {
+    let command = std::env::args().nth(1)?;
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    if error.kind() != ErrorKind::UnknownArgument || !WITH_RECIPE.contains(&&*command) {
+        return None;
+    }
+    let places = hone_train::keys::places(&flag.trim_start_matches('-').replace('-', "_"));
+    let sets: Vec<String> = places.iter().map(|path| format!("--set {path}=VALUE")).collect();
+    let hint = format!("hint: it is a recipe's key: {}", sets.join(" or "));
+    (!sets.is_empty()).then(|| format!("error: {flag} is no option of `hone {command}`\n{hint}"))
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {

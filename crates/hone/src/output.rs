@@ -1,7 +1,7 @@
-//! Standard output, for programs and for people: foreign text leaves through one of these two doors.
+//! Standard output, for programs and for people: foreign text leaves through one of these doors.
 //!
-//! What an environment, a model or a file says may hold escape sequences (OSC 52 writes the clipboard), C1 controls and
-//! direction controls. In text they are shown as visible escapes, in JSON as JSON's own.
+//! Text from an environment, a model or a file may contain escape sequences (OSC 52 writes the clipboard), C1 controls
+//! and direction controls. In text they are shown as visible escapes, in JSON as JSON's own.
 
 use std::io::{self, Write};
 
@@ -21,6 +21,28 @@ pub(crate) fn json() -> Filtered<io::Stdout> {
 pub(crate) fn json_lines() -> Filtered<io::BufWriter<io::Stdout>> {
     Filtered::new(io::BufWriter::new(io::stdout()), clean_json)
 }
+
+/// Words to whoever runs the command, on standard error.
+pub(crate) fn noted(words: &str) {
+    anstream::eprintln!("{}", clean(words));
+}
+
+/// A line of text for people.
+pub(crate) fn said(words: &str) {
+    anstream::println!("{}", clean(words));
+}
+
+/// [`noted`] of a format.
+macro_rules! note {
+    ($($words:tt)*) => { $crate::output::noted(&format!($($words)*)) };
+}
+
+/// [`said`] of a format.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::output::said(&format!($($words)*)) };
+}
+
+pub(crate) use {note, say};
 
 /// A writer that passes whole lines through a cleaner.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! Where a policy is: a model directory, a LoRA adapter on one, a checkpoint, or a run, of which the best checkpoint counts.
+//! Location of a policy: a model directory, a LoRA adapter on one, a checkpoint, or a run, of which the best checkpoint
+//! is used.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What lies at a path.
+    /// Finds the policy at a path.
     pub(crate) fn find(given: &Path) -> Result<Self> {
         let dir = directory(given)?;
         if dir.join(ADAPTER).is_file() {
@@ -111,7 +112,7 @@ fn best(run: &Path) -> Result<PathBuf> {
     newest.map(|(_, path)| path).with_context(none)
 }
 
-/// The model that an adapter belongs to: what it says itself, else the recipe of the run it lies in.
+/// Base model of an adapter: as named by the adapter, otherwise by the recipe of its run.
 fn base(adapter: &Path) -> Result<PathBuf> {
     let named = LoraConfig::load(adapter)?.base.map(PathBuf::from);
     let beside = named.iter().map(|named| adapter.join(named));

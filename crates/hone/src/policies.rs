@@ -8,17 +8,27 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use hone_train::recipe::Recipe;
+use serde_json::json;
+
+use crate::recipes::Builtin;
+
+/// Options that choose tasks and leave the environment as it is.
+const COUNTS: [&str; 4] = ["tasks", "held_out", "held_out_from", "seed"];
 
 /// A model directory in Hugging Face's layout, bf16, and the environment it was made for.
 pub(crate) struct Policy {
     pub(crate) env: &'static str,
+    /// The recipe inside this binary whose environment it was made in.
+    pub(crate) recipe: &'static str,
     files: [(&'static str, &'static [u8]); 6],
 }
 
 macro_rules! policy {
-    ($env:literal) => {
+    ($env:literal, recipe $recipe:literal) => {
         Policy {
             env: $env,
+            recipe: $recipe,
             files: [
                 policy!($env, "config.json"),
                 policy!($env, "generation_config.json"),
@@ -35,7 +45,11 @@ macro_rules! policy {
     };
 }
 
-static POLICIES: [Policy; 3] = [policy!("shop"), policy!("triage-reader"), policy!("triage-searcher")];
+static POLICIES: [Policy; 3] = [
+    policy!("shop", recipe "quickstart"),
+    policy!("triage-reader", recipe "triage-reader"),
+    policy!("triage-searcher", recipe "triage-searcher"),
+];
 
 impl Policy {
     /// The one made for this environment. In any other it knows neither the words nor the work.
@@ -46,6 +60,15 @@ impl Policy {
     /// Environments that have one.
     pub(crate) fn environments() -> impl Iterator<Item = &'static str> {
         POLICIES.iter().map(|policy| policy.env)
+    }
+
+    /// Options of its environment that it was made with and that the recipe has otherwise: `size = "tiny"`.
+    pub(crate) fn made_otherwise(&self, recipe: &Recipe) -> Result<Vec<String>> {
+        let own = Builtin::find(self.recipe)?.source().read(&[])?;
+        let (own, theirs) = (json!(own.env.first()), json!(recipe.env.first()));
+        let options = own.as_object().into_iter().flatten().filter(|(key, _)| !COUNTS.contains(&key.as_str()));
+        let other = options.filter(|(key, value)| theirs.get(key.as_str()) != Some(value));
+        Ok(other.map(|(key, value)| format!("{key} = {value}")).collect())
     }
 
     /// Writes it into `dir`.

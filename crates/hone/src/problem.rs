@@ -23,7 +23,7 @@ impl Problem {
     }
 }
 
-/// Advice on a line of its own, with all that follows it.
+/// Advice on a separate line, with everything after it.
 fn advice_line(text: &str) -> Option<(&str, String)> {
     let mut starts = text.match_indices('\n').map(|(at, _)| at + 1);
     starts.find_map(|start| {
@@ -84,7 +84,9 @@ pub(crate) fn shown(error: &anyhow::Error) -> String {
 
 /// A program's fault with what usually helps.
 pub(crate) fn advised(error: impl Into<anyhow::Error>) -> anyhow::Error {
-    const ADVISED: [(&str, &str); 4] = [
+    const ADVISED: [(&str, &str); 6] = [
+        ("Connection refused", "start the server, or correct its address: url = \"http://HOST:PORT\""),
+        ("dns error", "correct the server's address: url = \"http://HOST:PORT\""),
         ("cannot start ", "install it, or name it in full; it is started in the recipe's directory (env.directory)"),
         ("is no answer: ", "print to stderr: stdout is for answers, one JSON object a line"),
         (" ended (", "correct the program; `hone env show RECIPE` tries it again"),
@@ -95,6 +97,12 @@ pub(crate) fn advised(error: impl Into<anyhow::Error>) -> anyhow::Error {
     ];
     let error = error.into();
     let text = error.to_string();
+    // A program of the user's own is spoken to over its stdin; a server has an address.
+    if text.contains(" at http") && text.contains("no answer within ") {
+        return anyhow::anyhow!(
+            "{text}\nhint: look at the server, or raise deadline_s (open_deadline_s for the reset)"
+        );
+    }
     match ADVISED.iter().find(|(mark, _)| text.contains(mark)) {
         Some((_, advice)) => anyhow::anyhow!("{text}\nhint: {advice}"),
         None => error,

@@ -57,7 +57,7 @@ impl Builtin {
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub(crate) text: String,
-    /// What its paths are relative to.
+    /// Directory its paths are relative to.
     directory: PathBuf,
     /// As it was typed.
     pub(crate) given: String,
@@ -78,6 +78,9 @@ impl Source {
         if given.components().count() == 1 && given.extension().is_none() && !given.exists() {
             return Ok(Builtin::find(&shown).with_context(|| format!("cannot read {shown}"))?.source());
         }
+        if given.is_dir() {
+            bail!("{shown} is a directory, not a recipe; {}", inside(given));
+        }
         Err(unread)
             .with_context(|| format!("cannot read {shown}; `hone recipe list` has the recipes inside this binary"))
     }
@@ -91,6 +94,21 @@ impl Builtin {
     pub(crate) fn source(self) -> Source {
         Source { text: self.text.into(), directory: PathBuf::new(), given: self.name.into() }
     }
+}
+
+/// Advice to somebody who named a directory: the run or the recipe that it holds.
+fn inside(directory: &Path) -> String {
+    let recipe = directory.join("recipe.toml");
+    if directory.join("checkpoints").is_dir() && recipe.is_file() {
+        let run = directory.display();
+        return format!(
+            "it holds a run: `hone train --resume {run}` goes on with it, policy.model={run} starts from it"
+        );
+    }
+    if recipe.is_file() {
+        return format!("name the recipe in it, {}", recipe.display());
+    }
+    "name a file, or one of `hone recipe list`".to_owned()
 }
 
 /// `--set KEY=VALUE` of commands that read no recipe: the value as TOML, as a recipe would have it, else as text.

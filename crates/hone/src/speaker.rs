@@ -15,7 +15,7 @@ use crate::place::Place;
 pub(crate) struct Speaker {
     pub(crate) texts: ModelDir,
     pub(crate) renderer: Renderer,
-    /// How it writes a call, where its template shows that.
+    /// Its tool-call format, if the template shows it.
     pub(crate) format: Option<Format>,
     /// Tokens of the longest sequence.
     pub(crate) context: usize,

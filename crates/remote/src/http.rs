@@ -81,13 +81,13 @@ impl Http {
             let value = read(name)?;
             put(header, value.clone(), value)?;
         }
-        // One provider serves the whole process; that it is there already is no error.
+        // One provider serves the whole process; it is not an error if it is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = client().map_err(|error| format!("cannot build an HTTP client: {error}"))?;
         Ok(Self { client, base, headers, secrets })
     }
 
-    /// The same server over connections of its own: those of a runtime that is gone are of no use.
+    /// The same server over new connections: those of a runtime that is gone are useless.
     #[must_use]
     pub fn fresh(&self) -> Self {
         Self { client: client().unwrap_or_else(|_| self.client.clone()), ..self.clone() }
@@ -151,6 +151,7 @@ impl Http {
         let lost = |error: reqwest::Error| Failure::infrastructure(self.redacted(causes(error)));
         let mut response = request.send().await.map_err(lost)?;
         let (status, headers) = (response.status(), response.headers().clone());
+        self.no_redirect(status, &headers)?;
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(lost)? {
             if body.len() + chunk.len() > MAX_BODY {
@@ -180,6 +181,17 @@ impl Http {
         Err(self.bad_status(reply.status, &said()))
     }
 
+    /// A redirect is refused, with the address it leads to.
+    fn no_redirect(&self, status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
+        if !status.is_redirection() {
+            return Ok(());
+        }
+        let place = headers.get("location").map(|place| self.redacted(excerpt(place.as_bytes()))).unwrap_or_default();
+        Err(Failure::refused(format!(
+            "status {status}: the server is elsewhere, at {place:?}; redirects are not followed, so give that address as url"
+        )))
+    }
+
     fn bad_status(&self, status: StatusCode, said: &str) -> Failure {
         let what = format!("status {status}: {said}");
         match status {
@@ -206,9 +218,12 @@ impl Http {
         let lost = |error: reqwest::Error| Failure::infrastructure(self.redacted(causes(error)));
         let response = request.send().await.map_err(lost)?;
         let status = response.status();
+        self.no_redirect(status, response.headers())?;
         if status != StatusCode::SWITCHING_PROTOCOLS {
-            let said = response.text().await.unwrap_or_default();
-            return Err(self.bad_status(status, &self.redacted(excerpt(said.as_bytes()))));
+            let mut response = response;
+            // The first part will do: a refusal may be as long as it likes.
+            let said = response.chunk().await.ok().flatten().unwrap_or_default();
+            return Err(self.bad_status(status, &self.redacted(excerpt(&said))));
         }
         let accepted = response.headers().get("sec-websocket-accept").and_then(|key| key.to_str().ok());
         let accepted = accepted.map(str::to_owned);

@@ -14,6 +14,7 @@ pub fn result(mut response: Value) -> Result<Value, Failure> {
     }
     match response.get_mut("result") {
         Some(result) => Ok(result.take()),
-        None => Err(Failure::refused("a response with neither a result nor an error")),
+        // Whoever answers so does not speak the protocol: nothing was refused.
+        None => Err(Failure::infrastructure("a response with neither a result nor an error")),
     }
 }

@@ -172,3 +172,84 @@ fn what_is_right_must_be_known() {
         assert!(error.contains(words), "{table}: {error}");
     }
 }
+
+/// The last words of a program say more than that it ended.
+#[tokio::test]
+async fn a_program_that_does_not_start_is_quoted() {
+    let directory = tempfile::tempdir().unwrap();
+    let (program, tasks) = (directory.path().join("server.py"), directory.path().join("tasks.jsonl"));
+    std::fs::write(&program, "import sys\nprint('x' * 9000, file=sys.stderr)\nsys.exit('set NOTES_FILE first')\n")
+        .unwrap();
+    std::fs::write(&tasks, "{\"key\": \"a\", \"prompt\": \"p\"}\n{\"key\": \"b\", \"prompt\": \"p\"}\n").unwrap();
+    let table = json!({"kind": "mcp", "command": ["python3", program], "task_file": tasks, "held_out": 1});
+    let environment = open(&table);
+    let fault = environment.arena.open(&environment.splits["train"][0], 0).await.err().unwrap();
+    assert!(fault.what.contains("exit status: 1") && fault.what.contains("set NOTES_FILE first"), "{fault}");
+    assert!(fault.what.len() < 1000, "{fault}");
+}
+
+/// An MCP server whose tool is answered by `answer`, given the request's id.
+async fn answering(answer: fn(u64) -> (u16, Value)) -> Served {
+    let handler = async move |body: String| {
+        let ask: Value = serde_json::from_str(&body).unwrap();
+        let Some(id) = ask["id"].as_u64() else { return (axum::http::StatusCode::ACCEPTED, String::new()) };
+        let result = match ask["method"].as_str() {
+            Some("tools/list") => json!({"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}),
+            Some("tools/call") => {
+                let (status, body) = answer(id);
+                let text = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
+                return (axum::http::StatusCode::from_u16(status).unwrap(), text);
+            }
+            _ => json!({"protocolVersion": "2025-06-18", "capabilities": {}}),
+        };
+        (axum::http::StatusCode::OK, json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string())
+    };
+    Served::of(axum::Router::new().route("/mcp", axum::routing::post(handler))).await
+}
+
+#[tokio::test]
+async fn only_what_the_tool_itself_says_reaches_the_agent() {
+    // What the tool answers, and what the agent reads; none where the server is at fault.
+    type Case = (fn(u64) -> (u16, Value), Option<&'static str>);
+    let cases: [Case; 8] = [
+        (
+            |id| {
+                (200, json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": "a plant"}]}}))
+            },
+            Some("a plant"),
+        ),
+        (
+            |id| (200, json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": "no such plant"}})),
+            Some("Error: no such plant (-32000)"),
+        ),
+        (
+            |id| (400, json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "which?"}})),
+            Some("Error: which? (-32602)"),
+        ),
+        (
+            |id| {
+                (
+                    200,
+                    json!({"jsonrpc": "2.0", "id": id + 7, "result": {"content": [{"type": "text", "text": "another's"}]}}),
+                )
+            },
+            None,
+        ),
+        (|_| (200, json!([])), None),
+        (|_| (200, json!("<html>")), None),
+        (|_| (401, json!("no")), None),
+        (|id| (200, json!({"jsonrpc": "2.0", "id": id})), None),
+    ];
+    for (at, (answer, read)) in cases.into_iter().enumerate() {
+        let served = answering(answer).await;
+        let url = format!("{}/mcp", served.url);
+        let there =
+            open(&json!({"kind": "mcp", "url": url, "verify": "rubric", "tasks": 1, "held_out": 1, "deadline_s": 5.0}));
+        let mut episode = there.arena.open(&there.splits[0][0], 0).await.unwrap();
+        match (episode.env.step(call("look", json!({}))).await, read) {
+            (Ok(turn), Some(wanted)) => assert_eq!(turn.messages[0].content().unwrap().text(), wanted, "case {at}"),
+            (Err(fault), None) => assert!(fault.boundary == Boundary::Environment, "case {at}: {fault}"),
+            (found, wanted) => panic!("case {at}: {found:?}, not {wanted:?}"),
+        }
+    }
+}

@@ -1,9 +1,9 @@
 //! Data of the tests, found in one place.
 //!
-//! [`committed`] data travels with the repository: figures recorded from other implementations, and inputs of our own.
-//! [`third_party`] data is other projects' and is not committed; a test that needs it is marked
-//! `#[ignore = "needs … (see CONTRIBUTING.md)"]`, so that cargo counts it where it does not run, and fails where it is
-//! run without the data. No test passes by returning early.
+//! [`committed`] data is part of the repository: figures recorded from other implementations, and our own inputs.
+//! [`third_party`] data belongs to other projects and is not committed; a test that needs it is marked `#[ignore =
+//! "needs … (see CONTRIBUTING.md)"]`, so that cargo counts it when it does not run, and it fails when run without the
+//! data. No test passes by returning early.
 
 use std::path::PathBuf;
 

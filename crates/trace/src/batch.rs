@@ -1,30 +1,31 @@
-//! Batches for a learner: token sequences laid out as a forest, shared prefixes once.
+//! Packed batches for a learner: token sequences laid out as a forest, with prefix sharing (a shared prefix is stored
+//! once).
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// A packed batch. Nodes are in depth-first order, a parent before its children; a token attends to its node up to
-/// itself and to its chain of ancestors. A batch without sharing is a forest of roots.
+/// Packed batch with prefix sharing. Nodes are in depth-first order, a parent before its children; a token attends to
+/// its own node up to itself and to its chain of ancestors. A batch without shared prefixes is a forest of roots.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batch {
     pub nodes: Vec<BatchNode>,
     /// The tokens whose logprobs count, sequence after sequence.
     pub targets: Vec<Target>,
-    /// Bounds of each sequence in `targets`; every target lies in exactly one sequence.
+    /// Bounds of each sequence in `targets`; every target belongs to exactly one sequence.
     pub sequences: Vec<Range<usize>>,
     /// The temperature the targets were sampled at: logits are divided by it.
     pub temperature: f32,
 }
 
-/// A run of tokens every descendant shares.
+/// Run of tokens shared by all its descendants.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct BatchNode {
     pub parent: Option<usize>,
     pub tokens: Vec<u32>,
 }
 
-/// A token to score, with the numbers known of it. Its context is everything before it on its node's chain.
+/// Token to score, with everything known about it. Its context is everything before it on its node's chain.
 ///
 /// Two sequences that sampled the same tokens after the same context share the node, and each has its own target there.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,14 +35,15 @@ pub struct Target {
     pub offset: usize,
     /// The sampler's logprob under the trained policy's distribution.
     pub sampler: f32,
-    /// The logprob under the distribution the token was really drawn from: `sampler`, unless top-k, top-p, min-p or a
-    /// gate narrowed it. Only an off-policy correction looks at it.
+    /// Logprob under the distribution the token was actually drawn from: `sampler`, unless top-k, top-p, min-p or a
+    /// gate narrowed it. Only an off-policy correction (importance sampling) reads it.
     pub behaviour: f32,
-    /// The learner's logprob when this batch was first seen. `None` on the first pass: ratio 1.
+    /// Old logprob: the learner's when it first saw this batch. `None` on the first pass, where the importance ratio is
+    /// 1.
     pub old: Option<f32>,
     pub advantage: f32,
-    /// This token's share of the optimizer step's objective: the reduction, settled when the whole step's sequences
-    /// were known, so that the way they are split over batches changes nothing.
+    /// This token's weight in the optimizer step's objective. It implements the loss reduction and is fixed once all
+    /// sequences of the step are known, so that splitting them into micro-batches changes nothing.
     pub weight: f32,
 }
 
@@ -94,15 +96,15 @@ impl Batch {
     }
 }
 
-/// Sums of a loss over its targets, so that the batches of one optimizer step add up.
+/// Sums of a loss over its targets, so that the micro-batches of one optimizer step add up.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LossStats {
     pub loss: f64,
     /// Targets with an advantage whose gradient the clip set to zero.
     pub clipped: u64,
-    /// Targets that an off-policy correction or a mask took out of the surrogate.
+    /// Targets that an off-policy correction or a mask excluded from the surrogate.
     pub masked: u64,
-    /// Targets whose advantage reached the gradient: it is not zero, and neither clip nor mask took it.
+    /// Targets whose advantage reached the gradient: it is not zero, and neither clip nor mask removed it.
     pub trained: u64,
     /// Sum over targets of the KL estimate, where the loss has one.
     pub kl: f64,

@@ -1,7 +1,8 @@
-//! The one cleaner of foreign text: whatever an environment, a model or a file said, before it reaches a terminal.
+//! Sanitiser for foreign text: everything an environment, a model or a file said passes through here before it reaches
+//! a terminal.
 
-/// Control characters (escape sequences, C0 and C1), direction controls and invisible format characters as visible escapes;
-/// newlines and tabs as they are.
+/// Escapes control characters (escape sequences, C0 and C1), direction controls and invisible format characters
+/// visibly; newlines and tabs are kept.
 pub fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -15,12 +16,12 @@ pub fn clean(text: &str) -> String {
     out
 }
 
-/// As [`clean`], on one line: newlines and tabs are escapes too.
+/// Like [`clean`], but on one line: newlines and tabs are escaped too.
 pub fn clean_line(text: &str) -> String {
     clean(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// JSON with the same characters as `\u` escapes of its own: the value stays what it was.
+/// JSON in which the same characters are written as `\u` escapes; the value is unchanged.
 pub fn clean_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for character in json.chars() {
@@ -35,7 +36,7 @@ pub fn clean_json(json: &str) -> String {
     out
 }
 
-/// Direction controls can make a line read as something it is not; the others hide text or split a word in two.
+/// Direction controls can make a line read as something else; the others hide text or split a word in two.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')

@@ -16,7 +16,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Of everything a reader gives, a piece at a time.
+    /// Digest of everything a reader yields, read piece by piece.
     pub fn of_reader(mut reader: impl io::Read) -> io::Result<Self> {
         let (mut hash, mut piece) = (Sha256::new(), vec![0; 1 << 16]);
         loop {

@@ -1,7 +1,7 @@
-//! The seam to an engine: whatever serves a policy and trains it, on this machine or on another.
+//! Engine interface: whatever serves a policy and trains it, on this machine or on another.
 //!
-//! An [`EngineKind`] is what a recipe names; opened, it is an [`Engine`] that hands out a [`Sampler`] and a [`Learner`] of
-//! one policy. The loop knows these three traits and nothing behind them.
+//! A recipe names an [`EngineKind`]; opening it gives an [`Engine`], which provides the [`Sampler`] and the [`Learner`]
+//! of one policy. The training loop knows these three traits and nothing behind them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::policy::{Learner, Sampler};
 pub trait EngineKind: Send + Sync {
     fn name(&self) -> &'static str;
 
-    /// Directory with the policy's tokenizer and chat template. An engine whose model lies elsewhere fetches them.
+    /// Directory with the policy's tokenizer and chat template. An engine whose model is elsewhere fetches them.
     async fn texts(&self, spec: &EngineSpec) -> Result<PathBuf, EngineFault> {
         Ok(spec.model.clone())
     }
 
-    /// Loads the policy, or connects to where it is. What the other side means by a request is probed here.
+    /// Loads the policy, or connects to it. A remote engine probes here how the server interprets requests.
     async fn open(&self, spec: &EngineSpec) -> Result<Arc<dyn Engine>, EngineFault>;
 
     /// Writes random weights into a directory that has a tokenizer.
@@ -33,7 +33,7 @@ pub trait EngineKind: Send + Sync {
     }
 }
 
-/// One policy, served and trained.
+/// An open engine: one policy, served and trained.
 #[async_trait]
 pub trait Engine: Send + Sync {
     /// Sampler of the version published last.
@@ -42,28 +42,30 @@ pub trait Engine: Send + Sync {
     /// The version published last.
     fn version(&self) -> PolicyVersion;
 
-    /// Learner of the policy with a fresh optimizer. What it publishes is what [`Engine::sampler`] serves.
+    /// Learner of the policy with a fresh optimizer. [`Engine::sampler`] serves whatever it publishes.
     async fn learner(&self, spec: &LearnerSpec) -> Result<Box<dyn Learner>, EngineFault>;
 
-    /// Sampler of a policy that [`Learner::save`] wrote, served beside the one in training: controls play the start again.
+    /// Sampler of a policy saved by [`Learner::save`], served beside the one in training: controls evaluate the
+    /// starting policy again.
     async fn sampler_of(&self, dir: &Path) -> Result<Arc<dyn Sampler>, EngineFault>;
 
     /// Number of token ids the policy knows.
     fn vocabulary(&self) -> usize;
 
-    /// Memory that the work may take on this machine. `None` where it is done on another.
+    /// Memory that the work may take on this machine. `None` if it runs on another.
     fn memory(&self, work: &Workload) -> Option<Memory>;
 
-    /// Writes the policy as others load it (Hugging Face's layout, or a PEFT adapter), without optimizer state.
+    /// Writes the policy in a form that others can load (Hugging Face layout, or a PEFT adapter), without optimizer
+    /// state.
     async fn export(&self, dir: &Path) -> Result<(), EngineFault>;
 }
 
 /// The policy an engine is opened for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineSpec {
-    /// A model directory in Hugging Face's layout, or whatever the engine finds one by.
+    /// Model directory in Hugging Face layout, or whatever the engine uses to locate one.
     pub model: PathBuf,
-    /// A PEFT adapter on the model to continue from: it is the trained part.
+    /// PEFT adapter on the model to continue from; it is the trained part.
     pub adapter: Option<PathBuf>,
     /// Trains a fresh adapter on the model instead of the model.
     pub lora: Option<LoraSpec>,
@@ -73,7 +75,8 @@ pub struct EngineSpec {
     pub seed: u64,
     /// Threads of an engine on this machine; 0: all cores.
     pub threads: usize,
-    /// Keys of the recipe's `[engine]` table besides `kind`: an address, say. An engine refuses those it does not know.
+    /// Keys of the recipe's `[engine]` table other than `kind`, such as an address. An engine refuses those it does not
+    /// know.
     pub options: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -90,8 +93,8 @@ impl EngineSpec {
 }
 
 documented! {
-    /// Low-rank adaptation, `[policy.lora]`: adapters on the policy's matrices. Checkpoints then hold a PEFT adapter, and a KL
-    /// compares with the model without it.
+    /// Low-rank adaptation (LoRA), `[policy.lora]`: adapters on the policy's matrices. Checkpoints then hold a PEFT
+    /// adapter, and a KL penalty compares with the model without it.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct LoraSpec {
@@ -111,11 +114,11 @@ documented! {
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct AdamWSettings {
-        /// Decay of the gradient's running mean.
+        /// Decay of the gradient's running mean (first moment).
         pub beta1: f64 where real(0.0, 0.999_999),
-        /// Decay of its running square.
+        /// Decay of the gradient's running square (second moment).
         pub beta2: f64 where real(0.0, 0.999_999),
-        /// Added to the root of the running square, against division by nothing.
+        /// Added to the root of the second moment, to avoid division by zero.
         pub eps: f64 where over(0.0, 1.0),
         /// Decoupled weight decay of matrices; norms and biases do not decay.
         pub weight_decay: f64 where real(0.0, 10.0),
@@ -128,50 +131,50 @@ impl Default for AdamWSettings {
     }
 }
 
-/// The learner a run asks for. Everything but `adamw` and `reference` is advice for an engine on this machine and changes
-/// no number.
+/// Learner requested by a run. Everything except `adamw` and `reference` is a hint for a local engine and changes no
+/// number.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LearnerSpec {
     pub adamw: AdamWSettings,
     /// Policy that [`crate::Whose::Reference`] scores with. `None` where nothing compares with one.
     pub reference: Option<Reference>,
-    /// Activation checkpointing: recompute activations in the backward pass.
+    /// Activation recomputation (gradient checkpointing): recompute activations in the backward pass.
     pub recompute: bool,
-    /// Bytes of activations a batch may take. `None`: what the machine has free.
+    /// Bytes of activations a batch may take. `None`: the machine's free memory.
     pub activation_limit: Option<u64>,
-    /// Threads for the learner alone, for a run that samples while it learns.
+    /// Threads reserved for the learner, for a run that samples while it learns.
     pub threads: Option<usize>,
 }
 
-/// Reference policy: what a KL compares with.
+/// Reference policy of a KL penalty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
-    /// The policy as it is served when the learner is opened; without its adapter, where it has one.
+    /// The policy served when the learner is opened, without its adapter if it has one.
     Start,
     /// Another model, by its directory.
     Model(PathBuf),
 }
 
-/// A model to be made from nothing.
+/// Model to create from scratch.
 #[derive(Debug, Clone, Copy)]
 pub struct FreshSpec<'a> {
     /// `config.json` of the model.
     pub config: &'a serde_json::Value,
     pub seed: u64,
-    /// Threads to make it with; 0: all cores.
+    /// Threads to create it with; 0: all cores.
     pub threads: usize,
     pub dir: &'a Path,
 }
 
-/// Largest load a run will put on an engine at once.
+/// Largest concurrent load that a run puts on an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
     /// Tokens of one learner batch.
     pub batch_tokens: usize,
     pub recompute: bool,
-    /// Further sets of weights: the reference policy, and the version samplers still hold while the next is made.
+    /// Additional sets of weights: the reference policy, and the version samplers still hold while the next is made.
     pub copies: u64,
-    /// Episodes in play at once, and tokens of each.
+    /// Concurrent episodes, and tokens of each.
     pub episodes: u64,
     pub window: usize,
 }
@@ -180,16 +183,16 @@ pub struct Workload {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Memory {
     pub parameters: u64,
-    /// The master copy and the one the kernels read.
+    /// Master copy and the copy the kernels read.
     pub weights_bytes: u64,
     /// Gradients and both moments.
     pub optimizer_bytes: u64,
-    /// Further sets of weights, see [`Workload::copies`].
+    /// Additional sets of weights, see [`Workload::copies`].
     pub reference_bytes: u64,
     pub activation_bytes: u64,
-    /// Keys and values.
+    /// KV cache.
     pub cache_bytes: u64,
-    /// Free on this machine; `None` where it does not say.
+    /// Free memory on this machine; `None` if unknown.
     pub available_bytes: Option<u64>,
     /// Layers whose activations are kept whole in what is left, of all layers; the others' widest part is computed again in the
     /// backward pass. `None` where an engine keeps all or, as asked, none.
@@ -216,12 +219,12 @@ impl Memory {
     }
 }
 
-/// Why an engine could not be opened or asked.
+/// Reason why an engine could not be opened or used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct EngineFault {
     pub what: String,
-    /// Worth another try: the other side was busy or away.
+    /// Worth retrying: the other side was busy or unreachable.
     pub transient: bool,
 }
 

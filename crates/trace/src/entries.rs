@@ -1,7 +1,7 @@
 //! Catalogues of modules: a new entry is one file and one line.
 
-/// Declares the modules of a catalogue and lists what they export. A line is `mod NAME: ITEM;`, with several items behind
-/// the colon where one file has several entries; the order of the lines is the catalogue's.
+/// Declares the modules of a catalogue and lists their exports. A line is `mod NAME: ITEM;`, with several items after
+/// the colon if one file has several entries; the order of the lines is the order of the catalogue.
 ///
 /// `[T]` lists constants by value, `[&T]` lists references, to trait objects as well:
 ///

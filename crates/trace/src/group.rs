@@ -1,4 +1,4 @@
-//! Groups: the traces of one task sampled together, and what each is worth.
+//! Groups: the traces of one task sampled together, and their advantages.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,12 +23,13 @@ impl Group {
         &self.traces
     }
 
-    /// For facts that come after sampling, such as a reward.
+    /// For values known only after sampling, such as a reward.
     pub fn traces_mut(&mut self) -> &mut [Trace] {
         &mut self.traces
     }
 
-    /// Traces that something outside the policy broke; their outcomes say what. They are in no statistics.
+    /// Traces broken by something outside the policy; their outcomes name the cause. They are excluded from all
+    /// statistics.
     pub fn faulted(&self) -> &[Trace] {
         &self.faulted
     }
@@ -47,23 +48,23 @@ pub enum Advantage {
     Whole { value: f64 },
     /// One value per sampled node.
     PerTurn { values: Vec<f64> },
-    /// One value for every sampled token but those of the spans, which have their own.
+    /// One value for every sampled token except those of the spans, which have their own.
     Spans { value: f64, spans: Vec<Span> },
     /// No signal, and why. Not an advantage of zero: the tokens are not trained.
     None { why: NoSignal },
 }
 
-/// The advantage of a run of tokens, counted among the sampled tokens of a trace.
+/// Advantage of a run of tokens, counted among the sampled tokens of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     pub start: usize,
-    /// The first token after it.
+    /// First token after the span.
     pub end: usize,
     pub value: f64,
 }
 
 impl Advantage {
-    /// The values it is made of.
+    /// The values it contains.
     pub fn values(&self) -> Vec<f64> {
         match self {
             Self::Whole { value } => vec![*value],
@@ -73,8 +74,8 @@ impl Advantage {
         }
     }
 
-    /// One value per sampled token of a trace whose turns have these lengths. `None` where there is no signal. Turns
-    /// beyond the last value of `PerTurn` have none either.
+    /// One value per sampled token of a trace whose turns have these lengths. `None` without signal. Turns beyond the
+    /// last value of `PerTurn` have no value either.
     pub fn per_token(&self, turns: impl IntoIterator<Item = usize>) -> Option<Vec<f64>> {
         let turns = turns.into_iter();
         match self {
@@ -95,7 +96,7 @@ impl Advantage {
     }
 }
 
-/// Why a trace carries no signal.
+/// Reason why a trace carries no signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoSignal {
@@ -111,35 +112,35 @@ pub enum NoSignal {
     Overlong,
 }
 
-/// Outcome of learning from a trace: recorded beside it, so that every sampled token says whether it was trained, and why
-/// not.
+/// Training record of a trace, stored beside it: every sampled token shows whether it was trained, and if not, why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lesson {
     pub advantage: Advantage,
-    /// The learner's logprob of every sampled token when it first saw it. Empty where no optimizer step was shown the trace.
+    /// Old logprobs: the learner's logprob of every sampled token when it first saw it. Empty if no optimizer step saw
+    /// the trace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub logprobs: Vec<f32>,
-    /// Entropy of the distribution every sampled token was drawn from, by the learner, to four decimals. Empty where the
-    /// learner does not say.
+    /// Entropy of the distribution every sampled token was drawn from, computed by the learner, to four decimals. Empty
+    /// if the learner does not report it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entropies: Vec<f32>,
-    /// One letter per sampled token, see [`Fate`]. Empty as `logprobs` is.
+    /// One letter per sampled token, see [`Fate`]. Empty when `logprobs` is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub fates: String,
 }
 
-/// Fate of a sampled token of a trace with an advantage. Of a token that was shown several times, the last in this
-/// order that befell it.
+/// Training outcome of a sampled token of a trace with an advantage. A token that was seen several times has the last
+/// outcome in this order that applied to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fate {
     /// Its advantage is 0.
     Zero,
     Trained,
-    /// An off-policy correction or a mask took it out.
+    /// Excluded by an off-policy correction or a mask.
     Masked,
     /// The clip set its gradient to zero.
     Clipped,
-    /// The optimizer step was not taken, or was taken back.
+    /// The optimizer step was not taken, or was undone.
     Skipped,
 }
 

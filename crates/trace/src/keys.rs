@@ -1,7 +1,8 @@
 //! Keys of recipe tables: name, type, range and meaning of everything a user may set, each beside the field that holds it.
 //!
-//! [`documented!`](crate::documented) wraps the struct that serde fills. The doc comment of a field is the key's meaning,
-//! its type says the kind of value, its `Default` is the default, and for numbers the range stands behind `where`:
+//! [`documented!`](crate::documented) wraps the struct that serde fills. The doc comment of a field is the key's
+//! meaning, its type determines the kind of value, its `Default` is the default, and for numbers the range follows
+//! `where`:
 //!
 //! ```
 //! # use serde::{Deserialize, Serialize};
@@ -91,7 +92,7 @@ macro_rules! keys {
     };
 }
 
-/// The rule behind `where`; without one the type says all there is to say.
+/// Rule after `where`; without one, the type alone determines the rule.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! rule {

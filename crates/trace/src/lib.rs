@@ -1,10 +1,9 @@
 //! Vocabulary, records and seams of Hone. Read this crate first.
 //!
-//! It knows no runtime, no network, no tensors and no tokenizer: plain data, and the traits the other crates meet at.
-//! A [`Task`] is played in an [`Env`] by a [`Sampler`]; what happened is a [`Trace`] of [`Node`]s; traces of one task
-//! make a [`Group`]; [`Credit`] says what each is worth; a [`Learner`] learns from a [`Batch`] under a [`Loss`]. Sampler and
-//! learner of one policy come from an [`Engine`].
-//! Everything is recorded in a [`rundir::RunDir`].
+//! It knows no runtime, no network, no tensors and no tokenizer: plain data, and the traits the other crates meet at. A
+//! [`Task`] is played in an [`Env`] by a [`Sampler`] and recorded as a [`Trace`] of [`Node`]s; the traces of one task
+//! form a [`Group`]; [`Credit`] estimates their advantages; a [`Learner`] learns from a [`Batch`] under a [`Loss`]. The
+//! sampler and the learner of one policy come from an [`Engine`]. Everything is recorded in a [`rundir::RunDir`].
 
 mod batch;
 mod clean;
@@ -40,7 +39,7 @@ pub use group::{Advantage, Fate, Group, Lesson, NoSignal, Span};
 pub use lock::{LockError, SPLIT_LOCK, Side, SplitLock};
 pub use loss::{Loss, TokenBatch, TokenColumns};
 pub use message::{Content, ImageUrl, Message, Part};
-pub use names::{did_you_mean, nearest, with_nearest};
+pub use names::{did_you_mean, nearest, with_nearest, with_type};
 pub use node::{BadNode, Node, Origin, PolicyVersion, Sampled};
 pub use outcome::{Boundary, Fault, Limit, Outcome, ParseFailure, ParseFailureKind};
 pub use policy::{
@@ -51,5 +50,5 @@ pub use reward::{Reward, Verdict};
 pub use seed::{Rng, Seed};
 pub use task::{Modality, Task, TaskSet, TaskSetError};
 pub use tool::{DuplicateTool, ToolCall, ToolSet, ToolSpec};
-pub use trace::{BadTrace, Timings, Trace, TraceBuilder, TraceHead, TurnRecord};
-pub use world::{Action, Arena, Credit, EndState, Env, Episode, Scorer, Turn};
+pub use trace::{BadTrace, Timings, Trace, TraceBuilder, TraceHead, TurnRecord, Usage};
+pub use world::{Action, Arena, Credit, EndState, Env, Episode, Turn};

@@ -1,8 +1,8 @@
 //! Split locks: the side of the split that every task of a set was put on, written once and obeyed from then on.
 //!
 //! A lock is a file `split.lock` beside its task files: one JSON line with the settings of the split, then one line
-//! `["train", "booking", "task-17"]` per task. A set that puts a locked task on another side is refused: what was
-//! evaluated on yesterday must not be trained on today.
+//! `["train", "booking", "task-17"]` per task. A set that moves a locked task to another side is refused: yesterday's
+//! evaluation task must not become today's training task.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -100,7 +100,7 @@ impl SplitLock {
         Self { settings, held_out_envs, ..Self::default() }
     }
 
-    /// The lock beside a task file, where there is one.
+    /// The lock beside a task file, if there is one.
     pub fn beside(task_file: &Path) -> Result<Option<(PathBuf, Self)>, LockError> {
         let path = task_file.parent().unwrap_or(Path::new("")).join(SPLIT_LOCK);
         if !path.is_file() {
@@ -151,7 +151,7 @@ impl SplitLock {
         }
     }
 
-    /// The side of a task, where it is locked.
+    /// The side of a task, if it is locked.
     pub fn side(&self, key: &str) -> Option<Side> {
         self.sides.get(key).map(|(side, _)| *side)
     }

@@ -18,7 +18,7 @@ pub enum Message {
         content: Content,
     },
     Assistant {
-        /// `None` is not the empty string: templates tell them apart.
+        /// `None` is not the empty string: templates distinguish them.
         #[serde(default)]
         content: Option<Content>,
         #[serde(default, rename = "reasoning_content", skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// The text alone; image parts are passed over.
+    /// The text only; image parts are skipped.
     pub fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),

@@ -13,20 +13,35 @@ pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str
     nearest(name, candidates).map(|near| format!("did you mean {near:?}? ")).unwrap_or_default()
 }
 
-/// serde's error about an unknown field or variant, which lists the known ones, with the nearest of them on a separate line.
-/// Other errors stay as they are.
+/// serde's error about an unknown field or variant, which lists the known ones, with the nearest of them on a separate
+/// line. Other errors are returned unchanged.
 pub fn with_nearest(error: &str) -> String {
     let text = error.trim_end();
     let at = ["unknown field `", "unknown variant `"].iter().find_map(|start| text.find(start));
     let names: Vec<&str> = text[at.unwrap_or(text.len())..].split('`').skip(1).step_by(2).collect();
     match names.split_first() {
-        // The error may end with the place where it stands, `in `train``: no name of a field.
+        // The error may end with its location, `in `train``, which is not the name of a field.
         Some((unknown, known)) if !known.is_empty() => {
             let listed = known.iter().copied().filter(|name| !text.ends_with(&format!("in `{name}`")));
             nearest(unknown, listed).map_or_else(|| text.to_owned(), |near| format!("{text}\ndid you mean `{near}`?"))
         }
         _ => text.to_owned(),
     }
+}
+
+/// serde's error about a value of another type, with what to write. Other errors stay as they are.
+pub fn with_type(error: &str) -> String {
+    let expected = error.split_once("invalid type: ").and_then(|(_, rest)| rest.split_once(", expected "));
+    let expected = expected.map(|(_, rest)| rest.lines().next().unwrap_or_default());
+    let advice = match expected {
+        Some("f64" | "f32") => "a number",
+        Some("usize" | "u64" | "u32" | "u16" | "u8" | "i64" | "i32") => "a whole number",
+        Some("a boolean") => "true or false",
+        Some("a string" | "path string") => "text in quotes",
+        Some("a sequence") => "a list: [1, 2]",
+        _ => return error.to_owned(),
+    };
+    format!("{error}\nhint: write {advice}")
 }
 
 /// Levenshtein distance.

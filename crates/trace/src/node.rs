@@ -14,7 +14,7 @@ pub struct PolicyVersion {
     pub weights: Digest,
 }
 
-/// The ids one hand-over adds. Concatenating a trace's nodes gives exactly what the model saw and produced.
+/// Token ids added by one hand-over. Concatenating a trace's nodes gives exactly what the model saw and produced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "NodeForm", into = "NodeForm")]
 pub struct Node {
@@ -46,7 +46,7 @@ pub struct Sampled {
     pub sampling_logprobs: Option<Vec<f32>>,
 }
 
-/// Why ids and their record do not make a sampled node.
+/// Reason why ids and their record do not form a sampled node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadNode {
     #[error(

@@ -56,12 +56,12 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Fault: what broke, and at whose boundary.
+/// Fault: a failure, and the boundary at which it occurred.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{boundary}: {what}")]
 pub struct Fault {
     pub boundary: Boundary,
-    /// One line for people: what was asked, what came back.
+    /// One line for people: the request and the response.
     pub what: String,
     /// True when the same request may succeed if repeated (a timeout, a refused connection).
     #[serde(default)]
@@ -106,7 +106,7 @@ impl fmt::Display for Boundary {
     }
 }
 
-/// Why a reply is neither a valid call nor a plain reply.
+/// Reason why a reply is neither a valid call nor a plain reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct ParseFailure {

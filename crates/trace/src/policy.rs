@@ -83,7 +83,7 @@ pub struct Sample {
     pub stop: StopReason,
 }
 
-/// Why sampling ended.
+/// Stop reason of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -97,7 +97,7 @@ pub enum StopReason {
     Context,
 }
 
-/// Why a reply could not be sampled.
+/// Reason why a reply could not be sampled.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SampleFault {
     #[error("the prompt has {prompt} tokens and the context window {window}; shorten the prompt or the tool output")]
@@ -132,7 +132,7 @@ pub trait TokenGate: Send + std::fmt::Debug {
     fn mask(&mut self, _mask: &mut TokenMask<'_>) {}
 }
 
-/// Decision after a token: go on sampling or stop.
+/// Decision after a token: continue sampling or stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     Continue,
@@ -198,24 +198,24 @@ pub trait Learner: Send {
 
     fn abilities(&self) -> Abilities;
 
-    /// Name of a trained parameter that is not finite, where there is one: the policy has diverged. A run asks after every
-    /// step that learned and before every checkpoint. A learner that cannot look into its weights says `None`.
+    /// Name of a trained parameter that is not finite, if there is one: the policy has diverged. A run asks after every
+    /// step that learned and before every checkpoint. A learner that cannot inspect its weights returns `None`.
     async fn not_finite(&mut self) -> Result<Option<String>, LearnFault> {
         Ok(None)
     }
 
-    /// Writes into `dir` what [`Learner::restore`] needs: the weights (or where the other side keeps them) and the optimizer
-    /// state. Gradients not yet applied are not saved.
+    /// Writes everything [`Learner::restore`] needs into `dir`: the weights (or where the server keeps them) and the
+    /// optimizer state. Gradients not yet applied are not saved.
     async fn save(&mut self, dir: &Path) -> Result<(), LearnFault>;
 
-    /// Goes back to what [`Learner::save`] wrote and publishes it as version `step` of its run.
+    /// Returns to the state that [`Learner::save`] wrote and publishes it as version `step` of its run.
     async fn restore(&mut self, dir: &Path, step: u64) -> Result<(), LearnFault>;
 }
 
 /// Whose logprobs. Those of the policy that sampled are in the record ([`Sampled::logprobs`]) and need no pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// The policy as it is now.
+    /// The current policy.
     Policy,
     /// The reference policy, see [`crate::Reference`].
     Reference,
@@ -231,7 +231,7 @@ pub struct Abilities {
     pub entropies: bool,
     /// It was opened with a reference policy, or has one by construction.
     pub reference: bool,
-    /// The sampler's logprobs are the learner's own, bit for bit: what the learner thinks of fresh samples needs no pass.
+    /// The sampler's logprobs equal the learner's, bit for bit, so fresh samples need no rescoring pass.
     pub exact_sampler: bool,
 }
 
@@ -250,8 +250,8 @@ pub struct OptimizerStep {
     pub learning_rate: f64,
     /// Global-norm clip of the accumulated gradient; `None` clips nothing.
     pub max_grad_norm: Option<f64>,
-    /// True when running samplers switch to the result. `false` where more steps on the same rollout batch follow: they
-    /// keep the version they have, and what they have computed with it.
+    /// True if running samplers switch to the result. `false` if more steps on the same rollout batch follow: samplers
+    /// then keep their version and their KV cache.
     pub publish: bool,
 }
 
@@ -276,7 +276,7 @@ pub struct StepReport {
     pub skipped: Option<String>,
 }
 
-/// Why a learner could not learn.
+/// Reason why a learner could not learn.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LearnFault {
     #[error("the batch cannot be trained on: {0}")]

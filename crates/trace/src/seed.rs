@@ -1,7 +1,7 @@
 //! Randomness has one root: every stream is derived from (run seed, purpose, task key, replica, turn).
 //!
-//! Two streams with different paths are independent, and a stream depends on nothing but its path: not on the
-//! order of work, the number of threads or what was resumed.
+//! Two streams with different paths are independent, and a stream depends on nothing but its path: not on the order of
+//! work, the number of threads or whether the run was resumed.
 
 use sha2::{Digest as _, Sha256};
 
@@ -26,7 +26,7 @@ impl Seed {
         Self(Sha256::new().chain_update(self.0).chain_update(b"n").chain_update(number.to_le_bytes()).finalize().into())
     }
 
-    /// The seed as one number, for what takes a `u64`.
+    /// The seed as one number, for code that takes a `u64`.
     pub fn value(self) -> u64 {
         let mut first = [0; 8];
         first.copy_from_slice(&self.0[..8]);

@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 use crate::digest::Digest;
 use crate::tool::ToolCall;
 
-/// One thing an agent is asked to do, in one environment.
+/// One task for an agent, in one environment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Task {
     /// Unique in its set and stable across versions of the set.
     pub key: String,
     /// The environment it is played in: `retail`, `airline`, `triage-reader`, …
     pub env: String,
-    /// The request to the agent, or, behind a simulated user, what that user wants.
+    /// The request to the agent or, with a simulated user, what that user wants.
     pub prompt: String,
     /// `CURRENT_DATE`, `LOGGED_IN_USER`, … as they go into the system prompt.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
@@ -37,7 +37,7 @@ pub struct Task {
     /// Provenance: a data set and version, a generator and seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<String>,
-    /// Whatever else the environment needs. Kept as it came.
+    /// Further fields that the environment needs, kept unchanged.
     #[serde(default, flatten)]
     pub extra: Map<String, Value>,
 }
@@ -85,7 +85,7 @@ pub struct TaskSet {
     digest: Digest,
 }
 
-/// Why tasks do not make a set.
+/// Reason why tasks do not form a set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TaskSetError {
     #[error("tasks {first} and {second} have the same key {key:?} and different content; give one of them another key")]

@@ -43,7 +43,7 @@ impl ToolSpec {
             .flat_map(|properties| properties.keys().map(String::as_str))
     }
 
-    /// The OpenAI form, which is what chat templates expect.
+    /// The OpenAI form, which chat templates expect.
     pub fn to_openai(&self) -> Value {
         let mut function = Map::new();
         function.insert("name".into(), self.name.clone().into());
@@ -184,7 +184,7 @@ pub struct ToolSet {
     digest: Digest,
 }
 
-/// Two tools of one name: a call could not say which it means.
+/// Two tools with the same name: a call would be ambiguous.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("two tools are named {0:?}; a call could not say which one it means. Rename one of them")]
 pub struct DuplicateTool(pub String);

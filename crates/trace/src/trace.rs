@@ -35,7 +35,7 @@ pub struct Trace {
     /// Facts the environment left for the scorers, so that a changed reward can be computed again.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub facts: Map<String, Value>,
-    /// Outcome of learning. Absent in evaluations, in broken episodes and in records older than this.
+    /// Training record. Absent in evaluations, in broken episodes and in older recordings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lesson: Option<Lesson>,
 }
@@ -48,26 +48,37 @@ pub struct TurnRecord {
     /// Calls the reply makes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
-    /// For each of them, by argument, the tokens of its value in the node, first and first after: every token that
-    /// overlaps the value and the one that ends it. An argument whose tokens are not known is absent, as all are in
-    /// records older than this.
+    /// For each call, by argument, the tokens of its value in the node (first, and first after): every token that
+    /// overlaps the value, and the one that ends it. An argument whose tokens are unknown is absent, as all are in
+    /// older recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<BTreeMap<String, (usize, usize)>>,
-    /// Of the calls, how many the environment ran, and how many of them it answered with an error.
+    /// Number of calls that the environment ran, and of those it answered with an error.
     #[serde(default)]
     pub executed: u32,
     #[serde(default)]
     pub failed: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<ParseFailure>,
-    /// Repairs without which the calls would not have run.
+    /// Repairs that the calls needed in order to run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<String>,
     #[serde(default)]
     pub timings: Timings,
+    /// Of a turn whose tokens are not recorded, because a model behind an API wrote it: what its server counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
-/// Seconds one turn spent waiting for each party. `None`: it was not asked. The verifier is asked after the last turn.
+/// Tokens that a model read, and wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    pub prompt: u64,
+    pub completion: u64,
+}
+
+/// Seconds one turn spent waiting for each party. `None` if it was not asked. The verifier is asked after the last
+/// turn.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Timings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,7 +91,7 @@ pub struct Timings {
     pub verifier: Option<f64>,
 }
 
-/// Why nodes do not make a trace.
+/// Reason why nodes do not form a trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadTrace {
     #[error("a trace starts with a prompt node")]
@@ -118,6 +129,24 @@ impl Trace {
         })
     }
 
+    /// Tokens the policy read and wrote, every turn with all that came before it, as an API bills them: by the recorded ids,
+    /// else as the server counted. `None` where a turn has neither.
+    pub fn usage(&self) -> Option<Usage> {
+        let (mut all, mut before) = (Usage::default(), 0);
+        for (index, node) in self.nodes.iter().enumerate() {
+            let own = node.tokens().len() as u64;
+            if node.as_sampled().is_some() {
+                let counted = self.turns.iter().find(|turn| turn.node == index).and_then(|turn| turn.usage);
+                let by_ids = || (own > 0).then_some(Usage { prompt: before, completion: own });
+                let turn = counted.or_else(by_ids)?;
+                all.prompt += turn.prompt;
+                all.completion += turn.completion;
+            }
+            before += own;
+        }
+        Some(all)
+    }
+
     /// The value of a reward component, where it was scored.
     pub fn reward(&self, component: &str) -> Option<f64> {
         self.rewards.iter().find(|reward| reward.component == component).and_then(Reward::value)
@@ -125,8 +154,8 @@ impl Trace {
 
     /// Tokens of an argument's value, counted among the sampled tokens: in the last turn that ran a call with it.
     ///
-    /// `None` where no call with it ran, where several of that turn did (nobody can say which of them counted), and where
-    /// its tokens were not recorded.
+    /// `None` if no call with it ran, if several calls of that turn had it (so that it is unclear which one counted),
+    /// or if its tokens were not recorded.
     pub fn argument(&self, name: &str) -> Option<Range<usize>> {
         let ran = |turn: &TurnRecord| turn.calls.len().min(turn.executed as usize);
         let given = |turn: &TurnRecord| {
@@ -159,7 +188,7 @@ impl Trace {
     }
 }
 
-/// A trace in the making: prompt first, then hand-overs in order.
+/// Trace under construction: prompt first, then hand-overs in order.
 #[derive(Debug)]
 pub struct TraceBuilder {
     trace: Trace,
@@ -202,8 +231,8 @@ impl TraceBuilder {
         self.trace.nodes.push(node);
     }
 
-    /// Records what was read from the last sampled node, whose index is written into `turn.node`. Before the first
-    /// sampled node there is nothing to record.
+    /// Records the parse of the last sampled node, whose index is written into `turn.node`. Does nothing before the
+    /// first sampled node.
     pub fn record(&mut self, turn: TurnRecord) {
         if let Some(node) = self.trace.nodes.iter().rposition(|node| node.as_sampled().is_some()) {
             self.trace.turns.push(TurnRecord { node, ..turn });
@@ -233,7 +262,7 @@ struct TraceForm {
     turns: Vec<TurnRecord>,
     outcome: Outcome,
     rewards: Vec<Reward>,
-    /// Older recordings have none.
+    /// Absent in older recordings.
     #[serde(default)]
     facts: Map<String, Value>,
     #[serde(default)]

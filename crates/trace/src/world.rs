@@ -1,4 +1,4 @@
-//! The seams to a world: an arena opens episodes, an environment plays one, a scorer judges it.
+//! Environment interface: an arena opens episodes, an environment plays one, an estimator credits it.
 
 use std::time::Duration;
 
@@ -8,24 +8,22 @@ use serde_json::Value;
 use crate::group::{Advantage, Group};
 use crate::message::Message;
 use crate::outcome::{Fault, ParseFailure};
-use crate::reward::Reward;
 use crate::task::Task;
 use crate::tool::{ToolCall, ToolSet};
-use crate::trace::Trace;
 
 /// Opens episodes of the tasks it knows.
 #[async_trait]
 pub trait Arena: Send + Sync {
     async fn open(&self, task: &Task, seed: u64) -> Result<Episode, Fault>;
 
-    /// Longest time that opening takes by the arena's own deadlines, a place in its queue included. Callers wait at
-    /// least that long, so that the arena itself names what is late. `None`: it has no deadlines.
+    /// Longest time that opening can take under the arena's own deadlines, queueing included. Callers wait at least
+    /// that long, so that the arena itself reports what is late. `None`: it has no deadlines.
     fn patience(&self, _task: &Task) -> Option<Duration> {
         None
     }
 }
 
-/// A fresh, single-use episode: what the agent sees first, and the environment that answers it.
+/// Fresh, single-use episode: what the agent sees first, and the environment that answers it.
 pub struct Episode {
     pub tools: ToolSet,
     pub system: String,
@@ -39,35 +37,35 @@ impl std::fmt::Debug for Episode {
     }
 }
 
-/// One episode in play.
+/// Running episode.
 #[async_trait]
 pub trait Env: Send {
     async fn step(&mut self, action: Action) -> Result<Turn, Fault>;
 
-    /// Ends the episode, whatever ended it: the last chance to ask somebody for a verdict before [`Env::end`]. Not
-    /// called after a fault. An error here is a fault of the episode.
+    /// Ends the episode, however it ended: the last chance to ask for a verdict before [`Env::end`]. Not called after a
+    /// fault. An error here is a fault of the episode.
     async fn finish(&mut self) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// The end state for the scorers, when the episode is over.
+    /// End state for the scorers, once the episode is over.
     fn end(&mut self) -> EndState {
         EndState::default()
     }
 
-    /// Seconds of the last step that went to a simulated user, of a step that was given up included. `None`: nobody was
-    /// asked.
+    /// Seconds of the last step spent waiting for a simulated user, including a step that was abandoned. `None` if no
+    /// user was asked.
     fn user_seconds(&self) -> Option<f64> {
         None
     }
 
-    /// Longest time that a step takes by the environment's own deadlines; as [`Arena::patience`].
+    /// Longest time that a step can take under the environment's own deadlines; see [`Arena::patience`].
     fn patience(&self) -> Option<Duration> {
         None
     }
 }
 
-/// The agent's action, as `chat` read it. A malformed reply is never forwarded as a reply to the user.
+/// The agent's action, as parsed by `chat`. A malformed reply is never forwarded as a reply to the user.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     Calls(Vec<ToolCall>),
@@ -90,15 +88,9 @@ pub struct EndState {
     pub facts: serde_json::Map<String, Value>,
 }
 
-/// One reward component.
-#[async_trait]
-pub trait Scorer: Send + Sync {
-    async fn score(&self, trace: &Trace, end: &EndState) -> Reward;
-}
-
 /// An advantage estimator. One small file each.
 pub trait Credit: Send + Sync {
-    /// For every group, one entry per trace, in order: an advantage, or the reason why there is none. Some estimators
-    /// compare with the whole batch, so they are given all of it.
+    /// One entry per trace of every group, in order: an advantage, or the reason why there is none. Some estimators
+    /// compare with the whole batch, so all groups are passed at once.
     fn credit(&self, groups: &[Group]) -> Vec<Vec<Advantage>>;
 }

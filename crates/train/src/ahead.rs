@@ -1,9 +1,10 @@
-//! Source of groups: played when a step asks for them, or ahead of it, while the previous step is learned from.
+//! Asynchronous rollouts: groups are sampled when a step asks for them, or ahead of it, while the previous step is
+//! learned.
 //!
-//! Ahead, no group is started that could be trained on more than `staleness` steps after the policy that began it: at
-//! the start of a step at most (staleness + 1) steps' worth of groups are under way, and they are trained on in the
-//! order they were drawn. An episode may cross a weight update; every token has its version. What was under way when
-//! a run was killed had trained nothing: its draws are in the checkpoint, and are played again.
+//! Staleness bound: no group is started that could be trained more than `staleness` steps after the policy that started
+//! it. At the start of a step at most (staleness + 1) steps' worth of groups are in flight, and they are trained in the
+//! order they were drawn. An episode may span a weight update; every token records its policy version. Groups in flight
+//! when a run was killed had trained nothing: their draws are in the checkpoint, and they are played again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,17 +24,17 @@ documented! {
     #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct AsyncRecipe {
-        /// Steps an episode's policy may be behind the one that is trained. 0: every step samples, then learns; the numbers
-        /// are then the same in every run.
+        /// Maximum staleness: steps that an episode's policy may be behind the one being trained. 0: every step
+        /// samples, then learns, and every run gives the same numbers.
         pub staleness: u64 where whole(0, 1_000),
-        /// Threads of the learner alone; the sampler has the others. 0: they take turns on all of them.
+        /// Threads reserved for the learner; the sampler gets the others. 0: they take turns on all of them.
         pub learner_threads: usize where whole(0, 4_096),
     }
 }
 
 /// The groups of one step.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct SampledGroups {
     /// Those to learn from, then those left out.
     pub groups: Vec<Group>,
     /// Number of groups to learn from.
@@ -44,7 +45,7 @@ pub struct Gathered {
     pub unfilled: usize,
 }
 
-impl Gathered {
+impl SampledGroups {
     pub(crate) fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
         metrics.set(names::PLAN_LEFT_OUT_GROUPS, (self.groups.len() - self.kept) as f64);
@@ -61,7 +62,7 @@ pub struct Source {
     group_size: u32,
     /// Under way, in the order they were drawn.
     queue: VecDeque<(Draw, JoinHandle<Group>)>,
-    /// Episodes in play at once.
+    /// Permits for concurrent episodes.
     room: Arc<Semaphore>,
 }
 
@@ -90,7 +91,7 @@ impl Source {
         }
     }
 
-    /// The `count` groups of a step. Groups for which `has_signal` is false leave the batch as the plan says.
+    /// The `count` groups of a step. Groups for which `has_signal` is false are treated as the plan says.
     pub async fn gather(
         &mut self,
         plan: &mut Plan<'_>,
@@ -98,7 +99,7 @@ impl Source {
         count: usize,
         success: &str,
         has_signal: impl Fn(&Group) -> bool,
-    ) -> Gathered {
+    ) -> SampledGroups {
         let (mut kept, mut left_out, mut rounds) = (Vec::new(), Vec::new(), 0);
         let most = if recipe.zero_variance == ZeroVariance::Replace { recipe.rounds } else { 0 };
         while kept.len() < count && rounds <= most {
@@ -111,7 +112,7 @@ impl Source {
         }
         let (unfilled, trained) = (count - kept.len(), kept.len());
         kept.append(&mut left_out);
-        Gathered { groups: kept, kept: trained, rounds, unfilled }
+        SampledGroups { groups: kept, kept: trained, rounds, unfilled }
     }
 
     /// The next groups in the order they were drawn. Groups that are not under way are started now: all
@@ -160,7 +161,7 @@ impl Drop for Source {
 
 /// Publication times of policy versions, from which a token's staleness is counted.
 #[derive(Debug, Default)]
-pub struct Ages {
+pub struct StalenessTracker {
     /// The policy's version after each of the last steps, and before the first.
     marks: VecDeque<u64>,
 }
@@ -168,7 +169,7 @@ pub struct Ages {
 /// Steps whose marks are kept: more than any sensible bound.
 const MARKS: usize = 256;
 
-impl Ages {
+impl StalenessTracker {
     pub fn mark(&mut self, version: u64) {
         self.marks.push_back(version);
         if self.marks.len() > MARKS {

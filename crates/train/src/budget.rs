@@ -1,4 +1,4 @@
-//! Budget of a run, before it begins: memory, tokens and time.
+//! Budget of a run, before it starts: memory, tokens and time.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::recipe::Recipe;
 use crate::run::TrainError;
 use crate::setup::Setup;
 
-/// The most a run may need, in bytes and tokens.
+/// Upper bound on a run's needs, in bytes and tokens.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Budget {
     /// `None` where the engine computes on another machine.
@@ -60,8 +60,8 @@ impl Budget {
         }
     }
 
-    /// Refuses what cannot be had for certain: the optimizer and the second set of weights. What batches and the cache
-    /// take depends on the episodes; the learner refuses a batch that does not fit when it meets one.
+    /// Refuses what certainly does not fit: the optimizer state and the second set of weights. The memory for batches
+    /// and the KV cache depends on the episodes; the learner refuses a batch that does not fit when it gets one.
     pub fn check(&self) -> Result<(), LearnFault> {
         let Some(MemoryBudget { parts, .. }) = self.memory else { return Ok(()) };
         let needed = parts.optimizer_bytes + parts.reference_bytes;
@@ -76,7 +76,7 @@ impl Budget {
     pub fn shortage(&self) -> Option<String> {
         let MemoryBudget { parts, total_bytes } = self.memory?;
         let available = parts.available_bytes?;
-        // The weights are in memory already: they are not part of what is free.
+        // The weights are already loaded, so they are not part of the free memory.
         let needed = total_bytes.saturating_sub(parts.weights_bytes);
         (needed > available).then(|| {
             let fix = self.change.as_deref().map_or_else(
@@ -167,13 +167,13 @@ pub fn gigabytes(bytes: u64) -> String {
     if bytes < 1 << 30 { format!("{:.0} MB", bytes as f64 / 1e6) } else { format!("{:.1} GB", bytes as f64 / 1e9) }
 }
 
-/// Time estimate of a run, by a small measurement.
+/// Time estimate of a run, from a small measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Estimate {
     /// Seconds the measurement took.
     pub measured_s: f64,
     pub episodes_measured: u64,
-    /// Of those, the ones that something outside the policy broke.
+    /// How many of them were broken by something outside the policy.
     pub episodes_broken: u64,
     /// Boundary of the first fault, and its message.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -184,19 +184,19 @@ pub struct Estimate {
     pub run_s: f64,
 }
 
-/// Episodes that a measurement plays, where a step has that many and there is time.
+/// Episodes that a measurement plays, if a step has that many and there is time.
 const MEASURED: usize = 32;
 /// Seconds of a measurement.
 const SECONDS: f64 = 10.0;
 
-/// Plays a few groups and learns from them, without a step, and scales that up. Sampling more episodes at once costs
-/// less per episode, so this is too long rather than too short.
+/// Plays a few groups and learns from them, without an optimizer step, and extrapolates. Sampling more concurrent
+/// episodes costs less per episode, so the estimate errs on the high side.
 pub async fn estimate(setup: &Setup, recipe: &Recipe) -> Result<Estimate, TrainError> {
     let train = &recipe.train;
     let wanted = MEASURED.div_ceil(train.group_size.max(1) as usize);
     let groups = wanted.min(train.groups).min(setup.tasks.len()).max(1);
     let mut learner = setup.engine.learner(&LearnerSpec::default()).await?;
-    // The first time takes longer: threads wake up, memory is taken. A slow run is estimated by that alone.
+    // The first time takes longer: threads wake up, memory is allocated. A slow run is estimated from it alone.
     let started = Instant::now();
     let first = measure(setup, recipe, &mut *learner, 1).await?;
     let first_s = started.elapsed().as_secs_f64();
@@ -218,7 +218,7 @@ pub async fn estimate(setup: &Setup, recipe: &Recipe) -> Result<Estimate, TrainE
     })
 }
 
-/// Seconds of sampling and of learning, tokens sampled, and what broke.
+/// Seconds of sampling and of learning, tokens sampled, and faults.
 struct Measurement {
     sampled_s: f64,
     learned_s: f64,
@@ -241,7 +241,7 @@ async fn measure(
     let sampled = groups.iter().flat_map(Group::traces).flat_map(Trace::sampled);
     let tokens: usize = sampled.map(|(_, node)| node.tokens().len()).sum();
     let (sequences, temperature) = pack::sampled(&groups)?;
-    // As if every token were worth 1: what it costs does not depend on it.
+    // Every token gets an advantage of 1: the cost does not depend on it.
     let even = |sequence: Sequence| Credited { advantages: vec![1.0; sequence.places.len()], sequence };
     let sequences: Vec<_> = sequences.into_iter().map(even).collect();
     let clock = Instant::now();

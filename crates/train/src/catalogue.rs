@@ -1,8 +1,8 @@
-//! Names as users know them: what can be asked for, in one line of maths and one of advice.
+//! Catalogue of named options, each with its formula and one line of advice.
 //!
 //! An entry's text is its documentation everywhere: here, in docs/algorithms.md and in error messages. Losses and
-//! estimators have a file each; the few names of a closed set (levels, reductions, masks) stand in [`catalogue!`], with
-//! their doc comments for text.
+//! estimators have one file each; the few names of a closed set (levels, reductions, masks) are in [`catalogue!`], with
+//! their doc comments as text.
 
 use std::fmt::Write as _;
 
@@ -29,8 +29,8 @@ macro_rules! catalogue {
 }
 pub(crate) use catalogue;
 
-/// Serde for a table with a `name` that may be written as the name alone: `loss = "dapo"`. The type derives both traits with
-/// `#[serde(remote = "Self")]` and has a constructor `named`.
+/// Serde for a table with a `name` that may be written as just the name: `loss = "dapo"`. The type derives both traits
+/// with `#[serde(remote = "Self")]` and has a constructor `named`.
 macro_rules! name_or_table {
     ($type:ty, $expected:literal) => {
         impl serde::Serialize for $type {
@@ -95,7 +95,7 @@ pub fn markdown() -> String {
     let mut page = String::from(
         "# Algorithms\n\nWritten from the entries in `crates/train`; change them there and run\n\
          `HONE_BLESS=1 cargo test -p hone-train algorithms_page`.\n\n\
-         l is the learner's logprob of a sampled token, o the logprob when the batch was first seen, q the sampler's, f the\n\
+         l is the learner's logprob of a sampled token, o the old logprob (when the batch was first seen), q the sampler's, f the\n\
          reference policy's; ρ = e^(l−o), sg[·] is held fixed in the gradient. A is the advantage, R a trace's reward, n its\n\
          sampled tokens. Sums and means run over sampled tokens only; masked, excluded and faulted traces are in none of\n\
          them.\n",
@@ -103,46 +103,47 @@ pub fn markdown() -> String {
     section(
         &mut page,
         "Credit",
-        "`credit = \"grpo\"`: rewards to advantages. In a table, `credit = { name = \"grpo\", … }`, there are options \
-         beside those of estimators per turn. `negative = 0.1`: advantages under 0 count a tenth, for a policy whose \
-         failures are mostly right tokens; their mean is then over 0, which makes it rejection-weighted imitation, not \
-         GRPO. `arguments = { confidence = \"calibration\" }`: the tokens of that argument, \
-         the one that ends its value included, are paid by that component alone, which has weight 0 in the rubric. The \
-         baseline is the mean of the batch's episodes with the same reward. Payment starts after the share \
-         `arguments_from` of the steps, with the factor `argument_weight`. Use it for a component that one argument \
-         decides, and that would otherwise reward a wrong answer for stating a low confidence. `skill_over = \"correct\"` \
-         changes the baseline to the score of the batch's success rate, stated as a constant confidence: that pays the \
-         Brier skill, 0 for the base rate.",
+        "Advantage estimators, `credit = \"grpo\"`: from rewards to advantages. The table form, `credit = { name = \
+         \"grpo\", … }`, has further options. `negative = 0.1`: negative advantages are scaled by a tenth, for a \
+         policy whose failures consist mostly of right tokens; their mean is then positive, which makes it \
+         rejection-weighted imitation, not GRPO. `arguments = { confidence = \"calibration\" }`: the tokens of that \
+         argument, including the one that ends its value, are credited by that component only, which has weight 0 in \
+         the rubric. The baseline is the mean of the batch's episodes with the same reward. It starts after the share \
+         `arguments_from` of the steps, with the factor `argument_weight`. Use it for a component that is decided by \
+         one argument and would otherwise reward a wrong answer for stating a low confidence. `skill_over = \
+         \"correct\"` changes the baseline to the score of the batch's success rate, stated as a constant confidence: \
+         the credit is then the Brier skill, 0 for the base rate.",
         crate::credit::CREDITS,
     );
     section(
         &mut page,
         "Losses",
-        "`loss = \"dapo\"`: the term of one token, before the reduction.",
+        "`loss = \"dapo\"`: the loss of one token, before the reduction.",
         crate::loss::LOSSES,
     );
-    section(&mut page, "Ratio levels", "`loss.level`: what ρ is.", crate::loss::LEVELS);
+    section(&mut page, "Ratio levels", "`loss.level`: the level of the importance ratio ρ.", crate::loss::LEVELS);
     section(
         &mut page,
         "Reductions",
-        "`loss.reduction`: the weight of one token. Settled for the whole optimizer step: how the step is split into \
+        "`loss.reduction`: the weight of one token. It is computed over the whole optimizer step, so the split into \
          micro-batches changes nothing.",
         crate::loss::REDUCTIONS,
     );
     section(
         &mut page,
-        "KL in the loss",
+        "KL penalty in the loss",
         "`loss.kl`: coefficient × the estimate, with Δ = l−f; times ρ with `bias_correction`.",
         crate::loss::ESTIMATORS,
     );
     section(
         &mut page,
         "Off-policy corrections",
-        "`loss.correction`: a factor c on the surrogate, with d = o−b, where b is the logprob the token was really drawn \
-         with (after top-k, top-p, min-p and gates).",
+        "`loss.correction`: a factor c on the surrogate, with d = o−b, where b is the logprob the token was actually \
+         drawn with (after top-k, top-p, min-p and gates). This is importance sampling of the learner against the \
+         sampler.",
         crate::loss::CORRECTIONS,
     );
-    section(&mut page, "Masks", "Options that take tokens out of the surrogate.", crate::loss::MASKS);
+    section(&mut page, "Masks", "Options that exclude tokens from the surrogate.", crate::loss::MASKS);
     page
 }
 

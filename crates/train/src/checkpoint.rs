@@ -1,15 +1,15 @@
-//! Checkpoints: everything that decides what a run does next, whole or absent.
+//! Checkpoints: everything that determines what a run does next, written atomically.
 //!
 //! A checkpoint is a model directory (or a PEFT adapter) with the tokenizer beside it, `optimizer.safetensors`, and
-//! `state.json`. Learning rates, seeds and orders are functions of the step, so the step is all there is to remember of
-//! them. Going on from a checkpoint gives the numbers of a run that was never interrupted.
+//! `state.json`. Learning rates, seeds and orders are functions of the step, so only the step needs to be saved.
+//! Continuing from a checkpoint gives the numbers of an uninterrupted run.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hone_trace::rundir::{Position, RunDir, RunReader};
+use hone_trace::rundir::{Position, RunDir, RunDirError, RunReader};
 use hone_trace::{Digest, Learner, documented};
 use serde::{Deserialize, Serialize};
 
@@ -24,11 +24,11 @@ documented! {
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct CheckpointRecipe {
-        /// Steps between checkpoints. 0: after every step while a checkpoint is small (256 MiB), and of larger ones as often
-        /// as keeps their writing under a twentieth of the time.
+        /// Steps between checkpoints. 0: after every step if a checkpoint is small (256 MiB); larger ones as often as
+        /// keeps writing them under a twentieth of the time.
         pub every: u64 where whole(0, 1_000_000_000),
-        /// Checkpoints kept, besides the best and the beginning. Of steps that changed no weight the last counts, so that they
-        /// push no other policy out.
+        /// Number of checkpoints kept, in addition to the best and the first. Among steps that changed no weight only
+        /// the last counts, so that they displace no other policy.
         pub keep_last: usize where whole(1, 1_000_000),
         /// Measure of the best checkpoint, by evaluation: `success` or a reward component. Empty: none is kept.
         pub best: String,
@@ -41,7 +41,7 @@ impl Default for CheckpointRecipe {
     }
 }
 
-/// State of a checkpoint besides weights and optimizer.
+/// State of a checkpoint other than weights and optimizer.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct State {
     /// Steps done.
@@ -61,7 +61,7 @@ pub struct State {
     pub before: Option<Measured>,
     /// The newest evaluation after a step.
     pub after: Option<Measured>,
-    /// Factor on the learning rate of a run that is bound to another's KL.
+    /// Factor on the learning rate of a run that is bound to another run's KL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kl_factor: Option<f64>,
     pub best: Option<Best>,
@@ -96,7 +96,7 @@ pub const TEXTS: [&str; 5] = [
 
 /// Writes checkpoints when they are due and removes old ones.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct Checkpointer {
     recipe: CheckpointRecipe,
     /// Directory of the model's texts.
     model_dir: PathBuf,
@@ -108,7 +108,7 @@ pub(crate) struct Keeper {
     bytes: u64,
 }
 
-impl Keeper {
+impl Checkpointer {
     /// `newest` is the step of the run's newest checkpoint, where it has one.
     pub(crate) fn new(recipe: &CheckpointRecipe, model_dir: &Path, newest: Option<u64>) -> Self {
         let (recipe, model_dir, last) = (recipe.clone(), model_dir.into(), Instant::now());
@@ -141,7 +141,7 @@ impl Keeper {
         }
     }
 
-    /// Remembers the evaluation of a step if it is the best so far. One that scored nothing is never the best.
+    /// Remembers the evaluation of a step if it is the best so far. An evaluation without scores is never the best.
     pub(crate) fn judge(&self, state: &mut State, step: u64, evaluation: &Evaluation) {
         let value = match self.recipe.best.as_str() {
             "" => None,
@@ -166,7 +166,8 @@ impl Keeper {
         if let Some(what) = learner.not_finite().await? {
             return Err(TrainError::Diverged { step, what, newest: self.newest, run: run.path().into() });
         }
-        // Before the position is taken: an event of a checkpoint that did not come about is cut with what followed it.
+        // Recorded before the position is taken: if the checkpoint fails, its event is truncated with everything after
+        // it.
         run.event(&Event::Checkpoint { step, best: state.best })?;
         state.version = learner.version().step;
         state.position = run.position();
@@ -210,6 +211,8 @@ fn last_policies(checkpoints: &[(u64, PathBuf)], count: usize) -> Vec<u64> {
 }
 
 const STATE: &str = "state.json";
+/// Version that made a run, in its directory.
+const VERSION: &str = "version";
 /// SHA-256 of every other file of the checkpoint.
 const DIGESTS: &str = "digests.json";
 
@@ -226,23 +229,41 @@ fn digests(directory: &Path) -> io::Result<BTreeMap<String, Digest>> {
     Ok(found)
 }
 
-/// Refuses a checkpoint whose files are not what was written. Those of older versions have no digests and pass.
-pub fn verify(checkpoint: &Path) -> Result<(), TrainError> {
+/// Refuses a checkpoint whose files are not what was written: changed, missing, or added. The versions that wrote no
+/// digests did not record their own number in the run either; their checkpoints pass, with a word about it.
+pub fn verify(checkpoint: &Path, run: &Path) -> Result<Option<String>, TrainError> {
     let bad = |what: String| TrainError::Checkpoint { path: checkpoint.to_owned(), what };
     let text = match std::fs::read(checkpoint.join(DIGESTS)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let version = std::fs::read_to_string(run.join(VERSION)).ok();
+            return match version {
+                Some(version) => Err(bad(format!("{DIGESTS} is missing, which hone {} writes", version.trim()))),
+                None => Ok(Some(format!(
+                    "the checkpoint {} is of a version that wrote no digests: its files could not be verified",
+                    checkpoint.display()
+                ))),
+            };
+        }
         other => other.map_err(|error| bad(format!("cannot read {DIGESTS}: {error}")))?,
     };
     let written: BTreeMap<String, Digest> =
         serde_json::from_slice(&text).map_err(|error| bad(format!("{DIGESTS}: {error}")))?;
     let found = digests(checkpoint).map_err(|error| bad(format!("cannot be read: {error}")))?;
-    match written.iter().find(|(name, digest)| found.get(*name) != Some(digest)) {
-        None => Ok(()),
-        Some((name, _)) => Err(bad(format!("{name} is missing or not what was written (its digest differs)"))),
+    if let Some((name, _)) = written.iter().find(|(name, digest)| found.get(*name) != Some(digest)) {
+        return Err(bad(format!("{name} is missing or not what was written (its digest differs)")));
+    }
+    match found.keys().find(|name| !written.contains_key(*name)) {
+        None => Ok(None),
+        Some(added) => Err(bad(format!("{added} is not among the files that were written"))),
     }
 }
 
-/// The newest checkpoint of a run. `None` where it was stopped before the first.
+/// Records which version made a new run.
+pub(crate) fn note_version(run: &RunDir) -> Result<(), RunDirError> {
+    run.note(VERSION, concat!(env!("CARGO_PKG_VERSION"), "\n"))
+}
+
+/// Newest checkpoint of a run. `None` if it was stopped before the first.
 pub fn newest(run: &Path) -> Result<Option<(PathBuf, State)>, TrainError> {
     let Some((_, path)) = RunReader::open(run)?.checkpoints()?.pop() else { return Ok(None) };
     let state = state_of(&path)?;
@@ -278,7 +299,7 @@ mod tests {
     #[test]
     fn steps_that_changed_nothing_push_no_policy_out() {
         let directory = tempfile::tempdir().unwrap();
-        // The version of the policy after each step: a step without a gradient leaves it as it was.
+        // The policy version after each step: a step without a gradient does not change it.
         let checkpoints: Vec<(u64, PathBuf)> = [0, 1, 2, 2, 2, 3, 3]
             .into_iter()
             .enumerate()

@@ -15,8 +15,9 @@ use crate::pack::{self, Packing};
 use crate::recipe::RecipeError;
 use crate::run::TrainError;
 
-/// Mean KL per token of the policy as it is to the reference, on episodes that a slightly older policy sampled: the
-/// never negative estimator r − 1 − ln r, each token weighted by how likely it still is. `None` without tokens.
+/// Mean KL divergence per token of the current policy from the reference, on episodes that a slightly older policy
+/// sampled: the non-negative estimator r − 1 − ln r (k3), each token importance-weighted by how likely it still is.
+/// `None` without tokens.
 pub async fn kl_to_start(
     learner: &mut dyn Learner,
     groups: &[Group],
@@ -47,11 +48,11 @@ pub struct Bound {
     pub before: PathBuf,
 }
 
-/// Factor on the learning rate after a step that went too far, and after one that did not.
+/// Factor on the learning rate after a step that moved too far, and after one that did not.
 const SLOWER: f64 = 0.5;
 const FASTER: f64 = 1.25;
 
-/// The KL that a run recorded after each of its steps.
+/// KL recorded by another run after each of its steps.
 pub fn limits(other: &Path) -> Result<BTreeMap<u64, f64>, TrainError> {
     let records = RunReader::open(other)?.metrics()?.records;
     let steps = records.iter().filter_map(Ledger::from_map);
@@ -69,20 +70,20 @@ pub fn limits(other: &Path) -> Result<BTreeMap<u64, f64>, TrainError> {
 }
 
 impl Bound {
-    /// Remembers the learner as it is.
+    /// Saves the learner's current state.
     pub async fn save(&self, learner: &mut dyn Learner) -> Result<(), TrainError> {
         let failed = |source| TrainError::Checkpoint { path: self.before.clone(), what: format!("{source}") };
         std::fs::create_dir_all(&self.before).map_err(failed)?;
         Ok(learner.save(&self.before).await?)
     }
 
-    /// Removes what was remembered. That it cannot be removed is not what a run should fail by.
+    /// Removes the saved state. A run should not fail because it cannot be removed.
     pub fn clear(&self) {
         let _ = std::fs::remove_dir_all(&self.before);
     }
 
-    /// True when a step that reached this KL went further than the other run at its step. A step the other run did not
-    /// take allows nothing more than its last.
+    /// True if a step that reached this KL moved further than the other run at the same step. For a step the other run
+    /// did not take, its last value is the limit.
     pub fn exceeds(&self, step: u64, kl: f64) -> bool {
         let limit = self.limits.range(..=step).next_back().map_or(0.0, |(_, limit)| *limit);
         kl > limit

@@ -34,7 +34,7 @@ pub enum Event {
     /// The held-out tasks, one way. Reports count the traces again; `result` is for people.
     Eval {
         step: u64,
-        /// Older runs evaluated one way, sampled, and did not say so.
+        /// Older runs evaluated only by sampling, and did not record it.
         #[serde(default)]
         kind: Kind,
         #[serde(default, deserialize_with = "if_readable")]
@@ -48,31 +48,31 @@ pub enum Event {
         step: u64,
         traces: Traces,
     },
-    /// An optimizer step, with the rewards of its own sequences.
+    /// Optimizer step, with the rewards of its own sequences.
     OptimizerStep(OptimizerEvent),
     /// Faults of a step.
     Faults {
         step: u64,
         episodes: usize,
-        /// By who broke.
+        /// By the part that broke.
         faults: BTreeMap<String, Counted>,
         /// By component.
         unscored: BTreeMap<String, Counted>,
-        /// Why optimizer steps were not taken.
+        /// Reasons why optimizer steps were not taken.
         skipped_optimizer_steps: Vec<String>,
     },
     Checkpoint {
         step: u64,
         best: Option<Best>,
     },
-    /// Success fell off a cliff, and what the guard did about it.
+    /// Sudden drop in success, and the guard's response.
     Guard(GuardEvent),
     /// A run that continues with other settings than it was begun with: `[before, now]` by key.
     Extended {
         step: u64,
         changed: BTreeMap<String, [Value; 2]>,
     },
-    /// A fault that was noticed at a step, once a run: see docs/doctor.md. Step 0: before the first.
+    /// Fault noticed at a step, once per run: see docs/doctor.md. Step 0: before the first.
     Notice {
         step: u64,
         check: String,
@@ -104,7 +104,7 @@ pub struct ControlEvent {
     /// The entropy that sharpening aimed at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entropy_wanted: Option<f64>,
-    /// Why the start was not sharpened.
+    /// Reason why the start was not sharpened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
 }
@@ -156,7 +156,7 @@ pub struct OptimizerEvent {
     pub policy_step: u64,
     #[serde(flatten)]
     pub metrics: Map<String, Value>,
-    /// Why it was not taken.
+    /// Reason why it was not taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
 }
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// The schema of events.jsonl: what other tools read.
+    /// Schema of events.jsonl, which other tools read.
     #[test]
     fn events_are_written_as_documented_and_read_back() {
         let lines = [

@@ -1,4 +1,4 @@
-//! Faults of a step: counted by who broke it, recorded, and waited out for a while.
+//! Faults of a step: counted by the part that broke, recorded, and tolerated for a while.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,9 +14,9 @@ pub struct Faults {
     episodes: usize,
     faulted: usize,
     scored: usize,
-    /// By boundary: how many, and the first one's words.
+    /// By boundary: count, and the first error message.
     by: BTreeMap<String, Counted>,
-    /// By component: how many went unscored, and the first one's reason.
+    /// By component: number of unscored episodes, and the first reason.
     unscored: BTreeMap<String, Counted>,
     first: Option<String>,
 }
@@ -31,7 +31,7 @@ pub struct Broke {
 }
 
 impl Broke {
-    /// Of recorded episodes, where some broke.
+    /// Faults of recorded episodes, if some broke.
     pub fn of(groups: &[Group]) -> Option<Self> {
         Faults::of(groups).broke()
     }
@@ -79,7 +79,7 @@ impl Faults {
         Some(Event::Faults { step, episodes: self.episodes, faults, unscored, skipped_optimizer_steps })
     }
 
-    /// Why nothing could be learned from the step, where that is not the policy's doing.
+    /// Reason why nothing could be learned from the step, if that is not due to the policy.
     pub(crate) fn nothing_learned(&self, learned: &Learned) -> Option<String> {
         if self.episodes > 0 && self.faulted == self.episodes {
             let (who, most) = self.by.iter().max_by_key(|(_, counted)| counted.episodes)?;

@@ -102,7 +102,7 @@ pub async fn fresh_policy(recipe: &Recipe, engine: &dyn EngineKind, dir: &Path) 
     Ok(engine.fresh(&spec).await?)
 }
 
-/// Solved episodes as the template shows them: what the policy will read and write.
+/// Solved episodes as rendered by the template: the texts the policy will read and write.
 async fn texts(recipe: &Recipe) -> Result<Vec<String>, SetupError> {
     let world = World::open(&recipe.env)?;
     let template = ChatTemplate::new(CHATML).map_err(RenderError::from)?;

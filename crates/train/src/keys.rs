@@ -1,7 +1,8 @@
 //! The catalogue of recipe keys: every key a recipe may have, with its type, default, range and meaning.
 //!
-//! It is [`Recipe`]'s own documentation ([`hone_trace::documented!`]) read as a tree, so a key stands in one place only: the
-//! field that holds it. Here the ranges are enforced, before serde sees a value, and docs/recipes.md is written.
+//! It is [`Recipe`]'s own documentation ([`hone_trace::documented!`]) read as a tree, so a key is declared in one place
+//! only: the field that holds it. Ranges are enforced here, before serde sees a value, and docs/recipes.md is
+//! generated.
 
 mod page;
 mod walk;
@@ -31,11 +32,30 @@ pub(crate) fn check(table: &Table) -> Result<(), RecipeError> {
     }
 }
 
-/// Takes out what the catalogue does not know, and says where it stood: a newer version of Hone may have written it.
+/// Removes keys that the catalogue does not know, and returns their paths: a newer version of Hone may have written
+/// them.
 pub(crate) fn pass_over_unknown(table: &mut Table) -> Vec<String> {
     let mut passed_over = Vec::new();
     walk::retain_known(RECIPE, table, "", &mut passed_over);
     passed_over
+}
+
+/// Paths of the keys with this name, wherever they stand under the top level: `steps` is `train.steps` and `sft.steps`.
+pub fn places(name: &str) -> Vec<String> {
+    let inner = sections().into_iter().filter(|section| !section.path.is_empty() && !section.list);
+    let holding = inner.filter(|section| section.keys.iter().any(|key| key.name == name));
+    holding.map(|section| format!("{}.{name}", section.path)).filter(|path| !path.contains("NAME")).collect()
+}
+
+/// An error about a key that stands elsewhere, with where that is. Other errors stay as they are.
+pub(crate) fn with_places(text: String) -> String {
+    let name = text.split_once("unknown field `").and_then(|(_, rest)| rest.split('`').next());
+    match name.map(places) {
+        Some(places) if !places.is_empty() && !text.contains("did you mean") => {
+            format!("{text}\ndid you mean `{}`?", places.join("` or `"))
+        }
+        _ => text,
+    }
 }
 
 fn within(rule: &Rule, value: &Value) -> bool {
@@ -44,7 +64,7 @@ fn within(rule: &Rule, value: &Value) -> bool {
         (Shape::Whole { min, max }, Value::Integer(number)) => (min..=max).contains(number),
         (Shape::Real(bounds), Value::Integer(number)) => bounds.contain(*number as f64),
         (Shape::Real(bounds), Value::Float(number)) => bounds.contain(*number),
-        // A float is no whole number, and digits that TOML could not read are a number it cannot hold.
+        // A float is not an integer, and digits that TOML could not read are a number it cannot hold.
         (Shape::Whole { .. }, Value::Float(_)) => false,
         (Shape::Whole { .. } | Shape::Real(_), Value::String(text)) => !is_digits(text),
         _ => true,

@@ -1,10 +1,10 @@
-//! Lessons: what learning made of every sampled token of a step, kept for the record.
+//! Lessons: the training outcome of every sampled token of a step, kept for the record.
 
 use std::collections::BTreeMap;
 
 use hone_trace::{Advantage, Batch, Fate, Group, LearnStats, Lesson, TokenColumns, Trace};
 
-use crate::loss::Surveyed;
+use crate::loss::StepObjective;
 use crate::pack::Sequence;
 
 /// Lessons of the traces that were learned from, by group and place in it.
@@ -19,14 +19,14 @@ struct Shown {
 }
 
 impl Lessons {
-    /// Takes down what became of a batch. `sequences` are those of the whole optimizer step from this batch on; returns how
-    /// many of them the batch holds.
+    /// Records the outcome of a batch. `sequences` are those of the whole optimizer step from this batch on; returns
+    /// how many of them the batch holds.
     pub(crate) fn add<'a>(
         &mut self,
         sequences: impl Iterator<Item = &'a Sequence>,
         batch: &Batch,
         stats: &LearnStats,
-        loss: &Surveyed<'_>,
+        loss: &StepObjective<'_>,
     ) -> usize {
         let columns = TokenColumns::new(batch, &stats.logprobs, stats.entropies.as_deref(), None);
         let fates = loss.fates(&columns.view());
@@ -54,7 +54,7 @@ impl Lessons {
         }
     }
 
-    /// Every trace of the step as it is recorded: those that did not break with their lessons.
+    /// Every trace of the step as recorded; unbroken ones with their lessons.
     pub(crate) fn recorded(&self, groups: &[Group], advantages: &[Vec<Advantage>], taken_back: bool) -> Vec<Trace> {
         let mut traces = Vec::new();
         for (index, (group, advantages)) in groups.iter().zip(advantages).enumerate() {

@@ -1,8 +1,8 @@
 //! Training: the main path, from a recipe to a trained policy and its record.
 //!
-//! [`run`] is the loop; read it first. [`credit`] says what each trace is worth, [`pack`] lays the credited traces out for
-//! a learner, [`loss`] turns logprobs into d loss / d logprob: pure functions, no model, no clock, no file. What exists
-//! under which name is in [`catalogue`], and docs/algorithms.md is written from it.
+//! [`run`] is the loop; read it first. [`credit`] estimates the advantage of each trace, [`pack`] lays the credited
+//! traces out for a learner, [`loss`] turns logprobs into d loss / d logprob: pure functions, no model, no clock, no
+//! file. [`catalogue`] lists everything by name, and docs/algorithms.md is generated from it.
 
 pub mod ahead;
 pub mod budget;

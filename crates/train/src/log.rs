@@ -13,8 +13,9 @@ documented! {
         /// A directory for `tensorboard --logdir`: each run has an event file in a subdirectory there. Absent: none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tensorboard: Option<PathBuf>,
-        /// A directory for offline runs of W&B, one for each run, of the project `WANDB_PROJECT`; `wandb sync` uploads them. With
-        /// `WANDB_API_KEY` set the rows are sent as they come, unless `WANDB_MODE` says otherwise. Absent: none.
+        /// Directory for offline W&B runs, one for each run, of the project `WANDB_PROJECT`; `wandb sync` uploads them.
+        /// With `WANDB_API_KEY` set the rows are also sent immediately, unless `WANDB_MODE` says otherwise. Absent:
+        /// none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub wandb: Option<PathBuf>,
     }

@@ -57,7 +57,7 @@ impl<'a> Material<'a> {
     }
 }
 
-/// The traces of a run that earned enough.
+/// Rejection sampling: the traces of a run with a sufficient reward.
 fn good_traces(run: &Path, recipe: &Recipe) -> Result<Vec<Trace>, TrainError> {
     let (component, least) = (&recipe.eval.success, recipe.sft.at_least);
     let mut good = Vec::new();

@@ -20,7 +20,7 @@ pub(crate) enum Shown {
     Demonstration,
 }
 
-/// Plays what imitation sees of a task, one call or reply a turn, in the model's own call format.
+/// Plays the demonstration of a task, one call or reply per turn, in the model's own call format.
 pub(crate) async fn demonstrator(
     setup: &Setup,
     rollouts: &Rollouts,

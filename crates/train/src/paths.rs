@@ -18,10 +18,10 @@ const ENV: &[&str] = &["data", "task_file", "directory"];
 const COMPONENT: &[&str] = &["directory"];
 
 impl Recipe {
-    /// A recipe that lies in `directory`, with `key=value` settings over it. Every path in it is absolute afterwards, so that
-    /// a run can be resumed from anywhere.
+    /// Recipe in `directory`, with `key=value` settings on top. All its paths are made absolute, so that a run can be
+    /// resumed from anywhere.
     pub fn parse_in(text: &str, settings: &[String], directory: &Path) -> Result<Self, RecipeError> {
-        // As it was written first: errors show the line.
+        // Parsed as written first, so that errors show the line.
         Self::parse(text, settings)?;
         let written: Table = toml::from_str(text).map_err(|error| RecipeError::new(error.to_string()))?;
         let recipe = Self::parse(&print(&placed(written, directory)?)?, settings)?;
@@ -60,7 +60,7 @@ fn each(value: &mut Value, mut change: impl FnMut(&mut Table) -> Result<(), Reci
     }
 }
 
-/// A program runs where its recipe lies, unless the recipe says where.
+/// A program runs in the directory of its recipe, unless the recipe names another.
 fn program(table: &mut Table, keys: &[&str], directory: &Path) -> Result<(), RecipeError> {
     if table.contains_key("command") {
         table.entry("directory").or_insert_with(|| Value::String(".".into()));

@@ -1,7 +1,7 @@
 //! KL to the reference policy, in the reward: an episode pays for how far the policy has moved on its tokens.
 //!
-//! The payment is a separate reward component, `kl`, beside those of the rubric: it is recorded, it is in the group's
-//! statistics, and the rubric's total stays what the world paid.
+//! The penalty is a separate reward component, `kl`, beside those of the rubric: it is recorded, it is part of the
+//! group's statistics, and the rubric's total remains the environment's reward.
 
 use hone_trace::{Group, Learner, Reward, Trace, Whose, documented};
 use serde::{Deserialize, Serialize};
@@ -19,12 +19,12 @@ documented! {
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct KlReward {
-        /// KL penalty: the price of a KL of 1, summed over an episode's tokens. Where it adapts: at the start.
+        /// Coefficient of the KL penalty, summed over an episode's tokens. With `target`: the initial value.
         pub coefficient: f64 where real(0.0, 1e6),
-        /// The one-sample estimate of the KL: docs/algorithms.md.
+        /// One-sample KL estimator: docs/algorithms.md.
         #[serde(default)]
         pub estimator: Estimator,
-        /// The mean KL per token to aim at. The coefficient follows it: absent, it stays as it is.
+        /// Target for the mean KL per token, which the coefficient is adapted to. Absent: the coefficient is fixed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub target: Option<f64> where over(0.0, 1e6),
         /// Episodes over which an adapting coefficient moves by its own size.
@@ -52,7 +52,7 @@ impl KlReward {
         Ok(())
     }
 
-    /// The next coefficient, after a step of `episodes` episodes with this mean KL per token.
+    /// Next coefficient, after a step of `episodes` episodes with this mean KL per token.
     pub fn adapted(&self, coefficient: f64, kl: f64, episodes: usize) -> f64 {
         let Some(target) = self.target else { return coefficient };
         let error = (kl / target - 1.0).clamp(-MOST, MOST);
@@ -60,16 +60,16 @@ impl KlReward {
     }
 }
 
-/// KL penalty paid by the episodes of a step.
+/// KL penalty of the episodes of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Paid {
+pub struct Penalty {
     pub mean_kl: f64,
     pub max_kl: f64,
     pub episodes: usize,
 }
 
-impl Paid {
-    /// With the coefficient that the next step pays.
+impl Penalty {
+    /// Metrics, with the coefficient of the next step.
     pub(crate) fn metrics(&self, coefficient: f64) -> Metrics {
         let mut metrics = Metrics::default();
         metrics.set(names::LOSS_AVG_KL, self.mean_kl);
@@ -79,40 +79,40 @@ impl Paid {
     }
 }
 
-/// Lets every scored episode pay `coefficient` x its KL.
-pub async fn charge(
+/// Subtracts `coefficient` x KL from the reward of every scored episode.
+pub async fn apply(
     learner: &mut dyn Learner,
     groups: &mut [Group],
     settings: &KlReward,
     coefficient: f64,
     budget: usize,
-) -> Result<Paid, TrainError> {
+) -> Result<Penalty, TrainError> {
     let (sequences, temperature) = pack::sampled(groups)?;
-    let Some(temperature) = temperature else { return Ok(Paid::default()) };
+    let Some(temperature) = temperature else { return Ok(Penalty::default()) };
     let packing = Packing { temperature, budget, share: learner.abilities().shared_prefixes };
     let mut reference = Vec::new();
     for batch in pack::to_score(&sequences, &packing) {
         reference.extend(learner.score(&batch, Whose::Reference).await?.logprobs);
     }
     let mut reference = reference.into_iter();
-    let (mut paid, mut sum, mut tokens) = (Paid::default(), 0.0, 0usize);
+    let (mut penalty, mut sum, mut tokens) = (Penalty::default(), 0.0, 0usize);
     let played = groups.iter_mut().flat_map(Group::traces_mut).filter(|trace| has_samples(trace));
     for (trace, sequence) in played.zip(&sequences) {
         let gaps = sequence.places.iter().zip(reference.by_ref());
         let kl: f64 =
             gaps.map(|(place, theirs)| settings.estimator.at(f64::from(place.sampler) - f64::from(theirs)).0).sum();
-        paid.max_kl = paid.max_kl.max(kl / sequence.places.len() as f64);
-        paid.episodes += 1;
+        penalty.max_kl = penalty.max_kl.max(kl / sequence.places.len() as f64);
+        penalty.episodes += 1;
         sum += kl;
         tokens += sequence.places.len();
-        // An episode nobody scored has nothing to pay from.
+        // An episode that was not scored is not penalised.
         if trace.reward(hone_arena::rewards::TOTAL).is_some() {
             let why = format!("kl: {coefficient} x {kl:.4} over {} tokens", sequence.places.len());
             trace.rewards.push(Reward::scored(KL, -coefficient * kl, why));
         }
     }
-    paid.mean_kl = sum / tokens.max(1) as f64;
-    Ok(paid)
+    penalty.mean_kl = sum / tokens.max(1) as f64;
+    Ok(penalty)
 }
 
 fn has_samples(trace: &Trace) -> bool {

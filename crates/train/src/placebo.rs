@@ -1,9 +1,9 @@
 //! The placebo: the same procedure with advantages that know nothing of the rewards.
 //!
-//! A policy can change without being taught: by imitating its own samples, by losing entropy, by luck of the evaluation.
-//! A placebo shows what the procedure does by itself, as far as the placebo stays a policy: noise through an optimizer
-//! destroys a small softmax, and a gain over a ruin says nothing. [`Placebo::Permute`] is therefore run within the KL
-//! that the real run had at each step ([`crate::drift`]); the other two are not.
+//! A policy can change without being taught: by imitating its own samples, by losing entropy, by luck of the
+//! evaluation. A placebo shows what the procedure does by itself, as long as the placebo remains a policy: noise
+//! through an optimizer destroys a small softmax, and a gain over a collapsed policy says nothing. [`Placebo::Permute`]
+//! is therefore held within the KL that the real run had at each step ([`crate::drift`]); the other two are not.
 
 use hone_trace::{Advantage, Seed, Span};
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ fn handed_over(from: &Advantage, to: &Advantage) -> Advantage {
             let at = |turn: usize| values.get(turn.min(last)).copied().unwrap_or(0.0);
             Advantage::PerTurn { values: (0..own.len()).map(at).collect() }
         }
-        // Where the values go stays: it is the episode's own text.
+        // The positions of the spans stay: they belong to the episode's own text.
         (Advantage::Spans { value, spans }, Advantage::Spans { spans: own, .. }) => {
             let handed = own.iter().enumerate().map(|(at, span)| {
                 let value = spans.get(at).map_or(*value, |from| from.value);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::rollout::RolloutSettings;
-use hone_trace::{AdamWSettings, LearnerSpec, LoraSpec, SamplingParams, documented};
+use hone_trace::{AdamWSettings, LearnerSpec, LoraSpec, SamplingParams, Task, documented};
 use hone_worlds::EnvSpecs;
 use serde::{Deserialize, Serialize};
 
@@ -28,22 +28,25 @@ use crate::schedule::{Decay, Schedule};
 
 pub use read::RecipeError;
 
+/// Tasks of an evaluation where the recipe does not say: they show a gain of about 6 points.
+const TASKS: usize = 256;
+
 documented! {
-    /// Everything a run needs to know. Every key has a default; the resolved recipe is written into the run.
+    /// Recipe: everything a run needs to know. Every key has a default; the resolved recipe is written into the run.
     #[derive(Debug, Clone, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct Recipe {
         /// Name of the run: its directory is runs/NAME-1, or the first number that is free.
         pub name: String,
-        /// The root of all randomness.
+        /// Root of all randomness.
         pub seed: u64 where seed(),
         /// The advantage estimator, by name: docs/algorithms.md.
         pub credit: CreditRecipe where table::<CreditRecipe>(),
         /// The objective, by name or as a table: docs/algorithms.md.
         pub loss: LossRecipe where table::<LossRecipe>(),
-        /// Train no episode that a length limit cut short.
+        /// Train on no episode that was truncated by a length limit.
         pub overlong_filter: bool,
-        /// Advantages that know nothing of the rewards: a control of a run, see `hone train --placebo`.
+        /// Advantages that ignore the rewards: a control of a run, see `hone train --placebo`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub placebo: Option<Placebo>,
         /// The policy that is trained.
@@ -56,9 +59,9 @@ documented! {
         pub sampling: SamplingParams where table::<SamplingParams>(),
         /// Rollouts: limits, deadlines, malformed replies.
         pub rollout: RolloutSettings where table::<RolloutSettings>(),
-        /// The reward: components and products of them.
+        /// The reward: components and products of them; absent: the environment's own.
         pub rubric: RubricSpec where table::<RubricSpec>(),
-        /// KL to the reference policy, paid out of the reward; absent: none.
+        /// KL penalty in the reward, relative to the reference policy; absent: none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub kl_reward: Option<KlReward> where table::<KlReward>(),
         /// Selection of tasks.
@@ -71,9 +74,9 @@ documented! {
         pub eval: EvalRecipe where table::<EvalRecipe>(),
         /// Retention of checkpoints.
         pub checkpoint: CheckpointRecipe where table::<CheckpointRecipe>(),
-        /// A fall of the success rate: said, and taken back where the recipe wants it.
+        /// Guard against sudden drops in the success rate: reported, and rolled back if the recipe asks for it.
         pub guard: GuardRecipe where table::<GuardRecipe>(),
-        /// Sampling while the step before is learned from.
+        /// Asynchronous training: sampling while the previous step is being learned.
         #[serde(rename = "async")]
         pub overlap: AsyncRecipe where table::<AsyncRecipe>().key("async"),
         /// Logs for other tools.
@@ -115,22 +118,22 @@ documented! {
         /// Low-rank adapters: train those instead of the model; absent: the model.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub lora: Option<LoraSpec> where table::<LoraSpec>(),
-        /// Reference policy of a KL: a model directory. Absent: the policy as it was at the start.
+        /// Reference policy of a KL penalty: a model directory. Absent: the policy as it was at the start.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reference: Option<PathBuf>,
         /// Threads of the engine; 0: all cores.
         pub threads: usize where whole(0, 4_096),
-        /// The size of the policy that `hone sft` makes where no model is named.
+        /// Size of the policy that `hone sft` creates if no model is named.
         pub fresh: FreshRecipe where table::<FreshRecipe>(),
     }
 }
 
 documented! {
-    /// `[engine]`: what serves and trains the policy.
+    /// `[engine]`: the engine that serves and trains the policy.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct EngineRecipe {
-        /// "native": the model on this machine. Which others there are is the program's to say.
+        /// "native": the model on this machine. The program lists further kinds.
         pub kind: String,
         /// Other keys are the engine's own.
         #[serde(flatten)]
@@ -151,9 +154,9 @@ documented! {
     pub struct TrainRecipe {
         /// Steps of the run: each samples, learns and records once.
         pub steps: u64 where whole(0, 1_000_000_000),
-        /// Tasks a step.
+        /// Tasks per step.
         pub groups: usize where whole(1, 65_536),
-        /// Episodes a task.
+        /// Episodes per task.
         pub group_size: u32 where whole(2, 65_536).because("an episode is judged against its siblings"),
         /// Sequences of one optimizer step; 0: all of the step's.
         pub mini_batch: usize where whole(0, 100_000_000),
@@ -161,7 +164,7 @@ documented! {
         pub epochs_per_batch: u32 where whole(1, 1_000),
         /// Learning rate after the warm-up.
         pub learning_rate: f64 where real(0.0, 10.0),
-        /// Steps over which the learning rate grows to that.
+        /// Steps over which the learning rate rises to that.
         pub warmup: u64 where whole(0, 1_000_000_000),
         /// Course of the learning rate after the warm-up.
         pub decay: Decay,
@@ -169,16 +172,17 @@ documented! {
         pub max_grad_norm: f64 where real(1e-9, 1e9),
         /// Tokens the learner computes at once.
         pub batch_tokens: usize where whole(1, 1_000_000_000),
-        /// Recompute activations in the backward pass: less memory, a third more work, the same numbers.
+        /// Gradient checkpointing: recompute activations in the backward pass. Less memory, a third more work, the same
+        /// numbers.
         pub recompute: bool,
-        /// Megabytes of activations; 0: what the machine has free when the run starts.
+        /// Megabytes of activations; 0: the machine's free memory when the run starts.
         pub activation_mb: u64 where whole(0, 16_777_216),
         /// Steps in a row from which nothing could be learned (every episode broke, no episode was scored, every gradient was
         /// not finite) after which the run stops.
         pub patience: u32 where whole(1, 1_000_000),
-        /// Record the KL to the policy as it began, after every step: `policy/kl_to_start`.
+        /// Record the KL divergence from the starting policy after every step: `policy/kl_to_start`.
         pub kl_to_start: bool,
-        /// A run directory with that metric: no step of this run may go further from the start than that run's did.
+        /// A run directory with that metric: no step of this run may move further from the start than that run's did.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub kl_within: Option<PathBuf>,
         /// Constants of the optimizer.
@@ -196,13 +200,13 @@ documented! {
         /// Imitates traces of this run directory. Absent: the oracle.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub traces: Option<PathBuf>,
-        /// Of those, the ones whose `eval.success` component is at least this.
+        /// With `traces`, only those whose `eval.success` component is at least this.
         pub at_least: f64 where real(-1e6, 1e6),
-        /// Episodes a step.
+        /// Episodes per step.
         pub batch: usize where whole(1, 65_536),
         /// Learning rate after the warm-up.
         pub learning_rate: f64 where real(0.0, 10.0),
-        /// Steps over which the learning rate grows to that.
+        /// Steps over which the learning rate rises to that.
         pub warmup: u64 where whole(0, 1_000_000_000),
         /// Course of the learning rate after the warm-up.
         pub decay: Decay,
@@ -210,14 +214,14 @@ documented! {
         pub context_weight: f64 where real(0.0, 100.0),
         /// Share of repeated random sequences at the start, fading out: they teach copying.
         pub copying: f64 where real(0.0, 1.0),
-        /// The share of the steps after which none are mixed in.
+        /// Share of the steps after which none are mixed in.
         pub copying_until: f64 where real(0.0, 1.0),
-        /// The share of the steps that imitate the solutions of tasks whose demonstrations are imperfect: knowing how comes
-        /// before doing it badly.
+        /// Share of the steps that imitate the solutions of tasks with imperfect demonstrations, before those
+        /// demonstrations are imitated.
         pub solutions_until: f64 where real(0.0, 1.0),
-        /// Stop as soon as success on the held-out tasks is at least this: a warm start needs no mastery.
+        /// Stop as soon as success on the held-out tasks is at least this: a warm start need not be perfect.
         pub stop_at: Option<f64> where real(0.0, 1.0),
-        /// Steps between two looks at the held-out tasks, where `stop_at` is set.
+        /// Steps between evaluations on the held-out tasks, if `stop_at` is set.
         pub check_every: u64 where whole(1, 1_000_000_000),
     }
 }
@@ -229,21 +233,22 @@ documented! {
     pub struct EvalRecipe {
         /// Steps between evaluations; 0: only before and after.
         pub every: u64 where whole(0, 1_000_000_000),
-        /// Number of held-out tasks of one evaluation, from the first.
-        pub tasks: usize where whole(0, 1_000_000),
+        /// Number of held-out tasks of one evaluation, from the first; absent: 256, or all where fewer are held out.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub tasks: Option<usize> where whole(0, 1_000_000),
         /// Temperature of the sampled evaluation; absent: training's. 0 makes the greedy evaluation, which is always made too, the
         /// headline.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub temperature: Option<f32> where real(0.0, 100.0),
-        /// Episodes a task, sampled.
+        /// Sampled episodes per task.
         pub samples: u32 where whole(1, 10_000),
         /// Sample through the recipe's top_k, top_p and min_p. They flatter a policy whose tail is wrong.
         pub filters: bool,
-        /// Seed of the episodes, apart from the run's and the tasks'.
+        /// Seed of the episodes, separate from the run's and the tasks'.
         pub seed: u64 where seed(),
-        /// The component whose value of 1 is success. Empty: the first of the rubric with a weight.
+        /// Success component: an episode with value 1 is a success. Empty: the first of the rubric with a weight.
         pub success: String,
-        /// Play the controls when training is over: the start again, and the start sharpened to the end's entropy.
+        /// Evaluate the controls when training is over: the start again, and the start sharpened to the end's entropy.
         pub controls: bool,
     }
 }
@@ -262,7 +267,7 @@ impl Default for Recipe {
             env: EnvSpecs::default(),
             sampling: SamplingParams::default(),
             rollout: RolloutSettings::default(),
-            rubric: RubricSpec::single("tau_state", serde_json::Map::new()),
+            rubric: RubricSpec::default(),
             kl_reward: None,
             plan: PlanRecipe::default(),
             train: TrainRecipe::default(),
@@ -324,7 +329,7 @@ impl Default for EvalRecipe {
     fn default() -> Self {
         Self {
             every: 0,
-            tasks: 256,
+            tasks: None,
             temperature: None,
             samples: 1,
             filters: false,
@@ -342,14 +347,23 @@ impl EvalRecipe {
         if self.temperature == Some(0.0) { Kind::Greedy } else { Kind::Sampled }
     }
 
+    /// Held-out tasks of one evaluation, where so many are held out.
+    pub fn most_tasks(&self) -> usize {
+        self.tasks.unwrap_or(TASKS)
+    }
+
+    /// The tasks that are evaluated on, of those that are held out.
+    pub fn tasks_of<'a>(&self, held_out: &'a [Task]) -> &'a [Task] {
+        &held_out[..self.most_tasks().min(held_out.len())]
+    }
+
     fn check(&self, held_out: usize) -> Result<(), String> {
-        if self.tasks > held_out {
-            return Err(format!(
-                "eval.tasks ({}) is more than env.held_out ({held_out}); lower the one or raise the other",
-                self.tasks
-            ));
+        match self.tasks {
+            Some(tasks) if tasks > held_out => Err(format!(
+                "eval.tasks ({tasks}) is more than env.held_out ({held_out}); lower the one or raise the other"
+            )),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -371,7 +385,7 @@ impl TrainRecipe {
         Schedule { peak: self.learning_rate, warmup: self.warmup, total: self.steps + 1, decay: self.decay, floor: 0.0 }
     }
 
-    /// The learner of a run, without a reference policy.
+    /// Learner of a run, without a reference policy.
     pub(crate) fn learner(&self) -> LearnerSpec {
         let limit = (self.activation_mb > 0).then_some(self.activation_mb << 20);
         let (adamw, recompute) = (self.adamw, self.recompute);

@@ -1,15 +1,19 @@
-//! The run. Read it top to bottom; `Trainer::step` is the heart of it.
+//! The training loop. Read it top to bottom; `Trainer::step` is its core.
 //!
 //! One step, with π the policy that is trained, q the policy that sampled and f the reference:
 //!
-//! 1. **sample** `train.group_size` episodes τ ~ q of each of `train.groups` tasks; every token comes with log q.
-//! 2. **score** them: R(τ) by the rubric, less β Σ log(q / f) over the episode's tokens where the KL is in the reward.
-//! 3. **credit**: A(τ) from R(τ) and its siblings'; GRPO's is (R − mean) / deviation. No siblings to tell apart, no signal.
-//! 4. **pack** the sampled tokens that have an advantage. The reduction gives token t its share w of the objective, over the
-//!    whole optimizer step: 1 / tokens for a token mean.
-//! 5. **learn**: θ ← θ − AdamW(∇ Σ w ℓ(ρ, A)) with ρ = exp(log π − log π_old), π_old the policy before this batch. The clipped
-//!    loss is ℓ = −min(ρA, clip(ρ, 1−ε, 1+ε)A); with one optimizer step a batch ρ is 1 and its gradient is −A ∇log π.
-//! 6. **record** traces, events and metrics; then evaluate and write a checkpoint where they are due.
+//! 1. **sample** (rollouts): `train.group_size` episodes τ ~ q of each of `train.groups` tasks; every token comes with
+//!    log q.
+//! 2. **score**: the reward R(τ) by the rubric, minus the KL penalty β Σ log(q / f) over the episode's tokens if the
+//!    recipe puts it into the reward.
+//! 3. **credit**: the advantage A(τ) from R(τ) and its siblings' rewards; GRPO's is (R − mean) / deviation. A group
+//!    without variance has no signal.
+//! 4. **pack** the sampled tokens that have an advantage. The reduction gives token t its weight w in the objective,
+//!    over the whole optimizer step: 1 / tokens for a token mean.
+//! 5. **learn**: θ ← θ − AdamW(∇ Σ w ℓ(ρ, A)) with the importance ratio ρ = exp(log π − log π_old), π_old the policy
+//!    before this batch. The clipped loss is ℓ = −min(ρA, clip(ρ, 1−ε, 1+ε)A); with one optimizer step per batch ρ is 1
+//!    and its gradient is −A ∇log π.
+//! 6. **record** traces, events and metrics; then evaluate and write a checkpoint when due.
 //!
 //! Every stage returns its result and its [`Metrics`]; the step's ledger is all of them merged.
 
@@ -19,6 +23,7 @@ mod extend;
 mod guarded;
 mod held_out;
 mod open;
+mod stops;
 mod watch;
 
 use std::path::Path;
@@ -27,8 +32,8 @@ use std::time::Instant;
 use hone_trace::rundir::{RunDir, RunReader};
 use hone_trace::{Advantage, Group, Learner, NoSignal, Seed, Trace};
 
-use crate::ahead::{Ages, Gathered, Source};
-use crate::checkpoint::{self, Keeper, State};
+use crate::ahead::{SampledGroups, Source, StalenessTracker};
+use crate::checkpoint::{self, Checkpointer, State};
 use crate::credit;
 use crate::drift::Bound;
 use crate::events::Event;
@@ -51,21 +56,19 @@ pub async fn train(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut
     let recorded = recipe.to_toml()?;
     let create = || {
         let run = RunDir::create(directory, &recorded)?;
-        run.note("version", concat!(env!("CARGO_PKG_VERSION"), "\n"))?;
+        checkpoint::note_version(&run)?;
         Ok(run)
     };
     let trainer = Trainer::new(setup, recipe, None, create).await?;
     trainer.run(watch).await
 }
 
-/// Resumes a run from its newest checkpoint, as if it had not been stopped. `recipe` is the one it recorded.
+/// Resumes a run from its newest checkpoint, as if it had not been stopped. `recipe` is the recorded one.
 pub async fn resume(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut dyn Watch) -> Result<(), TrainError> {
     let (mut run, recovered) = RunDir::resume(directory)?;
     let found = checkpoint::newest(directory)?;
-    if let Some((path, _)) = &found {
-        checkpoint::verify(path)?;
-    }
     let (step, position) = found.as_ref().map(|(_, state)| (state.step, state.position)).unwrap_or_default();
+    let unverified = found.as_ref().map(|(path, _)| checkpoint::verify(path, directory)).transpose()?.flatten();
     let superseded = run.rewind(position)?;
     run.event(&Event::Resumed { step: Some(step), superseded, dropped: Some(recovered.dropped) })?;
     extend::record(&mut run, recipe, step)?;
@@ -76,11 +79,14 @@ pub async fn resume(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mu
     if let Some(before) = &before {
         watch.started(before);
     }
+    if let Some(what) = unverified {
+        watch.warned(step, &what);
+    }
     trainer.run(watch).await
 }
 
-/// The recipe a run recorded, to go on with it: a key that this version does not know is refused. To read a run, see
-/// [`Recipe::recorded`].
+/// Recipe recorded by a run, in order to continue it: a key that this version does not know is refused. To read a run,
+/// see [`Recipe::recorded`].
 pub fn recorded_recipe(directory: &Path) -> Result<Recipe, TrainError> {
     Ok(Recipe::parse(&RunReader::open(directory)?.recipe()?, &[])?)
 }
@@ -96,8 +102,8 @@ struct Trainer<'a> {
     objective: Objective,
     plan: Plan<'a>,
     source: Source,
-    ages: Ages,
-    keeper: Keeper,
+    staleness: StalenessTracker,
+    checkpointer: Checkpointer,
     state: State,
     /// Bound on each step's KL to the start, where another run sets one.
     bound: Option<Bound>,
@@ -110,7 +116,7 @@ impl Trainer<'_> {
         if self.state.before.is_none() {
             self.notices(watch, None)?;
             self.finite(0).await?;
-            // The beginning is a checkpoint too: what the run starts from need not stay anywhere else.
+            // The start is a checkpoint too, so the initial policy need not be kept anywhere else.
             self.checkpoint().await?;
             self.floors(watch).await?;
             self.state.before = Some(self.evaluate(0, watch).await?);
@@ -125,7 +131,7 @@ impl Trainer<'_> {
                 let measured = self.evaluate(step, watch).await?;
                 // A step that taught nothing writes no checkpoint, so it cannot be the best one.
                 if self.state.idle == 0 {
-                    self.keeper.judge(&mut self.state, step, measured.headline(&recipe.eval));
+                    self.checkpointer.judge(&mut self.state, step, measured.headline(&recipe.eval));
                 }
                 self.state.after = Some(measured);
             }
@@ -134,11 +140,11 @@ impl Trainer<'_> {
             }
             self.state.seconds = seconds + started.elapsed().as_secs_f64();
             // On an idle step the newest checkpoint is as good, and none is pruned for it.
-            if self.state.idle == 0 && self.keeper.is_due(&self.state, recipe.train.steps) {
+            if self.state.idle == 0 && self.checkpointer.is_due(&self.state, recipe.train.steps) {
                 self.checkpoint().await?;
             }
         }
-        if self.state.idle == 0 && !self.keeper.has(self.state.step) {
+        if self.state.idle == 0 && !self.checkpointer.has(self.state.step) {
             self.checkpoint().await?;
         }
         if let Some(bound) = &self.bound {
@@ -154,12 +160,12 @@ impl Trainer<'_> {
         let mut sampled = self.sample(step).await;
         let generate = clock.elapsed().as_secs_f64();
         watch.sampled(step, &sampled.groups);
-        let paid = self.charge(&mut sampled).await?;
+        let penalty = self.penalise(&mut sampled).await?;
         let advantages = self.credit(&sampled, step);
         let groups = &sampled.groups;
 
         watch.doing(step, "learning");
-        let ages = self.ages.metrics(groups);
+        let staleness = self.staleness.metrics(groups);
         let (sequences, temperature) = pack::credited(groups, &advantages)?;
         let before = self.before_step().await?;
         let learned = match temperature {
@@ -171,7 +177,7 @@ impl Trainer<'_> {
             }
         };
         let drift = self.drift(step, before, groups).await?;
-        self.ages.mark(self.learner.version().step);
+        self.staleness.mark(self.learner.version().step);
 
         let account = Account::of(groups, &advantages);
         let visits = learned.visits();
@@ -180,13 +186,20 @@ impl Trainer<'_> {
             generate,
             step: clock.elapsed().as_secs_f64(),
             ahead: self.recipe.overlap.staleness > 0,
-            checkpoint: self.keeper.cost(),
+            checkpoint: self.checkpointer.cost(),
         };
         let credited = ledger::credited(groups, &advantages, &self.scheme);
-        let stages =
-            [sampled.metrics(), self.curriculum(), paid, ages, credited, learned.metrics(), drift.metrics, tokens];
-        let stages = stages.into_iter().chain([timing.metrics(account.sampled())]);
-        let ledger = Ledger::of(step, stages);
+        let stages = [
+            sampled.metrics(),
+            self.curriculum(),
+            penalty,
+            staleness,
+            credited,
+            learned.metrics(),
+            drift.metrics,
+            tokens,
+        ];
+        let ledger = Ledger::of(step, stages.into_iter().chain([timing.metrics(account.sampled())]));
         let traces = learned.lessons.recorded(groups, &advantages, drift.taken_back);
         self.record(&ledger, groups, &traces, &learned)?;
         let faults = Faults::of(groups);
@@ -202,7 +215,7 @@ impl Trainer<'_> {
         self.guard(&ledger, watch).await
     }
 
-    /// Records what those who watch have noticed.
+    /// Records the watchers' notices.
     fn notices(&mut self, watch: &mut dyn Watch, ledger: Option<&Ledger>) -> Result<(), TrainError> {
         watch.notices(ledger).iter().try_for_each(|event| Ok(self.run.event(event)?))
     }
@@ -210,11 +223,11 @@ impl Trainer<'_> {
     async fn checkpoint(&mut self) -> Result<(), TrainError> {
         self.state.plan = self.plan.state.clone();
         self.state.ahead = self.source.ahead();
-        self.keeper.write(&mut self.run, &mut *self.learner, &mut self.state).await
+        self.checkpointer.write(&mut self.run, &mut *self.learner, &mut self.state).await
     }
 
-    /// The groups of a step. In an asynchronous run those of the next steps are started too.
-    async fn sample(&mut self, step: u64) -> Gathered {
+    /// Groups of a step. An asynchronous run also starts those of the next steps.
+    async fn sample(&mut self, step: u64) -> SampledGroups {
         let recipe = self.recipe;
         let groups = recipe.train.groups;
         if recipe.overlap.staleness > 0 {
@@ -229,21 +242,21 @@ impl Trainer<'_> {
         self.source.gather(&mut self.plan, &recipe.plan, groups, &recipe.eval.success, has_signal).await
     }
 
-    /// The KL in the reward, where the recipe has one.
-    async fn charge(&mut self, sampled: &mut Gathered) -> Result<Metrics, TrainError> {
+    /// KL penalty in the reward, if the recipe has one.
+    async fn penalise(&mut self, sampled: &mut SampledGroups) -> Result<Metrics, TrainError> {
         let Some(settings) = &self.recipe.kl_reward else { return Ok(Metrics::default()) };
         let coefficient = self.state.kl_coefficient.unwrap_or(settings.coefficient);
         let budget = self.recipe.train.batch_tokens;
         let groups = &mut sampled.groups[..sampled.kept];
-        let paid = penalty::charge(&mut *self.learner, groups, settings, coefficient, budget).await?;
+        let penalty = penalty::apply(&mut *self.learner, groups, settings, coefficient, budget).await?;
         if settings.target.is_some() {
-            self.state.kl_coefficient = Some(settings.adapted(coefficient, paid.mean_kl, paid.episodes));
+            self.state.kl_coefficient = Some(settings.adapted(coefficient, penalty.mean_kl, penalty.episodes));
         }
-        Ok(paid.metrics(self.state.kl_coefficient.unwrap_or(settings.coefficient)))
+        Ok(penalty.metrics(self.state.kl_coefficient.unwrap_or(settings.coefficient)))
     }
 
-    /// Advantages of every trace. Groups that were left out teach nothing.
-    fn credit(&self, sampled: &Gathered, step: u64) -> Vec<Vec<Advantage>> {
+    /// Advantages of every trace. Excluded groups have none.
+    fn credit(&self, sampled: &SampledGroups, step: u64) -> Vec<Vec<Advantage>> {
         let (kept, left_out) = sampled.groups.split_at(sampled.kept);
         let mut advantages = self.credit.at(step).credit(kept);
         if self.recipe.overlong_filter {
@@ -265,7 +278,7 @@ impl Trainer<'_> {
         metrics
     }
 
-    /// Every trace of the step, those left out and broken included; what broke; the books.
+    /// Records every trace of the step, including excluded and broken ones, the events and the metrics.
     fn record(
         &mut self,
         ledger: &Ledger,
@@ -283,28 +296,5 @@ impl Trainer<'_> {
             self.run.event(&event)?;
         }
         Ok(())
-    }
-
-    /// Stops a run whose weights are not finite any more, before they are written anywhere.
-    async fn finite(&mut self, step: u64) -> Result<(), TrainError> {
-        match self.learner.not_finite().await? {
-            None => Ok(()),
-            Some(what) => {
-                Err(TrainError::Diverged { step, what, newest: self.keeper.newest(), run: self.run.path().into() })
-            }
-        }
-    }
-
-    /// Stops a run that has learned nothing for too long, where that is not the policy's doing.
-    fn patience(&mut self, faults: &Faults, learned: &Learned) -> Result<(), TrainError> {
-        let Some(why) = faults.nothing_learned(learned) else {
-            self.state.idle = 0;
-            return Ok(());
-        };
-        self.state.idle += 1;
-        if self.state.idle < self.recipe.train.patience {
-            return Ok(());
-        }
-        Err(TrainError::Stuck { steps: self.state.idle, why, run: self.run.path().into() })
     }
 }

@@ -15,7 +15,7 @@ use hone_trace::{Arena, Engine, EngineFault, EngineKind, EngineSpec, Fault, Samp
 
 use crate::recipe::{Recipe, RecipeError};
 
-/// Why a recipe cannot be opened.
+/// Reason why a recipe cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     #[error(
@@ -126,7 +126,7 @@ impl Setup {
     }
 }
 
-/// The world of a recipe, with at least the tasks that a step and an evaluation take.
+/// Environments of a recipe, with at least the tasks that a step and an evaluation take.
 fn open_world(recipe: &Recipe) -> Result<World, SetupError> {
     let world = World::open(&recipe.env)?;
     let enough = |setting, asked, found, what| {
@@ -134,6 +134,6 @@ fn open_world(recipe: &Recipe) -> Result<World, SetupError> {
     };
     // A data directory may hold fewer tasks than the recipe asks for.
     enough("train.groups", recipe.train.groups, world.tasks.len(), "training")?;
-    enough("eval.tasks", recipe.eval.tasks, world.held_out.len(), "held-out")?;
+    enough("eval.tasks", recipe.eval.tasks.unwrap_or(0), world.held_out.len(), "held-out")?;
     Ok(world)
 }

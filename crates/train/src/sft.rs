@@ -1,6 +1,6 @@
 //! The warm start: imitation of the oracle or of recorded traces, with the learner and the packing of reinforcement learning.
 //!
-//! Copying ids out of context is what small models learn last, so repeated random sequences are mixed in at first
+//! Small models learn to copy ids from the context last, so repeated random sequences are mixed in at first
 //! (`copying`), and fade out.
 
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use hone_trace::{Learner, LossStats, OptimizerStep, Rng, Seed, Trace};
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::checkpoint::{self, Keeper, State};
+use crate::checkpoint::{self, Checkpointer, State};
 use crate::evaluate::evaluate;
 use crate::events::Event;
 use crate::loss::{LossRecipe, Objective, Reduction};
@@ -31,6 +31,8 @@ pub struct SftStep {
     pub loss: f64,
     pub grad_norm: Option<f64>,
     pub tokens: usize,
+    /// Success on the held-out tasks just before this step, where `sft.stop_at` had them played.
+    pub held_out: Option<f64>,
 }
 
 /// Imitates for `recipe.sft.steps` steps, or until that is enough; `watch` is told of each. The engine then serves the
@@ -39,13 +41,13 @@ pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep))
     let learner = setup.engine.learner(&recipe.train.learner()).await?;
     let (material, plan) = (Material::open(setup, recipe)?, PlanRecipe::default());
     let mut imitation = Imitation::new(setup, recipe, &material, &plan, learner, State::default())?;
-    while imitation.goes_on().await? {
+    while imitation.has_next().await? {
         watch(imitation.step().await?);
     }
     Ok(())
 }
 
-/// As [`sft`], recorded in `directory` with checkpoints. Continues the run that is there, if one is.
+/// Like [`sft`], recorded in `directory` with checkpoints. Continues an existing run there.
 pub async fn sft_recorded(
     setup: &Setup,
     recipe: &Recipe,
@@ -55,18 +57,17 @@ pub async fn sft_recorded(
     let (mut run, found) = open_run(recipe, directory)?;
     let mut learner = setup.engine.learner(&recipe.train.learner()).await?;
     if let Some((dir, state)) = &found {
-        checkpoint::verify(dir)?;
         learner.restore(dir, state.version).await?;
     }
     let state = found.map(|(_, state)| state).unwrap_or_default();
-    let mut keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, None);
+    let mut checkpointer = Checkpointer::new(&recipe.checkpoint, &setup.model_dir, None);
     let (material, plan) = (Material::open(setup, recipe)?, PlanRecipe::default());
     let mut imitation = Imitation::new(setup, recipe, &material, &plan, learner, state)?;
-    while imitation.goes_on().await? {
+    while imitation.has_next().await? {
         let seen = imitation.step().await?;
         run.metrics(&record(&seen))?;
-        if keeper.is_due(&imitation.state, recipe.sft.steps) {
-            keeper.write(&mut run, &mut *imitation.learner, &mut imitation.state).await?;
+        if checkpointer.is_due(&imitation.state, recipe.sft.steps) {
+            checkpointer.write(&mut run, &mut *imitation.learner, &mut imitation.state).await?;
         }
         watch(seen);
     }
@@ -76,10 +77,16 @@ pub async fn sft_recorded(
 /// The run in the directory at its newest checkpoint, or a new one.
 fn open_run(recipe: &Recipe, directory: &Path) -> Result<(RunDir, Option<(PathBuf, State)>), TrainError> {
     if !directory.join("recipe.toml").exists() {
-        return Ok((RunDir::create(directory, &recipe.to_toml()?)?, None));
+        let run = RunDir::create(directory, &recipe.to_toml()?)?;
+        checkpoint::note_version(&run)?;
+        return Ok((run, None));
     }
     let (mut run, _) = RunDir::resume(directory)?;
     let found = checkpoint::newest(directory)?;
+    // Nothing of the run is cut before its checkpoint is known to be good.
+    if let Some((path, _)) = &found {
+        checkpoint::verify(path, directory)?;
+    }
     let superseded = run.rewind(found.as_ref().map(|(_, state)| state.position).unwrap_or_default())?;
     let step = found.as_ref().map(|(_, state)| state.step);
     run.event(&Event::Resumed { step, superseded, dropped: None })?;
@@ -93,7 +100,8 @@ fn record(seen: &SftStep) -> serde_json::Map<String, Value> {
         ("policy/grad_norm", seen.grad_norm.into()),
         ("trainer/trained_tokens", seen.tokens.into()),
     ];
-    metrics.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    let held_out = seen.held_out.map(|success| ("sft/held_out_success", success.into()));
+    metrics.into_iter().chain(held_out).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Imitation in progress.
@@ -107,6 +115,8 @@ struct Imitation<'a> {
     plan: Plan<'a>,
     rollouts: hone_arena::rollout::Rollouts,
     state: State,
+    /// The latest look at the held-out tasks, until a step reports it.
+    held_out: Option<f64>,
 }
 
 impl<'a> Imitation<'a> {
@@ -141,20 +151,21 @@ impl<'a> Imitation<'a> {
             ),
             rollouts: setup.rollouts(recipe, setup.engine.sampler(), 1.0),
             state,
+            held_out: None,
         })
     }
 
-    /// True when there is a step to do: not all are done, and the held-out tasks do not say that it is enough. Asked
-    /// again after a resume it says the same.
-    async fn goes_on(&self) -> Result<bool, TrainError> {
+    /// True when there is a step to do: not all are done, and success on the held-out tasks is still under `sft.stop_at`.
+    /// Gives the same answer again after a resume.
+    async fn has_next(&mut self) -> Result<bool, TrainError> {
         let (sft, step) = (&self.recipe.sft, self.state.step);
         if step >= sft.steps {
             return Ok(false);
         }
         let asked = step > 0 && step.is_multiple_of(sft.check_every.max(1));
         let Some(enough) = sft.stop_at.filter(|_| asked) else { return Ok(true) };
-        let success = evaluate(self.setup, self.recipe, self.setup.engine.sampler()).await.success;
-        Ok(success.is_none_or(|success| success < enough))
+        self.held_out = evaluate(self.setup, self.recipe, self.setup.engine.sampler()).await.success;
+        Ok(self.held_out.is_none_or(|success| success < enough))
     }
 
     async fn step(&mut self) -> Result<SftStep, TrainError> {
@@ -174,10 +185,11 @@ impl<'a> Imitation<'a> {
         let report = self.learner.step(rate).await?;
         (self.state.step, self.state.plan) = (step, self.plan.state.clone());
         let tokens = sequences.iter().map(|credited| credited.sequence.ids.len()).sum();
-        Ok(SftStep { step, loss: stats.loss, grad_norm: report.grad_norm, tokens })
+        let held_out = self.held_out.take();
+        Ok(SftStep { step, loss: stats.loss, grad_norm: report.grad_norm, tokens, held_out })
     }
 
-    /// Sequences of a step: whole episodes, and copying where it is still mixed in.
+    /// Sequences of a step: whole episodes, and copying exercises while they are still mixed in.
     async fn sequences(&mut self, step: u64) -> Result<Vec<Credited>, TrainError> {
         let sft = &self.recipe.sft;
         let mut rng = Seed::root(self.recipe.seed).with("sft").at(step).rng();
@@ -194,7 +206,7 @@ impl<'a> Imitation<'a> {
             }
         }
         sequences.extend(self.episodes(&draws, shown).await?);
-        // In the order they were drawn in, whichever was played first.
+        // In the order they were drawn, regardless of which was played first.
         sequences.sort_by_key(|credited| credited.sequence.group);
         Ok(sequences)
     }

@@ -4,7 +4,7 @@ use hone_trace::{Batch, Learner, OptimizerStep, Seed, TokenColumns, Whose};
 
 use crate::ledger::{self, Metrics, Optimized, Pass, Visits};
 use crate::lessons::Lessons;
-use crate::loss::{Objective, Survey};
+use crate::loss::{Objective, StepStats};
 use crate::pack::{self, Credited, Packing};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
@@ -18,7 +18,7 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Why optimizer steps were not taken.
+    /// Reasons why optimizer steps were not taken.
     pub(crate) fn skipped(&self) -> Vec<String> {
         self.optimized.iter().filter_map(|step| step.report.skipped.clone()).collect()
     }
@@ -53,7 +53,7 @@ pub(crate) async fn learn(
     let schedule = train.schedule();
     let learning_rate = factor * schedule.at(step);
     let packing = Packing { temperature, budget: train.batch_tokens, share: learner.abilities().shared_prefixes };
-    first_seen(learner, objective, recipe, &mut sequences, &packing).await?;
+    old_logprobs(learner, objective, recipe, &mut sequences, &packing).await?;
     let size = if train.mini_batch == 0 { sequences.len() } else { train.mini_batch };
     let mut learned = Learned { learning_rate, ..Learned::default() };
     for epoch in 0..train.epochs_per_batch {
@@ -62,7 +62,7 @@ pub(crate) async fn learn(
         let mut parts = sequences.chunks(size.max(1)).peekable();
         while let Some(part) = parts.next() {
             let batches = pack::to_learn(part, objective.reduction, &packing);
-            let loss = objective.over(surveyed(learner, objective, &batches).await?);
+            let loss = objective.over(step_stats(learner, objective, &batches).await?);
             let mut pass = Pass::of(part.iter().map(|credited| &credited.sequence));
             let mut shown = 0;
             for batch in &batches {
@@ -85,11 +85,11 @@ pub(crate) async fn learn(
 
 /// Old logprobs: the learner's for every token when it first saw it.
 ///
-/// In a synchronous run whose sampler and learner agree bit for bit, that is the sampler's logprob, and no pass is needed
-/// to know it. Sampled ahead, or by an engine whose two sides differ, the ratio is against the sampler too, which bounds how
-/// far the policy moves from what sampled; only a correction, which weighs the learner against the sampler, needs the
-/// learner's own logprobs.
-async fn first_seen(
+/// In a synchronous run whose sampler and learner agree bit for bit, the old logprob is the sampler's, and no pass is
+/// needed. For tokens sampled ahead, or by an engine whose two sides differ, the importance ratio is against the
+/// sampler too, which bounds how far the policy moves from the one that sampled; only a correction, which weights the
+/// learner against the sampler, needs the learner's own logprobs.
+async fn old_logprobs(
     learner: &mut dyn Learner,
     objective: &Objective,
     recipe: &Recipe,
@@ -110,14 +110,14 @@ async fn first_seen(
     Ok(())
 }
 
-/// The survey of an optimizer step, where the objective needs one and the step is more than one batch: a forward pass
+/// Step-wide statistics, if the objective needs them and the step is more than one batch: a forward pass
 /// over all of it comes first.
-async fn surveyed(
+async fn step_stats(
     learner: &mut dyn Learner,
     objective: &Objective,
     batches: &[Batch],
-) -> Result<Option<Survey>, TrainError> {
-    if !objective.needs_survey() || batches.len() < 2 {
+) -> Result<Option<StepStats>, TrainError> {
+    if !objective.needs_step_stats() || batches.len() < 2 {
         return Ok(None);
     }
     let mut columns = Vec::with_capacity(batches.len());
@@ -126,5 +126,5 @@ async fn surveyed(
         columns.push(TokenColumns::new(batch, &scored.logprobs, scored.entropies.as_deref(), None));
     }
     let parts: Vec<_> = columns.iter().map(TokenColumns::view).collect();
-    Ok(Some(objective.survey(&parts)))
+    Ok(Some(objective.step_stats(&parts)))
 }

@@ -1,8 +1,8 @@
 //! Alignment: several rollouts' turns in one table, the same call in the same row.
 
 /// Rows of a table with one column per sequence: `rows[r][c]` is the index of the item of sequence `c` in row `r`. Each
-/// sequence is aligned to the rows so far by a longest common subsequence of its keys; what has no partner gets a row of
-/// its own, in order.
+/// sequence is aligned to the rows so far by a longest common subsequence of its keys; items without a partner get
+/// their own row, in order.
 pub fn align(sequences: &[Vec<String>]) -> Vec<Vec<Option<usize>>> {
     let mut rows: Vec<(String, Vec<Option<usize>>)> = Vec::new();
     for (column, sequence) in sequences.iter().enumerate() {

@@ -6,13 +6,14 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::html::Html;
-use crate::pages::{self, Query, SCRIPT, STYLE, charts, evaluations, findings, head, ledger, rejected};
+use crate::pages::{self, Query, SCRIPT, STYLE, charts, evaluations, findings, head, ledger, measured, rejected};
 use crate::put;
 use crate::run::{Brief, Filter, Part, Run, ViewError};
 use crate::site::{Doctor, Site};
 
-/// The report of the site's runs with about so many traces of each: those that findings cite, those of rejected tasks, then the best, the worst and
-/// some between of the last step.
+/// The report of the site's runs with about this many traces of each: those that findings cite, those of rejected
+/// tasks, then the best, the worst and some between of the last step, or of the last evaluation of a directory that has
+/// no steps.
 pub fn report(site: Site, traces: usize) -> Result<Html, ViewError> {
     let mut held = BTreeSet::new();
     for number in 0..site.len() {
@@ -55,7 +56,9 @@ pub fn report(site: Site, traces: usize) -> Result<Html, ViewError> {
                 ledger(run, &Query::default(), false),
                 "<section class=\"panel\"><h2>Evaluations</h2>",
                 evaluations(&site, *number, run),
-                "</section><h2>Findings</h2>",
+                "</section>",
+                measured(run),
+                "<h2>Findings</h2>",
                 findings(&site, *number)
             );
         }
@@ -81,7 +84,9 @@ fn chosen(site: &Site, number: usize, run: &Run, most: usize) -> Vec<u64> {
     }
     // Of a task that a validation rejected the last trace: the reference's, where it was played.
     chosen.extend(run.rejected().0.iter().filter_map(|task| task.traces.last()));
+    let evaluated = || run.events.played.iter().rfind(|played| played.traces.is_some());
     let last = run.events.steps.keys().next_back().map(|step| Part::Step(*step));
+    let last = last.or_else(|| evaluated().map(|played| Part::Played(played.name())));
     if let Some((groups, _)) = last.and_then(|part| run.groups(&part, &Filter::default()).ok()) {
         let mut rollouts: Vec<&Brief> = groups.iter().flat_map(|group| &group.rollouts).collect();
         rollouts

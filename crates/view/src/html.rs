@@ -55,7 +55,7 @@ impl Html {
     }
 }
 
-/// What [`put!`](crate::put) writes.
+/// Values that [`put!`](crate::put) writes.
 pub trait Put {
     fn put(&self, out: &mut Html);
 }
@@ -124,7 +124,7 @@ macro_rules! put {
     };
 }
 
-/// At most so many characters, and how many were left out.
+/// At most this many characters, and the number of omitted ones.
 pub fn clipped(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),

@@ -67,6 +67,6 @@ fn read(run: &Run, part: &Part) -> Result<Read, String> {
 
 impl Read {
     fn side(&self) -> Side<'_> {
-        Side { name: &self.name, traces: &self.traces, first: self.first }
+        Side { name: &self.name, traces: &self.traces, first: self.first, price: None }
     }
 }

@@ -24,7 +24,7 @@ use crate::site::Site;
 /// Between two looks at the run's files.
 const LOOK: Duration = Duration::from_millis(700);
 
-/// Where to listen, and who may read.
+/// Address to listen on, and access.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub addr: SocketAddr,
@@ -116,7 +116,7 @@ impl Server {
             let shared = Arc::clone(&self.shared);
             tokio::spawn(async move {
                 let service = service_fn(move |request| answer(Arc::clone(&shared), request));
-                // A client that goes away in the middle is no error of ours.
+                // A client that disconnects early is not our error.
                 let _ = hyper::server::conn::http1::Builder::new()
                     .timer(hyper_util::rt::TokioTimer::new())
                     .serve_connection(TokioIo::new(stream), service)
@@ -281,7 +281,7 @@ fn typed(kind: &'static str, text: String) -> Response<Out> {
     response
 }
 
-/// What is sent: a page, or lines as they come.
+/// Response body: a page, or lines as they come.
 enum Out {
     Whole(Option<Bytes>),
     Stream(mpsc::Receiver<Bytes>),

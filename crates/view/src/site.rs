@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hone_doctor::{CHECKS, diagnose};
+use hone_doctor::examine;
 use hone_eval::compare::Comparison;
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ struct Opened {
     doctor: Arc<Mutex<Doctor>>,
 }
 
-/// What the doctor has to say of a run.
+/// The doctor's diagnosis of a run.
 #[derive(Debug, Clone, Default)]
 pub enum Doctor {
     #[default]
@@ -200,8 +200,7 @@ impl Opened {
 }
 
 fn diagnosed(path: &Path, step: u64) -> Doctor {
-    let made = hone_doctor::Run::read(path).map_err(|error| error.to_string());
-    let made = made.and_then(|run| diagnose(CHECKS, &run).map_err(|error| error.to_string()));
+    let made = examine(path).map_err(|error| error.to_string());
     match made.and_then(|diagnosis| serde_json::to_value(diagnosis).map_err(|error| error.to_string())) {
         Ok(said) => Doctor::Said(said, step),
         Err(why) => Doctor::Failed(why),

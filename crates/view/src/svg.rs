@@ -10,7 +10,7 @@ use crate::put;
 #[derive(Debug, Clone, Default)]
 pub struct Chart {
     pub title: String,
-    /// What is plotted, for the reader of the chart.
+    /// Description of the plot, for the reader of the chart.
     pub about: String,
     pub lines: Vec<Line>,
     pub dots: Vec<Dot>,
@@ -372,7 +372,7 @@ fn short_exact(value: f64) -> String {
     if value != 0.0 && value.abs() < 1e-3 { format!("{value:.3e}") } else { text }
 }
 
-/// A strip of dots, one for each rollout: where on the scale it lies. Each may be a link.
+/// Strip of dots, one per rollout, at its position on the scale. Each may be a link.
 pub fn strip(dots: &[(f64, String, Option<String>, &'static str)], [low, high]: [f64; 2]) -> Html {
     const WIDTH: f64 = 220.0;
     let mut out = Html::new();

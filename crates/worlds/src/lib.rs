@@ -1,7 +1,8 @@
 //! The environments that come with Hone, and the catalogue that gives them their names.
 //!
 //! Each one is an arena (`hone_trace::Arena`) with tasks, a rubric and scripted baselines; nothing outside its own
-//! folder knows its rules. [`registry`] is the one door: a recipe's `[env]` in, environments to play out.
+//! folder knows its rules. [`registry`] is the single entry point: it turns a recipe's `[env]` into environments to
+//! play in.
 
 pub mod registry;
 

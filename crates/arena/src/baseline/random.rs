@@ -1,4 +1,4 @@
-//! The random caller: valid calls of tools that are on offer, with values it has read, and no idea what they do.
+//! Random caller: valid calls of the offered tools, with values it has read, and no idea what they do.
 
 use hone_trace::{Action, Content, Message, Rng, Seed, ToolCall, ToolSet, ToolSpec};
 use serde_json::{Map, Value};
@@ -42,15 +42,15 @@ impl Baseline for RandomCaller {
     }
 }
 
-/// Values found in what was said.
+/// Values found in the conversation.
 #[derive(Debug, Default)]
 struct Seen {
     texts: Vec<String>,
     numbers: Vec<i64>,
 }
 
-/// Quoted texts, texts that look like ids, and every leaf of answers that are JSON. Not the system prompt: its examples
-/// are nobody's values.
+/// Quoted strings, strings that look like ids, and every leaf of answers that are JSON. The system prompt is excluded:
+/// its examples are not real values.
 fn seen(said: &[Message]) -> Seen {
     let mut seen = Seen::default();
     let others = said.iter().filter(|message| !matches!(message, Message::System { .. } | Message::Assistant { .. }));

@@ -11,7 +11,7 @@ use super::{Entry, Key};
 pub struct Place {
     /// `[env]`, `[[rubric.component]]`.
     pub header: &'static str,
-    /// The key that names the entry; absent where another key says it.
+    /// Key that names the entry; absent if another key does.
     pub key: Option<&'static str>,
 }
 

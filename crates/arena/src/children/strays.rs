@@ -73,14 +73,14 @@ pub(super) fn of(leader: Pid, mark: &str) -> Vec<Pid> {
     }
 }
 
-/// Living processes, each with its parent; none where there is no `/proc`.
+/// Running processes with their parents; empty without `/proc`.
 fn processes() -> Vec<(i32, i32)> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     ids.filter_map(|id: i32| Some((id, parent(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)?))).collect()
 }
 
-/// The parent in a line of `/proc/ID/stat`, `ID (NAME) STATE PARENT …`; none of a process that is dead and unburied.
+/// Parent in a line of `/proc/ID/stat`, `ID (NAME) STATE PARENT …`; `None` for a zombie.
 fn parent(stat: &str) -> Option<i32> {
     // A name may hold blanks and parentheses.
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();

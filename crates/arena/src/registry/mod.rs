@@ -1,4 +1,4 @@
-//! Environments as values: what one consists of, and the [`World`] that those of a recipe make together.
+//! Environments as values: the parts of one, and the [`World`] formed by all environments of a recipe.
 //!
 //! The options of an environment ([`EnvOptions`]) open as an [`Environment`] (tasks by split, a rubric) or, several at
 //! once, as a [`World`] to train in. Which names there are is the catalogue's business, in `hone-worlds`; here is only
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::baseline::Baseline;
 use crate::catalogue::UnknownName;
-use crate::rewards::spec::SpecError;
+use crate::rewards::spec::{RubricSpec, SpecError};
 use crate::rewards::{Rubric, RubricError};
 use crate::stdio::CommandError;
 use crate::users::NewUser;
@@ -32,9 +32,9 @@ pub const TRAIN: &str = "train";
 /// The split of generated tasks that is never trained on.
 pub const HELD_OUT: &str = "held-out";
 
-/// An environment with its tasks, by split, and what an episode earns where a recipe does not say.
+/// Environment with its tasks by split, and the default rubric.
 pub struct Environment {
-    /// As its tasks name it.
+    /// Name used in tasks.
     pub name: String,
     pub arena: Arc<dyn Arena>,
     pub splits: IndexMap<String, TaskSet>,
@@ -51,14 +51,19 @@ impl std::fmt::Debug for Environment {
 
 /// The options of one environment: a recipe's `[env]` table, read and complete.
 pub trait EnvOptions: Table + std::fmt::Debug + Send + Sync {
-    /// As its tasks name it.
+    /// Name used in tasks.
     fn name(&self) -> &str;
 
     /// Tasks asked for.
     fn counts(&self) -> Counts;
 
-    /// The environment, ready to play. `user` takes the place of the user that the options name, where there is one.
+    /// Opens the environment. `user`, if given, replaces the user that the options name.
     fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment, RegistryError>;
+
+    /// Reward of an episode where a recipe does not say: by default the fact `correct`.
+    fn rubric(&self) -> RubricSpec {
+        RubricSpec::single("correct", serde_json::Map::new())
+    }
 
     /// The split that is held out for evaluation.
     fn held_out_split(&self) -> &'static str {
@@ -90,7 +95,7 @@ pub struct Counts {
 /// An error of an environment's own.
 pub(crate) type OwnError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why an environment cannot be had.
+/// Reason why an environment is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     #[error("{0}, and {{ command = […] }} for your own")]
@@ -131,7 +136,7 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
-    /// An environment's own error, as it is.
+    /// An environment's own error, unchanged.
     pub fn own(error: impl Into<OwnError>) -> Self {
         Self::Own(error.into())
     }

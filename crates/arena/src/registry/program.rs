@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use hone_trace::Task;
 use serde::{Deserialize, Serialize};
-use serde_json::Map;
 
 use super::{Counts, EnvOptions, Environment, HELD_OUT, RegistryError, TRAIN, TaskFile, set};
 use crate::documented;
-use crate::rewards::spec::RubricSpec;
 use crate::stdio::{CommandSpec, StdioArena};
 use crate::users::NewUser;
 
@@ -33,9 +31,9 @@ documented! {
         /// Names of variables that the program gets beside the usual ones (`PATH`, `HOME`, `LANG`, `TMPDIR`, `PYTHONPATH`,
         /// …). It sees no others, and no key of a judge or a model.
         pub variables: Vec<String>,
-        /// JSON lines of tasks, `key` and `prompt` at least. The last `held_out` of them are never trained on; where a
-        /// `split.lock` of `hone data split` lies beside it, its sides decide. Absent: numbered tasks that all say `prompt`,
-        /// for programs that make their own worlds out of a task's key.
+        /// JSON lines of tasks, with at least `key` and `prompt`. The last `held_out` of them are never trained on; if
+        /// there is a `split.lock` of `hone data split` beside the file, its sides decide. Absent: numbered tasks with
+        /// the same `prompt`, for programs that derive their state from a task's key.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub task_file: Option<PathBuf>,
         /// JSON lines of the tasks that are never trained on, such as the `eval.jsonl` of `hone data split`. Absent: they are
@@ -44,7 +42,7 @@ documented! {
         pub held_out_file: Option<PathBuf>,
         /// The prompt of numbered tasks.
         pub prompt: String,
-        /// Number of training tasks; of a file, at most this many.
+        /// Number of training tasks; with a file, the maximum.
         pub tasks: usize where whole(1, 1_000_000),
         /// Tasks that are evaluated on and never trained on.
         pub held_out: usize where whole(0, 1_000_000),
@@ -106,7 +104,7 @@ impl EnvOptions for ProgramSpec {
             name: name.clone(),
             arena: Arc::new(StdioArena::new(spec)?),
             splits: [set(name, TRAIN, &version, train)?, set(name, HELD_OUT, &version, held_out)?].into(),
-            rubric: RubricSpec::single("correct", Map::new()).build()?,
+            rubric: self.rubric().build()?,
             baselines: Vec::new(),
         })
     }

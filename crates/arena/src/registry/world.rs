@@ -30,8 +30,8 @@ impl std::fmt::Debug for World {
 }
 
 impl World {
-    /// Opens every environment of a recipe. Tasks stand in the recipe's order, each under its environment's name; those
-    /// held out alternate between the environments, so that the first few of them are of every kind.
+    /// Opens every environment of a recipe. Tasks are in the recipe's order, each under its environment's name;
+    /// held-out tasks alternate between the environments, so that the first few of them cover all.
     pub fn open<S: AsRef<dyn EnvOptions>>(specs: &[S]) -> Result<Self, RegistryError> {
         let (mut arenas, mut tasks, mut held_out) = (HashMap::new(), Vec::new(), Vec::new());
         let mut baselines = BTreeMap::new();

@@ -1,8 +1,8 @@
-//! tau2's NL_ASSERTION: whether every statement a task makes about its conversation holds, by an LLM judge.
+//! tau2's NL_ASSERTION: an LLM judge decides whether every assertion of a task about its conversation holds.
 //!
-//! 1 when all hold, else 0, with those that do not in the reason. The verdict is one JSON object with one entry for each
-//! statement, in order; anything else is no verdict, and the component is unscored. A task that states nothing is 1:
-//! the product of this and `tau` is tau2's whole reward.
+//! 1 if all hold, otherwise 0, with the failed ones in the reason. The verdict is one JSON object with one entry per
+//! assertion, in order; anything else is not a verdict, and the component is unscored. A task without assertions scores
+//! 1: the product of this and `tau` is tau2's full reward.
 
 use async_trait::async_trait;
 use hone_trace::Verdict;
@@ -18,8 +18,9 @@ use crate::documented;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "nl_assertions",
-    about: "tau2's NL_ASSERTION: 1 where every statement a task makes about its conversation holds by an LLM judge, else 0",
-    advice: "As a factor of tau in a product: together they are tau2's whole reward",
+    about: "tau2's NL_ASSERTION: 1 if an LLM judge finds that every assertion of a task about its conversation \
+        holds, otherwise 0",
+    advice: "Use it as a factor of tau in a product: together they are tau2's full reward",
     paper: Some("Barres et al. 2025, tau2-bench, arXiv:2506.07982"),
     options: Options::both::<AnswerSpec, ChatSpec>(r#"{"url": "http://localhost:8000/v1", "model": "judge"}"#),
     make: assertions,

@@ -1,16 +1,17 @@
 //! Calibration: the Brier score of the stated confidence, 1 - (c - y)².
 //!
-//! Strictly proper: with success probability p the expectation is 1 - p(1 - p) - (c - p)², largest at c = p and nowhere
-//! else. Two forms that look alike are not, and are not offered: a clamp that binds (max(0, 1 - 2(c - y)²) is best
-//! served by c = 0 or 1), and a graded y (any constant near its mean wins). y must come from a test that does not look
-//! at c. A confidence that is absent or outside [0, 1] earns 0; there is no default.
+//! Strictly proper scoring rule: with success probability p the expectation is 1 - p(1 - p) - (c - p)², maximal at c =
+//! p only. Two similar-looking forms are not proper, and are not offered: a binding clamp (max(0, 1 - 2(c - y)²) is
+//! maximised by c = 0 or 1), and a graded y (any constant near its mean wins). y must come from a test that does not
+//! look at c. A confidence that is absent or outside [0, 1] earns 0; there is no default.
 //!
 //! In a rubric give correctness at least the weight of calibration: below that, being predictably wrong pays.
 //!
-//! The score rises with accuracy whatever is stated: a constant c = p earns 1 - p(1 - p). What knowing when one is right
-//! adds is the skill over that constant, resolution less reliability. It is no separate component: the base rate is the
-//! batch's, not an episode's, and in a total (p - y)² - (c - y)² would pay most for the rarer outcome, which a policy can
-//! bring about by being wrong. Credit by argument pays it to the confidence alone: `credit.skill_over`.
+//! The score rises with accuracy whatever confidence is stated: a constant c = p earns 1 - p(1 - p). The value of
+//! knowing when one is right is the skill over that constant, resolution minus reliability. It is not a separate
+//! component: the base rate belongs to the batch, not to an episode, and in a total (p - y)² - (c - y)² would pay most
+//! for the rarer outcome, which a policy can bring about by being wrong. Per-argument credit assigns it to the
+//! confidence tokens only: `credit.skill_over`.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ use crate::catalogue::Options;
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "calibration",
     about: "Brier score of the stated confidence c, 1 - (c - y)², with y from the environment's test: from 0 to 1",
-    advice: "Give correctness at least its weight, or pay it to the confidence alone with `credit.arguments`",
+    advice: "Give correctness at least its weight, or credit it only to the confidence tokens with `credit.arguments`",
     paper: Some("Brier 1950, Verification of Forecasts Expressed in Terms of Probability"),
     options: Options::NONE,
     make: plain::<Calibration>,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::env_reward::Given;
 use super::state_diff::Change;
 
-/// Everything is optional: a component that misses something says so and stays unscored.
+/// Input of a component. Everything is optional: a component that lacks something says so and stays unscored.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Case {
@@ -39,7 +39,7 @@ pub struct Case {
     /// The question (for triage: the ticket).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// Ids a perfect answer cites. Empty: there is no answer to cite, escalating is right.
+    /// Ids a perfect answer cites. Empty: there is nothing to cite, and escalating is right.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gold_ids: Option<Vec<String>>,
     /// Articles the agent was shown.
@@ -108,7 +108,7 @@ impl From<Texts> for Vec<String> {
     }
 }
 
-/// Documents the agent was shown: ids with their texts (`{"KB-1": "…"}`), or ids alone (`["KB-1"]`).
+/// Documents shown to the agent: ids with their texts (`{"KB-1": "…"}`), or just ids (`["KB-1"]`).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Context {
@@ -141,7 +141,8 @@ pub struct States {
 }
 
 impl Case {
-    /// The case of an episode: the environment's facts, with what the trace knows better (ids, turns, tools, outcome).
+    /// Case of an episode: the environment's facts, overridden by the trace where it knows better (ids, turns, tools,
+    /// outcome).
     ///
     /// The text view comes from the facts (`messages`, `completion`): a trace holds ids, and nothing here decodes.
     pub fn of(trace: &Trace, end: &EndState) -> Result<Self, String> {

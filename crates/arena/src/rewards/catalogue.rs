@@ -29,11 +29,11 @@ pub fn page() -> Result<String, serde_json::Error> {
         "# Reward components\n\n\
          Written from the entries in `crates/arena/src/rewards`; change them there and run\n\
          `HONE_BLESS=1 cargo test -p hone-arena --test rewards_page`.\n\n\
-         A rubric is a list of components. Each gives an episode a value with its reason, or none with its reason; the total is\n\
+         A rubric is a list of components. Each gives an episode a value with a reason, or no value with a reason; the total is\n\
          the weighted sum of those that have one, scaled up by the weight of those that have none. What a component needs and the environment does not say (a reference text,\n\
          a database) leaves it unscored, which never counts as 0. A value beyond ±1e6 is unscored too: nothing that is meant\n\
          pays a million, and one such number would be the whole gradient of its group.\n\n\
-         Beside its own keys every component's table has these:\n\n",
+         In addition to its own keys, every component's table has these:\n\n",
     );
     let place = Options::with::<PlaceSpec>("{\"kind\": \"tau\"}");
     let (example, complete) = place.shown()?;

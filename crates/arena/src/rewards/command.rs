@@ -1,9 +1,9 @@
 //! An external verifier, started once per case: a program that reads the case as JSON on stdin and writes its verdict as JSON on stdout.
 //!
-//! In: one object with the keys of [`Case`]. Out: `{"value": 0.5, "why": "…"}` or `{"unscored": "…"}`, and exit code 0.
-//! Anything else (a crash, a hang, other output, too much output) is unscored with its reason. The program runs in its
-//! own process group, which is killed whole at the deadline and when the rollout is abandoned. One that is slow to start
-//! is better kept running: see [`crate::stdio`].
+//! Input: one object with the keys of [`Case`]. Output: `{"value": 0.5, "why": "…"}` or `{"unscored": "…"}`, and exit
+//! code 0. Anything else (a crash, a hang, other output, too much output) is unscored with its reason. The program runs
+//! in its own process group, which is killed as a whole at the deadline and when the rollout is abandoned. A program
+//! that is slow to start should be kept running instead: see [`crate::stdio`].
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -23,7 +23,8 @@ use crate::stdio::CommandError;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "command",
-    about: "A program of your own, started once a case: the case as JSON on stdin, `{\"value\": 0.5, \"why\": \"…\"}` on stdout",
+    about: "Your own program, started once per case: the case as JSON on stdin, `{\"value\": 0.5, \"why\": \"…\"}` \
+        on stdout",
     advice: "For verifiers that start fast; `stdio` keeps one running",
     paper: None,
     options: Options::with::<Verifier>(r#"{"command": ["python3", "verify.py"]}"#),
@@ -60,7 +61,7 @@ fn deadline() -> f64 {
     30.0
 }
 
-/// Most that is read of a verdict, and of what the program says on stderr.
+/// Maximum number of bytes read from the verdict, and from stderr.
 const MAX_OUTPUT: usize = 1 << 20;
 
 #[async_trait]
@@ -87,8 +88,8 @@ async fn run(verifier: &Verifier, case: &Case) -> Result<Vec<u8>, String> {
     let (mut child, leash) =
         children::spawn(&mut command).map_err(|error| format!("verifier_spawn: cannot start {program:?}: {error}"))?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    // Together: a program that writes before it reads must not meet a full pipe. It need not read its input, so a
-    // broken pipe is no error.
+    // Concurrently: a program that writes before it reads must not block on a full pipe. It need not read its input, so
+    // a broken pipe is not an error.
     let write = async {
         if let Some(mut stdin) = stdin {
             let _ = stdin.write_all(&input).await;
@@ -97,7 +98,7 @@ async fn run(verifier: &Verifier, case: &Case) -> Result<Vec<u8>, String> {
     };
     let (output, error_output, ()) = tokio::try_join!(bounded(stdout), bounded(stderr), write)?;
     let status = child.wait().await.map_err(|error| format!("verifier_wait: {error}"))?;
-    // What it left running in the background goes too.
+    // Also ends anything it left running in the background.
     drop(leash);
     if status.success() {
         return Ok(output);

@@ -1,6 +1,6 @@
 //! Correctness: 1 when the environment found the answer right, else 0.
 //!
-//! The test is the environment's own and looks at no confidence, so it may stand beside calibration.
+//! The test is the environment's own and ignores confidences, so it can be combined with calibration.
 
 use hone_trace::Verdict;
 use serde::Deserialize;
@@ -11,8 +11,8 @@ use crate::catalogue::Options;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "correct",
-    about: "1 where the environment's own test finds the answer right, else 0",
-    advice: "The component to pay first, and the only one that a program of your own needs",
+    about: "1 if the environment's own test finds the answer right, otherwise 0",
+    advice: "The component to start with, and the only one that your own program needs",
     paper: None,
     options: Options::NONE,
     make: plain::<Correct>,

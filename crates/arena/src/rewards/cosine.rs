@@ -16,7 +16,7 @@ use crate::documented;
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "cosine",
     about: "Cosine length scaling: right answers earn more when short, wrong ones lose less when long",
-    advice: "Where reasoning gets too long or too short; every right answer stays worth more than every wrong one",
+    advice: "For reasoning that gets too long or too short; every right answer stays worth more than every wrong one",
     paper: Some("Yeo et al. 2025, Demystifying Long Chain-of-Thought Reasoning, arXiv:2502.03373"),
     options: Options::with::<Cosine>(r#"{"max": 2048}"#),
     make: plain::<Cosine>,

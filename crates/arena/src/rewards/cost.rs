@@ -1,4 +1,4 @@
-//! Cost: what an episode used of its turns or tokens, from 0 down to -1 at the limit.
+//! Cost: the share of the turn or token limit an episode used, from 0 down to -1 at the limit.
 
 use hone_trace::Verdict;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::documented;
 pub(super) const TURN_ENTRY: ComponentEntry = ComponentEntry {
     name: "turn_cost",
     about: "Minus the share of `max` turns that were used, from -1 to 0",
-    advice: "A small weight beside a success component, where episodes dawdle",
+    advice: "Use a small weight beside a success component if episodes take too many turns",
     paper: None,
     options: Options::with::<TurnCost>(r#"{"max": 12}"#),
     make: plain::<TurnCost>,
@@ -20,7 +20,7 @@ pub(super) const TURN_ENTRY: ComponentEntry = ComponentEntry {
 pub(super) const LENGTH_ENTRY: ComponentEntry = ComponentEntry {
     name: "length_cost",
     about: "Minus the share of `max` tokens that were sampled, from -1 to 0",
-    advice: "A small weight beside a success component; soft_overlong is gentler",
+    advice: "Use a small weight beside a success component; soft_overlong is gentler",
     paper: None,
     options: Options::with::<LengthCost>(r#"{"max": 2048}"#),
     make: plain::<LengthCost>,

@@ -1,7 +1,7 @@
 //! A judge's endpoint: a model that is asked for one JSON object at a time.
 //!
-//! Deadlines, retries and the key are the [`ChatClient`]'s business. What comes back is text; whoever asks holds it to
-//! the schema, however the server was asked for it.
+//! Deadlines, retries and the API key are handled by [`ChatClient`]. The response is text; the caller validates it
+//! against the schema, however the server was asked for it.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ impl Endpoint {
         Ok(Self { client: ChatClient::new(spec)?, answer })
     }
 
-    /// The content of the model's reply, or why there is none.
+    /// Content of the model's reply, or the reason why there is none.
     pub async fn ask(&self, system: &str, user: &str, schema: &Value) -> Result<String, String> {
         let messages = [json!({"role": "system", "content": system}), json!({"role": "user", "content": user})];
         let mut extra = Map::new();

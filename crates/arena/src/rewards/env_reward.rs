@@ -10,8 +10,8 @@ use crate::documented;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "env_reward",
-    about: "The reward that the environment itself gave, as OpenEnv servers, Fleet verifiers and adapters send it",
-    advice: "For environments elsewhere; a reward that is null, or a verifier that could not say, is unscored and never 0",
+    about: "The reward given by the environment itself, as sent by OpenEnv servers, Fleet verifiers and adapters",
+    advice: "For remote environments; a null reward, or a verifier without a verdict, is unscored and never 0",
     paper: None,
     options: Options::of::<EnvReward>(),
     make: plain::<EnvReward>,
@@ -23,7 +23,7 @@ pub(super) const ENTRY: ComponentEntry = ComponentEntry {
 pub struct Given {
     /// Absent: it gave none.
     pub value: Option<f64>,
-    /// In its own words.
+    /// Reason, as given by the environment.
     pub why: String,
     /// True when the environment ended the episode, or judged it. Otherwise a missing reward is the policy's doing.
     pub ended: bool,

@@ -4,7 +4,7 @@
 //! (0.1), strict JSON (0.2), a known tool (0.2), the required arguments (0.2), types and ranges (0.1), nothing extra,
 //! neither keys nor text outside the span (0.1).
 //!
-//! Laws: 1 exactly for a canonical, valid call; fixing one defect never lowers it; what the fields say does not
+//! Laws: 1 exactly for a canonical, valid call; fixing one defect never lowers it; the contents of the fields do not
 //! matter; text without a call earns at most the first step.
 
 use std::collections::HashMap;
@@ -25,7 +25,8 @@ use crate::catalogue::Options;
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "format",
     about: "How far a reply gets towards one canonical, valid tool call, in seven ordered steps from 0 to 1",
-    advice: "A first signal where most replies do not parse, or a gate; it says nothing of what the call is good for",
+    advice: "A first signal when most replies do not parse, or a gate; it says nothing about whether the call is \
+        useful",
     paper: None,
     options: Options::NONE,
     make: plain::<Format>,
@@ -37,7 +38,7 @@ const TENTHS: [u32; 7] = [1, 1, 2, 2, 2, 1, 1];
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Format {
-    /// The schemas compiled last: the traces of a run share one tool set.
+    /// The most recently compiled schemas: the traces of a run share one tool set.
     #[serde(skip)]
     compiled: Mutex<Option<(Digest, Arc<Schemas>)>>,
 }
@@ -102,8 +103,8 @@ pub fn format(text: &str, schemas: &Schemas) -> Verdict {
     scored(f64::from(tenths) / 10.0, why)
 }
 
-/// The format of an episode: the mean over the replies that tried a call, as the parser read them. A plain reply to the
-/// user is no format error; an episode that never tried a call earns 0.
+/// Format of an episode: the mean over the replies that attempted a call, as parsed. A plain reply to the user is not a
+/// format error; an episode that never attempted a call earns 0.
 pub fn episode(turns: &[TurnRecord], messages: &[Message]) -> Verdict {
     let replies = messages.iter().filter(|message| message.role() == "assistant");
     // Without messages nothing is known of text around the calls, and none is assumed.

@@ -1,8 +1,8 @@
 //! Citation grounding: does the submission cite the right articles, and only articles it was shown?
 //!
-//! With K' the distinct ids cited, G the gold ids and C the ids shown: validity V = |K' ∩ C| / |K'| times F of
-//! precision and recall against G, with beta 0.5 (a wrong citation costs more than a missing one). Citing all of four
-//! articles with one gold among them earns 0.29. Where nothing can be cited (G empty), 1 for escalating without
+//! With K' the distinct ids cited, G the gold ids and C the ids shown: validity V = |K' ∩ C| / |K'| times the F-score
+//! of precision and recall against G, with beta 0.5 (a wrong citation costs more than a missing one). Citing all of
+//! four articles with one gold among them earns 0.29. If nothing can be cited (G empty), 1 for escalating without
 //! citations, 0.3 for an uncited answer, 0 for citing anything.
 //!
 //! Laws: adding a correct citation (one that was shown) never lowers the value; removing a hallucinated one never
@@ -22,7 +22,8 @@ use crate::documented;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "grounding",
-    about: "Citation grounding: F-beta of the ids cited against the right ones, times the share that was really shown, from 0 to 1",
+    about: "Citation grounding: F-beta of the ids cited against the right ones, times the share that was actually \
+        shown, from 0 to 1",
     advice: "For tasks with gold ids and a context; a small beta makes a wrong citation cost more than a missing one",
     paper: None,
     options: Options::of::<Grounding>(),

@@ -18,8 +18,9 @@ use crate::documented;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "judge",
-    about: "LLM judge: a model reads the case and gives a score from 0 to 1 with its reason; unscored where it does not answer in form",
-    advice: "For qualities no program can test; watch it at weight 0 against a human's scores before paying it",
+    about: "LLM judge: a model reads the case and gives a score from 0 to 1 with its reason; unscored if its answer \
+        does not have the required form",
+    advice: "For qualities no program can test; compare it with human scores at weight 0 before giving it weight",
     paper: Some("Zheng et al. 2023, Judging LLM-as-a-Judge, arXiv:2306.05685"),
     options: Options::both::<JudgeSpec, ChatSpec>(
         r#"{"url": "http://localhost:8000/v1", "model": "judge", "criteria": "Is the answer polite?"}"#,
@@ -52,7 +53,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// `criteria` says what a good answer is, in words for the model.
+    /// `criteria` describes a good answer, in words for the model.
     pub fn new(endpoint: Endpoint, criteria: impl Into<String>) -> Self {
         Self { endpoint, criteria: criteria.into() }
     }

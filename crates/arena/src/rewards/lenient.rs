@@ -1,7 +1,7 @@
 //! JSON as policies write it: strict first, then with the two defects that leave one reading only.
 //!
-//! Raw control characters inside strings and trailing commas are what broken replies are mostly made of, and mending
-//! them cannot change what was said. Nothing else is mended here: guesses belong to the parser, not to a reward.
+//! Most broken replies contain raw control characters inside strings or trailing commas, and repairing these cannot
+//! change the meaning. Nothing else is repaired here: guessing belongs in the parser, not in a reward.
 
 use std::fmt::Write as _;
 

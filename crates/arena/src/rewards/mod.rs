@@ -4,11 +4,12 @@
 //! A component looks at a [`Case`], the text view of an episode, and returns a [`Verdict`]: a value with the reason for
 //! it, or no value with the reason. It knows nothing of groups, advantages or training. Two rules hold everywhere:
 //!
-//! - **Unscored is never in the policy's power.** What the task lacks (no reference, no gold ids) or what broke around
-//!   the policy (a judge that does not answer) is unscored. What the policy did badly, unreadable output included, is
-//!   a low value. Otherwise breaking the output would be a way out of a component.
-//! - **Punishments are at most 0.** Repetition, cost and broken rules are counted below zero rather than their absence
-//!   above it: an episode that does nothing breaks no rule and must not earn by it.
+//! - **The policy can never cause an unscored component.** Unscored means that the task lacks something (no reference,
+//!   no gold ids) or that something around the policy broke (a judge that does not answer). Bad behaviour of the
+//!   policy, including unreadable output, is a low value. Otherwise breaking the output would be a way to avoid a
+//!   component.
+//! - **Penalties are at most 0.** Repetition, cost and broken rules are counted below zero rather than their absence
+//!   above it: an episode that does nothing breaks no rule and must not earn anything for it.
 //!
 //! A reason starts with a stable code and a colon (`unparseable: …`), so that reasons can be counted.
 
@@ -25,7 +26,7 @@ mod submission;
 use async_trait::async_trait;
 pub use case::{Case, Changes, Context, States, Texts};
 pub use env_reward::Given;
-use hone_trace::{EndState, Reward, Scorer, Trace, Verdict, entries};
+use hone_trace::{Reward, Verdict, entries};
 pub use rubric::{Product, Rubric, RubricError, Scorecard, TOTAL, Term};
 pub use submission::{LENIENT_FACTOR, Source, Submission};
 
@@ -56,12 +57,12 @@ entries! {
     mod stdio: ENTRY;
 }
 
-/// A component that computes its verdict from the case alone.
+/// Component that computes its verdict from the case alone.
 pub trait Measure: Send + Sync {
     fn measure(&self, case: &Case) -> Verdict;
 }
 
-/// Any component, those that ask somebody else included. Every [`Measure`] is one.
+/// Any component, including those that ask an external service. Every [`Measure`] is one.
 #[async_trait]
 pub trait Component: Send + Sync {
     async fn verdict(&self, case: &Case) -> Verdict;
@@ -86,17 +87,6 @@ impl std::fmt::Debug for Named {
     }
 }
 
-#[async_trait]
-impl Scorer for Named {
-    async fn score(&self, trace: &Trace, end: &EndState) -> Reward {
-        let verdict = match Case::of(trace, end) {
-            Ok(case) => self.component.verdict(&case).await,
-            Err(why) => unscored(why),
-        };
-        finite(&self.name, verdict)
-    }
-}
-
 /// A value that is not finite is a broken scorer, not a score.
 fn finite(component: &str, verdict: Verdict) -> Reward {
     match verdict {
@@ -116,7 +106,7 @@ fn unscored(why: impl Into<String>) -> Verdict {
 /// The first word of such a reason.
 const NOT_APPLICABLE: &str = "not_applicable";
 
-/// The task does not say what this component needs.
+/// The task lacks something this component needs.
 fn not_applicable(what: &str) -> Verdict {
     unscored(format!("{NOT_APPLICABLE}: {what}"))
 }

@@ -11,7 +11,7 @@ use crate::documented;
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "soft_overlong",
     about: "Soft overlong punishment: 0 up to `max - cache` tokens, linearly down to -1 at `max`, -1 beyond",
-    advice: "With `max` at the sampling limit, where episodes are cut short",
+    advice: "Set `max` to the sampling limit, where episodes are truncated",
     paper: Some("Yu et al. 2025, DAPO, arXiv:2503.14476"),
     options: Options::with::<Form>(r#"{"max": 2048, "cache": 512}"#),
     make: plain::<SoftOverlong>,

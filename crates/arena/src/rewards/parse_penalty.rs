@@ -17,7 +17,7 @@ use crate::catalogue::Options;
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "parse_penalty",
     about: "Minus the share of replies that were neither a valid call nor a plain reply, from -1 to 0",
-    advice: "Beside every content component: it tells worse answers from worse JSON",
+    advice: "Use it beside every content component: it separates worse answers from worse JSON",
     paper: None,
     options: Options::NONE,
     make: plain::<ParsePenalty>,

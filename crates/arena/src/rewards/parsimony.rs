@@ -1,9 +1,9 @@
 //! Parsimony: is the resolution about as long as the reference?
 //!
 //! With L the reference's words: rising to 1 at aL, 1 up to L, falling to 0 at bL (a 0.4, b 2). Only the resolution is
-//! measured, never the text around it, and the reference itself earns 1: a parsimony that pays for more words than the
-//! reference has teaches padding. Use it as a factor of quality (a product in the rubric), since a short wrong answer
-//! is parsimonious too.
+//! measured, never the surrounding text, and the reference itself earns 1: a parsimony reward that pays for more words
+//! than the reference has teaches padding. Use it as a factor of quality (a product in the rubric), since a short wrong
+//! answer is parsimonious too.
 //!
 //! Laws: quasi-concave in the length (no interior dip), 1 at the reference's length, blind to text outside.
 
@@ -18,7 +18,7 @@ use crate::documented;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "parsimony",
-    about: "Length against the reference's: 1 where it is about as long, falling to 0 where it is much longer or shorter",
+    about: "Length relative to the reference: 1 if it is about as long, falling to 0 if it is much longer or shorter",
     advice: "As a factor of a quality component in a product; a short wrong answer is parsimonious too",
     paper: None,
     options: Options::of::<Parsimony>(),
@@ -48,7 +48,7 @@ impl Measure for Parsimony {
     fn measure(&self, case: &Case) -> Verdict {
         let references = case.reference.as_ref().map_or(&[][..], |texts| &texts.0);
         let lengths: Vec<usize> = references.iter().chain(&case.question).map(|text| words(text)).collect();
-        // A reference where there is one, else the question's length stands in for it.
+        // The reference if there is one, otherwise the question's length as a substitute.
         let candidates = if references.is_empty() { &lengths[..] } else { &lengths[..references.len()] };
         if candidates.is_empty() {
             return not_applicable("neither a reference nor a question to measure the length against");

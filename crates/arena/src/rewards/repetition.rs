@@ -1,4 +1,4 @@
-//! Repetition, twice: of n-grams in what was sampled, and of ids among the citations.
+//! Repetition, in two forms: of n-grams in the sampled text, and of ids among the citations.
 //!
 //! N-grams: -(1 - distinct / all), in [-1, 0], 0 below n tokens. Over token ids where the case has them, else over words.
 //! Citations: distinct / all, in [0, 1].
@@ -17,8 +17,8 @@ use crate::documented;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "repetition",
-    about: "Minus the share of repeated n-grams in what was sampled, from -1 to 0",
-    advice: "Where a policy starts to loop; 0 for texts that do not",
+    about: "Minus the share of repeated n-grams in the sampled text, from -1 to 0",
+    advice: "For policies that start to loop; 0 for texts that do not",
     paper: Some("Yeo et al. 2025, Demystifying Long Chain-of-Thought Reasoning, arXiv:2502.03373"),
     options: Options::of::<Repetition>(),
     make: plain::<Repetition>,
@@ -27,7 +27,7 @@ pub(super) const ENTRY: ComponentEntry = ComponentEntry {
 pub(super) const CITATION_ENTRY: ComponentEntry = ComponentEntry {
     name: "citation_repetition",
     about: "Share of citations that are not repeats of one another, from 0 to 1",
-    advice: "A factor beside grounding, against padding a list with one id",
+    advice: "A factor beside grounding, to prevent padding a list with one id",
     paper: None,
     options: Options::NONE,
     make: plain::<CitationRepetition>,

@@ -17,8 +17,8 @@ use crate::documented;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "rouge_l",
-    about: "ROUGE-L: F of the longest common subsequence of words with the nearest reference, from 0 to 1",
-    advice: "For answers with a reference text; it rewards wording, so pair it with a component that tests what is true",
+    about: "ROUGE-L: F-score of the longest common subsequence of words with the nearest reference, from 0 to 1",
+    advice: "For answers with a reference text; it rewards wording, so pair it with a component that tests correctness",
     paper: Some("Lin 2004, ROUGE: A Package for Automatic Evaluation of Summaries"),
     options: Options::of::<RougeL>(),
     make: plain::<RougeL>,
@@ -154,7 +154,7 @@ impl Tokens {
 /// Length of the longest common subsequence.
 fn lcs(a: &Tokens, b: &Tokens) -> usize {
     let (pattern, text) = if a.len() <= b.len() { (a, b) } else { (b, a) };
-    // Where each distinct token stands in the pattern, as (word, bits) pairs: sparse, so that memory stays linear.
+    // Positions of each distinct token in the pattern, as (word, bits) pairs: sparse, so that memory stays linear.
     let mut positions: HashMap<&[u8], Vec<(usize, u64)>> = HashMap::with_capacity(pattern.len());
     for (i, token) in pattern.iter().enumerate() {
         let (word, bit) = (i / 64, 1 << (i % 64));

@@ -1,8 +1,8 @@
 //! The rubric: components with weights, gates and products, and one total.
 //!
-//! total = Σ weight · value over what was scored, scaled by (all weight / scored weight): an unscored component leaves the
-//! sum together with its weight and never counts as 0. A gate below its bar holds the total at 0 or under; a gate that
-//! is unscored leaves the total unscored, and so does a component marked required. Every component is kept beside the
+//! total = Σ weight · value over the scored components, scaled by (all weight / scored weight): an unscored component
+//! leaves the sum together with its weight and never counts as 0. A gate below its threshold caps the total at 0; an
+//! unscored gate leaves the total unscored, and so does a component marked required. Every component is kept beside the
 //! total, so that training can normalise them one by one.
 
 use futures::future::join_all;
@@ -23,7 +23,7 @@ pub struct Term {
     pub gate: Option<f64>,
     /// True when the total makes no sense without it.
     pub required: bool,
-    /// Its value where the episode left unset what it looks at.
+    /// Value if the episode did not produce the component's input.
     pub otherwise: Option<f64>,
 }
 
@@ -68,7 +68,7 @@ pub struct Scorecard {
     pub total: Reward,
 }
 
-/// Why components do not make a rubric.
+/// Reason why components do not form a rubric.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RubricError {
     #[error("the rubric has no component with a weight or a product with one; give one of them `weight = 1`")]
@@ -139,7 +139,7 @@ impl Rubric {
         }
     }
 
-    /// Scores a case. Components that wait for somebody wait at the same time.
+    /// Scores a case. Components that wait for external services wait concurrently.
     pub async fn score_case(&self, case: &Case) -> Scorecard {
         let verdicts = join_all(self.terms.iter().map(|term| term.scorer.component.verdict(case))).await;
         let components = self.terms.iter().zip(verdicts).map(|(term, verdict)| term.reward(verdict));
@@ -151,7 +151,7 @@ impl Rubric {
         join_all(cases.into_iter().map(|case| self.score_case(case))).await
     }
 
-    /// Products and total over what the components said, one reward per term in the rubric's order.
+    /// Products and total over the components' verdicts, one reward per term in the rubric's order.
     pub fn weigh(&self, mut components: Vec<Reward>) -> Scorecard {
         for product in &self.products {
             let verdict = multiply(product, &components);
@@ -189,7 +189,7 @@ impl Rubric {
         match (closed.as_slice(), left_out.as_slice()) {
             ([], []) => scored(total, "sum: all components"),
             ([], left_out) => scored(total, format!("sum: without {}, its weight shared out", left_out.join(", "))),
-            // A closed gate takes what was earned and forgives no punishment.
+            // A closed gate removes what was earned, but not the penalties.
             (closed, _) => scored(total.min(0.0), format!("gate_closed: {}", closed.join(", "))),
         }
     }

@@ -87,7 +87,7 @@ fn distinct(group: &[Trajectory]) -> (Vec<&[Message]>, Vec<usize>) {
     (distinct, member_of)
 }
 
-/// The common beginning once, then what each did.
+/// The common beginning once, then each continuation.
 fn shown(conversations: &[&[Message]], ids: &[String]) -> Value {
     let first = conversations.first().copied().unwrap_or_default();
     let common =
@@ -118,7 +118,7 @@ fn schema() -> Value {
     })
 }
 
-/// Reads a judge's reply: one verdict per id, in the order of `ids`, or the reason why there is none.
+/// Parses a judge's reply: one verdict per id, in the order of `ids`, or the reason why there is none.
 pub fn read_verdicts(content: &str, ids: &[String]) -> Result<Vec<Verdict>, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

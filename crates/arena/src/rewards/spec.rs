@@ -1,4 +1,4 @@
-//! Rubrics as they are written in recipes and given to `hone score`.
+//! Rubrics as written in recipes and passed to `hone score`.
 //!
 //! ```toml
 //! [[component]]
@@ -33,7 +33,7 @@ use crate::documented;
 
 documented! {
     /// A rubric as written.
-    #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct RubricSpec {
         /// Parts of the reward, one table each: docs/rewards.md.
@@ -46,7 +46,7 @@ documented! {
 }
 
 documented! {
-    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ProductSpec {
         /// Its name in traces, metrics and reports.
@@ -94,6 +94,11 @@ impl RubricSpec {
         Self { component: vec![options], product: Vec::new() }
     }
 
+    /// True where nothing is written: no component, no product.
+    pub fn is_empty(&self) -> bool {
+        self.component.is_empty() && self.product.is_empty()
+    }
+
     pub fn build(&self) -> Result<Rubric, SpecError> {
         let terms = self.component.iter().enumerate().map(|(i, table)| term(i, table)).collect::<Result<_, _>>()?;
         let products = self.product.iter().map(|spec| {
@@ -119,8 +124,9 @@ documented! {
         gate: Option<f64> where real(-1e6, 1e6),
         /// An episode without a value of this component has no total.
         required: bool,
-        /// Its value where the episode left unset what it looks at, as one that ended early does; absent: unscored, and its
-        /// weight shared out among the others. A scorer or a judge that failed is unscored either way.
+        /// Value if the episode did not produce the component's input, for example because it ended early; absent:
+        /// unscored, with the weight redistributed to the others. A scorer or a judge that failed is unscored either
+        /// way.
         otherwise: Option<f64> where real(-1e6, 1e6),
     }
 }

@@ -1,4 +1,4 @@
-//! Partial credit by state: the share of the reference's changes that were made, minus those nobody wanted.
+//! Partial credit by state: the share of the reference's changes that were made, minus unwanted changes.
 //!
 //! (made and wanted - made and unwanted) / wanted, at least 0, over the leaves of the state. A wanted leaf set to a wrong
 //! value is both missed and unwanted. Where the reference changes nothing, 1 for changing nothing and 0 otherwise.
@@ -18,8 +18,8 @@ use crate::catalogue::Options;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "partial_credit",
-    about: "Share of the reference's changes to the database that were made, less those that nobody wanted, from 0 to 1",
-    advice: "Where tau is almost always 0; anneal its weight away, since half a change is no service",
+    about: "Share of the reference's changes to the database that were made, minus unwanted changes, from 0 to 1",
+    advice: "For when tau is almost always 0; anneal its weight to 0, since half a change helps no customer",
     paper: None,
     options: Options::NONE,
     make: plain::<PartialCredit>,

@@ -6,7 +6,7 @@ use crate::stdio::{CommandSpec, StdioScorer};
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "stdio",
-    about: "A program of your own that keeps running: a case a line in, a value with its reason a line out",
+    about: "Your own program that keeps running: one case per line in, one value with its reason per line out",
     advice: "For scorers in any language that are slow to start; docs/environments.md has the protocol",
     paper: None,
     options: Options::with::<CommandSpec>(r#"{"command": ["python3", "score.py"]}"#),

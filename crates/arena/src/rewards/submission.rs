@@ -1,6 +1,6 @@
-//! The submission of a triage episode, `submit_resolution`: what content components look at.
+//! Submission of a triage episode, `submit_resolution`: the input of the content components.
 //!
-//! Malformed JSON does not zero every content component at once. A reply with one reading is read, and what it earns is
+//! Malformed JSON does not zero every content component at once. An unambiguous reply is read, and its score is
 //! multiplied by [`LENIENT_FACTOR`]: a group of almost-right replies then still has a gradient.
 
 use hone_trace::Verdict;
@@ -20,7 +20,7 @@ const TOOL: &str = "submit_resolution";
 pub struct Submission {
     pub resolution: String,
     pub citations: Vec<String>,
-    /// As stated: absent, or any number. Whether it is a confidence is for calibration to say.
+    /// As stated: absent, or any number. The calibration component decides whether it is a valid confidence.
     pub confidence: Option<f64>,
     pub escalate: bool,
 }
@@ -35,7 +35,7 @@ enum Read {
     Absent,
 }
 
-/// Scores the submission of a case with `measure`, whose value must lie in [0, 1].
+/// Scores the submission of a case with `measure`, whose value must be in [0, 1].
 pub(super) fn on_submission(case: &Case, measure: impl FnOnce(&Submission) -> Verdict) -> Verdict {
     match read(case) {
         Read::Strict(submission) => measure(&submission),
@@ -66,7 +66,7 @@ pub(super) fn on_text(case: &Case, from: Source, measure: impl FnOnce(&str) -> V
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The whole completion as it stands.
+    /// The whole completion, unchanged.
     #[default]
     Completion,
     /// The `resolution` of the submission.
@@ -84,7 +84,7 @@ fn read(case: &Case) -> Read {
         return Read::Unparseable(failure.to_string());
     }
     match &case.completion {
-        // What an episode's last reply says is no submission: nobody accepted it.
+        // The text of an episode's last reply is not a submission: it was never accepted.
         _ if case.turns.is_some() => Read::Unparseable(format!("no call of {TOOL} was made")),
         Some(text) => read_text(text),
         None => Read::Absent,

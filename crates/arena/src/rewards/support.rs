@@ -1,4 +1,4 @@
-//! Support: what share of the resolution is backed by the articles it cites?
+//! Support: the share of the resolution that is backed by the articles it cites.
 //!
 //! Over distinct trigrams of content words (stop words removed on both sides): the share that occurs in some cited
 //! article the agent was shown. Distinct, so that repeating a supported phrase does not dilute an unsupported one.
@@ -17,7 +17,7 @@ use crate::catalogue::Options;
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "support",
     about: "Share of the resolution's content trigrams that occur in the articles it cites, from 0 to 1",
-    advice: "A floor against filler beside grounding; paraphrase is not seen, so give it little weight",
+    advice: "Guards against filler beside grounding; it does not recognise paraphrases, so give it little weight",
     paper: None,
     options: Options::NONE,
     make: plain::<Support>,

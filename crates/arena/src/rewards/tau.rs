@@ -14,7 +14,8 @@ use crate::catalogue::Options;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "tau",
-    about: "tau-bench's reward: 1 where the final database is the reference's and every wanted output was said, else 0",
+    about: "tau-bench's reward: 1 if the final database equals the reference's and every required output was \
+        communicated, otherwise 0",
     advice: "The reward to report for retail and airline; train on it too, unless successes are too rare to learn from",
     paper: Some("Yao et al. 2024, tau-bench, arXiv:2406.12045"),
     options: Options::NONE,
@@ -24,7 +25,7 @@ pub(super) const ENTRY: ComponentEntry = ComponentEntry {
 pub(super) const STATE_ENTRY: ComponentEntry = ComponentEntry {
     name: "tau_state",
     about: "The part of tau that compares the final database with the reference's: 1 or 0",
-    advice: "For environments whose tasks want nothing said, such as the shop",
+    advice: "For environments whose tasks require no outputs, such as the shop",
     paper: Some("Yao et al. 2024, tau-bench, arXiv:2406.12045"),
     options: Options::NONE,
     make: plain::<TauState>,
@@ -32,8 +33,9 @@ pub(super) const STATE_ENTRY: ComponentEntry = ComponentEntry {
 
 pub(super) const OUTPUTS_ENTRY: ComponentEntry = ComponentEntry {
     name: "tau_outputs",
-    about: "The part of tau that looks for the wanted outputs in what was said: 1 or 0, unscored where none are wanted",
-    advice: "Watched at weight 0, to see which part of tau fails",
+    about: "The part of tau that looks for the required outputs in the agent's messages: 1 or 0, unscored if none \
+        are required",
+    advice: "Record it at weight 0, to see which part of tau fails",
     paper: Some("Yao et al. 2024, tau-bench, arXiv:2406.12045"),
     options: Options::NONE,
     make: plain::<TauOutputs>,
@@ -52,12 +54,12 @@ enum Part {
 #[serde(default, deny_unknown_fields)]
 pub struct Tau {}
 
-/// The final-state part alone.
+/// Only the final-state part.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TauState {}
 
-/// The outputs part alone; unscored where the task wants none.
+/// Only the outputs part; unscored if the task requires none.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TauOutputs {}

@@ -5,13 +5,13 @@ use std::sync::Mutex;
 
 use hone_trace::Digest;
 
-/// Values by the digest of what they were made from, emptied when it is full. Tasks may each have tools of their own, so
-/// what is kept must grow neither with the tasks nor with their size.
+/// Cache keyed by the digest of a value's source, emptied when full. Tasks may each have their own tools, so the cache
+/// must be bounded in entries and in bytes.
 pub(super) struct Cache<T>(Mutex<Kept<T>>);
 
 struct Kept<T> {
     values: HashMap<Digest, T>,
-    /// Of the texts that the values were made from. A compiled schema is some fifty times as large.
+    /// Bytes of the source texts. A compiled schema is some fifty times as large.
     bytes: usize,
 }
 
@@ -29,7 +29,7 @@ impl<T: Clone> Cache<T> {
         self.0.lock().ok()?.values.get(key).cloned()
     }
 
-    /// Keeps a value that was made from a text of `bytes` bytes, unless it alone exceeds the limit.
+    /// Inserts a value made from a text of `bytes` bytes, unless it alone exceeds the limit.
     pub(super) fn insert(&self, key: Digest, value: T, bytes: usize) {
         let Ok(mut kept) = self.0.lock() else { return };
         if bytes > Self::BYTES {

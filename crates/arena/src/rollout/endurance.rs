@@ -1,14 +1,14 @@
 //! Endurance: how much of a broken environment a batch of episodes puts up with.
 //!
-//! An environment that is down costs every episode its deadline, several times over: an evaluation of 256 tasks took half an
-//! hour to say that nothing worked. So a batch has a budget of second attempts, and after a row of broken episodes without a
-//! single whole one the rest is not played; each says so, with the first fault's words.
+//! If an environment is down, every episode waits for its deadline, several times over: an evaluation of 256 tasks took
+//! half an hour to report that nothing worked. So a batch has a budget of retries, and after a series of broken
+//! episodes without a single intact one the rest is not played; each of them says so, quoting the first fault.
 
 use std::sync::{Mutex, PoisonError};
 
 use hone_trace::{Boundary, Fault};
 
-/// Broken episodes in a row after which the rest of a batch is given up, at least.
+/// Minimum number of consecutive broken episodes after which the rest of a batch is abandoned.
 const ROW: usize = 32;
 
 /// The state of one batch.
@@ -54,7 +54,7 @@ impl Endurance {
         }
     }
 
-    /// Why no further episode is played, where that is so.
+    /// Reason why no further episode is played, if that is the case.
     pub(super) fn exhausted(&self) -> Option<Fault> {
         let state = self.lock();
         let first = state.first.as_ref().filter(|_| state.broken_in_a_row >= self.row)?;

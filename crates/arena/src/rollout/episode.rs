@@ -1,4 +1,4 @@
-//! One episode in play.
+//! A running episode.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -172,7 +172,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Appends the sampled ids to the record, unchanged but for what first-call-only cuts.
+    /// Appends the sampled ids to the record, unchanged except for what first-call-only removes.
     fn append(&mut self, sample: Sample, keep: usize) -> Result<Vec<u32>, Fault> {
         let node = Node::sampled(sample.tokens, sample.sampled)
             .map_err(|error| Fault::new(Boundary::Sampler, error.to_string()))?
@@ -268,8 +268,8 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// The settings' deadline, or the environment's own where that is later: an environment elsewhere says itself what was
-    /// late, and that it is nobody's crashing call.
+    /// The deadline from the settings, or the environment's own if that is later: a remote environment reports itself
+    /// what was late, so that the delay is not blamed on the call.
     fn step_deadline(&self, action: &Action) -> Duration {
         self.rollouts.settings.step_deadline(action).max(self.env.patience().unwrap_or_default())
     }

@@ -1,9 +1,9 @@
 //! The rollout driver: plays episodes over any sampler. Render, sample, append, parse, step, append.
 //!
-//! A bad episode is data. A reply that cannot be read is answered by its name or ends the episode; a limit truncates it;
-//! something that broke outside the policy is a fault, retried on a fresh environment and in the end excluded from the
-//! group with its reason. A fault that comes back after the same actions on a fresh environment is the policy's doing:
-//! the episode is truncated there and scored, so that crashing tools is no way out.
+//! A bad episode is data. A malformed reply is answered with its named fault or ends the episode; a limit truncates it;
+//! a failure outside the policy is a fault, retried on a fresh environment and finally excluded from the group with its
+//! reason. A fault that recurs after the same actions on a fresh environment is attributed to the policy: the episode
+//! is truncated there and scored, so that crashing a tool is no way to avoid a score.
 
 mod cache;
 mod endurance;
@@ -234,7 +234,7 @@ impl Rollouts {
         Ok(kit)
     }
 
-    /// Refuses what cannot fit the window before anything is made of it.
+    /// Refuses text that cannot fit the window before anything is built from it.
     fn fits(&self, what: &str, bytes: usize) -> Result<(), Fault> {
         let limit = self.settings.longest_text();
         if bytes <= limit {
@@ -261,7 +261,7 @@ fn text_bytes(messages: &[Message]) -> usize {
 /// The longest fact that is recorded, in bytes of JSON.
 const LONGEST_FACT: usize = 1 << 20;
 
-/// The facts as they go into the trace. What an environment says too much of is left out by name.
+/// Facts as recorded in the trace. Oversized facts are omitted and listed by name.
 fn recorded(mut facts: Map<String, Value>) -> Map<String, Value> {
     let mut left_out = Vec::new();
     facts.retain(|name, value| {

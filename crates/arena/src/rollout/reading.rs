@@ -1,4 +1,4 @@
-//! From sampled ids to an action: decode, parse, and decide what runs.
+//! From sampled ids to an action: decode, parse, and decide which calls run.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,7 @@ fn kept(calls: &[ParsedCall], ends: &[usize], mode: CallMode) -> usize {
     }
 }
 
-/// The tokens of every argument that lies within the ids that are kept. Nothing where none is known.
+/// Tokens of every argument within the ids that are kept; empty if none are known.
 fn arguments(calls: Vec<Vec<Place>>, ends: &[usize]) -> Vec<BTreeMap<String, (usize, usize)>> {
     let of_call = |places: Vec<Place>| {
         places.into_iter().filter_map(|place| Some((place.argument.clone(), tokens(&place, ends)?))).collect()
@@ -92,7 +92,7 @@ fn arguments(calls: Vec<Vec<Place>>, ends: &[usize]) -> Vec<BTreeMap<String, (us
     if calls.iter().all(BTreeMap::is_empty) { Vec::new() } else { calls }
 }
 
-/// The tokens that overlap a value or hold what ends it.
+/// Tokens that overlap a value or contain what ends it.
 fn tokens(place: &Place, ends: &[usize]) -> Option<(usize, usize)> {
     let mut start = ends.partition_point(|&end| end <= place.value.start);
     let last = ends.partition_point(|&end| end < place.end);

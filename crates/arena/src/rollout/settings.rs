@@ -34,9 +34,9 @@ documented! {
         pub attempts: u32 where whole(1, 100),
         /// Seconds before the second attempt; doubled for each further one.
         pub backoff_s: f64 where real(0.0, 3_600.0),
-        /// Episodes in play at once.
+        /// Concurrent episodes.
         pub concurrency: usize where whole(1, 65_536),
-        /// Execution of several calls in one reply: the first only, all in order, or all at once.
+        /// Execution of several calls in one reply: only the first, all in order, or all at once.
         pub calls: CallMode,
         /// Treatment of a malformed reply: the agent is told and may try again, or the episode ends.
         pub malformed: OnMalformed,
@@ -45,7 +45,7 @@ documented! {
         /// Treatment of special tokens spelt out in messages of users and tools: `defuse` makes them text, so that no tool's
         /// answer ends its own turn; `keep` makes them tokens, as transformers does.
         pub special_tokens: SpecialTokens,
-        /// The call format; absent: the one that the model's chat template writes.
+        /// Tool-call format; absent: the format that the model's chat template writes.
         #[serde(skip_serializing_if = "Option::is_none", with = "format_name")]
         pub format: Option<Format>,
     }
@@ -87,8 +87,8 @@ impl RolloutSettings {
         seconds(self.user_deadline_s.max(self.env_deadline_s))
     }
 
-    /// The longest text in bytes that is given to the tokenizer at all: at 64 bytes a token nothing longer fits the window,
-    /// and finding that out by encoding 10 MB takes over a gigabyte.
+    /// Longest text in bytes that is passed to the tokenizer: at 64 bytes per token nothing longer fits the window, and
+    /// encoding 10 MB just to find that out takes over a gigabyte.
     pub(super) fn longest_text(&self) -> usize {
         self.window.saturating_mul(64)
     }
@@ -111,9 +111,9 @@ fn seconds(value: f64) -> Duration {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallMode {
-    /// The first only; the tokens after it are cut from the record, so that the next prompt extends what was trained.
+    /// Only the first; the tokens after it are cut from the record, so that the next prompt extends what was trained.
     First,
-    /// All, one after the other; those after the one that ends the episode do not run.
+    /// All, one after the other; calls after the one that ends the episode do not run.
     #[default]
     InOrder,
     /// All at once, as one action.
@@ -124,7 +124,7 @@ pub enum CallMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnMalformed {
-    /// The agent is told what is wrong and may try again.
+    /// The agent is told what is wrong and may retry.
     #[default]
     Answer,
     /// The episode ends there.

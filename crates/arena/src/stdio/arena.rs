@@ -85,7 +85,7 @@ impl Env for StdioEnv {
         Ok(Turn { messages: stepped.messages, done: stepped.done, failed: stepped.failed })
     }
 
-    /// The facts of the last answer that had some, and under `stderr` what the process wrote there during the call.
+    /// Facts of the last answer that had some, and under `stderr` what the process wrote there during the call.
     fn end(&mut self) -> EndState {
         let mut facts = self.facts.clone();
         if !self.stderr.is_empty() {

@@ -1,4 +1,4 @@
-//! Lines of bounded length from a stream nobody vouches for, and the last words of one.
+//! Lines of bounded length from an untrusted stream, and its last output.
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt};
 
@@ -56,7 +56,7 @@ fn memchr_newline(buffer: &[u8]) -> Option<usize> {
     buffer.iter().position(|&byte| byte == b'\n')
 }
 
-/// The end of what a stream said, and how much it said in all.
+/// Tail of a stream's output, and its total length.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     kept: Vec<u8>,

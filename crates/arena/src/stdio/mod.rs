@@ -1,14 +1,14 @@
 //! Environments and scorers in any language: a child process that answers JSON lines.
 //!
-//! Hone writes requests to the process's stdin and reads answers from its stdout, one JSON object a line. One process
+//! Hone writes requests to the process's stdin and reads answers from its stdout, one JSON object per line. One process
 //! plays many episodes at once: a request names its episode and carries an `id`, an answer carries the same `id`, and
 //! answers may come in any order. `docs/environments.md` has the protocol and complete Python examples.
 //!
-//! Processes are supervised. Every request has a deadline; a process that ends or answers nothing at all any more is
-//! replaced. That costs the episodes it was playing, each with a transient fault that carries what the process said on
-//! stderr, and no others. Lines are bounded, stray output is named in the next fault, nothing outlives its pool.
+//! Processes are supervised. Every request has a deadline; a process that ends or stops answering is replaced. That
+//! costs the episodes it was playing, and no others; each gets a transient fault that quotes the process's stderr.
+//! Lines are bounded, stray output is named in the next fault, and nothing outlives its pool.
 //!
-//! This module knows nothing of Python, and nothing of what an environment is about.
+//! This module knows nothing about Python or about any particular environment.
 
 mod arena;
 mod lines;

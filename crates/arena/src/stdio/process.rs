@@ -1,8 +1,8 @@
 //! One child process: its pipes, who waits for which answer, and its end.
 //!
-//! Three tasks serve a process. The writer feeds its stdin, the reader hands answers to whoever waits for them, and the
-//! keeper follows stderr, reaps the process and tells everybody waiting that it is over. The keeper alone kills, so a
-//! signal never goes to a number that has been given to another process.
+//! Three tasks serve a process. The writer feeds its stdin, the reader passes answers to the waiting callers, and the
+//! keeper follows stderr, reaps the process and tells all waiting callers that it is over. Only the keeper kills, so a
+//! signal never goes to a process id that has been reused.
 
 use std::collections::HashMap;
 use std::process::{ExitStatus, Stdio};
@@ -22,12 +22,12 @@ use crate::children::{self, Leash};
 
 /// Requests that may wait for a slow reader before senders wait too.
 const QUEUE: usize = 64;
-/// Bytes kept of a line that is no answer.
+/// Bytes kept of a line that is not an answer.
 const STRAY: usize = 200;
 /// Grace for the last words of a dead process: its stderr may be held open by its own children.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// A running process, or what is left of it.
+/// A running process, or its remains.
 #[derive(Debug)]
 pub(super) struct Process {
     name: String,
@@ -49,14 +49,14 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Waiting {
     answers: HashMap<u64, oneshot::Sender<Answered>>,
-    /// Why the process is over. Nothing waits after that.
+    /// Reason why the process is over. Nothing waits after that.
     over: Option<String>,
 }
 
-/// The rest of an answer, or why there is none.
+/// Remaining fields of an answer, or the reason why there is none.
 type Answered = Result<Map<String, Value>, Broken>;
 
-/// Why a request has no answer.
+/// Reason why a request has no answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Broken {
     /// The answer to this request cannot be used.
@@ -102,7 +102,7 @@ impl Process {
         }
         let _forget = Forget { id, shared: &self.shared };
         let exchange = async {
-            // A closed queue means the process is over; the keeper is about to say why.
+            // A closed queue means the process is over; the keeper is about to report why.
             let _ = self.requests.send(line(id, request)).await;
             answer.await
         };
@@ -189,8 +189,8 @@ impl Shared {
         }
     }
 
-    /// A line that cannot be read. It is an answer where it says so or where one request alone is waiting and the line
-    /// tries to be JSON; otherwise it is stray output, kept for the next fault.
+    /// Handles an unreadable line. It counts as an answer if it carries an id, or if exactly one request is waiting and
+    /// the line looks like JSON; otherwise it is stray output, kept for the next fault.
     fn unreadable(&self, opening: &[u8], why: &str) {
         let text: String = String::from_utf8_lossy(opening).chars().take(STRAY).collect();
         let said = format!("{text:?} ({why})");
@@ -285,9 +285,9 @@ async fn keep(mut child: Child, leash: Leash, name: String, reader: tokio::task:
             }
         }
     };
-    // What it started goes with it, also when it ended by itself.
+    // Anything it started ends with it, even if it ended by itself.
     drop(leash);
-    // Answers it wrote before it died still count, and its last words say why it did.
+    // Answers it wrote before it died still count, and its last output says why it did.
     let last = async {
         let _ = reader.await;
         if !followed {

@@ -7,7 +7,7 @@ use hone_trace::Fault;
 
 use super::{User, UserEnd, UserTurn, broken};
 
-/// Shows what the agent said and reads one line. The end of input ends the conversation.
+/// Shows the agent's message and reads one line. End of input ends the conversation.
 ///
 /// Reading blocks the thread: a human plays one episode at a time.
 #[derive(Debug)]

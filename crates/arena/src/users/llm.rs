@@ -1,11 +1,11 @@
 //! A user played by a language model, in tau-bench's four strategies.
 //!
-//! Differences from upstream, and what they cost there:
-//! - `react` sent the thought to the agent, because it looked for `Thought:` before `User Response:`. Here only what
-//!   follows `User Response:` is said, and a reply without it is sampled again.
-//! - `verify` took any text with "true" in it for a yes, and after three rejections said a message it did not remember.
-//!   Here the first word decides, and what was said is always remembered.
-//! - `reflection` kept rejected messages in the history. Here the history is what was said.
+//! Differences from upstream, and what upstream's behaviour costs:
+//! - `react` sent the thought to the agent, because it looked for `Thought:` before `User Response:`. Here only the
+//!   text after `User Response:` is said, and a reply without it is sampled again.
+//! - `verify` accepted any text containing "true" as a yes, and after three rejections said a message that was missing
+//!   from its history. Here the first word decides, and everything said is in the history.
+//! - `reflection` kept rejected messages in the history. Here the history contains only what was said.
 //! - Opening an environment threw a completion away. Here the first one is the first message.
 
 use async_trait::async_trait;
@@ -41,7 +41,7 @@ pub struct LlmUser {
     strategy: Strategy,
     prompts: Prompts,
     system: String,
-    /// The conversation so far, agent and user in turn.
+    /// The conversation so far, alternating between agent and user.
     history: Vec<Said>,
     seed: Seed,
     asked: u64,
@@ -59,7 +59,7 @@ enum Said {
     Tools(Vec<Value>),
 }
 
-/// Uses of tools in a row before a user who never speaks is given up.
+/// Consecutive tool uses before a user who never speaks is abandoned.
 const ROUNDS: u32 = 30;
 
 impl LlmUser {
@@ -69,7 +69,7 @@ impl LlmUser {
         Self { client, strategy, prompts, system, history: Vec::new(), seed, asked: 0 }
     }
 
-    /// With a conversation that took place before: messages of agent and user, in OpenAI's form.
+    /// Starts from an earlier conversation: messages of agent and user, in OpenAI's format.
     #[must_use]
     pub fn after(mut self, messages: &[Value]) -> Self {
         for message in messages {
@@ -239,7 +239,7 @@ impl User for LlmUser {
     }
 }
 
-/// The text after the last occurrence of a marker, where there is some.
+/// Text after the last occurrence of a marker, if there is any.
 fn after_marker(text: &str, marker: &str) -> Option<String> {
     let (_, said) = text.rsplit_once(marker)?;
     let said = said.trim();

@@ -1,7 +1,8 @@
-//! User simulators: who the agent talks to where a task has a user.
+//! User simulators: the agent's conversation partner if a task has a user.
 //!
-//! A [`User`] gets what the agent said and answers, or says that it is done. What tools the agent called is not its
-//! business; where the user has tools too ([`Hands`]), it uses them between hearing and answering. A user that breaks is a [`Fault`] of [`Boundary::UserSimulator`]: the episode is left out, not scored 0.
+//! A [`User`] receives the agent's message and answers, or ends the conversation. It does not see the agent's tool
+//! calls; if the user has tools too ([`Hands`]), it uses them between hearing and answering. A user that breaks is a
+//! [`Fault`] of [`Boundary::UserSimulator`]: the episode is excluded, not scored 0.
 //!
 //! The end of a conversation is tau-bench's convention: the token `###STOP###` in the user's message; tau2 adds
 //! `###TRANSFER###` and `###OUT-OF-SCOPE###`.
@@ -27,10 +28,10 @@ pub const GREETING: &str = "Hi! How can I help you today?";
 /// Somebody the agent talks to.
 #[async_trait]
 pub trait User: Send {
-    /// The answer to what the agent said; to [`GREETING`] first.
+    /// Answer to the agent's message; the first message is [`GREETING`].
     async fn reply(&mut self, agent: &str) -> Result<UserTurn, Fault>;
 
-    /// The same, with tools of the user's own at hand. A user who knows none leaves them alone.
+    /// The same, with the user's own tools available. A user without tools ignores them.
     async fn reply_with(&mut self, agent: &str, hands: &mut dyn Hands) -> Result<UserTurn, Fault> {
         let _ = hands;
         self.reply(agent).await
@@ -48,14 +49,14 @@ pub struct UserTurn {
     pub end: Option<UserEnd>,
 }
 
-/// Why a user ends the conversation.
+/// Reason why a user ends the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserEnd {
-    /// It has what it wanted, or has given up.
+    /// The user got what it wanted, or gave up.
     Stop,
-    /// It was handed over to somebody else.
+    /// The user was transferred to someone else.
     Transfer,
-    /// Its instruction does not say how to go on.
+    /// The user's instruction does not say how to continue.
     OutOfScope,
 }
 

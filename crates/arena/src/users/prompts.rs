@@ -74,7 +74,7 @@ impl Default for Prompts {
 }
 
 impl Prompts {
-    /// With the guidelines of tau2's user simulator, which a data set brings. A persona is the task's own affair.
+    /// Guidelines of tau2's user simulator, which come with the data set. The persona is part of the task.
     pub fn tau2(guidelines: &str) -> Self {
         let guidelines = guidelines.replace("<PERSONA_GUIDELINES>", "");
         Self { llm_system: format!("{guidelines}\n\n<scenario>\n{{scenario}}\n</scenario>"), ..Self::default() }
@@ -98,7 +98,7 @@ impl Prompts {
     }
 }
 
-/// In one pass: what an agent wrote is not a template.
+/// Fills a template in one pass: text written by an agent is not a template.
 fn fill(template: &str, transcript: &str, response: &str) -> String {
     let mut filled = String::new();
     for (at, part) in template.split("{transcript}").enumerate() {

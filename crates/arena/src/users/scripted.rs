@@ -1,12 +1,13 @@
 //! A user that follows a script: deterministic, free, fast enough for ten thousand episodes.
 //!
-//! A state machine over the task's goals and what the user knows. To what the agent says it
-//! 1. confirms, where the agent asks for a yes or no (or declines, where the script says so),
-//! 2. tells what it knows of the topics the agent asks for,
-//! 3. moves on to its next goal when the agent reports a result or asks what else there is, and ends after the last,
+//! A state machine over the task's goals and what the user knows. In response to the agent it
+//! 1. confirms, if the agent asks for a yes or no (or declines, if the script says so),
+//! 2. tells what it knows about the topics the agent asks for,
+//! 3. moves on to its next goal when the agent reports a result or asks whether there is anything else, and ends after
+//!    the last,
 //! 4. says that it does not know, to any other question.
 //!
-//! A user with tools first runs those that the agent names, and says what they show.
+//! A user with tools first runs those that the agent names, and reports what they show.
 //!
 //! An agent that gets nowhere is left after a few turns. It understands words, not meaning: scripts come from the
 //! generators, whose wording it knows, or from [`Script::plain`].
@@ -104,7 +105,7 @@ impl ScriptedUser {
         self.script.goals.get(self.goal).cloned().unwrap_or_default()
     }
 
-    /// The current goal, or the end where there is none left.
+    /// The current goal, or the end if there is none left.
     fn state_goal(&self) -> UserTurn {
         match self.script.goals.get(self.goal) {
             Some(goal) => UserTurn { text: goal.clone(), end: None },
@@ -176,7 +177,7 @@ fn has_any(heard: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| heard.contains(phrase))
 }
 
-/// True when a word or phrase stands in a text as a whole.
+/// True if a word or phrase occurs in a text as a whole.
 fn has_word(heard: &str, word: &str) -> bool {
     let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     heard

@@ -12,8 +12,8 @@ impl Law for AccuracyPays {
     fn about(&self) -> LawText {
         LawText {
             name: "accuracy_pays",
-            law: "Who states the best confidence earns at least as much the more often he is right: nobody is paid for being \
-                  predictably wrong.",
+            law: "With the best confidence, being right more often never earns less: being predictably wrong does \
+                not pay.",
             measure: "V(p), the largest expected total over confidences for an answer that is right with probability p, never \
                       lies under V(0) by more than 1 % of the solution's total. For a Brier score: correctness weighs at \
                       least as much as calibration.",

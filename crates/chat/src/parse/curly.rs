@@ -27,7 +27,7 @@ pub(super) struct Curly {
 
 const CALL: &str = "call:";
 
-/// Why a call cannot be read on.
+/// Reason why a call cannot be read on.
 struct Broken {
     at: usize,
     why: &'static str,

@@ -191,7 +191,7 @@ pub(super) struct Shape {
     calls: Option<(Vec<Value>, Wide)>,
     /// A key that is none of a call's.
     extra: Option<String>,
-    /// Why it cannot be a call.
+    /// Reason why it cannot be a call.
     fault: Option<&'static str>,
 }
 

@@ -204,8 +204,8 @@ fn take_items(reply: &mut Reply<'_>, span: Range<usize>, mut items: Items<'_>) -
     true
 }
 
-/// True when an object is a call. In text whose format is only guessed, a tool nobody offers makes it an answer, unless
-/// it is all there is.
+/// True if an object is a call. In text whose format is only guessed, an unknown tool makes it an answer, unless the
+/// object is the whole text.
 fn counts(reply: &Reply<'_>, fields: &[Field<'_>], alone: bool) -> bool {
     if fields.iter().any(|field| field.key == TOOL_CALLS) {
         return true;

@@ -1,8 +1,8 @@
 //! Bounds the work a tool's schema can cause, before it is compiled.
 //!
-//! Validation walks a schema as if every `$ref` were written out. A few definitions that name each other twice stand
-//! for more subschemas than there is time for, and a recursive one repeats that at every level of the arguments.
-//! Tools come from servers nobody vouched for, so both are counted here.
+//! Validation walks a schema as if every `$ref` were written out. A few definitions that refer to each other twice
+//! stand for more subschemas than there is time for, and a recursive one repeats that at every level of the arguments.
+//! Tools come from untrusted servers, so both are counted here.
 
 use std::collections::HashMap;
 

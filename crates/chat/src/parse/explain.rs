@@ -1,4 +1,4 @@
-//! Why a reply was read as it was: every format's view of it.
+//! Explanation of a parse: every format's view of a reply.
 
 use serde::Serialize;
 

@@ -34,7 +34,7 @@ const SPECIAL: [bool; 256] = {
     special
 };
 
-/// Why a value could not be read.
+/// Reason why a value could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct JsonError {
     pub at: usize,
@@ -212,7 +212,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    /// Moves over a value without building it: what it costs to find out that text is no JSON. Repeated keys pass.
+    /// Skips a value without building it: the cheapest way to find out that text is not JSON. Repeated keys pass.
     pub(super) fn skip(&mut self) -> Result<(), JsonError> {
         // The open brackets as bits, 1 for an object; nesting is bounded by their number.
         let (mut open, mut depth) = (0_u128, 0);

@@ -16,6 +16,7 @@ mod curly;
 mod detect;
 mod draft;
 mod embedded;
+mod enclosed;
 mod expansion;
 mod explain;
 mod formats;

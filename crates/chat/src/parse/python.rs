@@ -34,7 +34,7 @@ pub(super) struct Python<'a> {
     pub keywords: Vec<(Range<usize>, Range<usize>)>,
 }
 
-/// One call: its name, its arguments and where its text lies.
+/// One call: its name, its arguments and the position of its text.
 #[derive(Debug)]
 pub(super) struct PyCall {
     pub name: String,

@@ -115,7 +115,7 @@ pub(super) enum End {
     Open,
 }
 
-/// Why there is no single reading.
+/// Reason why there is no single reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoReading {
     /// The text stops inside a value, a key or a string.

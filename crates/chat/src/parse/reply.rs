@@ -21,7 +21,7 @@ use super::{
 /// Most calls of one reply. More are a fault: a model caught in a loop, or an attack on whoever runs them.
 pub const MAX_CALLS: usize = 1024;
 
-/// A search for one text that is asked again from ever later positions, and never looks at a byte twice.
+/// Search for one text from increasing positions that never looks at a byte twice.
 pub(super) struct Lookup {
     needle: &'static str,
     /// The last answer; `usize::MAX` when there is none.
@@ -147,6 +147,11 @@ impl<'a> Reply<'a> {
 
     pub(crate) fn add_reasoning(&mut self, range: Range<usize>) {
         self.reasoning.push(range);
+    }
+
+    /// Places of the reasoning blocks.
+    pub(super) fn reasoning_places(&self) -> impl Iterator<Item = &Range<usize>> {
+        self.reasoning.iter()
     }
 
     /// End of the last reasoning block; 0 when there is none.

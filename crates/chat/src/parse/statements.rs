@@ -1,4 +1,4 @@
-//! Function calls between markers: a list in brackets, or calls on lines of their own.
+//! Function calls between markers: a list in brackets, or calls on separate lines.
 
 use hone_trace::ParseFailureKind;
 

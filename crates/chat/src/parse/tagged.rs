@@ -36,7 +36,7 @@ pub(super) struct Dialect {
     pub sections: &'static [(&'static str, &'static str)],
     /// A section holds one call when it is written.
     pub section_per_call: bool,
-    /// A call without its section is no fault.
+    /// A call without its section is not a fault.
     pub bare: bool,
     /// The first tag may hold JSON calls instead, which end as this tag says.
     pub json: Option<fn() -> Tag>,
@@ -46,7 +46,7 @@ pub(super) struct Dialect {
     /// A tag between a parameter's name and its value.
     pub value: Option<&'static str>,
     pub value_end: &'static str,
-    /// Values are written on lines of their own.
+    /// Values are written on separate lines.
     pub value_lines: bool,
     /// One line break per side of a value belongs to the markup.
     pub strips_lines: bool,

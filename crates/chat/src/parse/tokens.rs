@@ -44,7 +44,7 @@ fn is_end_token(token: &str) -> bool {
     )
 }
 
-/// Why a turn is over before its text is.
+/// Reason why a turn is over before its text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The model said that it is done.

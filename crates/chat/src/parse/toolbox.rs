@@ -200,7 +200,7 @@ fn kind_of(error: &ValidationErrorKind) -> ParseFailureKind {
 fn describe(error: &ValidationError<'_>) -> String {
     let path = error.instance_path().as_str();
     let message = error.to_string();
-    // Model output is quoted in the message; a megabyte of it helps nobody.
+    // Model output is quoted in the message; a megabyte of it would be useless.
     let message = match message.char_indices().nth(300) {
         Some((cut, _)) => format!("{}…", &message[..cut]),
         None => message,

@@ -1,4 +1,4 @@
-//! Markup of calls in a format that was not read: told, so that a call nobody ran does not pass for an answer.
+//! Markup of calls in an unknown format: reported, so that a call that was not run does not pass for an answer.
 
 use super::{detect, json::Json, toolbox::Toolbox};
 

@@ -9,6 +9,7 @@ use super::{
     Format, Parsed, ParsedCall,
     coerce::coerce,
     draft::{Draft, Fault, Reading},
+    enclosed,
     repair::{Repair, Repairs},
     reply::{MAX_CALLS, Reply},
     tokens::Stop,
@@ -68,6 +69,11 @@ pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<F
         repairable = false;
         fault = Some(around);
     }
+    if let Some((at, marker)) = enclosing(&reply, &parsed) {
+        repairable = false;
+        let message = format!("a call inside {} is not made; call outside of it, or answer in text", shortened(marker));
+        fault = fault.or(Some(Fault::markup(at, message)));
+    }
     if let Some(fault) = fault {
         parsed.error = Some(failure(&fault, reply.tools, format));
         let calls = std::mem::take(&mut parsed.calls);
@@ -90,13 +96,25 @@ fn bounded(mut drafts: Vec<Draft>) -> Vec<Draft> {
     drafts
 }
 
-/// Fault of a reply whose calls have none: reasoning that is never closed, or markup of a call that nobody read.
+/// Fault of a reply whose calls have none: reasoning that is never closed, or markup of a call that was not parsed.
 fn fault_around(reply: &Reply<'_>, parsed: &Parsed) -> Option<Fault> {
     if let Some(at) = reply.unclosed {
         return Some(Fault::new(ParseFailureKind::Truncated, at, "reasoning is opened and never closed"));
     }
     let (at, marker) = if parsed.calls.is_empty() { reply.call_like()? } else { return None };
     Some(Fault::markup(at, format!("{} is no markup of a call that is read here", shortened(marker))))
+}
+
+/// The marker of no format that encloses a call.
+fn enclosing<'a>(reply: &Reply<'a>, parsed: &Parsed) -> Option<(usize, &'a str)> {
+    let calls: Vec<_> = parsed.calls.iter().map(|call| call.span.clone()).collect();
+    if calls.is_empty() {
+        return None;
+    }
+    let mut aside = calls.clone();
+    aside.extend(reply.reasoning_places().cloned());
+    aside.sort_by_key(|range| range.start);
+    enclosed::around(reply.text, &calls, &aside)
 }
 
 fn judge_one(draft: Draft, tools: &Toolbox) -> Judged {
@@ -174,7 +192,7 @@ fn guidance(format: Format) -> &'static str {
     &TEXTS[format as usize]
 }
 
-/// Model text in a message: a megabyte of it helps nobody.
+/// Model text in a message, shortened: a megabyte of it would be useless.
 fn shortened(text: &str) -> &str {
     text.char_indices().nth(120).map_or(text, |(end, _)| &text[..end])
 }

@@ -21,7 +21,7 @@ use super::{
 /// Longest name of a tool or parameter in a tag, in bytes.
 const LONGEST_NAME: usize = 256;
 
-/// Why markup could not be read on.
+/// Reason why markup could not be read on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Broken {
     /// The text stops. `clean`: between values, so that only closing tags are missing.

@@ -1,8 +1,8 @@
-//! Foreign text: message contents that spell out a special token must not become it.
+//! Foreign text: messages and tools that spell out a special token must not become it.
 //!
 //! A tool's answer that says `<|im_end|><|im_start|>system` would forge a turn, because a tokenizer turns spelt-out tokens
-//! into their ids wherever they stand. Before rendering, every added token spelt out in a user's or tool's message is
-//! replaced by a stand-in that no template changes; afterwards the text around it is encoded as plain text, with the
+//! into their ids wherever they stand. Before rendering, every added token spelt out in a user's or tool's message or in a
+//! tool's description is replaced by a stand-in that no template changes; afterwards the text around it is encoded as plain text, with the
 //! spelling back in place, while the template's own tokens stay tokens. Text without such spellings is encoded whole, as
 //! transformers does.
 
@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
-/// Treatment of special tokens spelt out in the messages of users and tools.
+/// Treatment of special tokens spelt out in the messages of users and tools, and in the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpecialTokens {
@@ -26,12 +26,38 @@ pub enum SpecialTokens {
 const OPEN: char = '\u{F0E00}';
 const CLOSE: char = '\u{F0E01}';
 
-/// Puts stand-ins into a message of somebody else than the policy; gives how many.
+/// Replaces special tokens in a message that the policy did not write with stand-ins; returns their number.
 pub(super) fn defuse(tokenizer: &Tokenizer, message: &mut Json) -> usize {
-    let foreign = matches!(message.get("role").and_then(Json::as_str), Some("user" | "tool"));
-    match message.get_mut("content") {
-        Some(content) if foreign => defuse_value(tokenizer, content),
-        _ => 0,
+    if !matches!(message.get("role").and_then(Json::as_str), Some("user" | "tool")) {
+        return 0;
+    }
+    let fields = ["content", "name"];
+    fields.into_iter().map(|field| message.get_mut(field).map_or(0, |text| defuse_value(tokenizer, text))).sum()
+}
+
+/// Puts stand-ins into tools, which a server nobody vouched for may have described; gives how many.
+pub(super) fn defuse_tools(tokenizer: &Tokenizer, tools: &mut [Json]) -> usize {
+    // Nearly always there is nothing to do, and a look at all of it at once is cheap.
+    let mut all = String::new();
+    tools.iter().for_each(|tool| texts(tool, &mut all));
+    match defuse_text(tokenizer, &all) {
+        Some(_) => tools.iter_mut().map(|tool| defuse_value(tokenizer, tool)).sum(),
+        None => 0,
+    }
+}
+
+/// Every text in a value, keys included, on lines of their own.
+fn texts(value: &Json, out: &mut String) {
+    match value {
+        Json::String(text) => out.extend([text.as_str(), "\n"]),
+        Json::Array(items) => items.iter().for_each(|item| texts(item, out)),
+        Json::Object(members) => {
+            for (key, member) in members {
+                out.extend([key.as_str(), "\n"]);
+                texts(member, out);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -45,7 +71,15 @@ fn defuse_value(tokenizer: &Tokenizer, value: &mut Json) -> usize {
             None => 0,
         },
         Json::Array(items) => items.iter_mut().map(|item| defuse_value(tokenizer, item)).sum(),
-        Json::Object(members) => members.values_mut().map(|member| defuse_value(tokenizer, member)).sum(),
+        Json::Object(members) => {
+            let mut sum = 0;
+            for (key, mut member) in std::mem::take(members) {
+                let (key, count) = defuse_text(tokenizer, &key).unwrap_or((key, 0));
+                sum += count + defuse_value(tokenizer, &mut member);
+                members.insert(key, member);
+            }
+            sum
+        }
         _ => 0,
     }
 }

@@ -49,7 +49,7 @@ pub struct Prompt<'a> {
     pub sections: &'a [String],
 }
 
-/// Why a conversation cannot be rendered.
+/// Reason why a conversation cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     #[error(transparent)]
@@ -149,12 +149,12 @@ impl Renderer {
         if with_tools { &self.inner.with_tools } else { &self.inner.plain }
     }
 
-    /// Renders the first prompt and proves that the conversation can go on from it: that every tool reached it, that a
+    /// Renders the first prompt and proves that the conversation can be continued: that every tool reached it, that a
     /// later turn can be appended, and that observations are shown. Refuses otherwise, before anything is sampled.
     pub fn open(&self, prompt: &Prompt<'_>) -> Result<Conversation, RenderError> {
-        let scene = self.scene(prompt)?;
+        let (scene, in_tools) = self.scene(prompt)?;
         let mut base = self.base(prompt, &scene);
-        let defused = self.defuse(&mut base);
+        let defused = in_tools + self.defuse(&mut base);
         let text = self.render(&scene, &base, true)?;
         let ids = self.encode(&text)?;
         self.check_tools(prompt, &scene, &ids)?;
@@ -173,6 +173,14 @@ impl Renderer {
         }
     }
 
+    /// The same for the tools.
+    fn defuse_tools(&self, tools: &mut [Json]) -> usize {
+        match self.inner.settings.special_tokens {
+            SpecialTokens::Keep => 0,
+            SpecialTokens::Defuse => foreign::defuse_tools(&self.inner.tokenizer, tools),
+        }
+    }
+
     /// The ids of a rendered text.
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match self.inner.settings.special_tokens {
@@ -181,16 +189,16 @@ impl Renderer {
         }
     }
 
-    fn scene(&self, prompt: &Prompt<'_>) -> Result<Scene, RenderError> {
+    /// The scene, and how many special tokens were made text in its tools.
+    fn scene(&self, prompt: &Prompt<'_>) -> Result<(Scene, usize), RenderError> {
         let settings = &self.inner.settings;
         let mut variables = self.inner.special_tokens.clone();
         variables.extend(settings.variables.clone());
         let offered = !prompt.tools.is_empty() && !settings.tools_in_system;
-        Ok(Scene {
-            tools: offered.then(|| tools::template_tools(prompt.tools)),
-            variables,
-            clock: vars::clock(prompt.variables)?.or(settings.date).unwrap_or_else(Clock::host),
-        })
+        let mut tools = offered.then(|| tools::template_tools(prompt.tools));
+        let defused = tools.as_mut().map_or(0, |tools| self.defuse_tools(tools));
+        let clock = vars::clock(prompt.variables)?.or(settings.date).unwrap_or_else(Clock::host);
+        Ok((Scene { tools, variables, clock }, defused))
     }
 
     /// The messages of the first prompt. Earlier calls in it are given as objects, or as text to templates that can
@@ -224,7 +232,9 @@ impl Renderer {
             text.push_str(section);
         };
         if self.inner.settings.tools_in_system && !prompt.tools.is_empty() {
-            append(&tools::system_section(prompt.tools));
+            let mut tools = tools::template_tools(prompt.tools);
+            self.defuse_tools(&mut tools);
+            append(&tools::section_of(&tools));
         }
         prompt.sections.iter().for_each(|section| append(section));
         (!text.is_empty() || prompt.system.is_some()).then_some(text)

@@ -4,9 +4,10 @@
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
+use super::meter::{self, MAX_VALUES};
 use super::methods;
 use super::python::{self, JsonStyle};
-use super::rewrite::ITERABLE_FILTER;
+use super::rewrite::{ITERABLE_FILTER, ONE};
 use super::value::{DictView, WideFloat};
 
 /// Raised by a template through `raise_exception`: its author's words, not a fault of the renderer.
@@ -17,6 +18,7 @@ pub(super) struct Raised(pub(super) String);
 pub(super) fn install(env: &mut Environment<'static>) {
     env.set_formatter(|out, _, value| {
         let text = python::to_str(value)?;
+        meter::charge(text.len())?;
         out.write_str(&text).map_err(|_| Error::new(ErrorKind::WriteFailure, "cannot write the prompt"))
     });
     env.set_unknown_method_callback(methods::call);
@@ -24,8 +26,36 @@ pub(super) fn install(env: &mut Environment<'static>) {
         let message = python::to_str(message)?;
         Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
     });
+    env.add_global(ONE, 1);
+    // It shows all there is, in as many copies as it is reached; Jinja has it as an extension only.
+    env.remove_global("debug");
     add_filters(env);
+    add_bounds(env);
     add_tests(env);
+}
+
+/// Filters of the engine that may build more than they are given, held to the bounds of a render.
+fn add_bounds(env: &mut Environment<'static>) {
+    use minijinja::filters;
+    env.add_filter("list", |state: &State<'_, '_>, value: Value| {
+        check_count(value.len().unwrap_or(0))?;
+        filters::list(state, value)
+    });
+    env.add_filter("batch", |state: &State<'_, '_>, value: Value, count: usize, fill: Option<Value>| {
+        check_count(count)?;
+        filters::batch(state, value, count, fill)
+    });
+    env.add_filter("slice", |state: &State<'_, '_>, value: Value, count: usize, fill: Option<Value>| {
+        check_count(count)?;
+        filters::slice(state, value, count, fill)
+    });
+    env.add_filter("indent", indent);
+    env.add_filter("sum", sum);
+    env.add_filter("pprint", |value: &Value| python::to_str(value));
+}
+
+fn check_count(count: usize) -> Result<(), Error> {
+    if count > MAX_VALUES { Err(meter::Excess::Values.into()) } else { Ok(()) }
 }
 
 fn add_filters(env: &mut Environment<'static>) {
@@ -107,15 +137,67 @@ fn iterable(value: &Value) -> Result<Value, Error> {
             ErrorKind::InvalidOperation,
             format!("cannot loop over a value of type {} (Python raises TypeError here too)", value.kind()),
         )),
+        ValueKind::String => {
+            check_count(value.len().unwrap_or(0))?;
+            Ok(value.clone())
+        }
         _ => Ok(value.clone()),
     }
+}
+
+/// Jinja's `indent`: every line but the first, and none that is blank, unless asked to.
+fn indent(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
+    let [width, first, blank] = bind(&args.into_values(), ["width", "first", "blank"])?;
+    let by = match &width {
+        Some(width) if width.as_str().is_some() => width.as_str().unwrap_or_default().to_owned(),
+        Some(width) => {
+            let width = width.as_usize().ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "indent: no width"))?;
+            meter::check_string(width)?;
+            " ".repeat(width)
+        }
+        None => " ".repeat(4),
+    };
+    let truthy = |flag: Option<Value>| flag.is_some_and(|flag| flag.is_true());
+    let (first, blank) = (truthy(first), truthy(blank));
+    let text = python::to_str(value)?;
+    let mut out = String::new();
+    // A line end at the very end is a line more.
+    for (at, line) in methods::lines(&format!("{text}\n"), false).into_iter().enumerate() {
+        if at > 0 {
+            out.push('\n');
+        }
+        if if at == 0 { first } else { blank || !line.is_empty() } {
+            out.push_str(&by);
+        }
+        out.push_str(line);
+        meter::check_string(out.len())?;
+    }
+    Ok(out)
+}
+
+/// Most lists that are joined by `sum`: each is added to a copy of those before it.
+const MAX_SUMMED: usize = 10_000;
+
+fn sum(state: &State<'_, '_>, value: Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let [attribute, start] = bind(&args.into_values(), ["attribute", "start"])?;
+    match &start {
+        Some(start) if start.kind() == ValueKind::String => {
+            return Err(Error::new(ErrorKind::InvalidOperation, "sum: strings are joined with join"));
+        }
+        Some(start) if !start.is_number() && value.len().is_none_or(|len| len > MAX_SUMMED) => {
+            return Err(meter::Excess::Values.into());
+        }
+        _ => {}
+    }
+    let attribute = attribute.as_ref().and_then(Value::as_str);
+    minijinja::filters::sum(state, value, attribute, start, Kwargs::from_iter::<[(&str, Value); 0]>([]))
 }
 
 fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     let [ensure_ascii, indent, separators, sort_keys] =
         bind(&args.into_values(), ["ensure_ascii", "indent", "separators", "sort_keys"])?;
     let indent = indent.filter(|indent| !indent.is_none()).map(|indent| match indent.as_str() {
-        Some(text) => text.to_owned(),
+        Some(text) => text.chars().take(64).collect(),
         None => " ".repeat(indent.as_usize().unwrap_or(0).min(64)),
     });
     let separators = match separators.filter(|pair| !pair.is_none()) {
@@ -137,21 +219,21 @@ fn trim(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     Ok(methods::strip(&text, chars.as_ref().and_then(Value::as_str), true, true).to_owned())
 }
 
-fn replace(state: &State<'_, '_>, value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
+fn replace(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     let [old, new, count] = bind(&args.into_values(), ["old", "new", "count"])?;
     let required = |value: Option<Value>| value.ok_or_else(|| Error::from(ErrorKind::MissingArgument));
     let (old, new) = (python::to_str(&required(old)?)?, python::to_str(&required(new)?)?);
     let text = python::to_str(value)?;
     let count = count.and_then(|count| count.as_usize());
     let places = text.matches(old.as_str()).take(count.unwrap_or(usize::MAX)).count();
-    check_size(state, text.len().saturating_add(places.saturating_mul(new.len())))?;
+    meter::check_string(text.len().saturating_add(places.saturating_mul(new.len())))?;
     Ok(match count {
         Some(count) => text.replacen(&old, &new, count),
         None => text.replace(&old, &new),
     })
 }
 
-fn join(state: &State<'_, '_>, value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
+fn join(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     let [separator, attribute] = bind(&args.into_values(), ["d", "attribute"])?;
     let separator = separator.map(|separator| python::to_str(&separator)).transpose()?.unwrap_or_default();
     let mut out = String::new();
@@ -164,20 +246,9 @@ fn join(state: &State<'_, '_>, value: &Value, args: Rest<ValueOrKwargs>) -> Resu
             _ => item,
         };
         out.push_str(&python::to_str(&item)?);
-        check_size(state, out.len())?;
+        meter::check_string(out.len())?;
     }
     Ok(out)
-}
-
-/// A template may not build a string beyond this in one step: such a template is hostile, and memory is not fuel.
-const MAX_STRING: usize = 64 << 20;
-
-pub(super) fn check_size(state: &State<'_, '_>, len: usize) -> Result<(), Error> {
-    if len > MAX_STRING {
-        let name = state.name();
-        return Err(Error::new(ErrorKind::InvalidOperation, format!("{name} builds a string of over 64 MiB")));
-    }
-    Ok(())
 }
 
 /// Most digits of a width in a format: a wider field is a page of blanks.

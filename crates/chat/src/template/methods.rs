@@ -4,7 +4,8 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
 
-use super::glue::{bind, check_size, check_widths};
+use super::glue::{bind, check_widths};
+use super::meter::{self, MAX_VALUES};
 use super::python::{is_line_break, is_space, to_str};
 
 /// The environment's answer to a method minijinja does not know.
@@ -12,10 +13,10 @@ pub(super) fn call(state: &mut State<'_, '_>, value: &Value, method: &str, args:
     match (value.kind(), value.as_str()) {
         (ValueKind::String, Some(text)) => match string_method(text, method, args)? {
             Some(result) => Ok(result),
-            None if method == "replace" && args.len() >= 2 => replaced(state, text, args),
+            None if method == "replace" && args.len() >= 2 => replaced(text, args),
             None if method == "join" => {
                 let items = args.first().and_then(Value::len).unwrap_or(0);
-                check_size(state, items.saturating_mul(text.len()))?;
+                meter::check_string(items.saturating_mul(text.len()))?;
                 pycompat::unknown_method_callback(state, value, method, args)
             }
             None if method == "format" => {
@@ -37,14 +38,14 @@ pub(super) fn call(state: &mut State<'_, '_>, value: &Value, method: &str, args:
 }
 
 /// `str.replace`, held to the size a template may build.
-fn replaced(state: &State<'_, '_>, text: &str, args: &[Value]) -> Result<Value, Error> {
+fn replaced(text: &str, args: &[Value]) -> Result<Value, Error> {
     let [old, new, count] = bind(args, ["old", "new", "count"])?;
     let text_of = |value: Option<Value>| to_str(&value.unwrap_or_default());
     let (old, new) = (text_of(old)?, text_of(new)?);
     let count = count.and_then(|count| count.as_i64()).and_then(|count| usize::try_from(count).ok());
     let count = count.unwrap_or(usize::MAX);
     let places = text.matches(old.as_str()).take(count).count();
-    check_size(state, text.len().saturating_add(places.saturating_mul(new.len())))?;
+    meter::check_string(text.len().saturating_add(places.saturating_mul(new.len())))?;
     Ok(Value::from(text.replacen(&old, &new, count)))
 }
 
@@ -59,7 +60,7 @@ fn string_method(text: &str, method: &str, args: &[Value]) -> Result<Option<Valu
         "rsplit" => split(text, args, true)?,
         "splitlines" => {
             let [keepends] = bind(args, ["keepends"])?;
-            splitlines(text, keepends.is_some_and(|flag| flag.is_true()))
+            list(lines(text, keepends.is_some_and(|flag| flag.is_true())))?
         }
         "partition" | "rpartition" => {
             let separator = one_string(args, "sep")?;
@@ -129,6 +130,13 @@ fn split(text: &str, args: &[Value], from_right: bool) -> Result<Value, Error> {
     if from_right {
         parts.reverse();
     }
+    list(parts)
+}
+
+fn list(parts: Vec<&str>) -> Result<Value, Error> {
+    if parts.len() > MAX_VALUES {
+        return Err(meter::Excess::Values.into());
+    }
     Ok(parts.into_iter().map(Value::from).collect())
 }
 
@@ -155,19 +163,19 @@ fn split_space(text: &str, limit: usize, from_right: bool) -> Vec<&str> {
     parts
 }
 
-fn splitlines(text: &str, keep_ends: bool) -> Value {
+pub(super) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find(is_line_break) {
         let width =
             if rest[at..].starts_with("\r\n") { 2 } else { rest[at..].chars().next().map_or(1, char::len_utf8) };
-        lines.push(Value::from(&rest[..if keep_ends { at + width } else { at }]));
+        lines.push(&rest[..if keep_ends { at + width } else { at }]);
         rest = &rest[at + width..];
     }
     if !rest.is_empty() {
-        lines.push(Value::from(rest));
+        lines.push(rest);
     }
-    Value::from(lines)
+    lines
 }
 
 fn index_of(value: &Value, args: &[Value]) -> Result<Value, Error> {

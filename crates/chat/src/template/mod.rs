@@ -1,30 +1,33 @@
 //! Chat templates: messages and tools to prompt text, identical to transformers' `apply_chat_template`.
 //!
 //! The engine is minijinja; `glue`, `methods`, `value` and `python` bridge where it differs from jinja2 on CPython, and
-//! `rewrite` handles syntax only transformers knows. This module knows no tokens.
+//! `rewrite` handles syntax only transformers knows. Templates come from directories nobody vouched for: `meter` bounds
+//! what a render builds and how long it takes, `watch` puts the meter between the engine's instructions. This module
+//! knows no tokens.
 
 mod clock;
 mod glue;
+mod meter;
 mod methods;
 mod python;
 mod rewrite;
 mod value;
+mod watch;
 
 use std::error::Error as _;
 use std::sync::Arc;
 
+use minijinja::machinery;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, ErrorKind, Value};
+use minijinja::{AutoEscape, Environment, ErrorKind, Value};
 use serde_json::{Map, Value as Json};
 
 pub use clock::{BadDate, Clock};
+pub use meter::Excess;
 
-/// Instructions one render may execute. A thousand-message conversation takes a few hundred thousand; a template that
-/// needs more than this loops for its own sake.
-const FUEL: u64 = 4_000_000;
-
-/// Longest prompt a template may write, in bytes: far beyond any context window.
-const MAX_OUTPUT: usize = 64 << 20;
+/// Instructions one render may execute, the meter's included. A thousand-message conversation takes a few hundred
+/// thousand; a template that needs more than this loops for its own sake.
+const FUEL: u64 = 8_000_000;
 
 /// Stack of a render that may nest values in one another, and of the compiler. Dropping such a value recurses once per
 /// level, and its fuel lets a template build half a million of them; a chain of operators or of `elif` recurses once per
@@ -32,7 +35,10 @@ const MAX_OUTPUT: usize = 64 << 20;
 const NESTING_STACK: usize = 1 << 30;
 
 /// Templates are files of a few kilobytes; a larger one is not a chat template.
-const MAX_SOURCE: usize = 1 << 20;
+const MAX_SOURCE: usize = 256 << 10;
+
+/// Longest tag of a template, in bytes. The compiler's time grows with the square of a chain of operators.
+const MAX_TAG: usize = 32 << 10;
 
 /// A compiled chat template.
 #[derive(Debug, Clone)]
@@ -56,7 +62,7 @@ pub struct TemplateInput<'a> {
     pub clock: Clock,
 }
 
-/// Why a template could not be compiled or rendered. Lines count from 1.
+/// Reason why a template could not be compiled or rendered. Lines count from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// The template itself refused the conversation, through `raise_exception`.
@@ -72,8 +78,8 @@ pub enum TemplateError {
     Unknown { line: Option<usize>, name: String },
     #[error("the chat template ran over {FUEL} steps{}; it loops without end. Give another template", at_line(*line))]
     Endless { line: Option<usize> },
-    #[error("the chat template writes more than {MAX_OUTPUT} bytes. Shorten the messages, or give another template")]
-    TooLong,
+    #[error("the chat template {excess}{}. Give another template", at_line(*line))]
+    Excessive { line: Option<usize>, excess: Excess },
     #[error("the chat template fails{}: {message}", at_line(*line))]
     Failed { line: Option<usize>, message: String },
 }
@@ -92,8 +98,8 @@ impl TemplateError {
             if let Some(raised) = source.downcast_ref::<glue::Raised>() {
                 return Self::Refused { line, message: raised.0.clone() };
             }
-            if source.downcast_ref::<std::io::Error>().is_some() {
-                return Self::TooLong;
+            if let Some(excess) = source.downcast_ref::<Excess>() {
+                return Self::Excessive { line, excess: *excess };
             }
             cause = source.source();
         }
@@ -114,6 +120,10 @@ impl ChatTemplate {
         if source.len() > MAX_SOURCE {
             let message = format!("{} bytes are too many for a chat template", source.len());
             return Err(TemplateError::Syntax { line: None, message });
+        }
+        if let Some(line) = rewrite::long_tag(source, MAX_TAG) {
+            let message = format!("a tag of over {MAX_TAG} bytes");
+            return Err(TemplateError::Syntax { line: Some(line), message });
         }
         let compiled = || compile(rewrite::rewrite(source)).map_err(|error| TemplateError::new(&error));
         let env = on_a_deep_stack(compiled)?;
@@ -157,10 +167,11 @@ fn compile(source: String) -> Result<Environment<'static>, minijinja::Error> {
     let mut env = Environment::new();
     env.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     // The name decides on escaping in minijinja; prompts are never escaped.
-    env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_fuel(Some(FUEL));
     env.set_debug(false);
     glue::install(&mut env);
+    watch::install(&mut env);
     env.add_template_owned(NAME, source)?;
     Ok(env)
 }
@@ -178,26 +189,14 @@ fn render(env: &Environment<'_>, input: &TemplateInput<'_>) -> Result<String, mi
     context.push(("tools", input.tools.map(list).transpose()?.unwrap_or_else(|| Value::from(()))));
     context.push(("documents", input.documents.map(value::from_json).transpose()?.unwrap_or_else(|| Value::from(()))));
     context.push(("add_generation_prompt", Value::from(input.add_generation_prompt)));
-    let mut out = Bounded(Vec::new());
-    env.get_template(NAME)?.render_captured_to(Value::from_pairs(context), &mut out)?;
-    String::from_utf8(out.0).map_err(|_| minijinja::Error::new(ErrorKind::WriteFailure, "the prompt is not UTF-8"))
-}
-
-/// Output up to [`MAX_OUTPUT`].
-struct Bounded(Vec<u8>);
-
-impl std::io::Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.0.len() + bytes.len() > MAX_OUTPUT {
-            return Err(std::io::Error::other("the prompt is too long"));
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+    let template = env.get_template(NAME)?;
+    let watched = watch::Watched::new(machinery::get_compiled_template(&template));
+    let mut text = String::new();
+    let mut out = machinery::make_string_output(&mut text);
+    let root = Value::from_pairs(context);
+    meter::metered(|| machinery::eval(env, &watched.root, root, &watched.blocks, &mut out, AutoEscape::None))?;
+    meter::check_string(text.len())?;
+    Ok(text)
 }
 
 /// Reasoning goes by three names; transformers gives templates the first under its own name and as `thinking`.

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
+use super::meter;
 use super::value::{DictView, WideFloat};
 
 /// Deeper values than this are refused: they cannot come from JSON text (whose reader stops at 128), and each level
@@ -29,7 +30,7 @@ pub(super) fn to_str(value: &Value) -> Result<String, Error> {
 
 /// `repr(value)`.
 pub(super) fn write_repr(out: &mut String, value: &Value, depth: usize) -> Result<(), Error> {
-    check_depth(depth)?;
+    check(out, depth)?;
     match value.kind() {
         ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::String => write_str_repr(out, value.as_str().unwrap_or_default()),
@@ -79,7 +80,8 @@ fn separate(out: &mut String, index: usize, separator: &str) {
     }
 }
 
-fn check_depth(depth: usize) -> Result<(), Error> {
+fn check(out: &str, depth: usize) -> Result<(), Error> {
+    meter::check_string(out.len())?;
     if depth > MAX_DEPTH {
         return Err(Error::new(
             ErrorKind::InvalidOperation,
@@ -201,7 +203,7 @@ pub(super) fn dumps(value: &Value, style: &JsonStyle) -> Result<String, Error> {
 }
 
 fn write_json(out: &mut String, value: &Value, style: &JsonStyle, depth: usize) -> Result<(), Error> {
-    check_depth(depth)?;
+    check(out, depth)?;
     if let Some(WideFloat(float)) = value.downcast_object_ref() {
         write_float(out, *float, "NaN", "Infinity");
         return Ok(());

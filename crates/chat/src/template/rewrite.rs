@@ -2,11 +2,16 @@
 //!
 //! Lines keep their numbers, so that an error of the rewritten template names a line of the original.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// The filter put around what a `for` iterates over.
 pub(super) const ITERABLE_FILTER: &str = "hone_iterable";
+
+/// A 1 that the compiler cannot see. It computes what is constant: a template of a few bytes would make it write pages
+/// of blanks before anything is counted.
+pub(super) const ONE: &str = "hone_one";
 
 /// Marks the line of a branch in an instrumented render; private-use characters that no template writes.
 const MARK: (char, char) = ('\u{f8f0}', '\u{f8f1}');
@@ -14,7 +19,8 @@ const MARK: (char, char) = ('\u{f8f0}', '\u{f8f1}');
 /// A template as minijinja should see it:
 /// - line ends become `\n`, as jinja2's lexer has them;
 /// - `{% generation %}` blocks, which mark what the model wrote, become scopes of their own;
-/// - `{% for x in y %}` iterates over `y` as Python would, raising for None.
+/// - `{% for x in y %}` iterates over `y` as Python would, raising for None;
+/// - `x * y` is left to the render.
 pub(super) fn rewrite(source: &str) -> String {
     transform(source, false)
 }
@@ -83,6 +89,8 @@ fn transform(source: &str, marks: bool) -> String {
         line += count_lines(&rest[..at]);
         let (tag, after) = tag.split_at(end);
         rest = after;
+        let unfolded = unfold(tag);
+        let tag = unfolded.as_ref();
         if !tag.starts_with("{%") {
             out.push_str(tag);
             line += count_lines(tag);
@@ -103,6 +111,54 @@ fn transform(source: &str, marks: bool) -> String {
     }
     out.push_str(rest);
     out
+}
+
+/// The line of the first tag that is longer than `most` bytes.
+pub(super) fn long_tag(source: &str, most: usize) -> Option<usize> {
+    let mut from = 0;
+    while let Some(at) = source[from..].find('{').map(|at| from + at) {
+        let tag = &source[at..];
+        let end = match tag.as_bytes().get(1) {
+            Some(b'{') => code_end(tag, "}}").unwrap_or(tag.len()),
+            Some(b'%') => code_end(tag, "%}").unwrap_or(tag.len()),
+            _ => 1,
+        };
+        if end > most {
+            return Some(1 + count_lines(&source[..at]));
+        }
+        from = at + end;
+    }
+    None
+}
+
+/// A tag whose products are not constant.
+fn unfold(tag: &str) -> Cow<'_, str> {
+    if !tag.contains('*') || tag.starts_with("{#") {
+        return Cow::Borrowed(tag);
+    }
+    let mut out = String::with_capacity(tag.len() + 16);
+    let (mut quote, mut escaped, mut last) = (None, false, '(');
+    let mut chars = tag.chars().peekable();
+    while let Some(c) = chars.next() {
+        out.push(c);
+        match (quote, c) {
+            (Some(_), _) if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(open), c) if c == open => quote = None,
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '*') if chars.next_if_eq(&'*').is_some() => out.push('*'),
+            // A star behind a value multiplies it; elsewhere it spreads the value behind it.
+            (None, '*') if !matches!(last, '(' | '[' | '{' | ',') => {
+                out.push_str(ONE);
+                out.push('*');
+            }
+            _ => {}
+        }
+        if !c.is_whitespace() {
+            last = c;
+        }
+    }
+    Cow::Owned(out)
 }
 
 fn count_lines(text: &str) -> usize {
@@ -231,6 +287,17 @@ mod tests {
             ("{%- for k, v in x.items() if k in y -%}", "{%- for k, v in ( x.items())|hone_iterable if k in y -%}"),
             ("{% for a in ['in', \" if \"] %}", "{% for a in ( ['in', \" if \"])|hone_iterable %}"),
             ("{% for a in b(c if d else e) recursive %}", "{% for a in ( b(c if d else e))|hone_iterable recursive %}"),
+        ] {
+            assert_eq!(rewrite(source), expected);
+        }
+    }
+
+    #[test]
+    fn products_are_left_to_the_render() {
+        for (source, expected) in [
+            ("{{ 'a' * 3 }}", "{{ 'a' *hone_one* 3 }}"),
+            ("{% set x = 2 ** 3 * y %}", "{% set x = 2 ** 3 *hone_one* y %}"),
+            ("{{ f(*a, **b) }}{{ '*' }}{# a * b #} a * b", "{{ f(*a, **b) }}{{ '*' }}{# a * b #} a * b"),
         ] {
             assert_eq!(rewrite(source), expected);
         }

@@ -46,8 +46,8 @@ fn convert(json: &Json, depth: usize) -> Result<Value, Error> {
     })
 }
 
-/// A float. Where Python writes an exponent and the engine would write the digits out, it becomes an object of its own,
-/// so that it prints right even under the operators the engine formats by itself.
+/// A float. If Python writes an exponent where the engine would write the digits out, it becomes a separate object, so
+/// that it prints correctly even under operators that the engine formats by itself.
 fn from_float(float: f64) -> Value {
     let positional = float == 0.0 || (1e-4..1e16).contains(&float.abs());
     if positional { Value::from(float) } else { Value::from_object(WideFloat(float)) }

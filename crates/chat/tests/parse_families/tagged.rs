@@ -230,3 +230,20 @@ fn minimax_and_phi4() {
         ],
     );
 }
+
+#[test]
+fn minicpm5_without_the_blanks_of_its_tags() {
+    let call =
+        |function: &str, param: &str| format!("<{function}=\"weather\"><{param}=\"city\">Paris</param></function>");
+    let mended = format!("malformed_markup -> {PARIS} [header_junk]");
+    check(
+        "minicpm5",
+        &[
+            (&call("function name", "param name"), PARIS),
+            (&call("functionname", "paramname"), &mended),
+            (&call("functionĠname", "paramĠname"), &mended),
+            (&call("functionĠname", "paramname"), &mended),
+            (&call("function name", "paramname"), &mended),
+        ],
+    );
+}

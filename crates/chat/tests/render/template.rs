@@ -1,7 +1,7 @@
 //! Templates render as jinja2 on CPython renders them. Expected texts were read off transformers 5.22; the whole
 //! comparison, over real templates, is scripts/conformance_render.sh.
 
-use hone_chat::template::{ChatTemplate, Clock, TemplateError, TemplateInput};
+use hone_chat::template::{ChatTemplate, Clock, Excess, TemplateError, TemplateInput};
 use serde_json::{Map, Value, json};
 
 fn try_render(source: &str, context: Value) -> Result<String, TemplateError> {
@@ -245,7 +245,7 @@ fn chains_and_strings_that_grow_end() {
     let grown = "{% set x = 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' %}";
     for step in ["{% set x = x | replace('a', x) %}", "{% set x = x.replace('a', x) %}"] {
         let template = format!("{grown}{}{{{{ x | length }}}}", step.repeat(4));
-        assert!(matches!(try_render(&template, json!({})), Err(TemplateError::Failed { .. })), "{step}");
+        assert!(matches!(try_render(&template, json!({})), Err(TemplateError::Excessive { .. })), "{step}");
     }
     for wide in ["{{ '%1000000000d' | format(1) }}", "{{ '{:1000000000}'.format(1) }}"] {
         assert!(try_render(wide, json!({})).is_err(), "{wide}");
@@ -293,5 +293,101 @@ fn a_template_that_runs_away_is_stopped() {
 #[test]
 fn a_prompt_without_end_is_refused() {
     let source = "{% for i in range(9999) %}{{ x }}{% endfor %}";
-    assert_eq!(try_render(source, json!({"x": "x".repeat(1 << 16)})), Err(TemplateError::TooLong));
+    let outcome = try_render(source, json!({"x": "x".repeat(1 << 16)}));
+    assert!(matches!(outcome, Err(TemplateError::Excessive { excess: Excess::Built, .. })));
+}
+
+/// Steps that build more than they cost: each fills the memory, or takes hours, where steps alone are counted.
+#[test]
+fn what_a_template_builds_is_bounded() {
+    let ns = "{% set n = namespace(x='aaaaaaaaaaaaaaaa', l=[1], m=[]) %}";
+    let forty = "{% for i in range(40) %}";
+    let many = "{% for i in range(99999) %}";
+    let end = "{% endfor %}{{ n.x | length }}{{ n.l | length }}";
+    let big = "{% for i in range(19) %}{% set n.x = n.x ~ n.x %}{% endfor %}";
+    for (name, source) in [
+        ("tilde", format!("{ns}{forty}{{% set n.x = n.x ~ n.x %}}{end}")),
+        ("plus", format!("{ns}{forty}{{% set n.x = n.x + n.x %}}{end}")),
+        ("long chain", format!("{ns}{forty}{{% set n.x = n.x{} %}}{end}", " ~ n.x".repeat(1000))),
+        (
+            "capture",
+            format!("{ns}{forty}{{% set y %}}{{{{ n.x }}}}{{{{ n.x }}}}{{% endset %}}{{% set n.x = y %}}{end}"),
+        ),
+        (
+            "raw capture",
+            format!("{ns}{{% set y %}}{many}{}{{% endfor %}}{{% endset %}}{{{{ y | length }}}}", "x".repeat(200_000)),
+        ),
+        (
+            "macro",
+            format!("{ns}{{% macro m(x) %}}{{{{ x }}}}{{{{ x }}}}{{% endmacro %}}{forty}{{% set n.x = m(n.x) %}}{end}"),
+        ),
+        (
+            "filter block",
+            format!(
+                "{ns}{forty}{{% set n.x %}}{{% filter upper %}}{{{{ n.x ~ n.x }}}}{{% endfilter %}}{{% endset %}}{end}"
+            ),
+        ),
+        ("product", format!("{ns}{forty}{{% set n.x = n.x * 64 %}}{end}")),
+        ("constants", format!("{{{{ ({}'') | length }}}}", "'x' * 99999999 ~ ".repeat(200))),
+        ("constant list", "{{ ([1] * 99999999) | length }}".to_owned()),
+        ("kept strings", format!("{ns}{big}{many}{{% set n.m = n.m + [n.x ~ i] %}}{end}")),
+        ("kept captures", format!("{ns}{big}{many}{{% set n.m = n.m + [n.x | upper] %}}{end}")),
+        ("list", format!("{ns}{forty}{{% set n.l = n.l + n.l %}}{end}")),
+        ("nested list", format!("{ns}{forty}{{% set n.l = [n.l, n.l] %}}{{% endfor %}}{{{{ n.l | tojson }}}}")),
+        (
+            "nested dict",
+            format!("{ns}{forty}{{% set n.l = {{'a': n.l, 'b': n.l}} %}}{{% endfor %}}{{{{ n.l == n.l }}}}"),
+        ),
+        ("zip", format!("{ns}{forty}{{% set n.l = n.l | zip(n.l) | list %}}{{% endfor %}}{{{{ n.l == n.l }}}}")),
+        ("map", format!("{ns}{forty}{{% set n.l = dict(a=n.l, b=n.l) %}}{{% endfor %}}{{{{ n.l | string }}}}")),
+        ("deep", format!("{ns}{many}{{% set n.l = [n.l] %}}{{% endfor %}}")),
+        ("own self", format!("{ns}{{% set n.l = [n] %}}{{{{ n == n }}}}")),
+        ("compared", format!("{ns}{big}{many}{many}{{% if n.x ~ 'a' in n.x %}}{{% endif %}}{{% endfor %}}{end}")),
+        ("characters", format!("{ns}{big}{{% for c in n.x %}}{{% endfor %}}")),
+        ("character list", format!("{ns}{big}{{{{ n.x | list | length }}}}")),
+        ("split", format!("{ns}{big}{{{{ n.x.split('a') | length }}}}")),
+        ("indent", "{{ 'a\nb' | indent(9999999999) }}".to_owned()),
+        ("indent lines", format!("{ns}{{{{ ('a\n' * 99999) | indent(99999) | length }}}}")),
+        ("batch", "{{ [1] | batch(99999999999, 0) | list | length }}".to_owned()),
+        ("slice", "{{ [1] | slice(99999999999, 0) | list | length }}".to_owned()),
+        ("sum", "{{ (([[1]] * 999999) | sum(start=[])) | length }}".to_owned()),
+        ("separators", format!("{ns}{big}{{{{ range(99999) | list | tojson(separators=(n.x, n.x)) | length }}}}")),
+        ("json indent", format!("{ns}{big}{{{{ [[[[range(99999) | list]]]] | tojson(indent=n.x) | length }}}}")),
+        ("join", format!("{ns}{big}{{{{ (range(99999) | list) | join(n.x) | length }}}}")),
+        (
+            "join method",
+            format!(
+                "{ns}{big}{{{{ n.x.join('abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz' | list) | length }}}}"
+            ),
+        ),
+        ("joined", format!("{ns}{big}{{{{ ''.join([n.x] * 9999) | length }}}}")),
+        ("self", "{% include 'chat_template' %}".to_owned()),
+        ("extends", "{% extends 'chat_template' %}".to_owned()),
+    ] {
+        let before = std::time::Instant::now();
+        let outcome = try_render(&source, json!({}));
+        let took = before.elapsed().as_secs();
+        assert!(outcome.is_err(), "{name}: {} bytes", outcome.map_or(0, |text| text.len()));
+        assert!(took < 60, "{name}: {took} s");
+    }
+}
+
+/// The bounds are far from what templates do.
+#[test]
+fn what_templates_do_stays_within_bounds() {
+    let messages: Vec<_> =
+        (0..1000).map(|at| json!({"role": "user", "content": format!("{at} ").repeat(500)})).collect();
+    let source = "{% set n = namespace(text='', seen=[]) %}{% for m in messages %}{% set n.text = n.text ~ loop.index ~ ' ' %}\
+                  {% set n.seen = n.seen + [m] %}{% set tail = messages[loop.index:] %}{{ m.content | trim ~ ('-' * 3) }}\
+                  {{ tail | length }}{% endfor %}{{ n.text | length }}{{ n.seen | length }}";
+    let text = try_render(source, json!({"messages": messages})).unwrap();
+    assert!(text.len() > 1_900_000 && text.ends_with("38931000"), "{}", &text[text.len() - 20..]);
+}
+
+/// Expected values were read off jinja2 3.1.
+#[test]
+fn indent_and_pprint_and_products() {
+    let source = "{{ 'a\n\nb\n' | indent(2) }}|{{ 'a\n\nb' | indent(2, true, true) }}|{{ 'a\nb' | indent(width='> ', first=true) }}|\
+                  {{ 2 * 3 }}{{ 'ab' * 2 }}{{ 2 * 1.5 }}{{ ([1] * 2) | length }}{{ 2 ** 3 * 2 }}{{ [[1], [2]] | sum(start=[]) | length }}{{ [1, 2] | sum }}";
+    assert_eq!(try_render(source, json!({})).unwrap(), "a\n\n  b\n|  a\n  \n  b|> a\n> b|6abab3.021623");
 }

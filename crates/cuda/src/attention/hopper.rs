@@ -8,7 +8,7 @@ use crate::rope::Heads;
 
 /// Three warpgroups: one fetches, two multiply.
 const THREADS: u32 = 384;
-/// Shared memory beside the tiles, for barriers and what goes with the queries.
+/// Shared memory in addition to the tiles, for barriers and per-query values.
 const BESIDE: usize = 2048;
 
 /// Map of rows of heads, fetched `step` tokens at a time.
@@ -26,7 +26,7 @@ fn tail(heads: Heads, plan: &Plan, tiles: &Tiles) -> [Arg; 7] {
     [tiles.blocks.view().into(), tiles.ranges.view().into(), tiles.count.into(), tokens, q, kv, scale.into()]
 }
 
-/// `rows` rows of bf16 tiles in shared memory, as many blocks as there is work and room for.
+/// `rows` rows of bf16 tiles in shared memory, with as many blocks as work and memory allow.
 fn launch<'a>(gpu: &Gpu, module: &'static str, kernel: &'a str, items: usize, rows: usize, heads: Heads) -> Launch<'a> {
     let grid = (items.min(gpu.processors() as usize) as u32, 1);
     let shared = (rows * heads.dim * 2 + BESIDE) as u32;

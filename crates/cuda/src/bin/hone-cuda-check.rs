@@ -69,7 +69,7 @@ fn run() -> hone_cuda::Result<(Value, bool)> {
     Ok((report.into(), passed))
 }
 
-/// Progress on stderr, so that a run that is cut off still shows what it found.
+/// Progress on stderr, so that an interrupted run still shows its findings.
 fn say(name: &str, result: &Value) {
     let _ = writeln!(io::stderr(), "{name}: {result}");
 }

@@ -144,7 +144,7 @@ fn backward_by<T: Float>(gpu: &Gpu, plan: fn(&Gpu, &[Node]) -> Result<Plan>) -> 
         let Heads { q: qh, kv, dim } = heads;
         let device = OnDevice::<T>::new(gpu, &case, &data)?;
         let plan = plan(gpu, &case.nodes)?;
-        // The reference's own output and lse: the backward is judged apart from the forward.
+        // The reference's own output and lse: the backward pass is judged separately from the forward pass.
         let (want_o, want_lse) = reference::attention(heads, &case.nodes, &data.q, &data.k, &data.v);
         let (o, lse) = (upload::<T>(gpu, &want_o)?, upload::<f32>(gpu, &want_lse)?);
         let d_o = upload::<T>(gpu, &data.d_o)?;

@@ -1,7 +1,7 @@
 //! Benchmarks of the kernels and of a whole training step, at the shapes of Qwen3-0.6B.
 //!
-//! Times are medians between events on the stream after a warm-up. Rates count what must be done: each byte once, each
-//! multiplication of visible pairs once, whatever a kernel recomputes.
+//! Times are medians between events on the stream after a warm-up. Rates count the necessary work: each byte once, each
+//! multiplication of visible pairs once, regardless of what a kernel recomputes.
 
 use half::bf16;
 use serde_json::{Value, json};

@@ -58,7 +58,7 @@ fn case(gpu: &Gpu, heads: Heads, lengths: &[usize]) -> Result<Vec<Measured>> {
     attention(gpu, heads, q.view(), &cache, &pages, &mut o.view_mut())?;
     let mut all = vec![measure(format!("{qh}/{kv}x{dim}"), &o, &want, 4e-3)?];
 
-    // The last sequence alone: bit for bit what it was among the others.
+    // The last sequence alone must give the same bits as among the others.
     let last = lengths.len() - 1;
     let alone = Pages::new(gpu, &tables[last..], &lengths[last..], total)?;
     let mut single = poisoned(gpu, qh * dim)?;

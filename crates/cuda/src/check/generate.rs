@@ -21,7 +21,7 @@ fn holds(what: impl Into<String>, yes: bool) -> Measured {
 fn draw(gpu: &Gpu, logits: &[f32], all: &[Settings]) -> Result<Vec<Sampled>> {
     let stride = logits.len().next_multiple_of(8);
     let mut row = logits.to_vec();
-    // Past the vocabulary lies whatever was there before.
+    // The padding after the vocabulary holds arbitrary values.
     row.resize(stride, f32::MAX);
     let device = Buffer::from_slice(gpu, &row.repeat(all.len()))?;
     let mut rows = Rows::new(gpu, all.len(), 1, 1)?;
@@ -129,7 +129,7 @@ pub(super) fn generation(gpu: &Gpu) -> Result<Vec<Measured>> {
         let mut at = 0;
         let (mut got, mut want) = (Vec::new(), Vec::new());
         for (request, s) in requests.iter().zip(&sampled) {
-            // A token's score stands at the place before it.
+            // A token's score is at the position before it.
             let from = at + request.prompt.len() - 1;
             want.extend(scores[from..from + s.tokens.len()].iter().map(|&x| f64::from(x)));
             got.extend(s.logprobs.iter().map(|&x| f64::from(x)));

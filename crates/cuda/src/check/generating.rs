@@ -1,4 +1,4 @@
-//! Benchmark of generation: prompts of 256 random tokens, 128 new ones, beside what memory bandwidth would allow.
+//! Generation benchmark: prompts of 256 random tokens, 128 new ones, compared with the memory bandwidth limit.
 
 use std::time::Instant;
 

@@ -36,7 +36,7 @@ fn forms<T: Float, O: Float>(gpu: &Gpu, blas: &Matmul, (m, n, k): (usize, usize,
     for (product, a, (ar, ac), b, (br, bc), expected) in cases {
         for into in [Store::Set, Store::Add] {
             let (a, b) = (upload::<T>(gpu, a)?, upload::<T>(gpu, b)?);
-            // A result inside wider rows: what lies between must stay.
+            // A result inside wider rows: the gaps must not change.
             let stride = n + 8;
             let fill = if into == Store::Add { 0.0 } else { f64::NAN };
             let mut wide = vec![7.0; m * stride];

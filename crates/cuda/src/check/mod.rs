@@ -70,7 +70,7 @@ pub const CHECKS: [Check; 25] = [
     Check { name: "not_finite", body: step::not_finite },
 ];
 
-/// Rounding of one product or sum in the storage type: what an error bound is made of.
+/// Rounding error of one product or sum in the storage type: the unit of the error bounds.
 fn grain<T: Float>() -> f64 {
     if T::SUFFIX == "bf16" { 4e-3 } else { 2e-6 }
 }

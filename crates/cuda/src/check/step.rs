@@ -144,7 +144,7 @@ pub(super) fn growth(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut random = Random(6);
     let mut used = Vec::new();
     for step in 1..=1000 {
-        // Batches of changing shape: what a step leaves behind would differ too.
+        // Batches of changing shape, so that leftovers of a step would also differ.
         let lengths = [1 + random.below(40), 1 + random.below(40)];
         let sequences = sequences(&shape, &lengths, &mut random);
         let tokens: usize = lengths.iter().sum();

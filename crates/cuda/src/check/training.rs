@@ -14,7 +14,7 @@ use crate::step::{Batch, Keep, Shape, Trainer};
 
 /// Steps timed, after two that are not.
 const TIMED: usize = 6;
-/// Dense bf16 rate of an H100 or H200 by its data sheet, in TFLOP/s: what MFU is a share of.
+/// Dense bf16 rate of an H100 or H200 from its data sheet, in TFLOP/s: the reference for MFU.
 const PEAK: f64 = 989.0;
 
 struct Case {
@@ -39,7 +39,7 @@ pub(super) fn small(gpu: &Gpu) -> Result<Value> {
     run(gpu, &small_case())
 }
 
-/// The small step with other choices of what is kept and how many logits exist: rate and memory only.
+/// The small step with other choices of kept activations and logit chunks: rate and memory only.
 pub(super) fn variants(gpu: &Gpu) -> Result<Value> {
     let mut all = serde_json::Map::new();
     for (rotated, normed, chunk) in
@@ -55,7 +55,7 @@ pub(super) fn variants(gpu: &Gpu) -> Result<Value> {
 
 pub(super) fn large(gpu: &Gpu) -> Result<Value> {
     let (label, shape) = ("Qwen3-4B, 4 x 2048 tokens", Shape::qwen3_4b());
-    // Gates and ups of 28 of the 36 layers are kept: what fits 60 GB.
+    // The gates and ups of 28 of the 36 layers are kept, which fits 60 GB.
     let keep = Keep { gate_up: 28, ..Keep::default() };
     run(gpu, &Case { label, shape, sequences: 4, length: 2048, chunk: 1024, keep, packed: true })
 }

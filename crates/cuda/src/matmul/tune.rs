@@ -27,8 +27,8 @@ pub(super) struct Choices {
     file: Option<PathBuf>,
 }
 
-/// A product in words: what a rank is kept under. The number of tokens, which is another in every batch, is rounded up to
-/// a power of two, and a product that adds is as one that does not: one trial serves them all.
+/// Key of a product in the tuning cache. The number of tokens, which differs in every batch, is rounded up to a power
+/// of two, and accumulating products share an entry with overwriting ones, so that one trial serves them all.
 fn name(key: &Key) -> String {
     let Key { product, mut m, n, mut k, input, output, .. } = *key;
     let tokens = if product == Product::AtB { &mut k } else { &mut m };

@@ -1,4 +1,4 @@
-//! Fields under their aliases: taken out of a row one by one, so that what is left is the row's own.
+//! Fields under their aliases: removed from a row one by one, so that the row's own extra fields remain.
 
 use hone_trace::{Modality, Side, ToolCall};
 use indexmap::IndexMap;
@@ -30,6 +30,11 @@ impl Fields {
         }
         let name = names.iter().find(|name| self.rest.contains_key(**name))?;
         self.rest.shift_remove(*name)
+    }
+
+    /// A value that stays in the row.
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+        self.rest.get(name)
     }
 
     pub(super) fn repaired(&mut self, field: &'static str, reason: impl Into<String>, fix: impl Into<String>) {
@@ -116,7 +121,7 @@ impl Fields {
             return Some(level);
         }
         let read = value.as_str().and_then(|text| text.trim().parse().ok());
-        let what = if read.is_some() { "was read as a number" } else { "is no number and was left out" };
+        let what = if read.is_some() { "was read as a number" } else { "is no level and was left out" };
         self.repaired("difficulty", format!("{value} {what}"), "write 1, 2 or 3");
         read
     }

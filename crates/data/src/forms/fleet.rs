@@ -40,18 +40,26 @@ pub(super) fn read(fields: Map<String, Value>, context: &Context) -> Result<Read
     Ok(Read { task, side, repairs })
 }
 
-/// A text, or SkyRL's list of messages, of which the user's are the prompt.
+/// A text, or SkyRL's list of messages, of which the user's are the prompt. What others say is the environment's to say, and
+/// what is no text cannot be a prompt: both are told.
 fn prompt(fields: &mut Fields) -> Result<String, Trouble> {
     let missing = || Trouble::new("prompt", "the task asks for nothing", "add a \"prompt\"");
     let text = match fields.take(&["prompt"]) {
         None => return Err(missing()),
         Some(Value::String(text)) => text,
         Some(Value::Array(messages)) => {
-            let said = |message: &Value| match &message["content"] {
-                Value::String(text) if message["role"] == "user" => Some(text.clone()),
-                _ => None,
-            };
-            messages.iter().filter_map(said).collect::<Vec<_>>().join("\n\n")
+            let (mut said, mut left) = (Vec::new(), Vec::new());
+            for message in &messages {
+                match message["role"].as_str() {
+                    Some("user") => said_by_user(&message["content"], &mut said, &mut left),
+                    role => left.push(format!("a message of {}", role.unwrap_or("nobody"))),
+                }
+            }
+            if !left.is_empty() {
+                let reason = format!("{} was left out of the prompt", left.join(" and "));
+                fields.repaired("prompt", reason, "write what the user asks; the recipe has the system prompt");
+            }
+            said.join("\n\n")
         }
         Some(other) => {
             let reason = format!("a text or a list of messages is expected, found {}", kind(&other));
@@ -59,6 +67,22 @@ fn prompt(fields: &mut Fields) -> Result<String, Trouble> {
         }
     };
     if text.trim().is_empty() { Err(missing()) } else { Ok(text) }
+}
+
+/// A content: a text, or parts of which some are.
+fn said_by_user(content: &Value, said: &mut Vec<String>, left: &mut Vec<String>) {
+    match content {
+        Value::String(text) => said.push(text.clone()),
+        Value::Array(parts) => {
+            for part in parts {
+                match part["text"].as_str() {
+                    Some(text) => said.push(text.to_owned()),
+                    None => left.push(format!("a part of type {}", part["type"].as_str().unwrap_or("unknown"))),
+                }
+            }
+        }
+        other => left.push(format!("{} as content", kind(other))),
+    }
 }
 
 /// One object out of the names a verifier's parts go by; `None` without any.
@@ -76,6 +100,13 @@ fn verifier(fields: &mut Fields) -> Result<Option<Value>, Trouble> {
     ] {
         if let Some(text) = fields.text("verifier", &aliases)? {
             parts.insert(name.into(), text.into());
+        }
+    }
+    // Older files have them one level down.
+    let within = |path: &str| fields.get("metadata").and_then(|metadata| metadata.pointer(path)).cloned();
+    for (name, path) in [("verifier_id", "/verifier/verifier_id"), ("runtime_version", "/verifier_runtime_version")] {
+        if let (false, Some(value @ Value::String(_))) = (parts.contains_key(name), within(path)) {
+            parts.insert(name.into(), value);
         }
     }
     Ok((!parts.is_empty()).then_some(Value::Object(parts)))
@@ -111,6 +142,35 @@ mod tests {
         assert_eq!(ours.task.variables["CURRENT_DATE"], "2025-01-31");
         // What it is written as reads back as the same.
         assert_eq!(read_json(serde_json::to_value(&ours.task).unwrap()).unwrap().task, ours.task);
+    }
+
+    #[test]
+    fn a_verifier_may_be_named_in_the_metadata() {
+        let row = |extra: Value| {
+            let mut row = json!({"key": "a", "env": "e", "prompt": "p", "verifier_func": "code",
+                "metadata": {"verifier": {"verifier_id": "old"}, "verifier_runtime_version": "3.11"}});
+            row.as_object_mut().unwrap().extend(extra.as_object().cloned().unwrap());
+            read_json(row).unwrap().task
+        };
+        let old = row(json!({}));
+        let verifier = old.verifier.unwrap();
+        assert_eq!((&verifier["verifier_id"], &verifier["runtime_version"]), (&json!("old"), &json!("3.11")));
+        assert_eq!(row(json!({"verifier_id": "own"})).verifier.unwrap()["verifier_id"], "own");
+        assert_eq!(old.extra["metadata"]["verifier"]["verifier_id"], "old", "what was read stays where it was");
+    }
+
+    #[test]
+    fn messages_are_a_prompt_and_what_is_left_out_of_it_is_told() {
+        let messages = |prompt: Value| read_json(json!({"key": "a", "env": "e", "prompt": prompt})).unwrap();
+        let parts = json!([{"type": "text", "text": "Look at"}, {"type": "image_url", "image_url": {}}, {"type": "text", "text": "this."}]);
+        let read = messages(json!([{"role": "system", "content": "Be terse."}, {"role": "user", "content": parts}]));
+        assert_eq!(read.task.prompt, "Look at\n\nthis.");
+        assert!(
+            read.repairs.len() == 1
+                && read.repairs[0].reason.contains("system")
+                && read.repairs[0].reason.contains("image_url")
+        );
+        assert!(messages(json!([{"role": "user", "content": "hi"}])).repairs.is_empty());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 pub(crate) use fields::side_of;
 pub(crate) use tau::{Domain, domain_of};
 
-/// What is known of a file before its rows are read.
+/// Facts about a file known before its rows are read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Context {
     /// The environment of tasks that name none.
@@ -21,7 +21,7 @@ pub(crate) struct Context {
     pub(crate) split: String,
 }
 
-/// A task, with what had to be repaired.
+/// Task, with the repairs it needed.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) task: Task,

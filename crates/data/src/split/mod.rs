@@ -1,10 +1,10 @@
 //! Splits that never move a task: a keyed hash against a fixed threshold, near-duplicates on one side, a lock.
 //!
-//! A task is on the eval side where the hash of its environment and key is below the environment's share. The threshold
-//! depends on nothing else, so a set may grow as it likes: no task goes from one side to the other. (Shares that are
-//! turned into counts move their threshold with every new task, and yesterday's evaluation tasks into training.) A task
-//! whose prompt is nearly an earlier one's goes where that one went. Caps take tasks out of a side, into `unused`, never
-//! into the other side. With a lock, what was once assigned stays as it is, whatever else changes.
+//! A task is on the eval side if the hash of its environment and key is below the environment's share. The threshold
+//! depends on nothing else, so a set may grow freely: no task changes sides. (Shares that are turned into counts move
+//! their threshold with every new task, and yesterday's evaluation tasks into training.) A near-duplicate of an earlier
+//! prompt joins that prompt's side. Caps move tasks of a side into `unused`, never to the other side. With a lock, an
+//! assignment stays, whatever else changes.
 
 mod minhash;
 
@@ -17,7 +17,7 @@ use crate::table::{Table, count};
 use crate::{DataError, Row};
 use minhash::{Signature, near_pairs};
 
-/// How a set is split.
+/// Settings of a split.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SplitSettings {
@@ -29,7 +29,7 @@ pub struct SplitSettings {
     pub held_out_envs: Vec<String>,
     /// Tasks that are held out by name, by environment: keys, or positions among the environment's tasks.
     pub held_out_tasks: BTreeMap<String, Vec<String>>,
-    /// At most so many tasks of an environment on a side; the rest is unused.
+    /// Maximum tasks of an environment on a side; the rest is unused.
     pub max_eval: Option<usize>,
     pub max_train: Option<usize>,
     /// Prompts at least this similar are kept on one side; absent: none are compared.
@@ -53,7 +53,7 @@ impl Default for SplitSettings {
     }
 }
 
-/// Why a task is where it is.
+/// Reason for a task's side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
@@ -61,7 +61,7 @@ pub enum Why {
     HeldOutEnvironment,
     HeldOutTask,
     Hash,
-    /// As the task with a near-duplicate of its prompt.
+    /// Same side as a task with a near-duplicate prompt.
     NearDuplicate,
     /// Similar to tasks of both sides, or to a training task although it is held out.
     BothSides,
@@ -74,6 +74,8 @@ struct Entry {
     key: String,
     env: u32,
     hash: f64,
+    /// The input has it as an evaluation task.
+    evaluated: bool,
 }
 
 /// The tasks to be split, without their texts.
@@ -94,13 +96,15 @@ pub struct Assignment {
     pub summary: Summary,
 }
 
-/// What a split came to.
+/// Result of a split.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Summary {
     pub environments: BTreeMap<String, BTreeMap<Side, u64>>,
     pub why: BTreeMap<Why, u64>,
     /// Locked tasks that the set no longer has. They stay locked.
     pub missing: u64,
+    /// Tasks that the input has as eval and this split as train.
+    pub against: u64,
 }
 
 impl SplitSettings {
@@ -138,7 +142,12 @@ impl Splitter {
             number
         });
         let hash = Seed::root(self.settings.seed).with("split").with(&task.env).with(&task.key);
-        self.entries.push(Entry { key: task.key.clone(), env, hash: hash.rng().unit() });
+        self.entries.push(Entry {
+            key: task.key.clone(),
+            env,
+            hash: hash.rng().unit(),
+            evaluated: row.side == Some(Side::Eval),
+        });
         if self.settings.near.is_some() {
             self.signatures.push(Signature::of(&task.prompt));
         }
@@ -285,6 +294,7 @@ impl Splitter {
         for (entry, &(side, why)) in self.entries.iter().zip(&drawn) {
             let env = &self.envs[entry.env as usize];
             met += u64::from(why == Why::Locked);
+            summary.against += u64::from(entry.evaluated && side == Side::Train);
             lock.set(&entry.key, env, side);
             *summary.environments.entry(env.clone()).or_default().entry(side).or_default() += 1;
             *summary.why.entry(why).or_default() += 1;

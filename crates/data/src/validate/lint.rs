@@ -1,14 +1,15 @@
-//! Lint: what can be said of a task without playing it.
+//! Lint: checks of a task without playing it.
 
 use std::collections::HashMap;
 
 use hone_trace::Task;
+use serde_json::Value;
 
 use super::{Finding, Reason, Rules};
 use crate::hash::of_json;
 use crate::{Issue, Row};
 
-/// What the whole set must be known for.
+/// Statistics of the whole set that the checks need.
 #[derive(Debug, Default)]
 pub struct Lint {
     /// Keys of the first task of each content.
@@ -30,11 +31,11 @@ impl Lint {
         lint
     }
 
-    /// The first thing that is wrong with a task.
+    /// First fault of a task.
     pub fn check(&self, task: &Task, rules: &Rules) -> Option<(Reason, String)> {
         let first = self.seen.get(&content(task)).filter(|first| **first != task.key);
         if let Some(first) = first {
-            return Some((Reason::Duplicate, format!("the same prompt, variables and reference as {first}; keep one")));
+            return Some((Reason::Duplicate, format!("the same as {first} but for its key; keep one")));
         }
         if let Some(missing) = rules.require_variables.iter().find(|name| !task.variables.contains_key(*name)) {
             return Some((Reason::MissingVariable, format!("it has no {missing}, which the rules require")));
@@ -51,9 +52,31 @@ impl Lint {
     }
 }
 
-/// What makes a task the same under another key.
+/// Fields that say where a task comes from, and not what it is.
+const BOOKKEEPING: [&str; 11] = [
+    "created_at",
+    "updated_at",
+    "team_id",
+    "metadata",
+    "validation",
+    "comment",
+    "key",
+    "verifier_id",
+    "version",
+    "sha256",
+    "runtime_version",
+];
+
+/// What makes a task the same under another key: all that it asks for and is judged by. Tasks of one prompt may differ in what
+/// the environment is told of them alone, such as a number to be guessed.
 fn content(task: &Task) -> u64 {
-    of_json(&(&task.env, &task.prompt, &task.variables, &task.reference, &task.outputs, task.extra.get("data_key")))
+    let prompt: Vec<&str> = task.prompt.split_whitespace().collect();
+    let own = |(name, _): &(&String, &Value)| !BOOKKEEPING.contains(&name.as_str());
+    let extra: Vec<_> = task.extra.iter().filter(own).collect();
+    let verifier: Vec<_> =
+        task.verifier.as_ref().and_then(Value::as_object).into_iter().flatten().filter(own).collect();
+    let plain = task.verifier.as_ref().filter(|verifier| !verifier.is_object());
+    of_json(&(&task.env, prompt, &task.variables, &task.reference, &task.outputs, extra, verifier, plain))
 }
 
 fn has_date(task: &Task) -> bool {

@@ -1,10 +1,10 @@
-//! Validation: is a task one that can be solved, verified and learned from?
+//! Validation: checks that a task can be solved, verified and learned from.
 //!
-//! In order, each task stopping at the first thing that is wrong with it: (1) lint; (2) nothing is done, and the verifier
-//! must not pass; the reference calls are replayed, every call must succeed and the verifier must pass; both as often as
-//! the rules say, with the same result every time; (3) a teacher tries it; (4) rules filter by how often it was solved.
-//! A task whose reference changes nothing is passed by doing nothing: it is kept under the label `no_op`, unless the
-//! rules drop those.
+//! In order, each task stopping at its first fault: (1) lint; (2) with nothing done, the verifier must not pass; the
+//! reference calls are replayed, every call must succeed and the verifier must pass; both as often as the rules say,
+//! with the same result every time; (3) a teacher attempts it; (4) rules filter by how often it was solved. A task
+//! whose reference changes nothing is passed by doing nothing: it is kept under the label `no_op`, unless the rules
+//! drop those.
 
 mod lint;
 mod report;
@@ -24,7 +24,7 @@ pub use lint::{Lint, rejected_row};
 pub use report::{Report, Tally};
 pub use rules::Rules;
 
-/// Why a task was rejected.
+/// Reason why a task was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -44,6 +44,8 @@ pub enum Reason {
     VerifierException,
     /// The environment broke.
     EnvironmentFault,
+    /// The teacher could not be asked. That says nothing of the task, which is judged again the next time.
+    TeacherFault,
     /// Neither a reference nor a teacher that solves it.
     Unsolvable,
     TooHard,
@@ -52,6 +54,11 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// True when something broke outside the task, which may be well another time.
+    pub fn may_pass(self) -> bool {
+        matches!(self, Self::EnvironmentFault | Self::TeacherFault)
+    }
+
     pub fn words(self) -> &'static str {
         match self {
             Self::WrongSchema => "wrong schema",
@@ -64,6 +71,7 @@ impl Reason {
             Self::FlakyVerifier => "flaky verifier",
             Self::VerifierException => "verifier exception",
             Self::EnvironmentFault => "environment fault",
+            Self::TeacherFault => "teacher fault",
             Self::Unsolvable => "unsolvable",
             Self::TooHard => "solved too rarely",
             Self::TooEasy => "solved too often",
@@ -72,7 +80,7 @@ impl Reason {
     }
 }
 
-/// What validation found of one task.
+/// Validation result of one task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     pub key: String,
@@ -80,7 +88,7 @@ pub struct Finding {
     /// Absent: the task is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Reason>,
-    /// What exactly, in words.
+    /// Details, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// Labels of kept tasks: `no_op`.
@@ -106,14 +114,14 @@ pub struct Checked {
     pub traces: Vec<Trace>,
 }
 
-/// Where tasks are played, and what success is.
+/// Environment in which tasks are played, and the definition of success.
 #[derive(Clone)]
 pub struct Bench {
     pub arena: Arc<dyn Arena>,
     pub rubric: Arc<Rubric>,
     /// The component that must reach `Rules::pass`.
     pub success: String,
-    /// Who tries the tasks; absent: the oracle replays the reference.
+    /// Teacher that attempts the tasks; absent: the oracle replays the reference.
     pub teacher: Option<Arc<dyn Player>>,
     pub rules: Rules,
 }
@@ -132,11 +140,11 @@ struct Work<'a> {
     traces: Vec<Trace>,
 }
 
-/// Stops at the first thing that is wrong.
+/// Stops at the first fault.
 type Step = Result<(), (Reason, String)>;
 
 impl Bench {
-    /// Plays a task as the rules say. Lint comes before: see [`Lint`].
+    /// Plays a task as the rules say. Lint comes first: see [`Lint`].
     pub async fn check(&self, task: &Task) -> Checked {
         let finding = Finding {
             key: task.key.clone(),
@@ -154,7 +162,7 @@ impl Bench {
             work.finding.rejected = Some(reason);
             work.finding.detail = detail;
         } else {
-            // Only what was rejected has to be shown.
+            // Only rejected tasks need their traces.
             work.traces.clear();
         }
         Checked { finding: work.finding, traces: work.traces }
@@ -183,9 +191,14 @@ impl Work<'_> {
         let after = self.replay(&moves, "the reference").await?;
         self.finding.after = Some(after);
         let Some(trace) = self.traces.last() else { return Ok(()) };
-        let (failed, changes) = (first_failure(trace, self.bench.rules.failing_reads), effect(trace));
+        let rules = &self.bench.rules;
+        let failed = first_failure(trace, rules.failing_reads).filter(|_| !rules.failing_calls);
+        let changes = effect(trace);
         if let Some(failed) = failed {
-            return Err((Reason::ReferenceCallFails, failed));
+            // An error that the solution gets over may be what the task is about.
+            let way_out =
+                if after >= rules.pass { "; failing_calls = true keeps tasks that pass in the end" } else { "" };
+            return Err((Reason::ReferenceCallFails, failed + way_out));
         }
         if after < self.bench.rules.pass {
             let why = why(trace, &self.bench.success);
@@ -258,6 +271,7 @@ impl Work<'_> {
             }
             let reason = match fault.boundary {
                 Boundary::Verifier | Boundary::Judge => Reason::VerifierException,
+                Boundary::Sampler => Reason::TeacherFault,
                 _ => Reason::EnvironmentFault,
             };
             let what = fault.to_string();
@@ -277,8 +291,13 @@ impl Work<'_> {
         for replica in 0..tries {
             let seed = Seed::root(rules.seed).with("teacher").with(&self.task.key).at(u64::from(replica));
             let trace = self.play(&*teacher, seed, replica).await?;
-            solved += u32::from(trace.reward(success).is_some_and(|value| value >= rules.pass));
+            let value = trace.reward(success).ok_or_else(|| why(&trace, success));
             self.traces.push(trace);
+            let value = value.map_err(|why| {
+                let what = format!("{}, try {}: no score: {why}", teacher.name(), replica + 1);
+                (Reason::VerifierException, what)
+            })?;
+            solved += u32::from(value >= rules.pass);
         }
         if tries == 0 {
             return Ok(());
@@ -307,7 +326,7 @@ fn why(trace: &Trace, component: &str) -> String {
     reward.map_or_else(|| format!("the rubric has no component {component}"), |reward| reward.why().to_owned())
 }
 
-/// What the reference did to the state.
+/// Effect of the reference on the state.
 enum Effect {
     Changes,
     Nothing,

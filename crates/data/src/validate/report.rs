@@ -1,4 +1,4 @@
-//! What a validation came to.
+//! Report of a validation.
 
 use std::collections::BTreeMap;
 

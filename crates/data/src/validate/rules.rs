@@ -19,6 +19,8 @@ pub struct Rules {
     pub drop_no_op: bool,
     /// Accept references in which a call of a tool that changes nothing fails.
     pub failing_reads: bool,
+    /// Accept references in which any call fails, where the verifier passes after all of them: errors are part of the task.
+    pub failing_calls: bool,
     /// Variables that every task must have.
     pub require_variables: Vec<String>,
     /// Reject tasks without a date variable in environments where at least this share of the tasks has one; over 1: none.
@@ -38,6 +40,7 @@ impl Default for Rules {
             max_solved: 1.0,
             drop_no_op: false,
             failing_reads: false,
+            failing_calls: false,
             require_variables: Vec::new(),
             date_share: 0.5,
             max_turns: 64,

@@ -71,6 +71,27 @@ fn compressed_lines_read_as_plain_ones() {
 }
 
 #[test]
+fn a_file_in_another_form_is_refused_with_the_way_to_read_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain("[{}]".bytes().flat_map(|byte| [byte, 0])).collect();
+    let zst = zstd::encode_all(&b"{}"[..], 1).unwrap();
+    for (bytes, way) in [
+        (&[0x1f, 0x8b, 8, 0][..], "gunzip"),
+        (&zst, ".zst"),
+        (&utf16, "UTF-8"),
+        (b"PAR1", ".parquet"),
+        (b"PK\x03\x04", "unpack"),
+    ] {
+        let path = directory.path().join("tasks.jsonl");
+        std::fs::write(&path, bytes).unwrap();
+        let inputs = hone_data::read::Inputs::open(&[path.to_str().unwrap()]).unwrap();
+        let mut reader = hone_data::read::Reader::default();
+        let error = reader.read(&inputs, &mut |_| panic!("nothing of it is a row")).unwrap_err().to_string();
+        assert!(error.contains("tasks.jsonl") && error.contains(way), "{error}");
+    }
+}
+
+#[test]
 fn buckets_without_the_feature_are_refused_with_its_name() {
     if cfg!(feature = "cloud") {
         return;

@@ -165,3 +165,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn former_evaluation_tasks_that_are_trained_on_are_counted() {
+    let mut rows: Vec<Row> = (0..50).map(|at| distinct("github", at)).collect();
+    rows.iter_mut().take(20).for_each(|row| row.side = Some(Side::Eval));
+    let drawn = split(&rows, &SplitSettings::default(), None);
+    let trained = drawn.sides[..20].iter().filter(|(side, _)| *side == Side::Train).count() as u64;
+    assert!(trained > 0 && drawn.summary.against == trained);
+}

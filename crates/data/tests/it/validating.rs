@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use hone_arena::player::{Acted, Player};
 use hone_arena::rewards::spec::RubricSpec;
 use hone_data::validate::{Bench, Lint, Reason, Rules};
 use hone_data::{Place, Row};
 use hone_trace::{
-    Action, Arena, Boundary, EndState, Env, Episode, Fault, Message, Task, ToolCall, ToolSet, ToolSpec, Turn,
+    Action, Arena, Boundary, EndState, Env, Episode, Fault, Message, Seed, Task, ToolCall, ToolSet, ToolSpec, Turn,
 };
 use serde_json::{Map, Value, json};
 
@@ -74,6 +75,7 @@ impl Env for Counting {
             Some("always") => Some(true),
             Some("flaky") => Some(self.value == verifier["wants"] && given.is_multiple_of(2)),
             Some("raises") => None,
+            Some("raises-later") => (self.value == 0).then_some(false),
             _ => Some(verifier["wants"] == self.value),
         };
         let made = if self.value == 0 { json!([]) } else { json!([{"path": "/value", "to": self.value}]) };
@@ -185,4 +187,64 @@ async fn rules_filter_by_what_is_wanted() {
         bench(forgiving).check(&by_key("failing-call")).await.finding.rejected,
         Some(Reason::ReferenceCallFails)
     );
+}
+
+/// A teacher that adds what it is told, or cannot be asked.
+struct Adds(Option<i64>);
+
+#[async_trait]
+impl Player for Adds {
+    async fn act(&self, _tools: &ToolSet, said: &[Message], _seed: Seed) -> Result<Acted, Fault> {
+        let by = self.0.ok_or_else(|| Fault::new(Boundary::Sampler, "status: 401"))?;
+        let first = !said.iter().any(|message| matches!(message, Message::Assistant { .. }));
+        let action = if first { Action::Calls(vec![call("add", by)]) } else { Action::Reply("Done.".into()) };
+        Ok(action.into())
+    }
+
+    fn name(&self) -> String {
+        "adds".into()
+    }
+}
+
+#[tokio::test]
+async fn a_teacher_that_is_down_and_a_verifier_that_raises_are_no_unsolvable_task() {
+    let taught = |by: Option<i64>, verifier: Value| async move {
+        let bench = Bench { teacher: Some(Arc::new(Adds(by))), ..bench(Rules::default()) };
+        bench.check(&task("open", verifier, None)).await.finding
+    };
+    assert_eq!(taught(Some(5), json!({"wants": 5})).await.rejected, None);
+    assert_eq!(taught(Some(4), json!({"wants": 5})).await.rejected, Some(Reason::Unsolvable));
+    let raises = taught(Some(5), json!({"kind": "raises-later", "wants": 5})).await;
+    assert_eq!(raises.rejected, Some(Reason::VerifierException), "{}", raises.detail);
+    let down = taught(None, json!({"wants": 5})).await;
+    assert_eq!(down.rejected, Some(Reason::TeacherFault), "{}", down.detail);
+    assert!(Reason::TeacherFault.may_pass() && !Reason::Unsolvable.may_pass());
+}
+
+#[tokio::test]
+async fn errors_on_the_way_are_accepted_where_the_rules_say_so() {
+    let task = task("retry", json!({"wants": 3}), Some(vec![call("add", -1), call("add", 3)]));
+    let strict = bench(Rules::default()).check(&task).await.finding;
+    assert_eq!(strict.rejected, Some(Reason::ReferenceCallFails));
+    assert!(strict.detail.contains("failing_calls"), "{}", strict.detail);
+    let rules = Rules { failing_calls: true, ..Rules::default() };
+    assert_eq!(bench(rules).check(&task).await.finding.rejected, None);
+}
+
+#[test]
+fn tasks_that_differ_in_what_they_are_judged_by_are_no_duplicates() {
+    let row = |key: &str, prompt: &str, wants: i64, team: &str| {
+        let mut task = task(key, json!({"wants": wants, "verifier_id": key}), None);
+        task.prompt = prompt.into();
+        task.extra.insert("team_id".into(), team.into());
+        Row { task, side: None, at: Place { file: Arc::from("t"), line: 1 } }
+    };
+    let rows = [
+        row("a", "Guess the number.", 1, "x"),
+        row("b", "Guess the number.", 2, "x"),
+        row("c", "Guess  the\nnumber.", 1, "y"),
+    ];
+    let lint = Lint::of(&rows);
+    let found = rows.each_ref().map(|row| lint.check(&row.task, &Rules::default()).map(|found| found.0));
+    assert_eq!(found, [None, None, Some(Reason::Duplicate)]);
 }

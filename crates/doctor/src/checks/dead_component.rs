@@ -1,3 +1,6 @@
+use std::collections::BTreeMap;
+
+use hone_arena::rewards::TOTAL;
 use hone_trace::rundir::RunDirError;
 use hone_train::ledger::names::BATCH_REWARD_COMPONENT;
 
@@ -8,7 +11,7 @@ pub(super) const CHECK: Check = Check {
     name: "dead_component",
     what: "A reward component carries weight and no gradient: within groups it does not vary.",
     measure: "A component with at least 10 % of the weights whose mean share of the advantages' variance is under 1 %, \
-              while others have one. Warning.",
+              by the metrics or by the recorded rewards of probed episodes, while others have one. Warning.",
     fix: "Drop it, or set its weight to 0 to go on watching it; a component that should tell episodes apart is broken.",
     explains: &[],
     look,
@@ -17,9 +20,15 @@ pub(super) const CHECK: Check = Check {
 fn look(run: &Run) -> Result<Looked, RunDirError> {
     let weights = run.weights();
     let sum: f64 = weights.iter().map(|(_, weight)| weight.abs()).sum();
-    let shares = &run.report.advantage_shares;
+    let mut shares = run.report.advantage_shares.clone();
     if shares.is_empty() || sum == 0.0 {
         return Looked::skipped("a step with signal");
+    }
+    for (name, share) in recorded(run, &weights)? {
+        let counted = shares.entry(name).or_insert(share);
+        if share.abs() < counted.abs() {
+            *counted = share;
+        }
     }
     let dead: Vec<_> = weights
         .iter()
@@ -38,4 +47,40 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
         }
     }
     finding.into()
+}
+
+/// Groups that differ in their totals, of which a share is told.
+const GROUPS: usize = 8;
+
+/// The components' covariance with the total within groups, over the total's variance, in probed episodes. Empty where
+/// too few groups vary.
+fn recorded(run: &Run, weights: &[(String, f64)]) -> Result<BTreeMap<String, f64>, RunDirError> {
+    let (mut varied, mut variance, mut shares) = (0, 0.0, BTreeMap::<String, f64>::new());
+    for (_, range) in run.probed_steps() {
+        let mut groups: BTreeMap<String, Vec<Vec<f64>>> = BTreeMap::new();
+        for (_, trace) in run.step_episodes(&range)? {
+            // A component without a value would need to be shared out again: such an episode tells nothing here.
+            let values: Option<Vec<f64>> = [TOTAL]
+                .into_iter()
+                .chain(weights.iter().map(|(name, _)| &**name))
+                .map(|name| trace.reward(name))
+                .collect();
+            groups.entry(trace.task.clone()).or_default().extend(values);
+        }
+        for group in groups.values().filter(|group| group.iter().any(|values| values[0] != group[0][0])) {
+            varied += 1;
+            let n = group.len() as f64;
+            let mean = |at: usize| group.iter().map(|values| values[at]).sum::<f64>() / n;
+            let with_total =
+                |at: usize| group.iter().map(|values| (values[at] - mean(at)) * (values[0] - mean(0))).sum::<f64>();
+            variance += with_total(0);
+            for (at, (name, weight)) in weights.iter().enumerate() {
+                *shares.entry(name.clone()).or_default() += weight * with_total(at + 1);
+            }
+        }
+    }
+    if varied < GROUPS || variance <= 0.0 {
+        return Ok(BTreeMap::new());
+    }
+    Ok(shares.into_iter().map(|(name, share)| (name, share / variance)).collect())
 }

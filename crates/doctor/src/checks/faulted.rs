@@ -9,7 +9,7 @@ pub(super) const CHECK: Check = Check {
     name: "faulted",
     what: "Episodes break outside the policy: the environment, the user simulator, the judge or the sampler fails.",
     measure: "`rollouts/faulted` over `rollouts/total`, all steps. Warning from 2 %, error from 50 %.",
-    fix: "Run the environment by itself with `hone env show` and put right what it says.",
+    fix: "Run the environment by itself with `hone env show` and fix what it reports.",
     explains: &["unscored", "no_signal", "nothing_trained", "too_few_tasks", "reward_without_success"],
     look,
 };

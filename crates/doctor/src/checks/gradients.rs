@@ -7,7 +7,7 @@ use crate::run::Run;
 pub(super) const CHECK: Check = Check {
     name: "gradients",
     what: "Gradients vanish, explode, or are not finite.",
-    measure: "`policy/grad_norm`: error where optimizer steps were skipped because it was not finite; warning where it is \
+    measure: "`policy/grad_norm`: error where it was not finite, so that optimizer steps were skipped; warning where it is \
               over 20 times its median in a step. 0 at every step is an error where tokens were trained, else a warning.",
     fix: "Lower the learning rate or train.max_grad_norm; look at the step's traces for an extreme reward.",
     explains: &["kl_runaway", "policy_frozen"],
@@ -19,7 +19,7 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     if skipped > 0.0 {
         let steps = run.series(POLICY_SKIPPED_STEPS);
         let first = steps.iter().find(|(_, count)| *count > 0.0).map_or(0, |(step, _)| *step);
-        let says = format!("{skipped:.0} optimizer steps were skipped: their gradient was not finite");
+        let says = format!("{skipped:.0} optimizer steps had a gradient that was not finite");
         return Finding::new(Severity::Error, says).line(format!("the first in step {first}")).into();
     }
     let norms = run.series(POLICY_GRAD_NORM);

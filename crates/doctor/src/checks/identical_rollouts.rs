@@ -14,7 +14,7 @@ pub(super) const CHECK: Check = Check {
     measure: "Groups of the probed steps, those solved by every episode aside, whose episodes all sampled the same ids. \
               Warning from 30 %, error from 80 %.",
     fix: "Sample at temperature 1 without top_k; look for a fixed seed where the temperature is right.",
-    explains: &["no_signal", "nothing_trained", "entropy_collapse"],
+    explains: &["no_signal", "nothing_trained", "entropy_collapse", "sampling_mismatch"],
     look,
 };
 
@@ -33,9 +33,9 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     if groups.is_empty() {
         return Looked::skipped("groups of at least two recorded episodes");
     }
-    // A task that is solved every time needs no exploration.
-    let solved = |group: &Vec<(u64, Trace)>| group.iter().all(|(_, trace)| run.solved(trace) == Some(true));
-    let groups: Vec<_> = groups.into_iter().filter(|group| !solved(group)).collect();
+    // A task that is solved every time needs no exploration, and of one that nobody scored it is not known.
+    let failed = |group: &Vec<(u64, Trace)>| group.iter().any(|(_, trace)| run.solved(trace) == Some(false));
+    let groups: Vec<_> = groups.into_iter().filter(failed).collect();
     let sampled =
         |trace: &Trace| -> Vec<u32> { trace.sampled().flat_map(|(_, node)| node.tokens().iter().copied()).collect() };
     let alike = |group: &&Vec<(u64, Trace)>| {

@@ -7,6 +7,7 @@ use crate::check::Check;
 entries! {
     /// All checks.
     pub static CHECKS: [Check];
+    mod repeated_episodes: CHECK;
     mod records: CHECK;
     mod mixed_groups: CHECK;
     mod faults_scored: CHECK;
@@ -15,6 +16,8 @@ entries! {
     mod scorer_errors: CHECK;
     mod total_mismatch: CHECK;
     mod advantage_sign: CHECK;
+    mod tools_in_prompt: CHECK;
+    mod tool_results: CHECK;
     mod calls_as_text: CHECK;
     mod parse_failures: CHECK;
     mod calls_not_run: CHECK;
@@ -23,10 +26,12 @@ entries! {
     mod repeated_calls: CHECK;
     pub(crate) mod truncated: CHECK;
     mod identical_rollouts: CHECK;
+    mod sampling_mismatch: CHECK;
     mod learning_rate: CHECK;
     mod no_signal: CHECK;
     mod nothing_trained: CHECK;
     mod padded_logprobs: CHECK;
+    mod served_name: CHECK;
     mod policy_frozen: CHECK;
     mod logprob_mismatch: CHECK;
     mod staleness: CHECK;
@@ -40,6 +45,7 @@ entries! {
     mod length_paid: CHECK;
     mod reward_without_success: CHECK;
     mod rejection_weighted: CHECK;
+    mod extended: CHECK;
     mod held_out_overlap: CHECK;
     mod held_out_changed: CHECK;
     mod decoding_filter: CHECK;

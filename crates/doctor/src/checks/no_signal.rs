@@ -21,7 +21,7 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     let severity = if ratio < 0.03 { Severity::Error } else { Severity::Warning };
     let success = run.mean(REWARD_SUCCESS_RATE);
     let finding = Finding::new(severity, format!("{:.1} % of the groups have any variance in reward", 100.0 * ratio));
-    // One group in so many has signal: the expected wait for the first.
+    // One group in this many has signal: the expected wait for the first.
     let groups = run.recipe.train.groups.max(1) as f64;
     let finding = match ratio {
         0.0 => finding,

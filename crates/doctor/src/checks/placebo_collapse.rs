@@ -7,7 +7,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "placebo_collapse",
-    what: "The placebo run collapsed: a gain over a destroyed policy is no gain.",
+    what: "The placebo run collapsed: a gain over a destroyed policy is meaningless.",
     measure: "The placebo's sampled success under half of the start's, where the start's is at least 5 %. Warning.",
     fix: "Use `--placebo permute`, which stays within the trained run's distance from the start; quote the gain \
           over the start.",

@@ -12,7 +12,7 @@ pub(super) const CHECK: Check = Check {
               evaluation, while tokens were trained. Error.",
     fix: "Look at how weights reach the sampler: adapters that are skipped, a base model under the policy's name, a \
           cache.",
-    explains: &["logprob_mismatch", "reward_without_success", "sharpening", "too_few_tasks", "no_signal"],
+    explains: &["logprob_mismatch", "staleness", "reward_without_success", "sharpening", "too_few_tasks", "no_signal"],
     look,
 };
 

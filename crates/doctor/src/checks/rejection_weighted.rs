@@ -8,7 +8,7 @@ pub(super) const CHECK: Check = Check {
     name: "rejection_weighted",
     what: "Failures count for less than successes: that is rejection-weighted imitation, not GRPO.",
     measure: "`credit.negative` under 0.5. Note.",
-    fix: "Leave credit.negative out, and say what it did where it stays.",
+    fix: "Remove credit.negative, or state its effect where you keep it.",
     explains: &[],
     look,
 };

@@ -6,10 +6,10 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "sharpening",
-    what: "Sharpening only: the policy is surer of what it could do before, and can do no more.",
+    what: "Sharpening only: the policy is more confident in what it could already do, and cannot do more.",
     measure: "The sampled success gained; the greedy one did not, or the start gains as much when it is merely sharpened to \
               the end's entropy. Paired 95 % intervals. Warning.",
-    fix: "Start from a policy that is wrong greedily, or report the gain as what it is.",
+    fix: "Start from a policy that fails under greedy decoding, or report the gain as sharpening.",
     explains: &[],
     look,
 };

@@ -6,7 +6,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "success_cliff",
-    what: "Success fell off a cliff and did not come back: the run destroyed what it had learned.",
+    what: "Success collapsed and did not recover: the run destroyed what it had learned.",
     measure: "`reward/success_rate`: the mean of the last quarter under half of the best quarter, which was over 20 \
               %. Error.",
     fix: "Go on from the best checkpoint with a lower learning rate or a KL to the start.",

@@ -28,10 +28,14 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
             .filter(|name| !products.contains(&name.as_str()))
             .map(|name| trace.rewards.iter().find(|reward| reward.component == *name).cloned())
             .collect();
-        let (Some(components), Some(said)) = (components, trace.reward(TOTAL)) else { continue };
+        let Some(components) = components.filter(|_| trace.outcome.is_scorable()) else { continue };
+        let (said, made) = (trace.reward(TOTAL), rubric.weigh(components).total.value());
+        if said.is_none() && made.is_none() {
+            continue;
+        }
         all += 1;
-        let made = rubric.weigh(components).total.value();
-        if made.is_none_or(|made| (made - said).abs() > 1e-6 * made.abs().max(1.0)) {
+        let agree = said.zip(made).is_some_and(|(said, made)| (made - said).abs() <= 1e-6 * made.abs().max(1.0));
+        if !agree {
             wrong.push((number, said, made));
         }
     }
@@ -40,12 +44,13 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     }
     let rate = wrong.len() as f64 / all as f64;
     let Some((number, said, made)) = wrong.first().filter(|_| rate >= 0.01) else { return Ok(Looked::Healthy) };
-    let made = made.map_or_else(|| "nothing".to_owned(), |made| format!("{made:.4}"));
+    let worth = |value: &Option<f64>| value.map_or_else(|| "nothing".to_owned(), |value| format!("{value:.4}"));
+    let (said, made) = (worth(said), worth(made));
     Finding::new(
         Severity::Error,
         format!("the total of {} episodes is not the sum of their components", share(wrong.len(), all)),
     )
-    .line(format!("episode {number}: {said:.4} is recorded, and the rubric makes {made}"))
+    .line(format!("episode {number}: {said} is recorded, and the rubric makes {made}"))
     .traces(wrong.iter().map(|(number, ..)| *number))
     .into()
 }

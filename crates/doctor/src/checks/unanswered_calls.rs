@@ -3,20 +3,21 @@ use hone_trace::rundir::RunDirError;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::checks::share;
-use crate::run::{Run, messages};
+use crate::run::{Run, messages, text};
 
 pub(super) const CHECK: Check = Check {
     name: "unanswered_calls",
     what: "Calls are run and nothing comes back: the policy acts and is not told what came of it.",
     measure: "Turns of probed episodes with a call that ran and no message of a tool behind it, the last turn \
-              aside. Warning from 10 %, error from 50 %.",
+              aside. Warning from 10 %, error from 50 %. Answers without a text are an error where none of at least 8 \
+              has one.",
     fix: "Answer every call with a message of role \"tool\", also where there is nothing to say.",
     explains: &["no_signal", "repeated_calls", "truncated", "no_recovery"],
     look,
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let (mut all, mut silent) = (0usize, Vec::new());
+    let (mut all, mut silent, mut blank) = (0usize, Vec::new(), Vec::new());
     for (number, trace) in run.probed()? {
         let Some(messages) = messages(&trace) else { continue };
         for (at, message) in messages.iter().enumerate() {
@@ -26,13 +27,20 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
                 continue;
             }
             all += 1;
-            if !matches!(messages.get(at + 1), Some(Message::Tool { .. })) {
-                silent.push(number);
+            match messages.get(at + 1) {
+                Some(answer @ Message::Tool { .. }) if text(answer).trim().is_empty() => blank.push(number),
+                Some(Message::Tool { .. }) => {}
+                _ => silent.push(number),
             }
         }
     }
     if all == 0 {
         return Looked::skipped("recorded conversations with calls");
+    }
+    if blank.len() == all && all >= 8 {
+        return Finding::new(Severity::Error, format!("all {all} answers of the tools are without a text"))
+            .traces(blank)
+            .into();
     }
     let rate = silent.len() as f64 / all as f64;
     if rate < 0.1 {

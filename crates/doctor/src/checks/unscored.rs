@@ -6,7 +6,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "unscored",
-    what: "Episodes nobody scored: a judge or verifier was down, so that a success rate speaks for the rest only.",
+    what: "Episodes stayed unscored: a judge or verifier was down, so a success rate covers only the rest.",
     measure: "Episodes of an evaluation, and of the probed training steps, whose success component has no value. Warning \
               from 2 %, error from 20 %.",
     fix: "Bring the scorer up and evaluate again; the reason is in each trace's reward.",

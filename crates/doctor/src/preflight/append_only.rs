@@ -10,7 +10,7 @@ pub(super) const CHECK: Check<Probe> = Check {
            policy saw.",
     measure: "The first prompt of a task of every environment, rendered with its tools, and what the template makes \
               of it once a reply and an answer follow. Error.",
-    fix: "Change the line of the template that is named, so that a turn, once written, stays as it is.",
+    fix: "Change the named line of the template, so that a turn, once written, never changes.",
     explains: &["opens", "call_format", "tool_results"],
     look,
 };

@@ -23,7 +23,7 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
             .into();
     };
     if let Some(read) = probe.recipe.rollout.format.filter(|read| *read != written) {
-        // What the start policy really writes decides, where it was seen.
+        // The format the starting policy actually writes decides, if it was seen.
         let played = probe.played.known();
         let calls = played.map(|played| played.episodes().map(|(_, trace)| calls(trace)).sum::<u32>());
         if calls.is_none_or(|calls| calls == 0) {

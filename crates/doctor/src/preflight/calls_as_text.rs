@@ -23,7 +23,8 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     }
     let lost: Vec<_> = played.replies.iter().filter(|r| r.failure.is_none() && !r.formats.is_empty()).collect();
     let rate = lost.len() as f64 / played.turns as f64;
-    let Some((format, _)) = likeliest(lost.iter().copied()).filter(|_| rate >= 0.02) else {
+    let own = probe.texts.known().and_then(|texts| texts.template_format);
+    let Some((format, _)) = likeliest(lost.iter().copied(), own).filter(|_| rate >= 0.02) else {
         return Ok(Looked::Healthy);
     };
     let severity = if rate < 0.15 { Severity::Warning } else { Severity::Error };

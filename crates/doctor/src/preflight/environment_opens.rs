@@ -8,7 +8,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     what: "An environment does not open an episode.",
     measure: "One task of every environment, opened as play opens it, with its deadline and its attempts. Error, in \
               the environment's words.",
-    fix: "Run the environment by itself with `hone env show` and put right what it says.",
+    fix: "Run the environment by itself with `hone env show` and fix what it reports.",
     explains: &["opens", "tool_schemas", "context"],
     look,
 };

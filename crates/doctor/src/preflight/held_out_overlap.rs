@@ -5,7 +5,7 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "held_out_overlap",
-    what: "Held-out tasks occur in training, so that their success is no generalisation.",
+    what: "Held-out tasks occur in training, so their success does not show generalisation.",
     measure: "Held-out tasks that are a training task in everything but their key and their origin. Warning from 1 \
               %, error from 20 %.",
     fix: "Split by content: by customer, product or template, not by number.",

@@ -21,7 +21,8 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         return Looked::skipped("scripts that were played side by side");
     }
     // An environment that never repeats itself says nothing about its neighbours.
-    if scripts.again.iter().any(|(first, again)| first.parts_from(again).is_some()) {
+    let idle = scripts.idle.iter().zip(&scripts.idle_again);
+    if scripts.again.iter().map(|(a, b)| (a, b)).chain(idle).any(|(first, again)| first.parts_from(again).is_some()) {
         return Looked::skipped("an environment that repeats itself by seed");
     }
     let differ: Vec<_> =

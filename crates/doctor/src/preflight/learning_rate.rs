@@ -21,7 +21,8 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     let whole = probe.recipe.policy.lora.is_none();
     let found = |severity, says: String| Finding::new(severity, says).into();
     if train.steps == 0 {
-        return found(Severity::Error, "train.steps is 0: nothing is trained".into());
+        let finding = Finding::new(Severity::Error, "train.steps is 0: nothing is trained");
+        return finding.fix("Set train.steps; `hone eval` measures a policy without training it.").into();
     }
     if most == 0.0 {
         return found(

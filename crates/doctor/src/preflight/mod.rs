@@ -27,6 +27,8 @@ entries! {
     mod kept_state: CHECK;
     mod determinism: CHECK;
     mod isolation: CHECK;
+    mod answer_roles: CHECK;
+    mod failed_answers: CHECK;
     mod never_done: CHECK;
     mod reference_fails: CHECK;
     mod do_nothing: CHECK;

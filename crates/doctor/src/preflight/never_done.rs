@@ -22,7 +22,7 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     if whole.len() < 3 {
         return Looked::skipped("three scripted episodes that do not break");
     }
-    // Without references nobody knows what ends an episode: nothing random may.
+    // Without references it is unknown what ends an episode: random calls may not.
     if scripts.references.is_empty() || whole.iter().any(|script| script.done) {
         return Ok(Looked::Healthy);
     }

@@ -52,7 +52,8 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         let text: String = reply.text.chars().take(120).collect();
         finding = finding.line(format!("{kind}: {count} of them, e.g. {text:?}: {}", failure.message));
     }
-    match likeliest(failed.iter().map(|(reply, _)| *reply)) {
+    let own = probe.texts.known().and_then(|texts| texts.template_format);
+    match likeliest(failed.iter().map(|(reply, _)| *reply), own) {
         Some((format, count)) if 2 * count >= failed.len() => finding
             .line(format!("{} of them are valid calls in the format {}", share(count, failed.len()), format.name()))
             .fix(format!("Set rollout.format = {:?}.", format.name()))
@@ -61,11 +62,11 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     }
 }
 
-/// The format in which most of the replies are valid calls.
-pub(super) fn likeliest<'a>(replies: impl Iterator<Item = &'a Reply>) -> Option<(Format, usize)> {
+/// The format in which most of the replies are valid calls; of equals the template's own, then the first by name.
+pub(super) fn likeliest<'a>(replies: impl Iterator<Item = &'a Reply>, own: Option<Format>) -> Option<(Format, usize)> {
     let mut counts: BTreeMap<&str, (Format, usize)> = BTreeMap::new();
     for format in replies.flat_map(|reply| &reply.formats) {
         counts.entry(format.name()).or_insert((*format, 0)).1 += 1;
     }
-    counts.into_values().max_by_key(|(_, count)| *count)
+    counts.into_values().rev().max_by_key(|(format, count)| (*count, Some(*format) == own))
 }

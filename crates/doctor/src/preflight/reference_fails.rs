@@ -10,7 +10,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     measure: "The references of up to 12 tasks, replayed action by action and scored by the rubric. Error from half \
               of them, warning below.",
     fix: "Correct or leave out the tasks that are named; where all fail, the verifier or eval.success is wrong.",
-    explains: &["no_signal", "do_nothing"],
+    explains: &["no_signal", "do_nothing", "constant_component"],
     look,
 };
 
@@ -40,6 +40,9 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         script.turns.len(),
         script.failed
     ));
+    if script.left > 0 {
+        finding = finding.line(format!("the environment ended it with {} of its actions left", script.left));
+    }
     if let Some((action, answer)) = script.turns.last() {
         let answer: String = answer.chars().take(160).collect();
         finding = finding.line(format!("its last action, {action}, was answered {answer}"));

@@ -9,7 +9,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     what: "The environment breaks under actions that it should answer.",
     measure: "Scripts without a model: references, valid random calls, and doing nothing. Error from half of them, \
               warning below. At the start of a run, the first step of one episode alone, in several tries.",
-    fix: "Play it by hand with `hone env play` and put right what it says.",
+    fix: "Play it by hand with `hone env play` and fix what it reports.",
     explains: &["reference_fails", "determinism", "isolation", "faulted", "unscored", "never_done"],
     look,
 };

@@ -14,18 +14,15 @@ pub(super) const CHECK: Check<Probe> = Check {
 };
 
 fn look(probe: &Probe) -> Result<Looked, RunDirError> {
-    let eval = &probe.recipe.eval;
-    let half = 0.98 / ((eval.tasks * eval.samples.max(1) as usize).max(1) as f64).sqrt();
+    let (eval, held_out) = (&probe.recipe.eval, probe.recipe.env.held_out());
+    let episodes = eval.most_tasks().min(held_out) * eval.samples.max(1) as usize;
+    let half = 0.98 / (episodes.max(1) as f64).sqrt();
     if half <= 0.1 {
         return Ok(Looked::Healthy);
     }
     Finding::new(
         Severity::Note,
-        format!(
-            "{} held-out episodes tell success to within {:.0} points",
-            eval.tasks * eval.samples as usize,
-            100.0 * half
-        ),
+        format!("{episodes} held-out episodes tell success to within {:.0} points", 100.0 * half),
     )
     .into()
 }

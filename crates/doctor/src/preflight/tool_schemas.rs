@@ -1,14 +1,24 @@
 use hone_trace::rundir::RunDirError;
 
 use crate::check::{Check, Finding, Looked, Severity};
-use crate::probe::Probe;
+use crate::probe::{Opening, Probe};
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "tool_schemas",
-    what: "The tools on offer cannot be used: there are none, their schemas are no JSON Schema, or two have one name.",
-    measure: "What an opened episode offers. Error. A prompt without a message of the user is a note.",
+    what: "The tools on offer cannot be used: there are none, their schemas are no JSON Schema or refuse the tasks' own \
+           solutions, or two have one name.",
+    measure: "What an opened episode offers, and the calls of its reference against it. Error. A prompt without a message \
+              of the user is a note.",
     fix: "Answer `open` with at least one tool whose `parameters` are a JSON Schema of an object.",
-    explains: &["opens", "call_format", "parse_failures", "no_calls"],
+    explains: &[
+        "opens",
+        "call_format",
+        "parse_failures",
+        "no_calls",
+        "no_signal",
+        "constant_component",
+        "identical_rollouts",
+    ],
     look,
 };
 
@@ -24,6 +34,17 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     if let Some(opening) = opened.iter().find(|opening| opening.tools.is_empty()) {
         let says = format!("{}: it offers no tools; answer `open` with at least one under \"tools\"", opening.env);
         return Finding::new(Severity::Error, says).into();
+    }
+    let misfit = |opening: &&&Opening| opening.rendered.known().is_some_and(|rendered| !rendered.misfits.is_empty());
+    let unfit: Vec<_> = opened.iter().filter(misfit).collect();
+    if let Some((opening, (call, why))) =
+        unfit.first().and_then(|opening| Some((opening, opening.rendered.known()?.misfits.first()?)))
+    {
+        let says = format!("the tools that {} offers do not take the calls of its solutions: {why}", opening.env);
+        return Finding::new(Severity::Error, says)
+            .line(format!("task {}, a call of {call}; {} of {} opened tasks", opening.task, unfit.len(), opened.len()))
+            .fix("Let names, properties and `required` of the schemas be those that the environment reads, and offer every tool.")
+            .into();
     }
     if let Some(opening) = opened.iter().find(|opening| !opening.roles.contains(&"user")) {
         let says = format!("{} opens without a message of the user: nothing asks the policy to act", opening.env);

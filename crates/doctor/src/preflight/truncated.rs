@@ -13,7 +13,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     what: "Episodes of the start policy are cut short by a limit before they can end.",
     measure: "Truncated episodes, by limit. Warning from 25 %, error from 90 %.",
     fix: "Raise the limit that is named, or shorten the prompt and the tools' output.",
-    explains: &["no_signal", "unscored"],
+    explains: &["no_signal", "unscored", "no_calls", "identical_rollouts", "constant_component"],
     look,
 };
 

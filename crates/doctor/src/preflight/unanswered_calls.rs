@@ -8,10 +8,17 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "unanswered_calls",
     what: "Calls are run and nothing comes back: the policy acts and is not told what came of it.",
-    measure: "Calls of the scripts that are answered with no message while the episode goes on: warning, error from half of \
-              them. Answers without text are an error where no call of at least 8 has one with text.",
+    measure: "Calls of the scripts that get no message in answer while the episode continues: warning, error from \
+        half of them. Answers without text are an error where no call of at least 8 has one with text.",
     fix: "Answer every call with a message of role \"tool\" that says what came of it, if only \"done\".",
-    explains: &["no_signal", "truncated", "calls_not_run"],
+    explains: &[
+        "no_signal",
+        "truncated",
+        "calls_not_run",
+        "parse_failures",
+        "constant_component",
+        "identical_rollouts",
+    ],
     look,
 };
 

@@ -6,7 +6,7 @@ use crate::probe::{Played, Probe};
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "unscored",
-    what: "Episodes nobody scores: a judge or verifier is down, or the environment leaves out what the reward needs.",
+    what: "Episodes stay unscored: a judge or verifier is down, or the environment omits what the reward needs.",
     measure: "Episodes of the start policy, and replays of references, without a value of the success component. \
               Warning from 2 %, error from 20 %.",
     fix: "Bring the scorer up, or let the environment state what the component asks for under `facts`; the reason \

@@ -17,8 +17,9 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     let names: Vec<&str> = crate::names().collect();
     for (name, reason) in waivers {
         if !names.contains(&name.as_str()) {
-            let nearest = hone_trace::nearest(name, names.iter().copied()).unwrap_or_default();
-            let says = format!("doctor.waive names {name:?}, which is no check; did you mean {nearest:?}?");
+            let nearest = hone_trace::nearest(name, names.iter().copied());
+            let nearest = nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest:?}?"));
+            let says = format!("doctor.waive names {name:?}, which is no check{nearest}");
             return Finding::new(Severity::Error, says).into();
         }
         if reason.trim().is_empty() {

@@ -55,6 +55,9 @@ impl Probe {
         if depth == Depth::Played && opens {
             world.scripts = Part::Known(world::scripts(setup, recipe, SCRIPTS).await);
             let groups = play::groups(setup, recipe, EPISODES).await;
+            if let Part::Known(scripts) = &mut world.scripts {
+                scripts.spoiled = world::spoiled(setup, recipe, scripts).await;
+            }
             probe.identity = identity::of(setup, recipe, &groups.groups).await;
             probe.played = Part::Known(groups);
         } else if depth == Depth::Played {

@@ -8,7 +8,11 @@ use toml::{Table, Value};
 pub fn given(text: &str, settings: &[String]) -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     walk("", &toml::from_str::<Table>(text).unwrap_or_default(), &mut keys);
-    keys.extend(settings.iter().filter_map(|setting| Some(setting.split_once('=')?.0.trim().to_owned())));
+    for setting in settings {
+        // A table that is set has keys of its own.
+        walk("", &toml::from_str::<Table>(setting).unwrap_or_default(), &mut keys);
+        keys.extend(setting.split_once('=').map(|(key, _)| key.trim().to_owned()));
+    }
     keys
 }
 

@@ -28,11 +28,11 @@ use crate::check::Looked;
 #[derive(Debug, Default)]
 pub struct Probe {
     pub recipe: Recipe,
-    /// Why the recipe cannot be read; it then has its defaults here.
+    /// Reason why the recipe cannot be read; it then has its defaults here.
     pub unreadable: Option<String>,
     /// Keys that the recipe's author wrote, with dots: `train.warmup`.
     pub given: BTreeSet<String>,
-    /// Why the recipe cannot be opened, in the opener's words.
+    /// Reason why the recipe cannot be opened, in the opener's words.
     pub refused: Option<String>,
     pub texts: Part<Texts>,
     pub budget: Option<Budget>,
@@ -91,8 +91,8 @@ pub struct Texts {
 pub struct World {
     pub tasks: usize,
     pub held_out: usize,
-    /// Share of the held-out tasks that are a training task by everything but their key. `None` where tasks have no
-    /// content of their own.
+    /// Share of the held-out tasks that equal a training task in everything but their key. `None` if tasks have no
+    /// content.
     pub shared_content: Option<f64>,
     /// Keys of training tasks that repeat another's content.
     pub repeated: Vec<String>,
@@ -110,10 +110,10 @@ pub struct World {
 pub struct Opening {
     pub task: String,
     pub env: String,
-    /// Why it did not open, in the environment's words.
+    /// Reason why it did not open, in the environment's words.
     pub fault: Option<String>,
     pub tools: Vec<String>,
-    /// Why the tools' schemas cannot be used.
+    /// Reason why the tools' schemas cannot be used.
     pub bad_schema: Option<String>,
     /// System prompt and first messages, as one text.
     pub said: String,
@@ -138,6 +138,8 @@ pub struct Rendered {
     pub lossy: Option<(String, String)>,
     /// Calls that do not read back as they were written, with what came of them.
     pub unread: Vec<(String, String)>,
+    /// Calls that the tools' own schemas refuse, and why: of references, or valid as far as they can be.
+    pub misfits: Vec<(String, String)>,
 }
 
 impl<T: Clone> Clone for Part<T> {
@@ -150,7 +152,7 @@ impl<T: Clone> Clone for Part<T> {
     }
 }
 
-/// Why the chat template cannot be trained with.
+/// Reason why the chat template cannot be trained with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub kind: RefusalKind,
@@ -172,14 +174,17 @@ pub struct Scripts {
     pub success: String,
     /// Replays of the tasks' references.
     pub references: Vec<Transcript>,
-    /// Episodes that do nothing.
+    /// Episodes that do nothing, and the same again.
     pub idle: Vec<Transcript>,
+    pub idle_again: Vec<Transcript>,
     /// The same actions with the same seed: the first time, and again.
     pub again: Vec<(Transcript, Transcript)>,
     /// The same actions with the same seed: alone, and beside other episodes.
     pub beside: Vec<(Transcript, Transcript)>,
     /// Tasks that doing nothing solved only after another episode had solved them.
     pub kept_state: Vec<String>,
+    /// Tasks whose reference earned success before the start policy played, and not after it.
+    pub spoiled: Vec<String>,
     pub after_done: Option<AfterDone>,
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hone_arena::baseline::{Baseline as _, RandomCaller};
 use hone_chat::parse::{Format, Toolbox, parse};
 use hone_chat::{Prompt, RenderError, Renderer};
-use hone_trace::{Action, Arena, Content, Episode, Message, Seed, Task, ToolCall};
+use hone_trace::{Action, Arena, Content, Episode, Message, ParseFailureKind, Seed, Task, ToolCall};
 use hone_train::recipe::Recipe;
 
 use super::{Depth, Opening, Part, Refusal, RefusalKind, Rendered};
@@ -105,6 +105,13 @@ fn render(opening: &mut Opening, task: &Task, episode: &Episode, toolbox: &Toolb
             return;
         }
     };
+    let (mut misfits, mut fitting) = (Vec::new(), Vec::new());
+    for call in calls(task, episode) {
+        match misfit(&call, toolbox) {
+            Some(why) => misfits.push((call.name.clone(), why)),
+            None => fitting.push(call),
+        }
+    }
     let other_day = scene.dated.as_ref().and_then(|renderer| renderer.open(&prompt).ok());
     opening.rendered = Part::Known(Rendered {
         tokens: conversation.prompt().len(),
@@ -112,7 +119,8 @@ fn render(opening: &mut Opening, task: &Task, episode: &Episode, toolbox: &Toolb
         rewrites: conversation.rewrites().to_vec(),
         dated: other_day.is_some_and(|other| other.prompt() != conversation.prompt()),
         lossy: lossy(scene.renderer, &opening.said),
-        unread: unread(task, episode, toolbox, scene.format),
+        unread: fitting.iter().filter_map(|call| unread(call, toolbox, scene.format)).collect(),
+        misfits,
     });
 }
 
@@ -126,30 +134,36 @@ fn lossy(renderer: &Renderer, text: &str) -> Option<(String, String)> {
     })
 }
 
-/// Calls of the offered tools, written in the model's format and read again.
-fn unread(task: &Task, episode: &Episode, toolbox: &Toolbox, format: Format) -> Vec<(String, String)> {
+/// Calls of the offered tools: the reference's, and random ones that their schemas allow.
+fn calls(task: &Task, episode: &Episode) -> Vec<ToolCall> {
     let random = (0..8).filter_map(|turn| {
         match (RandomCaller { calls: usize::MAX }).act(&episode.tools, &episode.first, Seed::root(turn)) {
             Action::Calls(calls) => calls.into_iter().next(),
             _ => None,
         }
     });
-    let calls: Vec<ToolCall> = task.reference.iter().flatten().cloned().chain(random).collect();
-    let mut unread = Vec::new();
-    for call in calls {
-        let text = match format.render_calls(std::slice::from_ref(&call), toolbox) {
-            Ok(text) => text,
-            Err(error) => {
-                unread.push((call.name.clone(), error.to_string()));
-                continue;
-            }
-        };
-        let parsed = parse(&text, toolbox, Some(format));
-        let same = matches!(parsed.calls.as_slice(), [one] if one.call == call);
-        if !same {
-            let why = parsed.error.map_or_else(|| "it reads as another call".to_owned(), |error| error.to_string());
-            unread.push((text, why));
-        }
+    task.reference.iter().flatten().cloned().chain(random).collect()
+}
+
+/// The reason why the schema of its tool refuses a call, whatever the format.
+fn misfit(call: &ToolCall, toolbox: &Toolbox) -> Option<String> {
+    use ParseFailureKind::{MissingRequired, UnexpectedArgument, UnknownTool, WrongType};
+    let written = serde_json::json!({"name": call.name, "arguments": call.arguments});
+    let failure = parse(&format!("<tool_call>{written}</tool_call>"), toolbox, Some(Format::Hermes)).error?;
+    let of_schema = matches!(failure.kind, UnknownTool | MissingRequired | UnexpectedArgument | WrongType);
+    of_schema.then_some(failure.message)
+}
+
+/// The reason why a call, written in the model's format, does not read back.
+fn unread(call: &ToolCall, toolbox: &Toolbox, format: Format) -> Option<(String, String)> {
+    let text = match format.render_calls(std::slice::from_ref(call), toolbox) {
+        Ok(text) => text,
+        Err(error) => return Some((call.name.clone(), error.to_string())),
+    };
+    let parsed = parse(&text, toolbox, Some(format));
+    if matches!(parsed.calls.as_slice(), [one] if one.call == *call) {
+        return None;
     }
-    unread
+    let why = parsed.error.map_or_else(|| "it reads as another call".to_owned(), |error| error.to_string());
+    Some((text, why))
 }

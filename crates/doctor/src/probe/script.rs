@@ -10,6 +10,9 @@ use hone_trace::{
     Task, ToolSet, TraceBuilder, TraceHead, TurnRecord,
 };
 
+/// Mark of an answer that ends the episode.
+const OVER: &str = " (done)";
+
 /// One scripted episode.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Transcript {
@@ -21,7 +24,7 @@ pub struct Transcript {
     pub done: bool,
     /// Values of the reward components that were scored, the total last.
     pub rewards: Vec<(String, f64)>,
-    /// Components nobody scored, and why.
+    /// Unscored components, with reasons.
     pub unscored: Vec<(String, String)>,
     /// Message of the fault.
     pub fault: Option<String>,
@@ -29,6 +32,8 @@ pub struct Transcript {
     pub slowest_seconds: f64,
     /// Calls that were answered with an error.
     pub failed: u32,
+    /// Actions of the script that were left when the episode ended.
+    pub left: usize,
 }
 
 impl Transcript {
@@ -36,8 +41,20 @@ impl Transcript {
         self.rewards.iter().find(|(name, _)| name == component).map(|(_, value)| *value)
     }
 
-    /// Part that another episode of the same task, seed and actions must repeat.
+    /// Messages that answered each call, and the call.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = (&str, Vec<Message>)> {
+        let calls = self.turns.iter().filter(|(action, _)| !action.starts_with('"'));
+        calls.map(|(action, answer)| {
+            let messages = answer.strip_suffix(OVER).unwrap_or(answer);
+            (action.as_str(), serde_json::from_str(messages).unwrap_or_default())
+        })
+    }
+
+    /// Part that another episode of the same task, seed and actions must repeat. One that broke repeats nothing.
     pub(crate) fn parts_from(&self, other: &Self) -> Option<String> {
+        if self.fault.is_some() || other.fault.is_some() {
+            return None;
+        }
         if self.opened != other.opened {
             return Some("it opens with another prompt or other tools".into());
         }
@@ -50,7 +67,7 @@ impl Transcript {
             let worth = |transcript: &Self| transcript.rewards.last().map_or(f64::NAN, |(_, value)| *value);
             return Some(format!("the same answers earn {} and {}", worth(self), worth(other)));
         }
-        (self.fault != other.fault || self.done != other.done).then(|| "it ends in another way".into())
+        (self.done != other.done).then(|| "it ends in another way".into())
     }
 }
 
@@ -143,7 +160,7 @@ impl Session {
         self.record(action, answer.failed);
         self.transcript.failed += answer.failed;
         let text = serde_json::to_string(&answer.messages).unwrap_or_default();
-        self.transcript.turns.push((shown, if answer.done { format!("{text} (done)") } else { text }));
+        self.transcript.turns.push((shown, if answer.done { text + OVER } else { text }));
         self.transcript.done = answer.done;
         self.said.extend(answer.messages);
         !answer.done

@@ -22,11 +22,11 @@ pub(super) fn of(tasks: &[Task], held_out: &[Task]) -> World {
             repeated.push(task.key.clone());
         }
     }
-    // Numbered tasks have no content of their own: a program makes a world out of their key.
+    // Numbered tasks have no content: a program derives its state from their key.
     let numbered = known.len() == 1 && tasks.len() > 1;
     let shared = held_out.iter().filter(|task| known.contains(&content(task))).count();
     let referenced: Vec<&Task> = tasks.iter().filter(|task| task.reference.is_some()).collect();
-    // What is only said is done too: a user who has tools is guided by words.
+    // Speaking counts as acting too: a user who has tools is guided by words.
     let silent = |task: &Task| task.extra.get(SAYS).and_then(Value::as_array).is_none_or(Vec::is_empty);
     let no_op = |task: &&&Task| task.reference.as_ref().is_some_and(Vec::is_empty) && silent(task);
     World {
@@ -54,8 +54,7 @@ pub(super) async fn scripts(setup: &Setup, recipe: &Recipe, limit: Duration) -> 
     let clock = Instant::now();
     let (arena, rubric) = (&*setup.arena, &*setup.rubric);
     let tasks: Vec<&Task> = setup.tasks.iter().step_by(setup.tasks.len().div_ceil(TASKS).max(1)).take(TASKS).collect();
-    let deadline = Duration::try_from_secs_f64(recipe.rollout.env_deadline_s.max(recipe.rollout.user_deadline_s));
-    let deadline = deadline.unwrap_or(Duration::from_secs(30)).min(limit);
+    let deadline = deadline(recipe).min(limit);
     let limits = |task: &Task| Limits {
         turns: recipe.rollout.max_turns,
         seed: Seed::root(recipe.seed).with("check").with(&task.key).value(),
@@ -69,13 +68,16 @@ pub(super) async fn scripts(setup: &Setup, recipe: &Recipe, limit: Duration) -> 
             break;
         }
         let idle = play(arena, rubric, task, &DoNothing, limits(task)).await;
+        let idle_again = play(arena, rubric, task, &DoNothing, limits(task)).await;
         let acted = script(task);
         // A replay needs room for what is said between the calls.
         let roomy = Limits { turns: limits(task).turns.max(64), ..limits(task) };
-        let first = play(arena, rubric, task, &*acted, roomy).await;
+        let mut first = play(arena, rubric, task, &*acted, roomy).await;
+        first.left = solution(task).map_or(0, |moves| moves.len().saturating_sub(first.turns.len()));
         let again = play(arena, rubric, task, &*acted, roomy).await;
         let success = |value: Option<f64>| value == Some(1.0);
-        if success(first.reward(&recipe.eval.success)) && !success(idle.reward(&recipe.eval.success)) {
+        let idly = [&idle, &idle_again].map(|idle| idle.reward(&recipe.eval.success));
+        if success(first.reward(&recipe.eval.success)) && !idly.into_iter().any(success) {
             let after = play(arena, rubric, task, &DoNothing, limits(task)).await;
             if success(after.reward(&recipe.eval.success)) {
                 scripts.kept_state.push(task.key.clone());
@@ -85,6 +87,7 @@ pub(super) async fn scripts(setup: &Setup, recipe: &Recipe, limit: Duration) -> 
             scripts.references.push(first.clone());
         }
         scripts.idle.push(idle);
+        scripts.idle_again.push(idle_again);
         scripts.again.push((first.clone(), again));
         alone.push((task, first));
     }
@@ -93,6 +96,29 @@ pub(super) async fn scripts(setup: &Setup, recipe: &Recipe, limit: Duration) -> 
         scripts.after_done = after_done(setup, task, &*script(task), first.turns.len(), limits(task)).await;
     }
     scripts
+}
+
+/// Tasks whose reference earned success before others played, and does not any more.
+pub(super) async fn spoiled(setup: &Setup, recipe: &Recipe, scripts: &Scripts) -> Vec<String> {
+    let mut spoiled = Vec::new();
+    let before = scripts.references.iter().filter(|script| script.reward(&scripts.success) == Some(1.0));
+    for script in before.take(TOGETHER) {
+        let Some(task) = setup.tasks.iter().find(|task| task.key == script.task) else { continue };
+        let Some(moves) = solution(task) else { continue };
+        let seed = Seed::root(recipe.seed).with("check").with(&task.key).value();
+        let limits = Limits { turns: recipe.rollout.max_turns.max(64), seed, deadline: deadline(recipe) };
+        let again = play(&*setup.arena, &setup.rubric, task, &Reference(moves), limits).await;
+        if again.reward(&scripts.success).is_some_and(|value| value != 1.0) {
+            spoiled.push(task.key.clone());
+        }
+    }
+    spoiled
+}
+
+/// Time that an answer may take.
+fn deadline(recipe: &Recipe) -> Duration {
+    let deadline = Duration::try_from_secs_f64(recipe.rollout.env_deadline_s.max(recipe.rollout.user_deadline_s));
+    deadline.unwrap_or(Duration::from_secs(30))
 }
 
 /// The script of a task: its solution, or random calls.
@@ -128,16 +154,15 @@ async fn beside(
     played
 }
 
-/// One episode is opened and stepped once: by a call, where that breaks by a reply, and then by a call again. An environment
-/// that breaks now and then, or at one of them, is no reason to refuse a run.
+/// One episode is opened and stepped once: by a call, if that breaks by a reply, and then by a call again. An
+/// environment that breaks occasionally, or at one of them, is not a reason to refuse a run.
 pub(super) async fn first_step(setup: &Setup, recipe: &Recipe) -> Vec<Transcript> {
     let Some(task) = setup.tasks.first() else { return Vec::new() };
     let call: Box<dyn Baseline> = match solution(task) {
         Some(moves) => Box::new(Reference(moves)),
         None => Box::new(RandomCaller { calls: 1 }),
     };
-    let deadline = Duration::try_from_secs_f64(recipe.rollout.env_deadline_s.max(recipe.rollout.user_deadline_s));
-    let deadline = deadline.unwrap_or(Duration::from_secs(30));
+    let deadline = deadline(recipe);
     let mut tries = Vec::new();
     for (number, script) in (0..).zip([&*call, &DoNothing, &*call]) {
         let seed = Seed::root(recipe.seed).with("first step").at(number).value();

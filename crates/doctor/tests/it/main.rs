@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
+mod edited_twins;
 mod live;
 mod page;
 mod preflight;

@@ -70,7 +70,9 @@ fn world() -> World {
         idle: (0..8).map(|task| script(task, false)).collect(),
         again: (0..8).map(|task| (script(task, true), script(task, true))).collect(),
         beside: (0..4).map(|task| (script(task, true), script(task, true))).collect(),
+        idle_again: (0..8).map(|task| script(task, false)).collect(),
         kept_state: Vec::new(),
+        spoiled: Vec::new(),
         after_done: Some(AfterDone::Holds),
     };
     World {
@@ -207,7 +209,7 @@ fn a_waived_error_does_not_refuse() {
 }
 
 /// Keys, the check, its severity, and a word of what it says.
-const RECIPES: [(&[&str], &str, Severity, &str); 25] = [
+const RECIPES: [(&[&str], &str, Severity, &str); 28] = [
     (&["train.learning_rate=0.0"], "learning_rate", Severity::Error, "nothing can change"),
     (&["train.learning_rate=5.0"], "learning_rate", Severity::Error, "reaches 5"),
     (&["train.learning_rate=1e-12"], "learning_rate", Severity::Warning, "hardly move"),
@@ -226,8 +228,11 @@ const RECIPES: [(&[&str], &str, Severity, &str); 25] = [
     (&["sampling.top_k=1"], "sampling_filters", Severity::Error, "likeliest"),
     (&["sampling.top_p=0.9"], "sampling_filters", Severity::Warning, "filter"),
     (&["sampling.min_p=0.00005"], "sampling_filters", Severity::Note, "next to nothing"),
-    (&["sampling.temperature=0.01"], "temperature", Severity::Warning, "explores"),
-    (&["sampling.temperature=3.0"], "temperature", Severity::Warning, "noise"),
+    (&["sampling.temperature=0.2"], "temperature", Severity::Warning, "explores"),
+    (&["sampling.temperature=0.01"], "temperature", Severity::Error, "explores"),
+    (&["sampling.temperature=2.0"], "temperature", Severity::Warning, "noise"),
+    (&["sampling.temperature=3.0"], "temperature", Severity::Error, "noise"),
+    (&["loss={name=\"dapo\", clip_high=0.3}"], "inert_keys", Severity::Warning, "the ratio is 1"),
     (&["eval.temperature=0.5"], "decoding_filter", Severity::Note, "0.5"),
     (&["train.group_size=2"], "small_groups", Severity::Note, "50 %"),
     (&["eval.tasks=16"], "small_evaluation", Severity::Note, "16"),

@@ -46,6 +46,16 @@ enum Flaw {
     AlwaysWrong,
     /// The verifier does not say.
     NoVerdict,
+    /// Tool results come as the user's words.
+    AnswersAsUser,
+    /// Tool results come as the policy's own words.
+    AnswersAsAssistant,
+    /// Every call is answered with an error that is not counted as one.
+    OnlyErrors,
+    /// The verdict has nothing to do with the episode.
+    TossesACoin,
+    /// The schema asks for another property than the solutions have.
+    WrongSchema,
     /// Every call breaks it.
     Crashes,
     NoTools,
@@ -95,6 +105,9 @@ impl Arena for Desk {
         let opened = self.opened.fetch_add(1, Ordering::SeqCst);
         let schema = match self.flaw {
             Flaw::BadSchema => json!({"type": 7}),
+            Flaw::WrongSchema => {
+                json!({"type": "object", "properties": {"to": {"type": "integer"}}, "required": ["to"]})
+            }
             _ => json!({"type": "object", "properties": {"value": {"type": "integer"}}, "required": ["value"]}),
         };
         let set = ToolSpec::new("set", "Sets the dial.", schema);
@@ -150,7 +163,13 @@ impl Env for Sitting {
             Flaw::CountsCalls => format!("call {count}: the dial was at {before}"),
             _ => format!("the dial was at {before}"),
         };
-        let messages = if self.flaw == Flaw::Mute { Vec::new() } else { vec![Message::tool("set", said)] };
+        let messages = match self.flaw {
+            Flaw::Mute => Vec::new(),
+            Flaw::AnswersAsUser => vec![Message::user(said)],
+            Flaw::AnswersAsAssistant => vec![Message::assistant(said)],
+            Flaw::OnlyErrors => vec![Message::tool("set", "Error: the database is not there")],
+            _ => vec![Message::tool("set", said)],
+        };
         Ok(Turn { messages, ..Turn::default() })
     }
 
@@ -158,6 +177,7 @@ impl Env for Sitting {
         let right = match self.flaw {
             Flaw::AlwaysRight => true,
             Flaw::AlwaysWrong => false,
+            Flaw::TossesACoin => self.calls.fetch_add(1, Ordering::SeqCst).is_multiple_of(3),
             _ => self.dial.load(Ordering::SeqCst) == self.wanted,
         };
         let mut facts = serde_json::Map::new();
@@ -188,7 +208,7 @@ group_size = 4
 tasks = 16
 "#;
 
-fn model() -> &'static Path {
+pub(crate) fn model() -> &'static Path {
     static MODEL: OnceLock<tempfile::TempDir> = OnceLock::new();
     let made = MODEL.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
@@ -269,6 +289,11 @@ fn every_flaw_of_a_desk_is_named() {
         (Flaw::OpenPlace, "placeholders", Severity::Warning),
         (Flaw::LongPrompt, "context", Severity::Error),
         (Flaw::NeverOpens, "environment_opens", Severity::Error),
+        (Flaw::AnswersAsUser, "answer_roles", Severity::Error),
+        (Flaw::AnswersAsAssistant, "answer_roles", Severity::Error),
+        (Flaw::OnlyErrors, "failed_answers", Severity::Error),
+        (Flaw::TossesACoin, "determinism", Severity::Error),
+        (Flaw::WrongSchema, "tool_schemas", Severity::Error),
     ] {
         let probe = desk(flaw);
         let diagnosis = preflight(&probe).unwrap();

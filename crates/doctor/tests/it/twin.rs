@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hone_doctor::{CHECKS, Diagnosis, Run, diagnose};
+use hone_doctor::{Diagnosis, examine};
 use hone_trace::rundir::RunDir;
 use hone_trace::{
     Digest, Lesson, Node, Outcome, PolicyVersion, Reward, Sampled, SamplingParams, ToolCall, ToolSet, ToolSpec, Trace,
@@ -40,12 +40,16 @@ pub(crate) struct Episode {
     pub turns: Vec<TurnRecord>,
     pub outcome: Outcome,
     pub rewards: Vec<Reward>,
-    /// What the recorded total is, where it is not the sum.
+    /// What the recorded total is, where it is not the sum; NaN: there is none.
     pub total: Option<f64>,
     /// Key of the task, where it is not the stage's own.
     pub key: Option<String>,
-    /// The policy that sampled it.
+    /// The policy that sampled it, and its name.
     pub weights: u64,
+    pub served: &'static str,
+    /// Tokens of the prompt, and of every answer.
+    pub prompt: Vec<u32>,
+    pub answer: Vec<u32>,
     /// Logprob of every token.
     pub logprob: f32,
     pub facts: Map<String, Value>,
@@ -59,6 +63,8 @@ pub(crate) struct Twin {
     pub metrics: fn(u64, &mut Map<String, Value>),
     pub episode: fn(Stage, &mut Episode),
     pub events: fn() -> Vec<Value>,
+    /// Files that lie beside the records.
+    pub files: fn(&Path),
 }
 
 impl Default for Twin {
@@ -68,6 +74,7 @@ impl Default for Twin {
             metrics: |_, _| {},
             episode: |_, _| {},
             events: || vec![json!({"event": "overlap", "result": {"held_out": TASKS, "prompts": 0.0, "calls": 0.0}})],
+            files: |_| {},
         }
     }
 }
@@ -77,10 +84,11 @@ impl Twin {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run");
         self.record(&path);
-        diagnose(CHECKS, &Run::read(&path).unwrap()).unwrap()
+        (self.files)(&path);
+        examine(&path).unwrap()
     }
 
-    fn record(&self, path: &Path) {
+    pub(crate) fn record(&self, path: &Path) {
         let recipe = if self.recipe.is_empty() { HEALTHY } else { self.recipe };
         let mut run = RunDir::create(path, recipe).unwrap();
         for event in (self.events)() {
@@ -93,6 +101,9 @@ impl Twin {
                 episodes.map(|(task, replica)| self.played(Stage::Training(step), task, replica)).collect();
             let numbers = run.traces(&traces).unwrap();
             run.event(&json!({"event": "step", "step": step, "traces": [numbers.start, numbers.end]})).unwrap();
+            let made =
+                json!({"event": "optimizer_step", "step": step, "batch": 0, "sequences": 16, "policy_step": step});
+            run.event(&made).unwrap();
             let mut line = line(step);
             let tokens: usize = traces.iter().flat_map(Trace::sampled).map(|(_, node)| node.tokens().len()).sum();
             line.insert("tokens/sampled".into(), json!(tokens));
@@ -148,6 +159,7 @@ impl Episode {
             Stage::Greedy { after: true } | Stage::Sampled { after: true } | Stage::Perturbed(_) => task % 10 < 9,
             Stage::Sharpened => task % 20 < 7,
         };
+        let training = matches!(stage, Stage::Training(_));
         let temperature = match stage {
             Stage::Greedy { .. } | Stage::Perturbed(_) => 0.0,
             Stage::Sharpened => 0.5,
@@ -169,23 +181,28 @@ impl Episode {
             Stage::Sharpened => 0,
             Stage::Perturbed(_) => STEPS,
         };
+        // No two policies give the same bits.
+        let logprob = if training { logprob - 1e-4 * weights as f32 } else { logprob };
         Self {
             total: None,
             key: None,
             weights,
+            served: "twin",
+            prompt: vec![7, 8, if training { 1000 } else { 2000 } + task as u32],
+            answer: vec![30, 31],
             logprob,
             facts: Map::new(),
             lesson: None,
             task,
             replica,
-            seed: 100 * task as u64 + u64::from(replica),
+            seed: 10_000 * weights + 100 * task as u64 + u64::from(replica),
             sampling: SamplingParams { temperature, ..SamplingParams::default() },
             replies: vec![vec![10 + replica, 11, 12], vec![20 + task as u32, 2]],
             turns: vec![call, say],
             outcome: Outcome::Finished,
             rewards: vec![
                 Reward::scored("tau_state", f64::from(u8::from(solved)), ""),
-                Reward::scored("parse_penalty", 0.0, ""),
+                Reward::scored("parse_penalty", if solved { 0.0 } else { -0.1 }, ""),
             ],
         }
     }
@@ -211,20 +228,23 @@ impl Episode {
             sampling: self.sampling,
         };
         let weights = Digest::of(&self.weights.to_le_bytes());
-        let version = PolicyVersion { run: "twin".into(), step: self.weights, weights };
-        let mut builder = TraceBuilder::new(head, vec![7, 8, 9]);
-        for (reply, turn) in self.replies.into_iter().zip(self.turns) {
+        let version = PolicyVersion { run: self.served.into(), step: self.weights, weights };
+        let mut builder = TraceBuilder::new(head, self.prompt);
+        let mut turns = self.turns.into_iter();
+        for reply in self.replies {
             let sampled = Sampled::by(version.clone(), vec![self.logprob; reply.len()]);
             builder.push(Node::sampled(reply, sampled).unwrap());
-            builder.record(turn);
-            builder.push(Node::observation(vec![30, 31]));
+            if let Some(turn) = turns.next() {
+                builder.record(turn);
+            }
+            builder.push(Node::observation(self.answer.clone()));
         }
         let mut trace = builder.finish(self.outcome);
         let paid = ["tau_state", "parse_penalty", "format", "grounding"];
         let paid = self.rewards.iter().filter(|reward| paid.contains(&reward.component.as_str()));
         let total = self.total.unwrap_or_else(|| paid.filter_map(Reward::value).sum());
         trace.rewards = self.rewards;
-        if trace.rewards.iter().any(|reward| reward.value().is_some()) {
+        if !total.is_nan() && trace.rewards.iter().any(|reward| reward.value().is_some()) {
             trace.rewards.push(Reward::scored("total", total, ""));
         }
         trace.facts = self.facts;

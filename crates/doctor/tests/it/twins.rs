@@ -3,7 +3,7 @@ use hone_doctor::{Diagnosis, Severity};
 use hone_trace::{Boundary, Fault, Limit, Outcome, ParseFailure, ParseFailureKind, Reward};
 use serde_json::{Map, json};
 
-use crate::twin::{Stage, TASKS, Twin};
+use crate::twin::{Episode, Stage, TASKS, Twin};
 
 /// The check finds it as a root cause, and no other root cause is an error.
 #[track_caller]
@@ -283,6 +283,7 @@ fn components_behind_one_gate() {
                 for component in ["tau_state", "format", "grounding"] {
                     episode.score(component, read);
                 }
+                episode.score("parse_penalty", 0.0);
             }
         },
         ..Twin::default()
@@ -343,7 +344,8 @@ fn a_reward_that_rises_while_held_out_success_does_not() {
 fn rejection_weighted_imitation() {
     let recipe =
         "name = \"twin\"\ncredit = { name = \"grpo\", negative = 0.03 }\n[train]\nsteps = 24\ngroup_size = 4\n";
-    finds(&Twin { recipe, ..Twin::default() }, "rejection_weighted", Severity::Note);
+    let episode = |_, episode: &mut Episode| episode.score("parse_penalty", 0.0);
+    finds(&Twin { recipe, episode, ..Twin::default() }, "rejection_weighted", Severity::Note);
 }
 
 #[test]

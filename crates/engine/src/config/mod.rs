@@ -64,7 +64,7 @@ pub struct Config {
     pub rope: Rope,
     /// Standard deviation of fresh weights.
     pub init_std: f32,
-    /// The file as it was read: saved back unchanged.
+    /// The file as read: saved back unchanged.
     pub source: Map<String, Value>,
 }
 
@@ -135,7 +135,7 @@ impl Config {
     }
 }
 
-/// Refuses sizes that no model has, before a table of a billion layers is made of them.
+/// Refuses sizes that no model has, before a table of a billion layers is built from them.
 fn refuse_absurd(config: &Config) -> std::result::Result<(), String> {
     for (key, size, most) in [
         ("num_hidden_layers", config.layers, 4_096),
@@ -152,7 +152,8 @@ fn refuse_absurd(config: &Config) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Dynamic frequencies are made for sequences beyond the trained length; the others end where they were trained.
+/// Maximum context. Dynamic RoPE frequencies extend beyond the trained length; the other kinds end where they were
+/// trained.
 fn context(positions: usize, scaling: Scaling) -> usize {
     match scaling {
         Scaling::Dynamic { factor, trained } => (factor * trained as f64) as usize,

@@ -63,7 +63,7 @@ struct LayerInput<'a> {
     angles: &'a [f32],
 }
 
-/// Inner gradients of an adapter: `rows` rows per module, of which a task writes those from `at` on.
+/// Inner gradients of an adapter: `rows` rows per module; a task writes those from `at` on.
 #[derive(Clone, Copy)]
 struct InnerRows<'a> {
     gradients: Shared<'a>,
@@ -105,7 +105,8 @@ impl Net<'_> {
         Ok(())
     }
 
-    /// Activation recomputation: what [`Keep::Inputs`] did not keep of the second half of a layer.
+    /// Activation recomputation (gradient checkpointing): the part of a layer's second half that [`Keep::Inputs`] did
+    /// not keep.
     fn gates_again(&self, layer: usize, rows: usize, x: &[f32], state: &mut LayerState) {
         let (c, cpu) = (&self.model.config, &self.model.device);
         let (hidden, out_width) = (c.hidden, c.heads.out_width());
@@ -129,7 +130,7 @@ impl Net<'_> {
         });
     }
 
-    /// From `back.dx`, the gradient of the layer's output, to that of its input in the same place.
+    /// Backward pass of one layer: turns `back.dx` from the gradient of the layer's output into that of its input.
     fn layer_backward(&self, input: LayerInput<'_>, state: &mut LayerState, back: &mut Back, trained: &mut Grads<'_>) {
         let (c, cpu, layer) = (&self.model.config, &self.model.device, input.layer);
         let p = &self.model.weights.params.layers[layer];

@@ -38,7 +38,7 @@ pub(crate) enum Projection {
     Down,
 }
 
-/// Buffers the first half of a block fills, for as many rows as its input has.
+/// Buffers that the first half of a block fills, with one row per input row.
 #[derive(Debug)]
 pub struct Before<'a> {
     /// Normalised input, `[rows][hidden]`.

@@ -75,7 +75,7 @@ impl Buffer {
         Self { memory: Memory::zeros(len), len }
     }
 
-    /// Grows to at least `len` floats; what it held before is not kept in order.
+    /// Grows to at least `len` floats; previous contents are not preserved.
     pub fn grow(&mut self, len: usize) {
         if len > self.len {
             // Dropped first: the old and the new buffer need not exist together.

@@ -10,8 +10,8 @@ use crate::cpu::kernels::simd::Isa;
 use crate::cpu::pool::ThreadPool;
 use crate::error::{EngineError, Result};
 
-/// CPU device: an instruction set and a pool of threads. Results do not depend on the number of threads: work is cut
-/// into pieces by problem size alone, and every sum is taken in the order of the pieces.
+/// CPU device: an instruction set and a thread pool. Results do not depend on the number of threads: work is divided by
+/// problem size only, and every sum is taken in the order of the pieces.
 #[derive(Debug)]
 pub struct Cpu {
     isa: Isa,

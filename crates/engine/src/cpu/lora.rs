@@ -23,7 +23,7 @@ pub struct AdapterWeights {
     scale: f32,
     /// The f32 master, laid out by the adapter's table.
     pub values: Buffer,
-    /// By layer and module.
+    /// Indexed by layer and module.
     pairs: Vec<[Option<Pair>; Module::COUNT]>,
 }
 

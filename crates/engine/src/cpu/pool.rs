@@ -5,8 +5,8 @@
 //! before they sleep, and a worker that wakes too late for a region is not waited for.
 //!
 //! Each thread first takes the tasks of its own share, the same part of the indices in every region: rows are then
-//! computed by the thread that computed them before, which has them in its caches: cores of one machine need not share
-//! any. A thread that is done takes tasks of the others.
+//! computed by the thread that computed them before and has them in its caches, since cores of one machine need not
+//! share any. A thread that runs out of tasks takes some from the others (work stealing).
 
 #![expect(unsafe_code, reason = "a borrowed task is lent to the workers for the length of one call")]
 
@@ -30,12 +30,12 @@ pub(crate) struct ThreadPool {
     busy: Mutex<()>,
 }
 
-/// State shared by caller and workers. A worker learns of a region from one cache line and reports back on one other:
+/// State shared by caller and workers. A worker learns about a region from one cache line and reports back on another:
 /// moving a line between cores takes as long as a thousand multiplications.
 #[derive(Debug)]
 struct Region {
     header: Header,
-    /// By thread; the caller's first.
+    /// One per thread; the caller's first.
     shares: Vec<Share>,
     done: Done,
     sleeping: Vec<AtomicBool>,
@@ -59,7 +59,7 @@ struct Header {
 struct Done {
     /// Units, over all regions.
     units: AtomicU64,
-    /// A task of the region at hand panicked: the rest of it is not needed.
+    /// A task of the current region panicked: the rest of it is not needed.
     broken: AtomicBool,
 }
 
@@ -78,7 +78,7 @@ type Call = unsafe fn(*const (), usize);
 const UNITS: usize = u16::MAX as usize;
 
 impl Task {
-    /// Indices that are handed out together: one, but for enormous regions.
+    /// Indices handed out together: one, except in enormous regions.
     fn unit(self) -> usize {
         self.count.div_ceil(UNITS).max(1)
     }
@@ -101,8 +101,8 @@ impl Task {
     }
 }
 
-/// The units of one thread that are left: the region's number (its lower half), their start and their end. A share that
-/// still has an older number is untouched; nobody but those who take from it writes it.
+/// Remaining units of one thread: the region's number (its lower half), their start and their end. A share with an
+/// older number is untouched; only the threads that take from it write it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Share(AtomicU64);
@@ -124,7 +124,7 @@ impl Share {
             }
             let (unit, left) = if front { (start, start + 1..end) } else { (end - 1, start..end - 1) };
             let new = u64::from(number as u32) << 32 | (left.start as u64) << 16 | left.end as u64;
-            // Of its region's numbers nothing else changes: a later region's would have a later number.
+            // Only start and end can change while the number stays the same: a later region has a later number.
             match self.0.compare_exchange_weak(word, new, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some(unit),
                 Err(now) => word = now,
@@ -171,7 +171,7 @@ impl ThreadPool {
         let lent = self.shared.open(data, call as *mut (), count, &self.workers);
         BUSY.set(true);
         let (mine, panic) = self.shared.work(lent, 0);
-        // Also when a task of this thread panicked: the workers use `task`.
+        // Even if a task of this thread panicked: the workers still use `task`.
         let mut spins = 0;
         while self.shared.done.units.load(Ordering::Acquire) - before < lent.units() as u64 - mine {
             pause(&mut spins);
@@ -202,8 +202,8 @@ impl Region {
     fn open(&self, data: *mut (), call: *mut (), count: usize, workers: &[JoinHandle<()>]) -> Task {
         let number = self.header.number.load(Ordering::Relaxed) + 1;
         if number.is_multiple_of(1 << 30) {
-            // Ages are distinguishable up to half the range of 32 bits: a share nobody ever touches must not grow too
-            // old.
+            // Ages are distinguishable up to half the range of 32 bits, so a share that is never touched must not grow
+            // too old.
             let fresh = u64::from((number - 1) as u32) << 32;
             self.shares.iter().for_each(|share| share.0.store(fresh, Ordering::Relaxed));
         }
@@ -279,7 +279,7 @@ impl Region {
         (self.header.number.load(Ordering::Relaxed) == number).then_some(task)
     }
 
-    /// Computes what there is to take. Returns the units done, and the panic that a task ended in.
+    /// Computes all available units. Returns the number of units done, and the panic of a task if there was one.
     fn work(&self, task: Task, thread: usize) -> (u64, Option<Box<dyn Any + Send>>) {
         let (mut total, mut panic) = (0, None);
         let (units, threads) = (task.units(), self.shares.len());

@@ -22,8 +22,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Floating-point operations it takes at least: products with weights and attention, every prompt once, and of a
-    /// prompt's last layer the keys and values alone.
+    /// Minimum floating-point operations: products with weights and attention, every prompt once, and for a prompt's
+    /// last layer only the keys and values.
     pub fn flops(&self, c: &Config) -> f64 {
         let layer = c.hidden * (c.heads.width() + c.heads.out_width() + 3 * c.mlp);
         let (prompt, reply) = (self.prompt_tokens, self.new_tokens);
@@ -44,7 +44,7 @@ impl Workload {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     pub tokens: u64,
-    /// From the first request to the last reply.
+    /// Time from the first request to the last reply.
     pub seconds: f64,
     /// Tokens per second of the steps that only decoded.
     pub decode_tokens_per_second: f64,

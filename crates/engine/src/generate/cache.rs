@@ -1,11 +1,11 @@
 //! Prefix cache (radix tree): pages of the KV cache keyed by token ids and reference-counted.
 //!
 //! A node is one page: the next [`PAGE`] tokens (fewer at the tip) after its parent's. A request holds the path from a
-//! root to its last token and alone writes the pages it added; pages that are full and computed are shared by
-//! everybody who has the same tokens before them, and the computed part of a page that continues differently is
-//! copied. Nodes are in the tree from the moment a request plans them, so that a second request with the same prompt
-//! finds out that its prefix is being computed and waits. What nobody holds stays until its page is needed, least
-//! recently used first.
+//! root to its last token, and only that request writes the pages it added; full and computed pages are shared by all
+//! requests with the same preceding tokens, and the computed part of a page that continues differently is copied (copy
+//! on write). Nodes are in the tree from the moment a request plans them, so that a second request with the same prompt
+//! sees that its prefix is being computed and waits. Pages that no request holds stay until they are needed, evicted
+//! least recently used first.
 //!
 //! Laws: whoever holds a node holds its ancestors; an unheld node is computed as far as it has tokens.
 
@@ -46,11 +46,11 @@ pub(super) struct Cache<P> {
     nodes: Vec<Node>,
     roots: Vec<NodeId>,
     free: Vec<NodeId>,
-    /// Leaves nobody holds, least recently used first.
+    /// Leaves that no request holds, least recently used first.
     idle: BTreeSet<(u64, NodeId)>,
     held: usize,
     clock: u64,
-    /// Counts the times that planned tokens were given up: who waits for them must look again.
+    /// Number of times that planned tokens were abandoned: requests waiting for them must look again.
     given_up: u64,
     evicted: u64,
 }
@@ -157,8 +157,8 @@ impl<P: PageStore> Cache<P> {
         Some(id)
     }
 
-    /// As [`Cache::attach`], with the first `len` tokens copied from `source`, a sibling to be. Where the last page
-    /// left is the source itself, nothing is copied.
+    /// Like [`Cache::attach`], with the first `len` tokens copied from `source`, its future sibling. If the last
+    /// available page is the source itself, nothing is copied.
     pub(super) fn attach_copy(
         &mut self,
         parent: Option<NodeId>,
@@ -179,12 +179,12 @@ impl<P: PageStore> Cache<P> {
         }
     }
 
-    /// Adds a token to a page that the caller writes.
+    /// Adds a token to a page owned by the caller.
     pub(super) fn push(&mut self, id: NodeId, token: u32) {
         self.nodes[id].tokens.push(token);
     }
 
-    /// Notes that the positions before `len` of a path are computed, from page `first` on.
+    /// Marks the positions before `len` of a path as computed, from page `first` on.
     pub(super) fn computed(&mut self, path: &[NodeId], first: usize, len: usize) {
         for (at, &id) in path.iter().enumerate().skip(first) {
             let node = &mut self.nodes[id];
@@ -192,7 +192,7 @@ impl<P: PageStore> Cache<P> {
         }
     }
 
-    /// Lets go of a path. Tokens that were planned and not computed leave the tree.
+    /// Releases a path. Tokens that were planned and not computed leave the tree.
     pub(super) fn release(&mut self, path: &[NodeId]) {
         self.clock += 1;
         for &id in path.iter().rev() {
@@ -242,7 +242,7 @@ impl<P: PageStore> Cache<P> {
         Some(id)
     }
 
-    /// Takes a leaf that nobody holds out of the tree.
+    /// Removes a leaf that no request holds.
     fn remove(&mut self, id: NodeId) {
         let parent = std::mem::take(&mut self.nodes[id]).parent;
         self.children_of(parent).retain(|child| *child != id);

@@ -14,7 +14,7 @@ use crate::rope::Scaling;
 
 type Reply = std::result::Result<Sample, SampleFault>;
 
-/// The lowest temperature but 0: logits divided by less leave the range of f32.
+/// Lowest temperature other than 0: dividing logits by less leaves the range of f32.
 const COLDEST: f32 = 1e-5;
 
 /// Tokens that a node must be computed to, and the state of the tree in which that was found out.
@@ -26,17 +26,17 @@ pub(super) struct Wait {
 
 #[derive(Debug)]
 pub(super) struct Job {
-    /// The prompt and what was sampled.
+    /// The prompt and the sampled tokens.
     pub(super) tokens: Vec<u32>,
     /// Tokens whose keys and values are in the pages of `path`.
     pub(super) computed: usize,
-    /// Tokens that have a place in them.
+    /// Tokens that have a page assigned.
     pub(super) planned: usize,
-    /// Tokens there were when the job last started to run: those after them are its own.
+    /// Number of tokens when the job last started to run: the tokens after them are its own.
     pub(super) admitted: usize,
     /// Pages held, root first. Empty while waiting.
     pub(super) path: Vec<NodeId>,
-    /// Order of arrival: the youngest gives way.
+    /// Order of arrival: the youngest is preempted first.
     pub(super) arrival: u64,
     pub(super) wait: Option<Wait>,
     /// Stop reason, once the request is finished.

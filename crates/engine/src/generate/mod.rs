@@ -5,11 +5,11 @@
 //! system prompt, the history of an episode) is computed from where it differs.
 //!
 //! A sampled token and its logprob depend on the prompt, the parameters, the seed and the weights. They do not depend
-//! on what else runs, on what was in the cache, on preemption or on the number of threads: every row is computed by
-//! the learner's own kernels, which add in the same order whatever the rows beside it.
+//! on other requests, on the contents of the cache, on preemption or on the number of threads: every row is computed by
+//! the learner's own kernels, which add in the same order whatever rows are beside it (batch invariance).
 //!
-//! Running requests continue with newly published weights: their keys and values are computed again, and
-//! the record says which version sampled which token.
+//! Running requests continue with newly published weights: their keys and values are recomputed, and the record says
+//! which version sampled which token.
 
 pub mod bench;
 mod cache;
@@ -36,7 +36,7 @@ use crate::policy::Policy;
 /// Limits of a generator. None of them changes the sampled tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GeneratorSettings {
-    /// Bytes of keys and values. Taken as they are needed, kept until the generator ends.
+    /// Bytes of the KV cache. Allocated as needed, kept until the generator ends.
     pub memory_limit: u64,
     /// Requests computed together.
     pub max_running: usize,
@@ -117,7 +117,7 @@ impl Generator {
         self.send(request, None)
     }
 
-    /// As [`Generator::submit`], with every token as it is sampled.
+    /// Like [`Generator::submit`], streaming every token as it is sampled.
     pub fn stream(
         &self,
         request: SampleRequest,

@@ -1,7 +1,7 @@
 //! Continuous batching: admission, chunked prefill beside decoding, preemption, new weights.
 //!
-//! The oldest request always makes progress; when pages run out, the youngest gives way and is computed again later,
-//! to the same bits.
+//! The oldest request always makes progress; when pages run out, the youngest is preempted and recomputed later, to the
+//! same bits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct Scheduler<B: Backend> {
     version: PolicyVersion,
     /// Snapshot in use while there is work, and the number of publishes before it was fetched.
     held: Option<(u64, Snapshot<B>)>,
-    /// By arrival.
+    /// In order of arrival.
     waiting: VecDeque<Job>,
     running: Vec<Job>,
     decoder: B::Decoder,
@@ -93,7 +93,7 @@ impl<B: Backend> Scheduler<B> {
             self.follow(&snapshot.version);
             self.admit(&snapshot);
             self.step(&snapshot);
-            // Let go before the last answer: a learner that finds nobody sampling changes the weights in place.
+            // Released before the last answer: a learner that finds no active sampler changes the weights in place.
             let continues = !self.waiting.is_empty() || self.running.iter().any(|job| job.end.is_none());
             self.held = continues.then_some((published, snapshot));
             self.answer_finished();
@@ -107,7 +107,7 @@ impl<B: Backend> Scheduler<B> {
         held.unwrap_or_else(|| (published, self.policy.current()))
     }
 
-    /// Takes in what has arrived; waits where there is nothing else to do. `false` when nobody can send any more.
+    /// Receives pending requests; blocks if there is nothing else to do. `false` once all senders are gone.
     fn receive(&mut self) -> bool {
         if self.waiting.is_empty() && self.running.is_empty() {
             match self.inbox.recv() {
@@ -119,7 +119,7 @@ impl<B: Backend> Scheduler<B> {
             match self.inbox.try_recv() {
                 Ok(message) => self.take(message),
                 Err(TryRecvError::Empty) => return true,
-                // Futures may outlive the handles: what they wait for is finished first.
+                // Futures may outlive the handles: the requests they wait for are finished first.
                 Err(TryRecvError::Disconnected) => return !(self.waiting.is_empty() && self.running.is_empty()),
             }
         }
@@ -163,7 +163,7 @@ impl<B: Backend> Scheduler<B> {
         }
     }
 
-    /// Takes over new weights: what was computed with the old ones is of no use.
+    /// Switches to new weights: everything computed with the old ones is discarded.
     fn follow(&mut self, version: &PolicyVersion) {
         if self.version == *version {
             return;
@@ -225,7 +225,7 @@ impl<B: Backend> Scheduler<B> {
         if job.wait.is_some_and(|w| w.given_up == given_up && !self.cache.is_computed(w.on)) {
             return Admission::Later;
         }
-        // The last token is computed in any case: its row is what the next token is sampled from.
+        // The last token is always computed: the next token is sampled from its row.
         let found = self.cache.find(&job.tokens[..job.tokens.len() - 1]);
         job.wait = found.pending.map(|on| Wait { on, given_up });
         if job.wait.is_some() {
@@ -248,7 +248,7 @@ impl<B: Backend> Scheduler<B> {
                 None => self.cache.attach(parent, tokens).map(|page| (page, 0)),
             };
             let Some((page, reused)) = page else {
-                // There was room for all of them above; give way if that was wrong.
+                // There was room for all of them above; release if that was wrong.
                 self.cache.release(&job.path);
                 job.path.clear();
                 return Admission::NoRoom;
@@ -269,7 +269,7 @@ impl<B: Backend> Scheduler<B> {
         }
         let start = Instant::now();
         if let Err(fault) = self.decode(snapshot) {
-            // Nothing of the step can be trusted; what was computed before can.
+            // Nothing from this step can be trusted; earlier results can.
             for part in &self.parts {
                 self.running[part.job].end = Some(Err(fault.clone()));
             }
@@ -322,7 +322,7 @@ impl<B: Backend> Scheduler<B> {
                 self.running[at].end = Some(Err(fault));
                 at += 1;
             } else {
-                // The youngest gives way; if that is this one, the loop ends here.
+                // The youngest is preempted; if that is this one, the loop ends here.
                 self.stats.preemptions += 1;
                 self.preempt(self.running.len() - 1);
             }

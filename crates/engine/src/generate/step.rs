@@ -12,7 +12,7 @@ pub type PageId = usize;
 
 /// Rows of one step, run after run.
 ///
-/// Only the scheduler makes one, and it promises that no page that a run writes is in the path of another run: devices
+/// Created only by the scheduler, which guarantees that no page written by one run is in the path of another: devices
 /// write them in parallel.
 #[derive(Debug, Default)]
 pub struct Step {
@@ -73,8 +73,8 @@ impl Step {
     }
 }
 
-/// Draw of one token: a device asks how to choose it, and gives back what it has chosen. Draws of one step are
-/// independent and may be made on several threads.
+/// Draw of one token: a device asks how to choose it, and reports its choice. Draws of one step are independent and may
+/// be made on several threads.
 pub trait Draw: Send {
     /// Parameters, mask and random stream of the draw from a vocabulary of this size.
     fn request(&mut self, vocab: usize) -> DrawRequest<'_>;
@@ -98,7 +98,7 @@ pub struct Choice {
     pub token: u32,
     /// Under softmax(logits / temperature).
     pub logprob: f32,
-    /// Under what was left after mask and truncation. 0 for the only token that was left, and at temperature 0.
+    /// Logprob after mask and truncation. 0 if only one token was left, and at temperature 0.
     pub sampling_logprob: f32,
 }
 

@@ -149,7 +149,7 @@ impl LoraConfig {
     }
 }
 
-/// Keys of PEFT that change the maths are refused unless they are set to what changes nothing.
+/// Refuses PEFT keys that change the maths, unless they are set to a value that changes nothing.
 fn refuse_variants(json: &Map<String, Value>) -> std::result::Result<(), String> {
     // Read here, or without a say in the maths.
     const KNOWN: [&str; 19] = [

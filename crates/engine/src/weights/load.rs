@@ -119,7 +119,7 @@ impl TensorFiles {
     }
 }
 
-/// Shape and storage type of a tensor against what its parameter needs.
+/// Checks the shape and storage type of a tensor against its parameter.
 fn check_tensor(param: &Param, tensor: &TensorView<'_>) -> std::result::Result<(), String> {
     let (name, shape) = (&param.name, tensor.shape());
     if shape != param.shape {

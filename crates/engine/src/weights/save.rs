@@ -73,7 +73,7 @@ pub fn tensors<'a>(
     })
 }
 
-/// Writes tensors to a file, which appears whole or not at all.
+/// Writes tensors to a file atomically.
 pub fn write_tensors<'a>(
     path: &Path,
     tensors: impl Iterator<Item = (String, Tensor<'a>)>,
@@ -83,7 +83,7 @@ pub fn write_tensors<'a>(
     let mut all = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     all.extend(metadata.iter().map(|(k, v)| ((*k).to_owned(), v.clone())));
     let partial = path.with_extension("partial");
-    // The crate writes files that nobody else may read; a model is as readable as any file made here.
+    // The crate writes files that only the owner may read; a model should be as readable as any other file.
     let readable = std::fs::File::create(&partial).and_then(|file| file.metadata()).map_err(io)?.permissions();
     safetensors::serialize_to_file(tensors, Some(all), &partial)
         .map_err(|e| io(std::io::Error::other(e.to_string())))?;

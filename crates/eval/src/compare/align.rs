@@ -19,7 +19,7 @@ pub enum Mark {
 pub struct Step {
     pub mark: Mark,
     pub tool: String,
-    /// Arguments before and after, where there is a call.
+    /// Arguments before and after, if there is a call.
     pub arguments: [Option<Value>; 2],
 }
 

@@ -2,6 +2,7 @@
 
 mod align;
 mod page;
+mod several;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +11,11 @@ use hone_train::evaluate::{Difference, paired};
 use serde::Serialize;
 
 pub use align::{Mark, Step, align};
+pub use several::{Entrant, Several, Standing};
 
 use crate::bootstrap::sign_flip;
 use crate::detect::{DETECTORS, Seen};
+use crate::spent::Price;
 use crate::table::{Episode, Passing, Row};
 
 /// One side of a comparison.
@@ -22,6 +25,7 @@ pub struct Side<'a> {
     pub traces: &'a [Trace],
     /// The number of the first trace in its directory.
     pub first: u64,
+    pub price: Option<Price>,
 }
 
 /// Quantity that differs.
@@ -33,7 +37,7 @@ pub struct Comparison {
     pub tasks: usize,
     pub only: [usize; 2],
     pub rows: [Row; 2],
-    /// B less A in the share of episodes that pass, paired by task. Absent without a task in common.
+    /// B minus A in the share of episodes that pass, paired by task. Absent without common tasks.
     pub difference: Option<Difference>,
     /// Sign-flip test over tasks, two-sided.
     pub p_value: Option<f64>,
@@ -49,7 +53,7 @@ pub struct Behaviour {
     pub about: &'static str,
     /// Mean over the tasks' means: of the value for a plain count, else of the share of episodes that show it.
     pub mean: [Option<f64>; 2],
-    /// Mean value where it is a share of its own (thinking, repeats): how much of it.
+    /// Mean value if the detector measures a share (thinking, repeats).
     pub value: [Option<f64>; 2],
     pub change: Option<Explained>,
     /// An episode that shows it on either side: trace number and words.
@@ -85,7 +89,7 @@ pub struct Example {
 }
 
 /// Values by task: the mean over its episodes.
-type ByTask = BTreeMap<String, f64>;
+pub(crate) type ByTask = BTreeMap<String, f64>;
 
 impl Comparison {
     /// `examples`: how many tasks are shown with their calls.
@@ -97,7 +101,7 @@ impl Comparison {
         let differences: Vec<f64> = common.iter().map(|task| success[1][*task] - success[0][*task]).collect();
         let rows = [0, 1].map(|at: usize| {
             let own = episodes[at].iter().filter(|episode| common.contains(&episode.task));
-            Row::of(own, &[1])
+            Row::priced(own, &[1], sides[at].price)
         });
         let behaviour = DETECTORS.iter().map(|detector| {
             let seen = sides.map(|side| Observed::of(detector, side, passing, &common));
@@ -134,7 +138,7 @@ impl Comparison {
     }
 }
 
-fn success(episodes: &[Episode]) -> ByTask {
+pub(crate) fn success(episodes: &[Episode]) -> ByTask {
     let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for episode in episodes {
         if let Some(passed) = episode.passed {

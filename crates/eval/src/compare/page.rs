@@ -22,22 +22,24 @@ impl Comparison {
     }
 
     pub fn summary(&self) -> Table {
-        let mut table = Table::new(["", "pass@1", "95 %", "passed", "reward", "unscored", "faults"]);
+        let tokens = self.rows.iter().any(|row| row.spent.is_some());
+        let cost = self.rows.iter().any(|row| row.spent.is_some_and(|spent| spent.cost.is_some()));
+        let mut head = vec!["", "pass@1", "95 %", "passed", "reward"];
+        head.extend(tokens.then_some("tokens per solved"));
+        head.extend(cost.then_some("cost per solved"));
+        head.extend(["unscored", "faults"]);
+        let mut table = Table::new(head);
         for (letter, (name, row)) in ["A", "B"].into_iter().zip(self.names.iter().zip(&self.rows)) {
             let (mean, ci) = row.pass().map_or(("–".into(), "–".into()), |pass| {
                 (format!("{:.3}", pass.mean), format!("{:.3} to {:.3}", pass.ci[0], pass.ci[1]))
             });
             let reward = row.reward.map_or_else(|| "–".into(), |reward| format!("{:.3}", reward.mean));
             let passed = format!("{} of {}", row.passed, row.scored);
-            table.row([
-                format!("{letter} {name}"),
-                mean,
-                ci,
-                passed,
-                reward,
-                row.unscored.to_string(),
-                row.faults.to_string(),
-            ]);
+            let mut cells = vec![format!("{letter} {name}"), mean, ci, passed, reward];
+            cells.extend(tokens.then(|| row.tokens_per_solved()));
+            cells.extend(cost.then(|| row.cost_per_solved()));
+            cells.extend([row.unscored.to_string(), row.faults.to_string()]);
+            table.row(cells);
         }
         table
     }
@@ -172,7 +174,10 @@ mod tests {
         let before: Vec<Trace> = (0..20).map(|at| of_task(at, if at < 10 { looping() } else { straight() })).collect();
         let after: Vec<Trace> = (0..20).map(|at| of_task(at, straight())).collect();
         let passing = Passing { component: "s".into(), at_least: 1.0 };
-        let sides = [Side { name: "a", traces: &before, first: 0 }, Side { name: "b", traces: &after, first: 100 }];
+        let sides = [
+            Side { name: "a", traces: &before, first: 0, price: None },
+            Side { name: "b", traces: &after, first: 100, price: None },
+        ];
         let comparison = Comparison::of(sides, &passing, 2);
         let difference = comparison.difference.unwrap();
         assert!((difference.mean - 0.5).abs() < 1e-12 && difference.is_gain());
@@ -195,12 +200,12 @@ mod tests {
             .map(|at| of_task(at, trace(&[Message::assistant("x")], Outcome::Finished, f64::from(at as u32 % 2))))
             .collect();
         let passing = Passing { component: "s".into(), at_least: 1.0 };
-        let side = Side { name: "a", traces: &one, first: 0 };
+        let side = Side { name: "a", traces: &one, first: 0, price: None };
         let comparison = Comparison::of([side, side], &passing, 3);
         assert_eq!((comparison.p_value, comparison.examples.len(), comparison.explaining().len()), (Some(1.0), 0, 0));
         assert!(comparison.verdict().starts_with("no difference is shown"));
         let other: Vec<Trace> = Vec::new();
-        let none = Comparison::of([side, Side { name: "b", traces: &other, first: 0 }], &passing, 3);
+        let none = Comparison::of([side, Side { name: "b", traces: &other, first: 0, price: None }], &passing, 3);
         assert_eq!((none.tasks, none.only, none.difference), (0, [6, 0], None));
     }
 }

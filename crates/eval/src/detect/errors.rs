@@ -48,7 +48,7 @@ fn errors(seen: &Seen<'_>, kind: Kind) -> Sighting {
     Sighting::new(found.len() as f64, found.first().cloned().unwrap_or_default())
 }
 
-/// `None` of an answer that is no error.
+/// `None` for an answer that is not an error.
 fn kind_of(text: &str) -> Option<Kind> {
     let start: String = text.trim_start().chars().take(400).collect::<String>().to_lowercase();
     if !start.starts_with("error") && !start.starts_with("{\"error") && !start.starts_with("traceback") {

@@ -1,4 +1,4 @@
-//! Invented ids: arguments that nobody had mentioned, neither the prompt nor an answer.
+//! Invented ids: arguments that neither the prompt nor an answer had mentioned.
 
 use hone_arena::rewards::Measure as _;
 use hone_arena::rewards::process::InventedIds;

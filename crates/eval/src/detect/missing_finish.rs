@@ -1,4 +1,4 @@
-//! Missing finish: the agent says it is done and nothing ends, until a limit does.
+//! Missing finish: the agent says it is done but does not end the episode, until a limit does.
 
 use hone_trace::{Message, Outcome};
 

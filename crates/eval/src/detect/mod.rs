@@ -1,6 +1,6 @@
-//! Detectors: behaviour that can be seen in a single episode, one file each. The failure taxonomy of public agent runs
-//! (calls nobody answers, thinking that eats the budget, no way to finish, identical repeats, limits, repeated reasoning,
-//! invented ids, finishing with nothing done), and plain counts beside it.
+//! Detectors: behaviour visible in a single episode, one file each. The failure taxonomy of public agent runs
+//! (unanswered calls, reasoning that eats the budget, no way to finish, identical repeats, limits, repeated reasoning,
+//! invented ids, finishing with nothing done), plus plain counts.
 //!
 //! A new detector is one file with its [`Detector`] and one line of [`DETECTORS`].
 
@@ -104,7 +104,7 @@ fn excerpt(text: &str, limit: usize) -> String {
     if text.chars().nth(limit).is_some() { short + "…" } else { short }
 }
 
-/// The sighting of a process reward, which is minus the share of what went wrong.
+/// Sighting of a process reward, which is minus the share of violations.
 fn punished(verdict: &hone_trace::Verdict) -> Option<Sighting> {
     match verdict {
         hone_trace::Verdict::Scored { value, why } => Some(Sighting::new(-value, why.clone())),

@@ -1,4 +1,4 @@
-//! Premature finish: the agent ended the episode itself, did not pass, and left undone what the reference does.
+//! Premature finish: the agent ended the episode itself, did not pass, and did not do what the reference does.
 
 use hone_trace::Outcome;
 

@@ -1,4 +1,4 @@
-//! Repeated reasoning: the agent thinks the same thing again, word for word.
+//! Repeated reasoning: the agent repeats a thought, word for word.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Thinking share: how much of what the agent wrote is reasoning, by characters.
+//! Thinking share: the share of the agent's characters that are reasoning.
 
 use hone_trace::Message;
 

@@ -1,21 +1,32 @@
-//! ART: `trajectories/<split>/<step>.jsonl`, a group of trajectories a line.
+//! ART: `trajectories/<split>/<step>.jsonl`, a group of trajectories a line, and the tables of newer versions,
+//! `<step>.parquet`, a trajectory a row with the whole of it as JSON.
 //!
 //! A trajectory has its messages (those the policy wrote are OpenAI choices, without their logprobs), a reward, and metrics.
 //! Rollouts that raised an exception are not written.
+
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use super::Reader;
 use crate::ForeignError;
+use crate::parquet;
 use crate::record::{Episode, Record};
-use crate::source::{Source, lines, said, step_of};
+use crate::source::{Source, bytes, lines, said, step_of};
 
 pub(super) const READER: Reader = Reader {
     name: "art",
-    what: "ART's trajectories (trajectories/train/*.jsonl)",
-    recognises: |source| source.has_line_with(&["trajectories"]),
+    what: "ART's trajectories (trajectories/train/*.jsonl or *.parquet)",
+    recognises: |source| {
+        let table = |path: &Path| parquet::read(&bytes(path).ok()?).ok();
+        source.has_line_with(&["trajectories"])
+            || source.ending("parquet").filter_map(table).any(|table| table.columns.contains_key(WHOLE))
+    },
     read,
 };
+
+/// Column of a table that holds a trajectory as JSON.
+const WHOLE: &str = "trajectory_json";
 
 fn read(source: &Source) -> Result<Record, ForeignError> {
     let mut record = Record { format: "ART trajectories", has_endings: true, ..Record::default() };
@@ -23,25 +34,35 @@ fn read(source: &Source) -> Result<Record, ForeignError> {
     for path in source.json_lines() {
         for (number, row) in lines(path)? {
             for trajectory in row["trajectories"].as_array().into_iter().flatten() {
-                let metrics = trajectory["metrics"].as_object();
-                for (name, _) in
-                    metrics.into_iter().flatten().filter(|(_, value)| value.is_number() || value.is_boolean())
-                {
-                    record.component(name, 0.0);
-                }
-                record.episodes.push(episode(
-                    trajectory,
-                    metrics,
-                    format!("{}-{number}", stem(path)),
-                    step_of(path).unwrap_or(0),
-                ));
+                add(&mut record, trajectory, path, &number.to_string());
             }
+        }
+    }
+    for path in source.ending("parquet") {
+        let bad = |what: String| ForeignError::Bad { path: path.to_owned(), line: None, what };
+        let table = parquet::read(&bytes(path)?).map_err(|what| bad(what.to_string()))?;
+        let group =
+            |row: usize| table.columns.get("group_index").and_then(|values| values.get(row)).map(Value::to_string);
+        for (row, cell) in table.columns.get(WHOLE).into_iter().flatten().enumerate() {
+            // A group whose rollouts all broke has a row without a trajectory.
+            let Some(text) = cell.as_str() else { continue };
+            let trajectory = serde_json::from_str(text).map_err(|error| bad(format!("row {row}: {error}")))?;
+            add(&mut record, &trajectory, path, &group(row).unwrap_or_default());
         }
     }
     Ok(record)
 }
 
-fn stem(path: &std::path::Path) -> &str {
+fn add(record: &mut Record, trajectory: &Value, path: &Path, group: &str) {
+    let metrics = trajectory["metrics"].as_object();
+    for (name, _) in metrics.into_iter().flatten().filter(|(_, value)| value.is_number() || value.is_boolean()) {
+        record.component(name, 0.0);
+    }
+    let group = format!("{}-{group}", stem(path));
+    record.episodes.push(episode(trajectory, metrics, group, step_of(path).unwrap_or(0)));
+}
+
+fn stem(path: &Path) -> &str {
     path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default()
 }
 

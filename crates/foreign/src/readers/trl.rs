@@ -94,6 +94,7 @@ fn episode(table: &Table, row: usize, rewards: &[String], otherwise: u64) -> Epi
         rewards: values,
         prompt,
         completion: text("completion"),
+        advantage: cell("advantage").and_then(Value::as_f64),
         ..Episode::default()
     }
 }

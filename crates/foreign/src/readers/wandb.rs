@@ -53,6 +53,7 @@ fn read(source: &Source) -> Result<Record, ForeignError> {
             }
         }
     }
+    record.settle();
     Ok(record)
 }
 

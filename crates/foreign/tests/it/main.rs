@@ -54,6 +54,16 @@ fn art_groups_are_lines() {
     assert!(record.components.contains(&("correct".to_owned(), 0.0)), "metrics are watched, not paid");
 }
 
+/// The table that newer versions of ART write holds what its JSON lines hold. A group that broke as a whole has no episode.
+#[test]
+fn art_tables_are_read_as_its_lines() {
+    let record = read(&data("art-table.parquet")).unwrap();
+    assert_eq!((record.format, record.episodes.len(), record.group_size()), ("ART trajectories", 12, 4));
+    assert_eq!(record.episodes.iter().filter(|episode| episode.truncated).count(), 3);
+    assert_eq!(record.episodes[0].prompt.as_deref(), Some("What is 0?"));
+    assert!(record.components.contains(&("correct".to_owned(), 0.0)));
+}
+
 #[test]
 fn verifiers_traces_and_results() {
     let traces = record("verifiers");

@@ -127,7 +127,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A missing peer is no failure: the figures are then ours alone, and that is said.
+/// A missing peer is not a failure: the figures are then ours only, and the output says so.
 fn find_peer(python: &str, threads: usize) -> Option<Peer> {
     match Peer::start(python, threads) {
         Ok(peer) => Some(peer),
@@ -192,7 +192,7 @@ fn group(model: &Model, report: &mut Report, peer: Option<&mut Peer>) -> Result<
     Ok(())
 }
 
-/// Trains in a process of its own.
+/// Trains in a separate process.
 fn train_apart(threads: usize) -> Result<Trained> {
     let program = std::env::current_exe().context("cannot find this program to run it again")?;
     let threads = threads.to_string();

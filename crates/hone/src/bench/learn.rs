@@ -1,8 +1,8 @@
 //! `hone bench learn`: does a recipe teach? Runs it on several seeds and counts successes again, from the recorded traces.
 //!
-//! Every seed is a `hone train` of its own, started as a user would. Nothing a run says of its own success is believed: the
-//! evaluations, controls and the verdict are recounted from the recorded traces, and the overlap of held-out and training
-//! tasks from the tasks themselves.
+//! Every seed is a separate `hone train`, started as a user would. A run's own claims are not trusted: the evaluations,
+//! controls and the verdict are recounted from the recorded traces, and the overlap of held-out and training tasks from
+//! the tasks themselves.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ fn recounted(seed: u64, said: &Value) -> Result<Trained> {
     let held_out = RunReport::read(&run).with_context(counting)?.held_out;
     let recipe = recorded_recipe(&run).with_context(counting)?;
     let world = World::open(&recipe.env).with_context(counting)?;
-    let content_overlap = Overlap::of(&world.tasks, &world.held_out[..recipe.eval.tasks.min(world.held_out.len())]);
+    let content_overlap = Overlap::of(&world.tasks, recipe.eval.tasks_of(&world.held_out));
     let missed = missed(&held_out, &content_overlap);
     Ok(Trained { seed, run, held_out, content_overlap, seconds, missed })
 }

@@ -86,7 +86,7 @@ fn named(name: &str) -> Result<Objective> {
     let mut recipe = LossRecipe::named(name);
     if recipe.build().is_err() {
         // Some divide by a length that the recipe must name.
-        recipe.knobs.insert("max_tokens".into(), WORK.new_tokens as f64);
+        recipe.hyperparameters.insert("max_tokens".into(), WORK.new_tokens as f64);
     }
     recipe.build().with_context(|| format!("loss {name}"))
 }

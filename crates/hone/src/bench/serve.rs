@@ -70,7 +70,7 @@ impl Server {
     }
 }
 
-/// What a load came to.
+/// Result of a load test.
 struct Load {
     steps_per_s: f64,
     median: Duration,

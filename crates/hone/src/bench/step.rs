@@ -1,7 +1,7 @@
 //! `hone bench step`: one synchronous GRPO step, beside TRL's GRPOTrainer on the same threads.
 //!
-//! The two take turns; of several rounds the best counts, because other work on the machine can only slow a round down. Each
-//! step runs in a process of its own, so that its resident set is its own.
+//! The two alternate; the best of several rounds counts, because other work on the machine can only slow a round down.
+//! Each step runs in a separate process, so that its resident set is its own.
 
 pub(super) mod ours;
 
@@ -127,7 +127,7 @@ fn step_apart(threads: usize) -> Result<Measured> {
     serde_json::from_slice(&output.stdout).context("the answer of the process that steps")
 }
 
-/// A missing peer is no failure: the figures are then ours alone, and that is said.
+/// A missing peer is not a failure: the figures are then ours only, and the output says so.
 fn find_peer(python: &str, threads: usize) -> Option<Value> {
     match Process::start(SCRIPT, python, threads).and_then(|mut process| process.ask("ready")) {
         Ok(about) => Some(about),

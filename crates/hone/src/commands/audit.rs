@@ -77,7 +77,7 @@ async fn audited(args: &Args) -> Result<ExitCode> {
     let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
     let texts = texts(&mut subject, args, scratch.path()).await?;
     let options = Options { tasks: args.tasks, search: args.search, group_size: 0, seed: args.seed };
-    let mut watch = |what: &str| anstream::eprintln!("audit: {what}");
+    let mut watch = |what: &str| crate::output::note!("audit: {what}");
     let audit = Box::pin(audit(&subject, &texts, options, PROBES, LAWS, &mut watch)).await?;
     if let Some(run) = &args.run {
         let path = run.join("audit.json");

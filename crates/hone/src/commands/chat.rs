@@ -87,13 +87,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     })
 }
 
-/// What stands around the conversation: prompt, tools, and whoever plays them.
+/// Setting of the conversation: prompt, tools, and whoever plays them.
 struct Scene {
     system: Option<String>,
     tools: ToolSet,
     /// Whose variables go into the prompt.
     task: Task,
-    /// What the environment's task asks.
+    /// The first messages of the environment's task.
     first: Vec<Message>,
     env: Option<Box<dyn Env>>,
 }
@@ -126,10 +126,10 @@ impl Scene {
         }
         let names: Vec<&str> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
         if !names.is_empty() {
-            anstream::eprintln!("tools: {}", names.join(", "));
+            crate::output::note!("tools: {}", names.join(", "));
         }
         if let Some(first) = self.first.last().and_then(Message::content) {
-            anstream::eprintln!(
+            crate::output::note!(
                 "its task asks: {}\nan empty line asks that; or type something else",
                 clean(&first.text())
             );
@@ -161,7 +161,7 @@ impl Lines {
         }
         let line = line.trim().to_owned();
         if !person && !show.json {
-            anstream::println!("{prompt}> {}", clean(&line));
+            crate::output::say!("{prompt}> {}", clean(&line));
         }
         Ok(Some(line))
     }
@@ -176,18 +176,18 @@ struct Show {
 impl Show {
     fn message(self, message: &Message) {
         if self.json {
-            anstream::println!("{}", json!(message));
+            crate::output::said(&hone_trace::clean_json(&json!(message).to_string()));
             return;
         }
         let text = message.content().map(Content::text).unwrap_or_default();
         let speaker = if message.role() == "assistant" { "agent" } else { message.role() };
         if let Message::Assistant { tool_calls, .. } = message {
             for call in tool_calls {
-                anstream::println!("agent calls {} {}", clean(&call.name), Value::Object(call.arguments.clone()));
+                crate::output::say!("agent calls {} {}", clean(&call.name), Value::Object(call.arguments.clone()));
             }
         }
         if !text.is_empty() {
-            anstream::println!("{speaker}: {}", clean(&text));
+            crate::output::say!("{speaker}: {}", clean(&text));
         }
     }
 }
@@ -255,10 +255,10 @@ impl Talk<'_> {
             let calls: Vec<ToolCall> = reply.parsed.calls.iter().map(|parsed| parsed.call.clone()).collect();
             show.message(&said(&reply, &calls));
             if let Some(failure) = &reply.parsed.error {
-                anstream::eprintln!("this reply cannot be read: {} {}", failure.message, failure.hint);
+                crate::output::note!("this reply cannot be read: {}. {}", failure.message, failure.hint);
             }
             if reply.stop == StopReason::Length {
-                anstream::eprintln!("the reply was cut off; --max-new allows more tokens");
+                crate::output::note!("the reply was cut off; --max-new allows more tokens");
             }
             if calls.is_empty() {
                 *waiting = reply.ids;
@@ -273,11 +273,11 @@ impl Talk<'_> {
             }
             open.extend(&reply.ids, &answers)?;
         }
-        anstream::eprintln!("no reply after {max_turns} turns; --max-turns allows more");
+        crate::output::note!("no reply after {max_turns} turns; --max-turns allows more");
         Ok(true)
     }
 
-    /// What the calls answer, by the environment or by hand.
+    /// Answers to the calls, by the environment or by hand.
     async fn answer(
         &mut self,
         scene: &mut Scene,

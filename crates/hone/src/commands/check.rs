@@ -115,7 +115,7 @@ pub(crate) async fn before_run(setup: &Setup, recipe: &Recipe) -> Result<Vec<Nam
     }
     for named in diagnosis.findings.iter().filter(|named| named.finding.severity != Severity::Note) {
         let word = if named.waived.is_some() { "waived" } else { named.finding.severity.word() };
-        anstream::eprintln!("{word}: {}  [{}]", named.finding.says, named.check);
+        crate::output::note!("{word}: {}  [{}]", named.finding.says, named.check);
     }
     Ok(diagnosis.findings)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use hone_eval::compare::{Comparison, Side};
+use hone_eval::compare::{Comparison, Entrant, Several, Side};
 use hone_eval::recorded::Recorded;
 use hone_eval::table::Passing;
 use hone_train::evaluate::Kind;
@@ -14,6 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   hone compare runs/quickstart-1@0 runs/quickstart-1    before and after training
   hone compare evals/small evals/big --markdown > comparison.md
+  hone compare evals/small evals/big evals/huge         more than two: one table, with the cost of a solved task
   hone compare A B --fail-worse                         for CI: ends with 1 where B is shown to be worse";
 
 /// Compare two evaluations on the same tasks: how much better, whether that is luck, and which behaviour goes with it
@@ -29,6 +30,9 @@ pub(crate) struct Args {
     before: String,
     #[arg(value_name = "B")]
     after: String,
+    /// More of them: all stand in one table, each less the first, without the behaviour.
+    #[arg(value_name = "C", conflicts_with_all = ["examples", "fail_worse"])]
+    more: Vec<String>,
     /// Which evaluations are compared. Without: the sampled ones, where there are some.
     #[arg(long)]
     kind: Option<Decoded>,
@@ -58,20 +62,44 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Decoded::Greedy => Kind::Greedy,
         Decoded::Sampled => Kind::Sampled,
     });
-    let (a, b) = (Recorded::read(&args.before, kind)?, Recorded::read(&args.after, kind)?);
-    let (component, other) = (&a.recipe.eval.success, &b.recipe.eval.success);
-    if component != other {
-        bail!("A counts {component:?} as success and B {other:?}; compare evaluations of one rubric");
+    let names = [&args.before, &args.after].into_iter().chain(&args.more);
+    let all = names.map(|name| Recorded::read(name, kind)).collect::<Result<Vec<_>, _>>()?;
+    let component = &all[0].recipe.eval.success;
+    if let Some(other) = all.iter().find(|other| other.recipe.eval.success != *component) {
+        let (name, other) = (&other.name, &other.recipe.eval.success);
+        bail!(
+            "{} counts {component:?} as success and {name} {other:?}; compare evaluations of one rubric",
+            all[0].name
+        );
     }
     let passing = Passing { component: component.clone(), at_least: args.pass };
-    let side = |recorded: &Recorded| (recorded.name.clone(), recorded.first);
-    let ((name_a, first_a), (name_b, first_b)) = (side(&a), side(&b));
-    let sides = [
-        Side { name: &name_a, traces: &a.traces, first: first_a },
-        Side { name: &name_b, traces: &b.traces, first: first_b },
-    ];
-    let comparison = Comparison::of(sides, &passing, args.examples);
-    let mut out = std::io::stdout().lock();
+    if let [a, b] = &all[..] {
+        return two(&args, a, b, &passing);
+    }
+    let entrant = |recorded: &Recorded| Entrant {
+        name: recorded.name.clone(),
+        episodes: recorded.episodes(&passing),
+        price: recorded.price,
+    };
+    let several = Several::of(&all.iter().map(entrant).collect::<Vec<_>>(), passing.clone());
+    let mut out = if args.json { crate::output::json() } else { crate::output::text() };
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&several)?)?;
+    } else {
+        write!(out, "{}", several.page(args.markdown))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn two(args: &Args, a: &Recorded, b: &Recorded, passing: &Passing) -> Result<ExitCode> {
+    let sides = [a, b].map(|recorded| Side {
+        name: &recorded.name,
+        traces: &recorded.traces,
+        first: recorded.first,
+        price: recorded.price,
+    });
+    let comparison = Comparison::of(sides, passing, args.examples);
+    let mut out = if args.json { crate::output::json() } else { crate::output::text() };
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&comparison)?)?;
     } else {

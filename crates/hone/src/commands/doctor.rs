@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use hone_doctor::{CHECKS, Confidence, Diagnosis, Named, Run, Severity, diagnose};
+use hone_doctor::{Confidence, Diagnosis, Named, Severity, examine};
 use hone_trace::{clean, clean_json};
 use owo_colors::OwoColorize as _;
 
@@ -31,11 +31,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let diagnosis = if let Some(diagnosis) = foreign::diagnosed(&args.run)? {
-        diagnosis
-    } else {
-        let run = Run::read(&args.run)?;
-        diagnose(CHECKS, &run)?.waive(&run.recipe.doctor.waive)
+    let diagnosis = match foreign::diagnosed(&args.run)? {
+        Some(diagnosis) => diagnosis,
+        None => examine(&args.run)?,
     };
     let mut out = anstream::stdout().lock();
     if args.json {

@@ -114,7 +114,7 @@ fn on_gpu<B: Backend>(action: &Action, device: Device, gpu: hone_engine::Result<
     match gpu {
         Ok(gpu) => on(action, gpu),
         Err(error) if device == Device::Auto => {
-            anstream::eprintln!("device: cpu ({})", error.to_string().lines().next().unwrap_or_default());
+            crate::output::note!("device: cpu ({})", error.to_string().lines().next().unwrap_or_default());
             on(action, Cpu::new(0)?)
         }
         Err(error) => Err(error.into()),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Subcommand, ValueEnum};
-use hone_arena::registry::Environment;
+use hone_arena::registry::{Environment, RegistryError};
 use hone_arena::rewards::Case;
 use hone_arena::solution::{Move, solution};
 use hone_arena::users::{HumanUser, NewUser, User};
@@ -214,7 +214,15 @@ impl Choice {
         if let Some(profile) = self.profile.and_then(|profile| profile.to_possible_value()) {
             table.insert("profile".into(), profile.get_name().into());
         }
-        let mut environment = EnvSpec::read(table)?.open_with(user)?;
+        let spec = match EnvSpec::read(table) {
+            Err(RegistryError::Unknown(_)) if Path::new(&self.name).exists() => bail!(
+                "{} is a file or a directory, not an environment; name a recipe with it (recipe.toml), or give a program of your own: \
+                 mine --set 'command=[\"python3\", \"my_env.py\"]'",
+                self.name
+            ),
+            read => read?,
+        };
+        let mut environment = spec.open_with(user)?;
         if let Some(recipe) = recipe {
             environment.rubric = recipe.rubric.build()?;
         }
@@ -229,7 +237,7 @@ impl Choice {
         })?;
         let numbered = self.task.parse().ok().and_then(|number: usize| set[..].get(number));
         numbered.or_else(|| set.get(&self.task)).with_context(|| {
-            format!("{} has no task {:?}: give a number under {} or a key", self.split, self.task, set.len())
+            format!("{} has no task {:?}; give a number under {} or a key", self.split, self.task, set.len())
         })
     }
 }
@@ -366,11 +374,22 @@ async fn step(episode: &mut Episode, action: Action, turns: &mut Vec<TurnRecord>
 /// held to the schema as a model's are.
 fn read_action(line: &str, tools: &ToolSet, toolbox: &Toolbox) -> Result<Action> {
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let Some(tool) = tools.get(name) else { return Ok(Action::Reply(line.to_owned())) };
+    let Some(tool) = tools.get(name) else {
+        // Words before an object are a call of a tool that is not there, and would end the episode as a reply.
+        if rest.trim_start().starts_with('{') {
+            let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
+            bail!(
+                "there is no tool {name:?}; {}the tools are {}",
+                did_you_mean(name, names.iter().copied()),
+                names.join(", ")
+            );
+        }
+        return Ok(Action::Reply(line.to_owned()));
+    };
     let call = ToolCall::new(name, read_arguments(tool, rest.trim())?);
     let written = format!("<tool_call>\n{}\n</tool_call>", json!({"name": call.name, "arguments": call.arguments}));
     match parse(&written, toolbox, Some(Format::Hermes)).error {
-        Some(failure) => Err(anyhow!("{} {}", failure.message, failure.hint)),
+        Some(failure) => Err(anyhow!("{}. {}", failure.message, failure.hint)),
         None => Ok(Action::Calls(vec![call])),
     }
 }
@@ -383,7 +402,10 @@ fn read_arguments(tool: &ToolSpec, text: &str) -> Result<Map<String, Value>> {
     match (serde_json::from_str(text), only.as_slice()) {
         (Ok(arguments), _) => Ok(arguments),
         (Err(_), [name]) if !text.starts_with('{') => Ok(Map::from_iter([((*name).to_owned(), text.into())])),
-        (Err(error), _) => Err(anyhow!("the arguments of {} are a JSON object: {error}", tool.name)),
+        (Err(error), _) => {
+            let example = only.iter().map(|name| format!("{name:?}: …")).collect::<Vec<_>>().join(", ");
+            Err(anyhow!("the arguments of {} are not JSON ({error}); write {} {{{example}}}", tool.name, tool.name))
+        }
     }
 }
 
@@ -439,6 +461,8 @@ mod tests {
         let error = read_action("move {\"form\": 1}").unwrap_err().to_string();
         assert!(error.contains("form") && error.contains("Give only arguments the tool has"), "{error}");
         assert!(read_action("search {\"query\"").is_err());
+        let error = read_action("serch {\"query\": \"vpn\"}").unwrap_err().to_string();
+        assert!(error.contains("did you mean \"search\"?"), "{error}");
         assert_eq!(read_action("searching now").unwrap(), Action::Reply("searching now".into()));
     }
 }

@@ -43,10 +43,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     let run = Run::open(&args.run)?;
     for note in run.notes() {
-        anstream::eprintln!("note: {}", hone_view::text::clean(&note));
+        crate::output::note!("note: {}", hone_view::text::clean(&note));
     }
     let out = args.out.unwrap_or_else(|| args.run.join("exports").join(&args.to));
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = crate::output::text();
     for format in FORMATS.iter().filter(|format| format.name == args.to) {
         for path in format.write(&run, &out)? {
             writeln!(stdout, "{}", path.display())?;
@@ -54,7 +54,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     if let Mode::Online(account) = mode {
         match send(&run, account) {
-            Ok(place) => anstream::eprintln!("sent: {}", hone_view::text::clean(&place)),
+            Ok(place) => crate::output::note!("sent: {}", hone_view::text::clean(&place)),
             Err(why) => bail!(
                 "{}; the offline run is whole: `wandb sync {}` uploads it later",
                 hone_view::text::clean(&why),

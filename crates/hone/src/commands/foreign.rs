@@ -5,21 +5,21 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use hone_doctor::{CHECKS, Check, Diagnosis, Run, Skipped, diagnose};
 
-/// The diagnosis of another trainer's record; `None` for a run directory of our own. Checks that the record cannot answer
-/// are not made, and say what they need.
+/// Diagnosis of another trainer's record; `None` for one of our own run directories. Checks that the record cannot
+/// answer are skipped, and say what they need.
 pub(super) fn diagnosed(path: &Path) -> Result<Option<Diagnosis>> {
     if path.join("recipe.toml").is_file() {
         return Ok(None);
     }
     let record = hone_foreign::read(path)?;
     let (steps, episodes) = (record.steps().len(), record.episodes.len());
-    anstream::eprintln!(
+    crate::output::note!(
         "{}: {episodes} episodes and the curves of {} steps, over {steps} steps",
         record.format,
         record.curves.len()
     );
     for note in &record.notes {
-        anstream::eprintln!("  {note}");
+        crate::output::note!("  {note}");
     }
     let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
     hone_foreign::write_run(&record, scratch.path())?;

@@ -65,7 +65,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let input: Box<dyn BufRead> = if args.prompts.as_os_str() == "-" {
         Box::new(BufReader::new(std::io::stdin()))
     } else {
-        let open = || format!("cannot read {}", args.prompts.display());
+        let open = || {
+            let file = args.prompts.display();
+            format!("cannot read {file}; name a file of JSON lines ({{\"prompt\": …}} each), or - for stdin")
+        };
         Box::new(BufReader::new(std::fs::File::open(&args.prompts).with_context(open)?))
     };
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
@@ -82,7 +85,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             one(&speaker, &params, seed, number, line)
         });
         let mut replies = futures::stream::iter(jobs).buffered(args.concurrency.max(1));
-        let (mut out, mut failed) = (std::io::stdout().lock(), false);
+        let (mut out, mut failed) = (crate::output::json(), false);
         while let Some(reply) = replies.next().await {
             failed |= reply.get("text").is_none();
             writeln!(out, "{reply}")?;
@@ -99,9 +102,15 @@ async fn one(
     number: usize,
     line: Result<String, String>,
 ) -> Value {
-    let read = line.map_err(anyhow::Error::msg).and_then(|line| Ok(serde_json::from_str::<Request>(&line)?));
+    let read = line.and_then(|line| serde_json::from_str::<Request>(&line).map_err(|error| error.to_string()));
     let (id, reply) = match read {
-        Err(error) => (Value::Null, Err(error.context(format!("line {}", number + 1)))),
+        Err(error) => {
+            let what = format!(
+                "line {} is no request ({error}); write {{\"prompt\": …}} or {{\"messages\": […]}}",
+                number + 1
+            );
+            (Value::Null, Err(anyhow::Error::msg(what)))
+        }
         Ok(request) => (request.id.clone(), reply(speaker, params, seed, &request).await),
     };
     let mut reply = reply.unwrap_or_else(|error| json!({"error": format!("{error:#}")}));

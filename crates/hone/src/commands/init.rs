@@ -34,7 +34,9 @@ const COUNT: &str = "600";
 #[expect(clippy::needless_pass_by_value, reason = "every command's run takes its arguments whole")]
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let dir = &args.dir;
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let unmade =
+        || format!("cannot make the directory {}; name one that can be made: hone init my-project", dir.display());
+    std::fs::create_dir_all(dir).with_context(unmade)?;
     for name in FILES.iter().map(|(name, _)| *name).chain([TASKS]) {
         if dir.join(name).exists() {
             bail!("{} exists; name another directory: hone init my-project", dir.join(name).display());
@@ -46,7 +48,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     make_tasks(dir)?;
     let place = if dir == Path::new(".") { String::new() } else { format!("cd {}\n  ", dir.display()) };
-    anstream::eprintln!(
+    crate::output::note!(
         "made garden.py (an environment), tasks.jsonl, recipe.toml and README.md\n\nnext\n  {place}hone env show recipe.toml\n  \
          hone env play recipe.toml --as oracle\n  hone sft recipe.toml --out policy\n  hone train recipe.toml"
     );

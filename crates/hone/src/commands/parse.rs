@@ -127,13 +127,13 @@ impl Lines {
                         "{}",
                         serde_json::json!({"id": id, "line": number, "unusable": format!("{error:#}")})
                     )?;
-                    anstream::eprintln!("{}", clean_line(&format!("line {number} (id {id}): {error:#}")));
+                    crate::output::note!("{}", clean_line(&format!("line {number} (id {id}): {error:#}")));
                 }
             }
         }
         output.flush()?;
         if unusable > 0 {
-            anstream::eprintln!("{unusable} of {number} lines could not be used; the others were");
+            crate::output::note!("{unusable} of {number} lines could not be used; the others were");
         }
         Ok(ExitCode::from(if unusable > 0 { 2 } else { 0 }))
     }

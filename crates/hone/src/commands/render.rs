@@ -255,11 +255,11 @@ fn render_one(args: &Args, job: &Job) -> Result<ExitCode> {
 fn verdict(missing: &[String], plan: Option<&Result<Plan, hone_chat::budget::DoesNotFit>>) -> ExitCode {
     match plan {
         Some(Ok(plan)) => anstream::eprint!("{}", plan.table()),
-        Some(Err(error)) => anstream::eprintln!("no: {}", clean(&error.to_string())),
+        Some(Err(error)) => crate::output::note!("no: {}", clean(&error.to_string())),
         None => {}
     }
     if !missing.is_empty() {
-        anstream::eprintln!(
+        crate::output::note!(
             "no: the tools do not reach the prompt: {} not found in it. Use a chat template that renders `tools` \
              (--template), or put them into the system prompt (--tools-in-system)",
             clean_line(&missing.join(", "))

@@ -90,7 +90,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     };
     let unread = domains::replay::replay(&domain, input, output::json_lines())?;
     if unread > 0 {
-        anstream::eprintln!("{unread} lines could not be read; their answers say why");
+        crate::output::note!("{unread} lines could not be read; their answers say why");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -107,7 +107,7 @@ fn grade(domain: &Arc<Domain>, path: &Path) -> Result<ExitCode> {
     out.flush()?;
     let count = |holds: fn(&Graded) -> bool| graded.iter().filter(|episode| holds(episode)).count();
     let differ = count(|episode| episode.agrees() == Some(false));
-    anstream::eprintln!(
+    crate::output::note!(
         "{} episodes: {} earn what the file says, {differ} something else, {} have no reward in the file, {} could not be \
          judged",
         graded.len(),

@@ -47,7 +47,7 @@ pub(crate) fn save(report: &RunReport, directory: &Path) -> Result<()> {
     written(&directory.join("report.md"), &page(report, directory))
 }
 
-/// The report in Markdown, with the reward curve where it lies beside it.
+/// The report in Markdown, with the reward curve if it is beside it.
 fn page(report: &RunReport, directory: &Path) -> String {
     let page = report.markdown();
     match page.split_once("\n## ") {

@@ -87,7 +87,7 @@ fn from_file(path: &Path) -> Result<RubricSpec> {
     } else {
         toml::from_str(&text).with_context(wrong)?
     };
-    // A rubric of its own, or the one of a recipe.
+    // A separate rubric, or that of a recipe.
     let rubric = ["reward", "rubric"].iter().find_map(|key| table.get(*key).cloned());
     serde_json::from_value(rubric.unwrap_or(table)).with_context(wrong)
 }
@@ -114,7 +114,7 @@ struct Entry {
 
 enum Read {
     Case(Box<Case>),
-    /// A trace that broke at somebody's boundary: unscored, and no error of the line.
+    /// A trace with a fault: unscored, and not an error of the line.
     Faulted(String),
     Bad(String),
 }
@@ -277,10 +277,10 @@ impl Summary {
         for (name, sum, scored, unscored) in &self.components {
             let mean = if *scored == 0 { "-".to_owned() } else { format!("{:.4}", sum / *scored as f64) };
             let name = clean_line(name);
-            anstream::eprintln!("{name:<22} mean {mean:>8}   scored {scored}   unscored {unscored}");
+            crate::output::note!("{name:<22} mean {mean:>8}   scored {scored}   unscored {unscored}");
         }
         if self.bad > 0 {
-            anstream::eprintln!("{} lines could not be read; each has an \"error\" in its place", self.bad);
+            crate::output::note!("{} lines could not be read; each has an \"error\" in its place", self.bad);
         }
     }
 }

@@ -95,7 +95,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             json!({"model": out, "eval": {"before": before, "after": after}, "seconds": clock.elapsed().as_secs_f64()});
         writeln!(crate::output::json(), "{result}")?;
     }
-    anstream::eprintln!(
+    crate::output::note!(
         "success {} -> {}, parse failures {}; the model is in {}",
         optional(before.success),
         with_interval(&after),
@@ -131,10 +131,10 @@ fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
         let parameters = budget.memory.map(|memory| memory.parts.parameters);
         let memory = budget.memory.map(|memory| memory.total_bytes);
         if let (Some(parameters), Some(memory)) = (parameters, memory) {
-            anstream::eprintln!("memory   {parameters} parameters, {} at most", gigabytes(memory));
+            crate::output::note!("memory   {parameters} parameters, {} at most", gigabytes(memory));
         }
         if let Some(shortage) = budget.shortage() {
-            anstream::eprintln!("{shortage}");
+            crate::output::note!("{shortage}");
             return Ok(ExitCode::FAILURE);
         }
         let steps = std::mem::replace(&mut recipe.sft.steps, 3);
@@ -146,12 +146,12 @@ fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
         })
         .await?;
         let seconds = last * steps as f64;
-        anstream::eprintln!(
+        crate::output::note!(
             "time     about {last:.1} s a step and {seconds:.0} s for {steps} steps, without evaluations"
         );
         if as_json {
             let result = json!({"parameters": parameters, "memory_bytes": memory, "step_s": last, "run_s": seconds});
-            writeln!(std::io::stdout().lock(), "{result}")?;
+            writeln!(crate::output::json(), "{result}")?;
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -163,7 +163,7 @@ async fn with_policy(mut recipe: Recipe, out: &Path) -> Result<Recipe> {
         let path = beside(out, ".fresh");
         if !path.exists() {
             let size = &recipe.policy.fresh;
-            anstream::eprintln!(
+            crate::output::note!(
                 "no policy.model: making one of {} layers, {} wide, with a tokenizer of {} tokens trained on its environment's \
                  episodes, in {}; {} steps of {} episodes ([policy.fresh] and [sft] change that)",
                 size.layers,
@@ -181,7 +181,7 @@ async fn with_policy(mut recipe: Recipe, out: &Path) -> Result<Recipe> {
     Ok(recipe)
 }
 
-/// Where the checkpoints are while the model is not there yet.
+/// Directory of the checkpoints until the model is written.
 fn run_directory(out: &Path) -> PathBuf {
     beside(out, ".run")
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// Look at a run in the terminal: its steps, a step's groups, a group side by side, a conversation, its tokens.
 ///
 /// Each further argument goes one level deeper. A step is a number, or an evaluation by its name, such as eval-0-greedy.
-/// Works on a run that goes on, was cut off, or was recorded by a newer version; what was skipped is said.
+/// Works on a run that is in progress, was interrupted, or was recorded by a newer version, and reports what it skipped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -150,7 +150,7 @@ fn as_json(run: &Run, args: &Args) -> Result<String> {
 
 fn tell(notes: &[String]) {
     for note in notes {
-        anstream::eprintln!("note: {}", text::clean(note));
+        crate::output::note!("note: {}", text::clean(note));
     }
 }
 

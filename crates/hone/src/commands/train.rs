@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// Show a conversation every N steps; 0 shows none.
     #[arg(long, value_name = "N", default_value_t = 10)]
     samples: u64,
-    /// Serve the run in the browser while it goes on, at an address that is printed. `hone view RUN` does it at any time.
+    /// Serve the run in the browser while it trains, at a printed address. `hone view RUN` does it at any time.
     #[arg(long)]
     view: bool,
     /// Print the resolved recipe, what the run may need of memory and tokens, and how long it may take; then stop.
@@ -113,7 +113,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         // The run's report again, now with its control.
         report = RunReport::read(&directory)?;
         super::report::save(&report, &directory)?;
-        anstream::eprintln!("{}", gain_line(&report));
+        crate::output::note!("{}", gain_line(&report));
     }
     let mut result = as_json(&report, &directory);
     if let Some(control) = control {
@@ -142,7 +142,7 @@ fn controlled(mut recipe: Recipe, placebo: Placebo, directory: &Path) -> Result<
 async fn one_run(recipe: Recipe, directory: &Path, ours: bool, resumes: bool, samples: u64) -> Result<RunReport> {
     let result = Box::pin(begun(recipe, directory, resumes, samples)).await;
     if result.is_err() && ours && !directory.join("recipe.toml").exists() {
-        // The policy may lie there, and nothing else; that it cannot be removed is not what went wrong.
+        // Best effort: the directory holds at most the unpacked policy, and the original error matters more.
         let _ = std::fs::remove_dir_all(directory);
     }
     result
@@ -151,7 +151,7 @@ async fn one_run(recipe: Recipe, directory: &Path, ours: bool, resumes: bool, sa
 async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
     let recipe = with_policy(recipe, directory)?;
     let setup = engines::open(&recipe).await?;
-    anstream::eprintln!("{}", start_line(&recipe, &setup));
+    crate::output::note!("{}", start_line(&recipe, &setup));
     let findings = super::check::before_run(&setup, &recipe).await?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory).found_before(findings);
     let ended = if resumes {
@@ -160,7 +160,7 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
         train(&setup, &recipe, directory, &mut watch).await
     };
     watch.finish();
-    // A run that came to nothing has a report too, with what broke.
+    // A run that learned nothing has a report too, with its faults.
     let ended = match ended {
         Err(error) if !error.is_verdict() => return Err(error.into()),
         other => other,
@@ -172,7 +172,7 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
     Ok(report)
 }
 
-/// What is about to run, before the first wait.
+/// Line about the run, before the first wait.
 fn start_line(recipe: &Recipe, setup: &Setup) -> String {
     let envs = recipe.env.iter().map(EnvSpec::name).collect::<Vec<_>>().join(", ");
     let memory = Budget::of(setup, recipe).memory.map_or_else(String::new, |memory| {
@@ -194,11 +194,13 @@ fn read_recipe(args: &Args) -> Result<Recipe> {
     let source = args.recipe.as_deref().map_or_else(|| Ok(QUICKSTART.source()), Source::find)?;
     let recipe = source.read(&engines::with_device(&args.set, args.device))?;
     recipe.rubric.build().with_context(|| format!("in {}", source.given))?;
+    let named = recipe.policy.model.is_some() && !args.set.iter().any(|set| set.starts_with("policy.model"));
     let advice = |out: &str| {
         let recipe = &source.given;
+        let set = if named { String::new() } else { format!(" --set policy.model={out}") };
         format!(
             "`hone sft {recipe} --out {out}` makes a small policy for it from the tasks' reference calls; then `hone train \
-             {recipe} --set policy.model={out}`. Any model directory in Hugging Face's layout will do"
+             {recipe}{set}`. Any model directory in Hugging Face's layout will do"
         )
     };
     match &recipe.policy.model {
@@ -236,7 +238,15 @@ pub(crate) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe
     if recipe.policy.model.is_none() && recipe.policy.adapter.is_none() {
         let path = directory.join("policy");
         let policy = inside(&recipe)?;
-        anstream::eprintln!("no policy.model: starting from the tiny {} policy inside this binary", policy.env);
+        crate::output::note!("no policy.model: starting from the tiny {} policy inside this binary", policy.env);
+        let made = policy.made_otherwise(&recipe)?;
+        if !made.is_empty() {
+            crate::output::note!(
+                "it was made for other options of {}: {}; with those of the recipe it may know little",
+                policy.env,
+                made.join(", ")
+            );
+        }
         policy.unpack(&path)?;
         recipe.policy.model = Some(path);
     }

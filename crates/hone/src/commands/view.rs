@@ -11,8 +11,8 @@ use hone_view::site::Site;
 
 /// Look at runs in the browser: from a curve to the step, the group, the rollout and the token that explains it.
 ///
-/// Serves a page on this machine, live while a run goes on; nothing is loaded from the network and nothing is sent there.
-/// Several runs are drawn over each other. Every state of a page is in its address. With --export one file is written
+/// Serves a page on this machine, live during a run; nothing is loaded from the network and nothing is sent there.
+/// Several runs are drawn over each other. The full state of a page is in its address. With --export one file is written
 /// instead, which opens from disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if let Some(path) = &args.export {
         let report = hone_view::export::report(site, args.traces)?;
         std::fs::write(path, report.as_str()).with_context(|| format!("cannot write {}", path.display()))?;
-        anstream::eprintln!("{} written, {} kB", path.display(), report.as_str().len() / 1000);
+        crate::output::note!("{} written, {} kB", path.display(), report.as_str().len() / 1000);
         return Ok(ExitCode::SUCCESS);
     }
     let settings = Settings { addr: args.addr, token: args.token };
@@ -60,8 +60,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         let server = Server::bind(Arc::new(site), settings)
             .await
             .with_context(|| format!("cannot listen on {}; --addr 127.0.0.1:0 takes a free port", args.addr))?;
-        anstream::println!("{}", server.url());
-        anstream::eprintln!("ctrl-c stops it");
+        crate::output::say!("{}", server.url());
+        crate::output::note!("ctrl-c stops it");
         tokio::select! {
             () = server.serve() => {}
             _ = tokio::signal::ctrl_c() => {}
@@ -78,7 +78,7 @@ pub(super) async fn beside(directory: PathBuf) {
     let settings = |port: u16| Settings { addr: SocketAddr::from(([127, 0, 0, 1], port)), token: None };
     let site = match Site::open(&[directory]) {
         Ok(site) => Arc::new(site),
-        Err(error) => return anstream::eprintln!("the run cannot be viewed: {error}"),
+        Err(error) => return crate::output::note!("the run cannot be viewed: {error}"),
     };
     let server = match Server::bind(Arc::clone(&site), settings(PORT)).await {
         Ok(server) => Ok(server),
@@ -87,9 +87,9 @@ pub(super) async fn beside(directory: PathBuf) {
     };
     match server {
         Ok(server) => {
-            anstream::eprintln!("view {}\n", server.url());
+            crate::output::note!("view {}\n", server.url());
             server.serve().await;
         }
-        Err(error) => anstream::eprintln!("the run cannot be viewed: {error}"),
+        Err(error) => crate::output::note!("the run cannot be viewed: {error}"),
     }
 }

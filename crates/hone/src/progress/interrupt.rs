@@ -8,10 +8,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Handle;
 
-/// True once a command has an orderly end of its own.
+/// True once a command handles its own orderly end.
 static ORDERLY: AtomicBool = AtomicBool::new(false);
 
-/// Gives back what is rented elsewhere when a signal ends a command that has no orderly end of its own.
+/// Releases rented instances when a signal ends a command that has no orderly end.
 pub(crate) fn watch() {
     let (ready, is_ready) = mpsc::channel();
     std::thread::spawn(move || {
@@ -28,11 +28,11 @@ pub(crate) fn watch() {
             }
         });
     });
-    // Nothing is rented before somebody listens. Where nobody can, the channel is closed and the TTL has to do.
+    // Nothing is rented before the handler listens. If it cannot, the channel is closed and the TTL has to do.
     let _ = is_ready.recv();
 }
 
-/// A flag, set when somebody has asked to stop.
+/// Flag that is set when a stop was requested.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
@@ -44,7 +44,7 @@ impl Interrupt {
     /// Listens from now on, on the runtime this is called in. `notice` is what the first signal says.
     pub(crate) fn listen(&self, handle: Handle, notice: String) {
         let asked = Arc::clone(&self.0);
-        // Where no handler can be installed the signals do what they always did: end the process.
+        // If no handler can be installed, the signals keep their default: they end the process.
         let Ok(mut signals) = Signals::listen() else { return };
         ORDERLY.store(true, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -52,9 +52,9 @@ impl Interrupt {
             asked.store(true, Ordering::Relaxed);
             handle.notice(&notice);
             let number = signals.next().await;
-            // What is recorded can be read after a kill at any byte, and no terminal mode is left to undo.
+            // Records can be read after a kill at any byte, and no terminal mode is left to undo.
             let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\nstopped at once\n");
-            // What is rented elsewhere would cost on.
+            // Rented instances would continue to cost.
             let _ = tokio::task::spawn_blocking(cleanup::release_all).await;
             std::process::exit(128 + number);
         });

@@ -32,6 +32,11 @@ impl SftProgress {
         self.tokens += step.tokens;
         let rate = self.tokens as f64 / self.clock.elapsed().as_secs_f64().max(1e-9);
         if !self.progress.is_live() {
+            if let Some(success) = step.held_out {
+                let line =
+                    format!("sft {:>5} of {}  success {success:.3} on held-out tasks", step.step - 1, self.total);
+                self.progress.print(&line);
+            }
             if step.step == 1 || step.step.is_multiple_of((self.total / LINES).max(1)) {
                 let line =
                     format!("sft {:>5} of {}  loss {:.4}  {} tokens/s", step.step, self.total, step.loss, number(rate));
@@ -42,6 +47,7 @@ impl SftProgress {
         self.progress.update(|board| {
             board.note("loss", Some(step.loss));
             board.note("gradient", step.grad_norm);
+            board.note("held-out success", step.held_out);
             board.foot = format!("{} tokens/s", number(rate));
             board.reach(step.step);
         });

@@ -28,7 +28,7 @@ pub(crate) fn summary(report: &RunReport, directory: &Path, style: Style) -> Str
     out
 }
 
-/// What broke in training, in its own words, and whether anything was trained at all.
+/// Faults of training, quoted, and whether anything was trained at all.
 fn broken(out: &mut String, report: &RunReport, style: Style) {
     if let Some(broke) = &report.broke {
         let first = clean_line(&broke.first);

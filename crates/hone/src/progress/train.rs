@@ -39,7 +39,7 @@ pub(crate) struct TrainProgress<'a> {
     live: Live,
     /// Findings from before the first step.
     preflight: Vec<Named>,
-    /// What broke last, in its own words.
+    /// The last fault, quoted.
     broke: Option<String>,
 }
 
@@ -150,7 +150,7 @@ impl Watch for TrainProgress<'_> {
     fn resumed(&mut self, steps: &[Ledger]) {
         let done = steps.last().map_or(0, |ledger| ledger.step);
         self.progress.print(&format!("going on after step {done}"));
-        // What was noticed then is in the record: it is not said again.
+        // Notices of that time are in the record and are not repeated.
         for ledger in steps {
             drop(self.live.see(ledger));
         }

@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_secs(10);
 pub(super) fn listen(handle: Handle) {
     let shown = handle.clone();
     tokio::spawn(async move {
-        // Where no handler can be installed, the table cannot be asked for.
+        // Without a handler, the table cannot be requested.
         let Ok(mut asked) = signal(SignalKind::user_defined1()) else { return };
         while asked.recv().await.is_some() {
             shown.print(&waits::page(Duration::ZERO));

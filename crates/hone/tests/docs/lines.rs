@@ -67,6 +67,9 @@ pub(crate) const LIST: &[Entry] = &[
     Entry("hone show runs/X --trace 1234", instead("1234", "12")),
     Entry("hone env serve triage-reader --addr 0.0.0.0:8000", How::Serve { more: "" }),
     Entry("hone env serve", How::Serve { more: "--addr 127.0.0.1:0" }),
+    Entry("hone eval https://", How::Read("asks a server that is not there")),
+    Entry("hone eval runs/X", with("--tasks 4 --samples 1")),
+    Entry("hone compare evals/small", How::Read("compares with what a server that is not there was measured at")),
     Entry("hone view runs/X --export", with("")),
     Entry("hone view", How::Serve { more: "--addr 127.0.0.1:0" }),
 ];

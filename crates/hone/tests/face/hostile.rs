@@ -131,6 +131,52 @@ fn models_and_files_cannot_write_to_the_terminal() {
 }
 
 #[test]
+fn task_sets_and_command_lines_cannot_write_to_the_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    let task = |at: usize| json!({"key": format!("{HOSTILE}{at}"), "env": HOSTILE, "prompt": format!("{HOSTILE} {at}"), "provenance": HOSTILE});
+    let lines: String = (0..4).map(|at| format!("{}\n", task(at))).collect();
+    std::fs::write(directory.path().join("tasks.jsonl"), format!("{lines}{{\"broken\": \"{HOSTILE}\n")).unwrap();
+    std::fs::write(directory.path().join("other.jsonl"), format!("{}\n", task(9))).unwrap();
+    for arguments in [
+        &["data", "stats", "tasks.jsonl"][..],
+        &["data", "stats", "tasks.jsonl", "--json"],
+        &["data", "stats", "tasks.jsonl", "--markdown"],
+        &["data", "diff", "tasks.jsonl", "other.jsonl"],
+        &["data", "diff", "tasks.jsonl", "other.jsonl", "--json"],
+        &["data", "split", "tasks.jsonl", "--out", "split"],
+        &["data", "split", "tasks.jsonl", "--out", "split-json", "--json"],
+        &["data", "validate", "tasks.jsonl", "--out", "kept"],
+        &[HOSTILE],
+        &["bench", HOSTILE],
+        &["train", "--no-such\u{202e}\u{9b}2J"],
+    ] {
+        harmless(&run(directory.path(), arguments, ""));
+    }
+}
+
+/// Foreign text has one way out: a command that writes by itself writes nothing foreign, and says so by being named here.
+#[test]
+fn commands_write_through_the_cleaner() {
+    let own = ["recipe.rs", "dry_run.rs", "serve.rs", "import.rs", "show.rs"];
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let raw = ["io::stdout()", "anstream::println!", "anstream::eprintln!"]
+                .into_iter()
+                .find(|raw| text.contains(raw));
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            assert!(raw.is_none() || own.contains(&name.as_str()), "{}: {raw:?}; see output.rs", path.display());
+        }
+    }
+}
+
+#[test]
 fn a_run_cannot_write_to_the_terminal() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("run");

@@ -118,6 +118,12 @@ fn with_the_model() {
         ),
         mistake("tasks without solutions to imitate", &["sft", "mine.toml", "--out", "policy"], &[mine, own]),
         mistake("a talk with nobody", &["chat", "nowhere"], &[]),
+        mistake(
+            "an evaluation whose episodes all break",
+            &["eval", "--recipe", "mine.toml", "--set", &shop, "--only", "greedy", "--out", "e"],
+            &[mine, ("env.py", &program("raise ValueError('no world')"))],
+        ),
+        mistake("prompts that are no JSON", &["generate", &policy("shop"), "p.jsonl"], &[("p.jsonl", "Hello\n")]),
     ]);
     insta::assert_snapshot!(page.replace(&mixed, "MIXED"));
 }
@@ -147,6 +153,17 @@ fn with_the_recipe() {
         mistake("one episode a task", &["train", "--set", "train.group_size=1"], &[]),
         mistake("JSON where TOML is meant", &["env", "show", "mine", "--set", "user={\"model\": 1}"], &[]),
         mistake("going on with nothing", &["train", "--resume", "runs/none"], &[]),
+        mistake("going on with a recipe", &["train", "--resume", "mine.toml"], &[("mine.toml", RECIPE)]),
+        mistake("a directory for its recipe", &["train", "."], &[("recipe.toml", RECIPE)]),
+        mistake("a directory without one", &["check", "."], &[]),
+        mistake("a key as a flag", &["train", "mine.toml", "--steps", "3"], &[("mine.toml", RECIPE)]),
+        mistake("a key outside of its table", &["train", "--set", "steps=3"], &[]),
+        mistake("a key of another table", &["train", "--set", "train.temperature=1"], &[]),
+        mistake("a key without a value", &["train", "--set", "policy.model"], &[]),
+        mistake("a number with a letter", &["train", "--set", "train.learning_rate=3e-4x"], &[]),
+        mistake("more tasks than are held out", &["train", "--set", "eval.tasks=999"], &[]),
+        mistake("a program without its list", &["train", "--set", "env.command=python3 env.py"], &[]),
+        mistake("no step at all", &["train", "--set", "train.steps=0"], &[]),
     ]));
 }
 
@@ -183,6 +200,13 @@ fn with_the_environment() {
             &[("mine.toml", &filed), ("env.py", &own), ("tasks.jsonl", "{\"key\": \"a\", \"prompt\": \"b\"}\n")],
         ),
         play,
+        mistake("a program for an environment", &["env", "show", "env.py"], &[("env.py", &own)]),
+        mistake(
+            "a server that is not there",
+            &["env", "show", "x", "--set", "kind=openenv", "--set", "url=http://127.0.0.1:1"],
+            &[]
+        ),
+        mistake("a project over a file", &["init", "env.py"], &[("env.py", &own)]),
         mistake(
             "an oracle without a solution",
             &["env", "play", "mine.toml", "--as", "oracle"],
@@ -199,4 +223,25 @@ fn two_runs_at_once() {
     let said = run(directory.path(), &["train", "--resume", "x"], "");
     assert!(!said.starts_with("exit code 0\n"), "{said}");
     insta::assert_snapshot!(plain(&said));
+}
+
+/// Paths in a recipe are relative to it, for `hone eval` too.
+#[test]
+fn a_recipe_elsewhere_is_evaluated() {
+    let directory = tempfile::tempdir().unwrap();
+    let there = directory.path().join("there");
+    std::fs::create_dir(&there).unwrap();
+    let ends = "answer |= {\"done\": True, \"facts\": {\"correct\": True}}";
+    let text = program(OPENS).replace("raise ValueError(\"no such state\")", ends);
+    std::fs::write(there.join("env.py"), text).unwrap();
+    let recipe = RECIPE.replace("tasks = 32\nheld_out = 4", "task_file = \"tasks.jsonl\"\nheld_out = 4");
+    std::fs::write(there.join("mine.toml"), recipe).unwrap();
+    let task = |n: u32| {
+        format!(
+            "{{\"key\": \"t{n}\", \"prompt\": \"Go.\", \"reference\": [{{\"name\": \"look\", \"arguments\": {{\"at\": \"x\"}}}}]}}\n"
+        )
+    };
+    std::fs::write(there.join("tasks.jsonl"), (0..8).map(task).collect::<String>()).unwrap();
+    let said = run(directory.path(), &["eval", "oracle", "--recipe", "there/mine.toml"], "");
+    assert!(said.starts_with("exit code 0\n") && said.contains("4 of 4"), "{said}");
 }

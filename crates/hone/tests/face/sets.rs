@@ -1,5 +1,7 @@
 //! Task sets, evaluations and comparisons as a user sees them.
 
+use std::sync::{Arc, Mutex};
+
 use crate::{hone, input, run};
 
 #[test]
@@ -28,6 +30,30 @@ fn a_split_is_kept_by_its_lock() {
         "data_split_lock",
         std::fs::read_to_string(directory.path().join("set/split.lock")).unwrap()
     );
+}
+
+/// The files of the earlier split are what is read, and what is written: they must not be emptied on the way.
+#[test]
+fn a_set_is_split_again_in_its_own_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = run(directory.path(), &["data", "split", &input("tasks/v1.json"), "--out", "set"], "");
+    assert!(first.starts_with("exit code 0"), "{first}");
+    let read = |name: &str| std::fs::read_to_string(directory.path().join("set").join(name)).unwrap();
+    let before = ["train.jsonl", "eval.jsonl"].map(read);
+    assert!(before.iter().map(|text| text.lines().count()).sum::<usize>() > 2);
+    let again = run(directory.path(), &["data", "split", "set", "--out", "set"], "");
+    assert!(again.starts_with("exit code 0"), "{again}");
+    assert_eq!(["train.jsonl", "eval.jsonl"].map(read), before);
+    let left = std::fs::read_dir(directory.path().join("set")).unwrap().flatten();
+    assert!(!left.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(".new")));
+}
+
+#[test]
+fn an_empty_set_is_said_to_be_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("none.json"), "[]").unwrap();
+    let shown = run(directory.path(), &["data", "stats", "none.json"], "");
+    assert!(shown.contains("no task is in none.json"), "{shown}");
 }
 
 /// Generated tasks with planted faults, played in their environment; the second time nothing is played again.
@@ -92,6 +118,8 @@ fn a_remote_model_plays_the_same_tasks() {
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
+    let asked_at: Arc<Mutex<Vec<f64>>> = Arc::default();
+    let temperatures = Arc::clone(&asked_at);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -107,10 +135,9 @@ fn a_remote_model_plays_the_same_tasks() {
             reader.read_exact(&mut body).unwrap();
             let asked: serde_json::Value = serde_json::from_slice(&body).unwrap();
             assert!(asked["tools"].as_array().is_some_and(|tools| !tools.is_empty()) && asked["seed"].is_u64());
-            let reply =
-                r#"{"choices": [{"message": {"role": "assistant", "content": "Done."}, "finish_reason": "stop"}]}"#;
+            let reply = said(&asked, &mut temperatures.lock().unwrap()).to_string();
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", reply.len());
-            let _ = stream.write_all((head + reply).as_bytes());
+            let _ = stream.write_all((head + &reply).as_bytes());
         }
     });
     let directory = tempfile::tempdir().unwrap();
@@ -119,10 +146,74 @@ fn a_remote_model_plays_the_same_tasks() {
     let line = shown.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{shown}"));
     let result: serde_json::Value = serde_json::from_str(line).unwrap();
     let policies = &result["results"]["groups"][0]["policies"];
-    assert_eq!((&policies[0][0], &policies[1][0]), (&"small".into(), &"does nothing".into()));
-    assert_eq!(policies[0][1], policies[1][1]);
+    let names = [0, 1, 2].map(|at: usize| policies[at][0].as_str().unwrap());
+    assert_eq!(names, ["small, sampled", "small, greedy", "does nothing"]);
+    assert_eq!((&policies[0][1], &policies[1][1]), (&policies[2][1], &policies[2][1]));
     assert!(shown.starts_with("exit code 0"), "{shown}");
+    let at = std::mem::take(&mut *asked_at.lock().unwrap());
+    assert_eq!((at[0], at[at.len() - 1]), (0.0, 1.0), "greedy is temperature 0, for a remote model too");
     let barred =
         run(directory.path(), &["eval", &policy, "--tasks", "3", "--out", "barred", "--fail-under", "0.5"], "");
     assert!(barred.starts_with("exit code 1") && barred.contains("pass@1 is 0.000, under 0.5"), "{barred}");
+
+    // A reply that runs into its limit is the model's failure, as it is of a native policy, and no fault.
+    let cut = format!("http://{address}/v1#cut");
+    let cut = run(directory.path(), &["eval", &cut, "--tasks", "3", "--only", "greedy", "--out", "cut", "--json"], "");
+    let line = cut.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{cut}"));
+    let row =
+        serde_json::from_str::<serde_json::Value>(line).unwrap()["results"]["groups"][0]["policies"][0][1].clone();
+    assert_eq!((&row["scored"], &row["faults"]), (&3.into(), &0.into()), "{cut}");
+
+    // Tokens as the server counts them, and what they cost: nothing was solved, so there is no cost of a solved task.
+    let priced = format!("http://{address}/v1#counted");
+    let arguments = ["eval", &priced, "--tasks", "3", "--only", "sampled", "--price", "2,10", "--out", "counted"];
+    let priced = run(directory.path(), &arguments, "");
+    assert!(priced.contains("cost per solved"), "{priced}");
+    let recorded = std::fs::read_to_string(directory.path().join("counted/eval.json")).unwrap();
+    let spent = serde_json::from_str::<serde_json::Value>(&recorded).unwrap()["results"]["groups"][0]["policies"][0][1]
+        ["spent"]
+        .clone();
+    assert_eq!((&spent["tokens"]["prompt"], &spent["tokens"]["completion"]), (&3000.into(), &30.into()));
+    assert!((spent["cost"].as_f64().unwrap() - 0.0063).abs() < 1e-9 && spent.get("cost_per_solved").is_none());
+    let wrong = run(directory.path(), &["eval", "oracle", "--price", "dear"], "");
+    assert!(wrong.starts_with("exit code 2") && wrong.contains("READ,WRITTEN"), "{wrong}");
+
+    // All of them in one table.
+    let all = run(directory.path(), &["compare", "cut", "out", "counted", "--kind", "sampled"], "");
+    assert!(all.starts_with("exit code 2") && all.contains("cut has no sampled evaluation"), "{all}");
+    let oracle = run(directory.path(), &["eval", "oracle", "--tasks", "3", "--out", "oracle"], "");
+    assert!(oracle.starts_with("exit code 0"), "{oracle}");
+    let all = run(directory.path(), &["compare", "oracle", "out", "counted"], "");
+    assert!(all.starts_with("exit code 0") && all.contains("On the 3 tasks that all were scored on"), "{all}");
+    assert!(all.contains("-1.000"), "{all}");
+}
+
+/// What the stand-in says, by the model's name, and the temperature it was asked at.
+fn said(asked: &serde_json::Value, temperatures: &mut Vec<f64>) -> serde_json::Value {
+    temperatures.extend(asked["temperature"].as_f64());
+    let reason = if asked["model"] == "cut" { "length" } else { "stop" };
+    let mut reply = serde_json::json!({"choices": [{"message": {"role": "assistant", "content": "Done."}, "finish_reason": reason}]});
+    if asked["model"] == "counted" {
+        reply["usage"] = serde_json::json!({"prompt_tokens": 1000, "completion_tokens": 10});
+    }
+    reply
+}
+
+/// The checkpoints of a run beside each other.
+#[test]
+fn checkpoints_of_a_run_are_one_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let sets =
+        ["train.steps=2", "train.groups=2", "train.group_size=2", "eval.tasks=4", "env.tasks=16", "env.held_out=8"];
+    let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+    let trained = run(directory.path(), &[&["train", "--run", "run", "--samples", "0"][..], &sets].concat(), "");
+    assert!(trained.starts_with("exit code 0") || trained.starts_with("exit code 1"), "{trained}");
+    let arguments = ["eval", "run", "--checkpoint", "0,last", "--split", "both", "--tasks", "4", "--samples", "2"];
+    let shown = run(directory.path(), &arguments, "");
+    assert!(shown.starts_with("exit code 0"), "{shown}");
+    for words in ["checkpoint 0", "last (2)", "held-out tasks (4)", "training tasks (4)", "run at step 0, sampled"] {
+        assert!(shown.contains(words), "no {words} in {shown}");
+    }
+    let wrong = run(directory.path(), &["eval", "run", "--checkpoint", "0,7"], "");
+    assert!(wrong.starts_with("exit code 2") && wrong.contains("no checkpoint 7"), "{wrong}");
 }

@@ -1,7 +1,8 @@
 //! Fleet: tasks that are played on rented instances, with tools over MCP and a remote verifier.
 //!
-//! An episode creates an instance, keeps it alive by heartbeats, and deletes it; what is left at the end of a run is deleted
-//! by its run id. The verifier says pass, fail, or nothing: a verifier that did not run is no verdict, and no reward.
+//! An episode creates an instance, keeps it alive by heartbeats, and deletes it; anything left at the end of a run is
+//! deleted by its run id. The verifier says pass, fail, or nothing: a verifier that did not run gives no verdict, and
+//! no reward.
 
 mod arena;
 mod episode;
@@ -58,7 +59,7 @@ documented! {
         pub deadline_s: f64 where over(0.0, 86_400.0),
         /// Seconds for one run of the verifier.
         pub verifier_deadline_s: f64 where over(0.0, 86_400.0),
-        /// How often a verifier that did not run is asked.
+        /// Attempts to run a verifier that did not run.
         pub verifier_attempts: u32 where whole(1, 1000),
         /// Pays a failed episode the share of the checks that its verifier reports as passed.
         pub partial_reward: bool,
@@ -66,7 +67,7 @@ documented! {
         pub instances: usize where whole(1, 65_536),
         /// The system prompt. The task's variables are added to it.
         pub system: String,
-        /// Training tasks, at most so many.
+        /// Maximum number of training tasks.
         pub tasks: usize where whole(1, 1_000_000),
         /// Tasks that are evaluated on and never trained on.
         pub held_out: usize where whole(0, 1_000_000),
@@ -146,6 +147,10 @@ impl EnvOptions for FleetSpec {
         Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
     }
 
+    fn rubric(&self) -> RubricSpec {
+        RubricSpec::single("env_reward", Map::new())
+    }
+
     fn open(&self, _: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
         self.check()?;
         let credentials = Credentials { bearer_env: Some(&self.key_env), headers: None };
@@ -173,7 +178,7 @@ impl EnvOptions for FleetSpec {
             name: self.name.clone(),
             arena: Arc::new(FleetArena::new(self.clone(), http)),
             splits: [set(&self.name, TRAIN, &version, train)?, set(&self.name, HELD_OUT, &version, held_out)?].into(),
-            rubric: RubricSpec::single("env_reward", Map::new()).build()?,
+            rubric: self.rubric().build()?,
             baselines: Vec::new(),
         })
     }

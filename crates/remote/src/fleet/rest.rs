@@ -112,7 +112,7 @@ impl Orchestrator {
         self.http.json(Method::GET, &format!("v1/env/instances/{id}"), None).await
     }
 
-    /// Resets an instance that is fresh already; that it cannot is no reason to give it up.
+    /// Resets an instance that is already fresh; a failure is not a reason to give it up.
     pub(super) async fn reset(&self, manager: &Http, key: &str, seed: u64) {
         let body = json!({"seed": seed});
         let ask = || manager.json(Method::POST, "api/v1/env/reset", Some(&body));
@@ -142,7 +142,7 @@ impl Orchestrator {
     /// Deletes everything of the run.
     pub(super) async fn delete_run(&self) {
         let path = format!("v1/env/instances/batch?run_id={}", self.run_id);
-        // A breaker of its own: at the end nothing is waited for longer than the end may take.
+        // A separate circuit breaker: at the end, nothing waits longer than the end may take.
         let server = Server::new(self.http.name());
         let ask = || async {
             let reply = self.http.send(Method::DELETE, &path, None, &[]).await?;

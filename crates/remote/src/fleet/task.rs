@@ -110,12 +110,12 @@ impl FleetTask {
         serde_json::from_value(fields.clone()).map_err(|error| format!("its `fleet` fields: {error}"))
     }
 
-    /// Whether the agent gets the tool that hands in an answer.
+    /// True if the agent gets the tool that hands in an answer.
     pub(super) fn submits(&self) -> bool {
         self.prompt.contains("submit_final_answer")
     }
 
-    /// Whether the agent is offered a tool.
+    /// True if the agent is offered a tool.
     pub(super) fn offers(&self, tool: &str) -> bool {
         (tool == "computer") == matches!(self.modality.as_str(), "computer_use" | "browser_use")
     }

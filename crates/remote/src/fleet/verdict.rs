@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::openenv::wire::plain;
 
-/// What a verifier found.
+/// Finding of a verifier.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Judged {
     /// A score, and the reasons that it printed.
@@ -91,7 +91,7 @@ impl Accumulators {
     /// The share that passed: of the apps, else of the checks. `None` where nothing was checked.
     pub fn share(&self) -> Option<f64> {
         let (passed, all) = if self.apps.is_empty() {
-            // That nothing else was changed is no achievement of an episode that did nothing.
+            // An unchanged rest is not an achievement of an episode that did nothing.
             let real = self.successes.iter().filter(|text| !is_idle(text)).count();
             (real, real + self.errors.len())
         } else {
@@ -111,7 +111,7 @@ impl Accumulators {
     }
 }
 
-/// Whether a passed check says only that nothing was touched.
+/// True if a passed check says only that nothing was touched.
 fn is_idle(text: &str) -> bool {
     let text = text.to_lowercase();
     ["no unexpected changes", "no filesystem changes", "no-unexpected-envelopes"].iter().any(|idle| text.contains(idle))

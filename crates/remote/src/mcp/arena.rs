@@ -77,7 +77,12 @@ impl Arena for McpArena {
             Arc::clone(&shared.sessions).acquire_owned().await.ok()
         };
         let deadline = seconds(shared.spec.open_deadline_s);
-        let patience = Patience::retried(deadline, ATTEMPTS);
+        let attempts = match shared.place {
+            Place::Http(_) => ATTEMPTS,
+            // A program on this machine that does not start will not start the third time.
+            Place::Command { .. } => 2,
+        };
+        let patience = Patience::retried(deadline, attempts);
         let started = shared.server.call(&task.key, "initialize", patience, || shared.start(task)).await;
         let (client, tools) = started.map_err(|failure| failure.fault(Boundary::Environment))?;
         let tools = ToolSet::new(tools).map_err(|error| Fault::new(Boundary::Environment, error.to_string()))?;
@@ -90,7 +95,7 @@ impl Arena for McpArena {
         Ok(Episode { tools, system, first, env: Box::new(env) })
     }
 
-    /// The queue has no deadline of its own: every session ends by the deadlines of its calls.
+    /// The queue has no deadline: every session ends by the deadlines of its calls.
     fn patience(&self, _: &Task) -> Option<Duration> {
         Some(Duration::from_hours(1) + Patience::retried(seconds(self.0.spec.open_deadline_s), ATTEMPTS).total)
     }
@@ -116,7 +121,7 @@ impl McpEnv {
             let client = client.take();
             async move {
                 let mut client = client.ok_or_else(|| Failure::infrastructure("the session is gone"))?;
-                // A server that refuses a call goes on; only what broke takes the session with it.
+                // A server that refuses a call continues; only a failure ends the session.
                 match client.call(name, arguments).await {
                     Err(failure) if failure.kind != Kind::Refused => Err(failure),
                     answered => Ok((client, answered)),
@@ -222,7 +227,7 @@ impl Drop for McpEnv {
     }
 }
 
-/// Whether a reply gives the answer: the same text but for case and space, or, for a number, as the last number in it. A
+/// True if a reply gives the answer: the same text ignoring case and spaces or, for a number, the last number in it. A
 /// list of answers accepts any of them.
 fn matches(said: &str, right: &Value) -> bool {
     let normal = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
@@ -250,7 +255,7 @@ fn state(result: &Value) -> Value {
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }
 
-/// Whether a state has everything that is expected: objects may have more keys, the rest must be the same.
+/// True if a state has everything that is expected: objects may have more keys, the rest must be the same.
 fn contains(state: &Value, expected: &Value) -> bool {
     match (state, expected) {
         (Value::Object(state), Value::Object(expected)) => {

@@ -10,18 +10,19 @@ use super::pipe::Pipe;
 use super::sse;
 use crate::http::Http;
 use crate::openenv::actions;
-use crate::supervise::Failure;
+use crate::supervise::{Failure, Kind};
 
-/// The version of the protocol that is asked for.
+/// Requested protocol version.
 const VERSION: &str = "2025-06-18";
 const SESSION: &str = "mcp-session-id";
+const CALL: &str = "tools/call";
 
 /// A session that is initialised. Requests consume the connection they run on: one that is given up on is gone.
 #[derive(Debug)]
 pub struct Client {
     link: Link,
     next: u64,
-    /// What the server says about itself to an agent.
+    /// The server's description of itself for an agent.
     pub instructions: Option<String>,
 }
 
@@ -72,7 +73,11 @@ impl Client {
                 answer
             }
         };
-        crate::rpc::result(answer)
+        match crate::rpc::result(answer) {
+            // -32000 is anything a server likes; at a tool it is the tool's error, not a server without room.
+            Err(failure) if method == CALL && failure.kind == Kind::Busy => Err(Failure::refused(failure.what)),
+            result => result,
+        }
     }
 
     async fn notify(&mut self, method: &str) -> Result<(), Failure> {
@@ -108,7 +113,7 @@ impl Client {
 
     /// Calls a tool; its result as the server sent it.
     pub async fn call(&mut self, name: &str, arguments: &Map<String, Value>) -> Result<Value, Failure> {
-        self.request("tools/call", json!({"name": name, "arguments": arguments})).await
+        self.request(CALL, json!({"name": name, "arguments": arguments})).await
     }
 
     /// Ends the session at the server, where it keeps one. A program ends with its leash.
@@ -149,5 +154,21 @@ async fn post(
         return sse::response(&reply.body, id)
             .ok_or_else(|| Failure::infrastructure("the stream of events ended without the response"));
     }
-    http.read(&reply)
+    // An error may come with a status of its own; the error says more.
+    let said = serde_json::from_slice::<Value>(&reply.body).ok().filter(|said| answers(said, id));
+    match (said, http.read(&reply)) {
+        (Some(answer), _) => Ok(answer),
+        (None, Ok(_)) => Err(Failure::infrastructure("the server answered another request than this one")),
+        // At a tool a status is no word of the tool's: it is a fault, and no text for the agent.
+        (None, Err(failure)) if request["method"] == CALL => Err(Failure::infrastructure(failure.what)),
+        (None, Err(failure)) => Err(failure),
+    }
+}
+
+/// True for the response to the request with this id, or an error that has none.
+fn answers(said: &Value, id: u64) -> bool {
+    match said.get("id") {
+        Some(found) if !found.is_null() => found.as_u64() == Some(id),
+        _ => said.get("error").is_some_and(|error| !error.is_null()),
+    }
 }

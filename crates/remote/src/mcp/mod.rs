@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use hone_arena::documented;
 use hone_arena::registry::{Counts, EnvOptions, Environment, RegistryError};
-use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::users::NewUser;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -40,7 +39,7 @@ documented! {
         /// A program that speaks MCP over stdin and stdout, and its arguments: one process for each episode.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub command: Vec<String>,
-        /// Where the program runs; absent: where Hone runs.
+        /// Working directory of the program; absent: Hone's.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub directory: Option<PathBuf>,
         /// Names of variables that the program gets beside the usual ones.
@@ -55,8 +54,9 @@ documented! {
         pub allow: Vec<String>,
         /// Tools that it is not offered. `state_tool` and `setup_tool` never are.
         pub hide: Vec<String>,
-        /// How an episode is judged: `answer` compares the final reply with the task's `answer`; `state` calls `state_tool` and
-        /// compares with the task's `expected`; `rubric` leaves it to the recipe's components (`command`, `judge`, …).
+        /// Verification of an episode: `answer` compares the final reply with the task's `answer`; `state` calls
+        /// `state_tool` and compares with the task's `expected`; `rubric` leaves it to the recipe's components
+        /// (`command`, `judge`, …).
         pub verify: Verify,
         /// The tool whose result is the final state.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +80,7 @@ documented! {
         /// JSON lines of tasks, `key` and `prompt` at least. Absent: numbered tasks that all say `prompt`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub task_file: Option<PathBuf>,
-        /// Training tasks; of a file, at most so many.
+        /// Training tasks; with a file, the maximum.
         pub tasks: usize where whole(1, 1_000_000),
         /// Tasks that are evaluated on and never trained on.
         pub held_out: usize where whole(0, 1_000_000),
@@ -119,7 +119,7 @@ impl Default for McpSpec {
     }
 }
 
-/// How an episode is judged.
+/// Verification of an episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verify {
@@ -128,7 +128,7 @@ pub enum Verify {
     Rubric,
 }
 
-/// Where the server is.
+/// Location of the server.
 #[derive(Debug, Clone)]
 pub enum Place {
     Http(Http),
@@ -202,7 +202,7 @@ impl EnvOptions for McpSpec {
             name: self.name.clone(),
             arena: Arc::new(McpArena::new(self.clone(), place)),
             splits,
-            rubric: RubricSpec::single("correct", Map::new()).build()?,
+            rubric: self.rubric().build()?,
             baselines: Vec::new(),
         })
     }

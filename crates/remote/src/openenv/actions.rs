@@ -3,7 +3,7 @@
 use hone_trace::{ToolCall, ToolSpec};
 use serde_json::{Map, Value, json};
 
-/// What the action schema says an agent does.
+/// Agent actions according to the action schema.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Actions {
     /// The environment is a set of MCP tools; its actions are `list_tools` and `call_tool`.

@@ -47,7 +47,7 @@ fn fault(failure: Failure) -> Fault {
 }
 
 impl Shared {
-    /// What the action schema says, asked once.
+    /// The action schema, requested once.
     async fn actions(&self) -> Result<&Actions, Failure> {
         self.actions
             .get_or_try_init(|| async {
@@ -153,7 +153,7 @@ fn reset_data(task: &Task, seed: u64) -> Value {
     Value::Object(data)
 }
 
-/// What the agent is shown first: the server's own messages, or the task's prompt with the observation of the reset.
+/// First messages for the agent: the server's own, or the task's prompt with the observation of the reset.
 fn first(task: &Task, own: &Map<String, Value>, envelope: &Envelope) -> Vec<Message> {
     if let Some(messages) = own.get("messages").and_then(|messages| serde_json::from_value(messages.clone()).ok()) {
         return messages;

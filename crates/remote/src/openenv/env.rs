@@ -18,7 +18,7 @@ use super::wire::{Envelope, Said, plain, tool_result};
 use super::{OnError, RewardRule, ToolSource, seconds};
 use crate::supervise::{Failure, Kind, Patience};
 
-/// How the episode reaches the server. A socket is taken out while it is asked: one that is given up on is gone.
+/// Connection of the episode to the server. A socket is taken out during a request, so that an abandoned one is gone.
 #[derive(Debug)]
 pub(super) enum Link {
     Ws(Option<Socket>),
@@ -142,7 +142,7 @@ impl OpenEnvEnv {
             "EXECUTION_ERROR" if self.shared.spec.errors == OnError::Answer => {
                 Ok(answer(call, (message.to_owned(), true)))
             }
-            // An exception: not transient, so that a fresh environment is asked whether the same actions raise it again.
+            // An exception: not transient, so that a fresh environment shows whether the same actions raise it again.
             _ => Err(Said::failure(code, message).fault(Boundary::Environment)),
         }
     }
@@ -261,7 +261,7 @@ pub(super) fn shown(observation: &Map<String, Value>) -> String {
     }
 }
 
-/// What a validator complains of, a field at a time.
+/// A validator's complaints, one field at a time.
 fn complaints(errors: &Value) -> String {
     let one = |error: &Value| {
         let place: Vec<String> = error.get("loc").and_then(Value::as_array).into_iter().flatten().map(plain).collect();

@@ -81,7 +81,7 @@ documented! {
         /// A split of the Task API that is held out. Absent: the last `held_out` tasks of `split`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub held_out_split: Option<String>,
-        /// Training tasks; of a file or a split, at most so many.
+        /// Training tasks; with a file or a split, the maximum.
         pub tasks: usize where whole(1, 1_000_000),
         /// Tasks that are evaluated on and never trained on.
         pub held_out: usize where whole(0, 1_000_000),
@@ -119,7 +119,7 @@ impl Default for OpenEnvSpec {
     }
 }
 
-/// How an episode reaches the server.
+/// Transport between an episode and the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
@@ -127,7 +127,7 @@ pub enum Transport {
     Http,
 }
 
-/// Where tools come from.
+/// Source of the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolSource {
@@ -135,7 +135,7 @@ pub enum ToolSource {
     Mcp,
 }
 
-/// What the rewards of an episode's steps come to.
+/// Aggregation of the rewards of an episode's steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RewardRule {
@@ -143,7 +143,7 @@ pub enum RewardRule {
     Last,
 }
 
-/// What an exception in the environment is.
+/// Treatment of an exception in the environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
@@ -192,6 +192,10 @@ impl EnvOptions for OpenEnvSpec {
         Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
     }
 
+    fn rubric(&self) -> RubricSpec {
+        RubricSpec::single("env_reward", Map::new())
+    }
+
     fn open(&self, _: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
         self.check()?;
         let http = self.http()?;
@@ -203,7 +207,7 @@ impl EnvOptions for OpenEnvSpec {
             name: self.name.clone(),
             arena: Arc::new(OpenEnvArena::new(self.clone(), http)),
             splits,
-            rubric: RubricSpec::single("env_reward", Map::new()).build()?,
+            rubric: self.rubric().build()?,
             baselines: Vec::new(),
         })
     }

@@ -38,7 +38,7 @@ impl Pool {
         Place { pool: Arc::clone(self), permit }
     }
 
-    /// Notes that the server has no more than so many.
+    /// Records that the server has no more than this many.
     pub(super) fn shrink(&self, most: usize) {
         let mut size = self.size.lock().unwrap_or_else(PoisonError::into_inner);
         let most = most.max(1);

@@ -3,7 +3,7 @@
 //! Messages carry no id. Whoever gives up on an answer must drop the socket, or every later answer would be taken for the
 //! one before it; [`Socket::ask`] consumes it and hands it back only with an answer, so that it cannot be done wrong.
 
-use futures::{SinkExt as _, StreamExt as _};
+use futures::{FutureExt as _, SinkExt as _, StreamExt as _};
 use serde_json::Value;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -35,6 +35,9 @@ impl Socket {
 
     /// Sends a message and waits for its answer, as text. The socket comes back with it.
     pub async fn exchange(mut self, message: &Value) -> Result<(Self, String), Failure> {
+        if let Some(text) = self.early()? {
+            return Ok((self, text));
+        }
         let sent = self.0.send(Message::text(message.to_string())).await;
         // A server without room says so and closes, perhaps before it read anything: its last words explain a failed send.
         loop {
@@ -53,6 +56,23 @@ impl Socket {
                 }
             }
         }
+    }
+
+    /// A message that is there before anything was asked. An error (a full server says so at once and closes) is the answer;
+    /// anything else is one answer too many, and every later one would be taken for the one before it.
+    fn early(&mut self) -> Result<Option<String>, Failure> {
+        while let Some(received) = self.0.next().now_or_never().flatten() {
+            match received {
+                Ok(Message::Text(text)) => match Said::read(text.as_str()) {
+                    Ok(Said::Error { .. }) => return Ok(Some(text.as_str().to_owned())),
+                    _ => return Err(Failure::refused("the server sent a message that nothing had asked for")),
+                },
+                // The loop of `exchange` says what became of the connection.
+                Ok(Message::Close(_)) | Err(_) => break,
+                Ok(_) => {}
+            }
+        }
+        Ok(None)
     }
 
     /// Sends a message and reads the answer.

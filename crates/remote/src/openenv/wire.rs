@@ -1,4 +1,4 @@
-//! What an OpenEnv server says: the envelope of an observation, and the messages of a `/ws` session.
+//! Messages of an OpenEnv server: the envelope of an observation, and the messages of a `/ws` session.
 //!
 //! Versions 0.3.0 and 0.10.0 differ in `metadata` alone, which the older one drops. Reward and `done` are siblings of the
 //! observation and are read from there, never from inside it.
@@ -61,7 +61,10 @@ impl Said {
             serde_json::from_str(text).map_err(|error| format!("a message that is no JSON object: {error}"))?;
         let data = message.remove("data").unwrap_or_default();
         match message.get("type").and_then(Value::as_str) {
-            Some("observation") => Ok(Self::Observation(Envelope::read(data)?)),
+            Some("observation") => {
+                let wrong = |why| format!("an observation that cannot be read: {why}");
+                Envelope::read(data).map(Self::Observation).map_err(wrong)
+            }
             Some("state") => Ok(Self::State(data)),
             Some("mcp") => Ok(Self::Mcp(data)),
             Some("error") => {

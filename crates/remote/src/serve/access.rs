@@ -1,8 +1,8 @@
-//! Who asks: an operator, an agent, or nobody known.
+//! Caller of a request: an operator, an agent, or unknown.
 
 use axum::http::{HeaderMap, StatusCode};
 
-/// What a caller may do.
+/// Rights of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     /// Everything.

@@ -13,6 +13,16 @@ fn complaint(kind: &str, place: &[&str], message: &str, input: &Value) -> Value 
     json!({"type": kind, "loc": place, "msg": message, "input": input})
 }
 
+/// A reset that names a task which is not there.
+pub(super) fn no_task(why: &str, data: &Map<String, Value>) -> Value {
+    complaint("value_error", &["body"], why, &Value::Object(data.clone()))
+}
+
+/// A field that counts tasks and is no number of them.
+pub(super) fn no_number(key: &str, input: &Value) -> Value {
+    complaint("int_type", &["body", key], "Input should be a valid integer, 0 or more", input)
+}
+
 /// With the address that the validator of an action adds.
 fn with_url(mut complaint: Value) -> Value {
     let kind = complaint.get("type").and_then(Value::as_str).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Routes, and the plain HTTP among them: each request an environment of its own, as the protocol has it.
+//! Routes, and the plain HTTP among them: each request has its own environment, as the protocol defines.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) fn router(host: Arc<Host>) -> Router {
     }
     router
         .layer(middleware::from_fn_with_state(Arc::clone(&host), admit))
-        // Whether the server is up is no secret.
+        // Health is public.
         .route("/health", get(async || json(StatusCode::OK, &json!({"status": "healthy"}))))
         .fallback(async || detail(StatusCode::NOT_FOUND, "Not Found"))
         .method_not_allowed_fallback(async || detail(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"))
@@ -93,13 +93,13 @@ fn broken() -> Response {
     respond(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", "Internal Server Error".into())
 }
 
-/// The whole body; `None` where it is too long or breaks off.
-async fn body(request: Request) -> Option<Vec<u8>> {
-    Some(to_bytes(request.into_body(), socket::MAX_MESSAGE).await.ok()?.into())
-}
-
-fn too_long() -> Response {
-    detail(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 16 MiB, or broke off")
+/// The whole body, or the refusal of one that is too long, breaks off or does not come.
+async fn body(host: &Host, request: Request) -> Result<Vec<u8>, Response> {
+    match tokio::time::timeout(host.options.patience, to_bytes(request.into_body(), socket::MAX_MESSAGE)).await {
+        Ok(Ok(body)) => Ok(body.into()),
+        Ok(Err(_)) => Err(detail(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 16 MiB, or broke off")),
+        Err(_) => Err(detail(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
+    }
 }
 
 async fn metadata(State(host): Shared) -> Response {
@@ -124,15 +124,26 @@ async fn docs() -> Response {
 }
 
 async fn reset(State(host): Shared, request: Request) -> Response {
-    let Some(body) = body(request).await else { return too_long() };
-    match check::reset(&body) {
-        Err(errors) => unprocessable(errors),
-        Ok(data) => observed(Play::new().reset(&host, &data).await),
+    let body = match body(&host, request).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let data = match check::reset(&body) {
+        Ok(data) => data,
+        Err(errors) => return unprocessable(errors),
+    };
+    // A task that is not there is the caller's mistake, not the environment's.
+    match host.named_task(&data) {
+        Err(why) => unprocessable(vec![check::no_task(&why, &data)]),
+        Ok(_) => observed(Play::new().reset(&host, &data).await),
     }
 }
 
 async fn step(State(host): Shared, request: Request) -> Response {
-    let Some(body) = body(request).await else { return too_long() };
+    let body = match body(&host, request).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
     match check::step(&body).and_then(|action| Act::read(&action)) {
         Err(errors) => unprocessable(errors),
         Ok(act) => observed(Play::new().step(&host, act).await),
@@ -201,7 +212,10 @@ async fn mcp(
     if header.is_some() && session.is_none() {
         return detail(StatusCode::NOT_FOUND, "there is no such session; initialize again");
     }
-    let Some(body) = body(request).await else { return too_long() };
+    let body = match body(&host, request).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
     let Ok(request) = serde_json::from_slice::<Value>(&body) else {
         return json(StatusCode::OK, &rpc::parse_error());
     };
@@ -222,7 +236,7 @@ fn session_header(headers: &HeaderMap) -> Option<String> {
     Some(headers.get(SESSION)?.to_str().unwrap_or_default().to_owned())
 }
 
-/// What the query says of the task to play.
+/// The task selected by the query.
 fn task_query(query: Option<&str>) -> Map<String, Value> {
     let mut data = Map::new();
     for key in ["session_id", "task", "split"] {
@@ -277,7 +291,10 @@ async fn tasks(State(host): Shared, Path((env, what)): Path<(String, String)>, r
     if !is_ours(&host, &env) {
         return unknown(&env);
     }
-    let Some(body) = body(request).await else { return too_long() };
+    let body = match body(&host, request).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
     let asked = match check::object(&body) {
         Ok(asked) => asked,
         Err(errors) => return unprocessable(errors),
@@ -304,7 +321,13 @@ fn listing(env: &str, what: &str, split: &str, set: &TaskSet, asked: &Map<String
             Some(task) => json!({"task": task}),
             None => return detail(StatusCode::BAD_REQUEST, "Invalid task index"),
         },
-        _ => json!({"tasks": range(number("start").unwrap_or(0), number("stop").unwrap_or(set.len()))}),
+        _ => {
+            let wrong = |key: &&str| asked.get(*key).is_some_and(|given| !given.is_null()) && number(key).is_none();
+            if let Some(key) = ["start", "stop"].into_iter().find(wrong) {
+                return unprocessable(vec![check::no_number(key, &asked[key])]);
+            }
+            json!({"tasks": range(number("start").unwrap_or(0), number("stop").unwrap_or(set.len()))})
+        }
     };
     json(StatusCode::OK, &answer)
 }

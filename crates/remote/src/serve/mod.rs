@@ -20,14 +20,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hone_arena::registry::Environment;
-use hone_trace::{Digest, Task, ToolSet};
+use hone_trace::{Digest, Task, TaskSet, ToolSet};
 use jsonschema::Validator;
 use serde_json::{Map, Value};
 
 use access::Access;
 use sessions::Sessions;
 
-/// How an environment is served.
+/// Settings of the server.
 #[derive(Clone)]
 pub struct Options {
     /// Sessions at once.
@@ -36,13 +36,15 @@ pub struct Options {
     pub per_client: usize,
     /// Steps of an episode; the one that reaches it truncates it.
     pub max_steps: u64,
-    /// Whether a step after the end of an episode is an error. The protocol has none.
+    /// True if a step after the end of an episode is an error. The protocol defines none.
     pub strict_end: bool,
     /// Seconds that a session without a connection lives unused.
     pub idle: Duration,
-    /// Who may do everything. `None`, and no agent's token: everybody.
+    /// Longest wait for a client that sends a body or takes an answer: one that stalls holds nothing for longer.
+    pub patience: Duration,
+    /// Operator's token, with full access. Without any token, everybody has it.
     pub token: Option<String>,
-    /// Who may act in a session and do nothing else.
+    /// Agent's token: may act in a session and nothing else.
     pub agent_token: Option<String>,
     /// Leaves out `/reset`, `/step` and `/state`, as OpenEnv's production mode does.
     pub production: bool,
@@ -56,6 +58,7 @@ impl Default for Options {
             max_steps: 100,
             strict_end: false,
             idle: Duration::from_mins(30),
+            patience: Duration::from_mins(1),
             token: None,
             agent_token: None,
             production: false,
@@ -77,7 +80,7 @@ pub struct Host {
     access: Access,
     sessions: Sessions,
     next: AtomicU64,
-    // Std mutex: held for a look-up. Tasks may have tools of their own, so what is kept is bounded.
+    // Std mutex: held for a look-up. Tasks may have their own tools, so the cache is bounded.
     validators: Mutex<HashMap<Digest, Arc<Validators>>>,
 }
 
@@ -102,8 +105,19 @@ impl Host {
         Self { environment, about: about.into(), options, access, sessions, next, validators }
     }
 
-    /// The task that a reset names: by key, by index in its split, or by its seed; without any, the next one.
+    /// The task of a reset: the one it names; without any, the next one.
     fn task(&self, data: &Map<String, Value>) -> Result<&Task, String> {
+        match self.named_task(data)? {
+            (_, Some(task)) => Ok(task),
+            (split, None) => {
+                let number = self.next.fetch_add(1, Ordering::Relaxed) as usize % split.len().max(1);
+                split[..].get(number).ok_or_else(|| "the split has no tasks".into())
+            }
+        }
+    }
+
+    /// The split of a reset, and the task in it that it names: by key, by index, or by its seed.
+    fn named_task(&self, data: &Map<String, Value>) -> Result<(&TaskSet, Option<&Task>), String> {
         let splits = &self.environment.splits;
         let split = match data.get("split").and_then(Value::as_str) {
             Some(name) => splits.get(name).ok_or_else(|| {
@@ -117,16 +131,20 @@ impl Host {
         let named = ["task", "task_key", "id", "key"].iter().find_map(|key| data.get(*key).and_then(Value::as_str));
         if let Some(key) = named {
             let found = split.get(key).or_else(|| splits.values().find_map(|set| set.get(key)));
-            return found.ok_or_else(|| format!("there is no task {key:?}"));
+            return found.map(|task| (split, Some(task))).ok_or_else(|| format!("there is no task {key:?}"));
         }
-        let number = match data.get("index").and_then(Value::as_u64) {
-            Some(index) if (index as usize) < split.len() => index,
-            Some(index) => return Err(format!("there is no task {index}; the split has {}", split.len())),
-            None => {
-                data.get("seed").and_then(Value::as_u64).unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed))
-            }
-        };
-        split[..].get(number as usize % split.len().max(1)).ok_or_else(|| "the split has no tasks".into())
+        let number = |key: &str| data.get(key).and_then(Value::as_u64).map(|number| number as usize);
+        if let Some(index) = data.get("index").filter(|index| !index.is_null() && !index.is_u64()) {
+            return Err(format!("index is a task's number, from 0, found {index}"));
+        }
+        match (number("index"), number("seed")) {
+            (Some(index), _) => match split[..].get(index) {
+                Some(task) => Ok((split, Some(task))),
+                None => Err(format!("there is no task {index}; the split has {}", split.len())),
+            },
+            (None, Some(seed)) => Ok((split, split[..].get(seed % split.len().max(1)))),
+            (None, None) => Ok((split, None)),
+        }
     }
 
     fn validators(&self, tools: &ToolSet) -> Arc<Validators> {
@@ -143,7 +161,7 @@ impl Host {
     }
 }
 
-/// A name that nobody guesses, as a UUID is written: two hashes under keys of the system's randomness.
+/// An unguessable id in the form of a UUID: two hashes under keys from the system's randomness.
 pub(crate) fn fresh_id() -> String {
     use std::hash::{BuildHasher as _, RandomState};
     // RandomState is keyed from the system's randomness once per thread; the counter keeps ids apart.

@@ -28,13 +28,13 @@ struct Played {
     end: Option<End>,
 }
 
-/// How an episode ended.
+/// End of an episode.
 struct End {
     truncated: bool,
     card: Option<Scorecard>,
 }
 
-/// What a step leads to, before it is put into an envelope.
+/// Result of a step, before it is put into an envelope.
 pub(super) struct Observed {
     pub(super) observation: Map<String, Value>,
     pub(super) metadata: Map<String, Value>,
@@ -69,7 +69,7 @@ impl Observed {
 pub(super) struct Called {
     pub(super) text: String,
     pub(super) failed: bool,
-    /// Where no tool was run at all: the kind of error.
+    /// Kind of error if no tool was run at all.
     pub(super) refused: Option<&'static str>,
 }
 
@@ -157,7 +157,7 @@ impl Play {
         self.played.as_ref().is_some_and(|played| played.end.is_some())
     }
 
-    /// What is added under `metadata.hone`, and the reward where the episode is over.
+    /// Contents of `metadata.hone`, and the reward if the episode is over.
     fn judged(&self, messages: &[Message]) -> (Value, Option<f64>) {
         let mut own = Map::from_iter([("messages".to_owned(), json!(messages))]);
         let Some(end) = self.played.as_ref().and_then(|played| played.end.as_ref()) else {
@@ -213,7 +213,7 @@ impl Play {
         Ok((called, done.messages))
     }
 
-    /// What an agent is told before its first turn, as text.
+    /// The agent's prompt before its first turn, as text.
     pub(super) fn instructions(&self) -> String {
         let told = self.played.as_ref().map(|played| texts(&played.messages)).unwrap_or_default();
         told.trim().to_owned()
@@ -273,12 +273,15 @@ async fn guarded<T>(future: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(future).catch_unwind().await.map_err(|_| "the environment panicked".to_owned())
 }
 
-/// What is wrong with the arguments of a call, by the tool's schema.
+/// Violation of the tool's schema by the arguments of a call.
 fn violation(host: &Host, played: &Played, name: &str, arguments: &Map<String, Value>) -> Option<String> {
     let validators = host.validators(&played.episode.tools);
     let arguments = Value::Object(arguments.clone());
     let error = validators.get(name)?.iter_errors(&arguments).next()?;
-    Some(format!("{}: {error}", error.instance_path()))
+    Some(match error.instance_path().as_str() {
+        "" => error.to_string(),
+        path => format!("{path}: {error}"),
+    })
 }
 
 fn texts(messages: &[Message]) -> String {

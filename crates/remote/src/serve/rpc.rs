@@ -17,15 +17,15 @@ use super::sessions::Session;
 /// Versions of MCP that are spoken here, the newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// Who asks, and in which session.
+/// Caller and session of a request.
 pub(super) struct Caller {
     pub(super) role: Role,
     pub(super) client: IpAddr,
     /// The session of the connection, or of MCP's header.
     pub(super) session: Option<Arc<Session>>,
-    /// Whether it is spoken to in MCP's spelling.
+    /// True for MCP's spelling.
     pub(super) mcp: bool,
-    /// What the query says of the task; for `initialize`.
+    /// The task selected by the query; for `initialize`.
     pub(super) query: Map<String, Value>,
 }
 
@@ -152,7 +152,7 @@ fn unknown_session(id: &str) -> Wrong {
     Wrong::new(-32602, format!("Unknown session_id: {id}"))
 }
 
-/// Begins MCP: a session of its own, or the one that the query names.
+/// Begins MCP: a new session, or the one that the query names.
 async fn initialize(host: &Host, caller: &Caller, params: &Map<String, Value>) -> Handled {
     let session = match caller.query.get("session_id").and_then(Value::as_str) {
         Some(id) => host.sessions.get(id).ok_or_else(|| unknown_session(id))?,

@@ -22,7 +22,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Takes the one place of a connection. `false`: it is taken.
+    /// Takes the only place of a connection. `false` if it is taken.
     pub(super) fn attach(&self) -> bool {
         !self.attached.swap(true, Ordering::SeqCst)
     }
@@ -108,7 +108,8 @@ impl Sessions {
         Some(session)
     }
 
-    /// Ends a session, now or when its connection goes. `None`: there is no such; else whether it is over.
+    /// Ends a session, now or when its connection closes. `None` if there is no such session; otherwise whether it is
+    /// over.
     pub(super) fn close(&self, id: &str) -> Option<bool> {
         let mut all = self.all();
         let session = all.get(id)?;
@@ -120,7 +121,7 @@ impl Sessions {
         Some(true)
     }
 
-    /// A connection is gone. Its session goes with it where it was made for it, or where it was closed meanwhile.
+    /// Handles a closed connection. Its session ends too if it was created for it, or was closed in the meantime.
     pub(super) fn detach(&self, session: &Session, own: bool) {
         session.attached.store(false, Ordering::SeqCst);
         session.touch();

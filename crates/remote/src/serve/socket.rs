@@ -39,7 +39,7 @@ impl Drop for Attached {
     }
 }
 
-/// What becomes of the connection after a message.
+/// Fate of the connection after a message.
 enum Next {
     Say(Value),
     /// Says something, and is over.
@@ -48,12 +48,13 @@ enum Next {
 }
 
 /// Serves `/ws` until the client goes.
-pub(super) async fn session(mut socket: WebSocket, host: Arc<Host>, role: Role, client: IpAddr, asked: Option<String>) {
+pub(super) async fn session(socket: WebSocket, host: Arc<Host>, role: Role, client: IpAddr, asked: Option<String>) {
+    let mut line = Line { socket, patience: host.options.patience };
     let attached = match attach(&host, role, client, asked.as_deref()) {
         Ok(attached) => attached,
-        Err(refusal) => return say_goodbye(&mut socket, Some(refusal)).await,
+        Err(refusal) => return line.goodbye(Some(refusal)).await,
     };
-    while let Some(received) = receive(&mut socket).await {
+    while let Some(received) = line.receive().await {
         attached.session.touch();
         let next = match received {
             Message::Text(text) => message(&attached, role, client, text.as_str()).await,
@@ -63,21 +64,57 @@ pub(super) async fn session(mut socket: WebSocket, host: Arc<Host>, role: Role, 
         };
         match next {
             Next::Say(value) => {
-                if socket.send(Message::text(value.to_string())).await.is_err() {
+                if line.say(Message::text(value.to_string())).await.is_none() {
                     return;
                 }
             }
-            Next::Last(value) => return say_goodbye(&mut socket, Some(value)).await,
-            Next::Close => return say_goodbye(&mut socket, None).await,
+            Next::Last(value) => return line.goodbye(Some(value)).await,
+            Next::Close => return line.goodbye(None).await,
         }
     }
 }
 
-async fn say_goodbye(socket: &mut WebSocket, last: Option<Value>) {
-    if let Some(last) = last {
-        let _ = socket.send(Message::text(last.to_string())).await;
+/// A connection that is not waited for without end.
+struct Line {
+    socket: WebSocket,
+    patience: Duration,
+}
+
+impl Line {
+    /// Sends a message. `None` where the client is gone, or takes nothing any more.
+    async fn say(&mut self, message: Message) -> Option<()> {
+        tokio::time::timeout(self.patience, self.socket.send(message)).await.ok()?.ok()
     }
-    let _ = socket.send(Message::Close(Some(CloseFrame { code: 1000, reason: "".into() }))).await;
+
+    async fn goodbye(&mut self, last: Option<Value>) {
+        if let Some(last) = last {
+            self.say(Message::text(last.to_string())).await;
+        }
+        self.say(Message::Close(Some(CloseFrame { code: 1000, reason: "".into() }))).await;
+    }
+
+    /// The next message. A silent client is pinged once; `None` where it is gone.
+    async fn receive(&mut self) -> Option<Message> {
+        if let Ok(received) = tokio::time::timeout(PING, self.socket.recv()).await {
+            return received?.ok();
+        }
+        loop {
+            self.say(Message::Ping(Vec::new().into())).await?;
+            match tokio::time::timeout(PING, self.socket.recv()).await {
+                Ok(Some(Ok(Message::Pong(_)))) => {
+                    if let Ok(received) = tokio::time::timeout(PING, self.socket.recv()).await {
+                        return received?.ok();
+                    }
+                }
+                Ok(received) => return received?.ok(),
+                Err(_) => {
+                    let frame = CloseFrame { code: 1011, reason: "keepalive ping timeout".into() };
+                    self.say(Message::Close(Some(frame))).await;
+                    return None;
+                }
+            }
+        }
+    }
 }
 
 fn attach(host: &Arc<Host>, role: Role, client: IpAddr, asked: Option<&str>) -> Result<Attached, Value> {
@@ -99,29 +136,6 @@ fn attach(host: &Arc<Host>, role: Role, client: IpAddr, asked: Option<&str>) -> 
         return Err(error("SESSION_ERROR", format!("Session {} has a connection already", session.id)));
     }
     Ok(Attached { host: Arc::clone(host), session, own })
-}
-
-/// The next message. A silent client is pinged once; `None` where it is gone.
-async fn receive(socket: &mut WebSocket) -> Option<Message> {
-    if let Ok(received) = tokio::time::timeout(PING, socket.recv()).await {
-        return received?.ok();
-    }
-    loop {
-        socket.send(Message::Ping(Vec::new().into())).await.ok()?;
-        match tokio::time::timeout(PING, socket.recv()).await {
-            Ok(Some(Ok(Message::Pong(_)))) => {
-                if let Ok(received) = tokio::time::timeout(PING, socket.recv()).await {
-                    return received?.ok();
-                }
-            }
-            Ok(received) => return received?.ok(),
-            Err(_) => {
-                let frame = CloseFrame { code: 1011, reason: "keepalive ping timeout".into() };
-                let _ = socket.send(Message::Close(Some(frame))).await;
-                return None;
-            }
-        }
-    }
 }
 
 async fn message(attached: &Attached, role: Role, client: IpAddr, text: &str) -> Next {
@@ -181,24 +195,25 @@ async fn act(attached: &Attached, role: Role, client: IpAddr, kind: &str, data: 
 }
 
 /// Serves JSON-RPC over a WebSocket, one environment for the connection.
-pub(super) async fn rpc_session(mut socket: WebSocket, host: Arc<Host>, role: Role, client: IpAddr) {
+pub(super) async fn rpc_session(socket: WebSocket, host: Arc<Host>, role: Role, client: IpAddr) {
+    let mut line = Line { socket, patience: host.options.patience };
     let attached = match attach(&host, role, client, None) {
         Ok(attached) => attached,
-        Err(refusal) => return say_goodbye(&mut socket, Some(refusal)).await,
+        Err(refusal) => return line.goodbye(Some(refusal)).await,
     };
     let session = Some(Arc::clone(&attached.session));
     let caller = Caller { role, client, session, mcp: false, query: Map::new() };
-    while let Some(received) = receive(&mut socket).await {
+    while let Some(received) = line.receive().await {
         let text = match received {
             Message::Text(text) => text,
-            Message::Binary(_) | Message::Close(_) => return say_goodbye(&mut socket, None).await,
+            Message::Binary(_) | Message::Close(_) => return line.goodbye(None).await,
             Message::Ping(_) | Message::Pong(_) => continue,
         };
         let body = match serde_json::from_str(text.as_str()) {
             Ok(request) => rpc::answer(&host, &caller, &request).await.body,
             Err(_) => rpc::parse_error(),
         };
-        if socket.send(Message::text(body.to_string())).await.is_err() {
+        if line.say(Message::text(body.to_string())).await.is_none() {
             return;
         }
     }

@@ -18,8 +18,8 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    /// Whether a call may go out now; otherwise when to ask again. The first after a pause goes alone: the others wait
-    /// another pause, which its success cuts short for whoever asks later.
+    /// Admits a call now, or returns when to ask again. The first after a pause goes alone: the others wait another
+    /// pause, which its success cuts short for later callers.
     pub(super) fn admit(&mut self, now: Instant) -> Result<(), Instant> {
         match self.until {
             None => Ok(()),

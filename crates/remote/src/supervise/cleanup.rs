@@ -29,7 +29,7 @@ impl Held {
             return;
         }
         let what = Arc::clone(&self.what);
-        // Where the thread does not come to an end in time, the rented things end by their TTL.
+        // If the thread does not finish in time, the rented instances end by their TTL.
         let _ = on_a_thread(PATIENCE, async move { what.release().await });
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use breaker::Breaker;
 
-/// Why a call has no result.
+/// Reason why a call has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Failure {
@@ -32,7 +32,7 @@ pub enum Kind {
     Infrastructure,
     /// The server is well and has no room: waited for.
     Busy,
-    /// The server answered, and the answer is no. Never asked again.
+    /// The server answered, and the answer is no. Never retried.
     Refused,
 }
 
@@ -55,14 +55,14 @@ impl Failure {
     }
 }
 
-/// How long a call may take and how often it is tried.
+/// Deadline and number of attempts of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Patience {
     /// Everything included.
     pub total: Duration,
     /// One attempt.
     pub attempt: Duration,
-    /// Attempts at broken infrastructure. A busy server is asked until the time is up.
+    /// Attempts on broken infrastructure. A busy server is retried until the deadline.
     pub attempts: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Kinds of values, asked of serde: a type that reads itself says which kind it expects before it gets any.
+//! Kinds of values, found by asking serde: a type's deserialiser says which kind it expects before it gets any value.
 
 use serde::de::value::Error;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
@@ -7,12 +7,12 @@ use serde::{Deserialize, forward_to_deserialize_any};
 /// The kind of value that `T` reads: `whole number`, `one of "a", "b"`, `list of text`, ….
 pub fn kind<'de, T: Deserialize<'de>>() -> String {
     let mut found = String::from("any");
-    // It always fails: there is no value, only the question for one.
+    // Always fails: there is no value, only the request for one.
     let _ = T::deserialize(Probe(&mut found));
     found
 }
 
-/// Notes what it is asked for and has nothing to give.
+/// Deserialiser that records which kind is requested and has no value to give.
 struct Probe<'a>(&'a mut String);
 
 impl Probe<'_> {

@@ -27,11 +27,11 @@ pub enum Shape {
     Table(&'static [&'static [Key]]),
     /// Tables under names of the user's own.
     Named(&'static [&'static [Key]]),
-    /// A table, or a list of tables, whose keys depend on what it says.
+    /// Table, or list of tables, whose keys depend on its contents.
     Chosen(Choose),
-    /// No key itself: these stand beside the others in the same table.
+    /// Not a key itself: these keys are in the same table as the others.
     Flat(&'static [Key]),
-    /// No key itself: whatever else the table says is somebody else's to read.
+    /// Not a key itself: all other keys of the table are read elsewhere.
     Others,
 }
 
@@ -44,7 +44,7 @@ pub struct Bounds {
     pub under: bool,
 }
 
-/// The keys of a table, given its texts by key. A value that is no text reads as the empty one.
+/// Keys of a table, given its strings by key. A value that is not a string reads as the empty one.
 pub type Choose = for<'a> fn(&dyn Fn(&str) -> Option<&'a str>) -> Vec<&'static [Key]>;
 
 impl Rule {
@@ -83,7 +83,7 @@ impl Rule {
     }
 }
 
-/// The range as a column of a reference page; empty where there is none.
+/// The range as a column of a reference page; empty if there is none.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.shape {
@@ -154,17 +154,17 @@ pub const fn tables_by_name<T: Documented>() -> Rule {
     Rule::of(Shape::Named(const { &[T::KEYS] }))
 }
 
-/// A table, or a list of tables, whose keys depend on what it says.
+/// Table, or list of tables, whose keys depend on its contents.
 pub const fn named(choose: Choose) -> Rule {
     Rule::of(Shape::Chosen(choose))
 }
 
-/// Keys that stand in the same table as the struct's other fields.
+/// Keys in the same table as the struct's other fields.
 pub const fn flat(keys: &'static [Key]) -> Rule {
     Rule::of(Shape::Flat(keys))
 }
 
-/// Whatever else the table says: somebody else reads it.
+/// All other keys of the table: read elsewhere.
 pub const fn others() -> Rule {
     Rule::of(Shape::Others)
 }

@@ -10,8 +10,8 @@ use super::{RunDir, RunDirError, RunReader, UNFINISHED, children, io_error, remo
 const BEST: &str = "best";
 
 impl RunDir {
-    /// Writes a checkpoint directory whole or not at all: `write` fills a temporary one, which is then renamed. What was
-    /// appended to the run before is on disk before the checkpoint is.
+    /// Writes a checkpoint directory atomically: `write` fills a temporary directory, which is then renamed. Everything
+    /// appended to the run so far is synced to disk before the checkpoint is.
     pub async fn checkpoint(
         &mut self,
         step: u64,
@@ -25,7 +25,7 @@ impl RunDir {
         fs::create_dir_all(&unfinished).map_err(io_error("cannot create", &unfinished))?;
         let written = write(&unfinished).await.and_then(|()| sync_tree(&unfinished));
         if let Err(error) = written {
-            // What is half written may be what filled the disk. The first error is the one to report.
+            // The half-written directory may be what filled the disk. The first error is the one to report.
             let _ = remove_if_there(&unfinished);
             return Err(io_error("cannot write the checkpoint", &unfinished)(error));
         }

@@ -1,4 +1,4 @@
-//! The run directory: everything a run hands over, appended and never rewritten.
+//! Run directory: everything a run records, appended and never rewritten.
 //!
 //! ```text
 //! recipe.toml           the resolved recipe, written once
@@ -11,10 +11,10 @@
 //! superseded/…          what was recorded after the checkpoint a resumed run went back to
 //! ```
 //!
-//! Killed at any byte, it reads back to the last complete record, and [`RunDir::resume`] says how many bytes it
-//! dropped. A resumed run continues from a checkpoint: [`RunDir::rewind`] sets aside what was recorded after it, so that
-//! every step counts once. Readers never take a lock and never see a torn record. docs/run-directory.md tells users of other tools
-//! how to read it.
+//! Killed at any byte, a run can be read up to the last complete record, and [`RunDir::resume`] reports how many bytes
+//! it dropped. A resumed run continues from a checkpoint: [`RunDir::rewind`] sets aside everything recorded after it,
+//! so that every step counts once. Readers never take a lock and never see a torn record. docs/run-directory.md
+//! explains how to read it with other tools.
 
 mod checkpoints;
 mod lines;
@@ -38,7 +38,7 @@ use crate::trace::Trace;
 use lines::LineLog;
 use traces::TraceLog;
 
-/// Errors of a run directory, each with the way out.
+/// Errors of a run directory, each with its fix.
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
     #[error("{what} {}: {source}{}", path.display(), hint(source))]
@@ -47,7 +47,7 @@ pub enum RunDirError {
     Exists(PathBuf),
     #[error("{} holds files that are no run's; name an empty directory or one that is not there yet", .0.display())]
     Foreign(PathBuf),
-    #[error("{} is not a run directory: it has no recipe.toml; name one that `hone train` or `hone sft` made", .0.display())]
+    #[error("{} {}; name one that `hone train` or `hone sft` made", .0.display(), lack(.0))]
     NotARun(PathBuf),
     #[error("another process is writing {}; stop it first, or read the run, which needs no lock", .0.display())]
     Locked(PathBuf),
@@ -55,6 +55,15 @@ pub enum RunDirError {
     Damaged { path: PathBuf, record: u64, what: String },
     #[error("the run has {have} traces; trace {asked} does not exist")]
     NoSuchTrace { asked: u64, have: u64 },
+}
+
+/// Difference between a path and a run's directory.
+fn lack(path: &Path) -> &'static str {
+    match path {
+        path if path.is_file() => "is a file, not a run directory",
+        path if path.exists() => "is not a run directory: it has no recipe.toml",
+        _ => "is not a run directory: it does not exist",
+    }
 }
 
 /// A run being written. One writer at a time, held by a lock on `recipe.toml` that ends with the process.
@@ -82,7 +91,7 @@ impl RunDir {
     pub fn create(path: &Path, recipe: &str) -> Result<Self, RunDirError> {
         vacant(path)?;
         fs::create_dir_all(path).map_err(io_error("cannot create", path))?;
-        // Of two that begin a run here at once, one makes this directory and the other is told.
+        // If two processes start a run here at once, one creates this directory and the other gets the error.
         let traces = path.join("traces");
         fs::create_dir(&traces).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => RunDirError::Exists(path.into()),
@@ -94,7 +103,7 @@ impl RunDir {
         Self::resume(path).map(|(run, _)| run)
     }
 
-    /// Reopens a run: cuts what a crash left incomplete and says how much.
+    /// Reopens a run: truncates incomplete records that a crash left, and reports how much.
     pub fn resume(path: &Path) -> Result<(Self, Recovered), RunDirError> {
         let lock = lock(path)?;
         let mut recovered = Recovered::default();
@@ -109,7 +118,7 @@ impl RunDir {
         &self.path
     }
 
-    /// Another recipe to go on by. The lock goes over to the new file.
+    /// Replaces the recipe that the run continues with. The lock moves to the new file.
     pub fn replace_recipe(&mut self, recipe: &str) -> Result<(), RunDirError> {
         write_atomically(&self.path.join("recipe.toml"), recipe.as_bytes())?;
         self.lock = lock(&self.path)?;
@@ -136,7 +145,7 @@ impl RunDir {
         self.traces.append(traces)
     }
 
-    /// Asks the disk to keep what was appended. A killed process loses nothing without this; a power cut may.
+    /// Syncs appended records to disk. A killed process loses nothing without this; a power cut may.
     pub fn sync(&mut self) -> Result<(), RunDirError> {
         let [segment, index] = self.traces.files();
         let files = [self.metrics.file(), self.events.file(), segment, index];
@@ -178,10 +187,10 @@ impl RunReader {
 
 const UNFINISHED: &str = "unfinished";
 
-/// Files that may lie in a run's directory before the run does: the policy it starts from.
+/// Files that may be in a run's directory before the run starts: its starting policy.
 const POLICY: &str = "policy";
 
-/// Refuses a directory that holds a run, or anything else that a run would be mixed up with.
+/// Refuses a directory that holds a run, or anything else that would be mixed up with a run.
 pub fn vacant(path: &Path) -> Result<(), RunDirError> {
     if path.join("recipe.toml").exists() {
         return Err(RunDirError::Exists(path.into()));
@@ -232,7 +241,7 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RunDirError> {
 
 const FREE_SPACE: &str = ". Everything recorded so far is whole: free some space and go on with `--resume`";
 
-/// Advice for an error of the file system, where there is some.
+/// Advice for a file system error, if there is any.
 fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FREE_SPACE,

@@ -1,4 +1,4 @@
-//! Reading traces by their number, beside a run that continues or after it.
+//! Reading traces by number, during or after a run.
 
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
@@ -57,8 +57,8 @@ impl TraceReader {
         numbers.map(move |number| self.read(number, &mut frame))
     }
 
-    /// Calls `with` with the JSON text of each of these traces, in order, until it says to stop. For readers that want a part
-    /// of each, or what a newer version wrote.
+    /// Calls `with` with the JSON text of each of these traces, in order, until told to stop. For readers that need
+    /// only part of each trace, or read what a newer version wrote.
     pub fn lines(&self, numbers: Range<u64>, mut with: impl FnMut(u64, Result<&[u8], RunDirError>) -> ControlFlow<()>) {
         let mut frame = None;
         for number in numbers {
@@ -108,7 +108,7 @@ impl TraceReader {
     }
 }
 
-/// The entries of all segments, where these are whole from end to end: a damaged one is named by what the index says of it.
+/// Entries of all segments, if every segment is intact; damage is then reported by the index.
 fn walk(directory: &Path) -> Result<Option<Vec<Entry>>, RunDirError> {
     let mut walked = Vec::new();
     let mut numbers = segments(directory)?;

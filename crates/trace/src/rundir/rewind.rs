@@ -1,4 +1,4 @@
-//! Going back to a checkpoint: what was recorded after it is set aside, so that every step counts once.
+//! Rewinding to a checkpoint: everything recorded after it is set aside, so that every step counts once.
 //!
 //! A checkpoint remembers how long the run's files were. Going on from it, the records of the steps that will be done
 //! again are copied to `superseded/` and cut off. Nothing recorded is lost, nothing is counted twice.
@@ -72,7 +72,8 @@ impl RunDir {
 }
 
 impl AppendFile {
-    /// Copies what follows `len` to `aside`, then cuts it off. Interrupted in between, it is still in its place.
+    /// Copies everything after `len` to `aside`, then truncates. If interrupted in between, it is still in its original
+    /// place.
     pub(super) fn rewind(&mut self, len: u64, aside: &Path) -> Result<(), RunDirError> {
         if self.len > len {
             copy_end(&self.path, len, aside).map_err(io_error("cannot set aside the end of", &self.path))?;

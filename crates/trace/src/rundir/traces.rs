@@ -14,14 +14,14 @@ use super::rewind::copy_end;
 use super::{AppendFile, Recovered, RunDirError, children, io_error};
 use crate::trace::Trace;
 
-/// A frame holds at least this much text where there is that much: small enough to read one trace quickly, large
-/// enough that traces which share their prompts compress against each other.
+/// Minimum text of a frame, if there is that much: small enough to read one trace quickly, large enough that traces
+/// which share their prompts compress against each other.
 const FRAME_TEXT: usize = 1 << 20;
 /// A new segment begins after this many bytes, so that recovery reads at most this much.
 const SEGMENT: u64 = 256 << 20;
 const LEVEL: i32 = 3;
 
-/// Index entry of one trace. Little-endian on disk, with a CRC of what precedes it in the last four bytes.
+/// Index entry of one trace. Little-endian on disk, with a CRC of the preceding bytes in the last four.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) frame: u64,
@@ -76,8 +76,8 @@ impl TraceLog {
         let (mut index, dropped) = AppendFile::open(&index_path, count * ENTRY as u64)?;
         note(recovered, &index_path, dropped);
         let newest = segments(directory)?.into_iter().max().unwrap_or(0);
-        // A crash may have cut the index inside a frame's entries: walk from that frame's start and go on after the
-        // line that was indexed last.
+        // A crash may have cut the index inside a frame's entries: walk from that frame's start and continue after the
+        // last indexed line.
         let first = last.map_or(0, |entry| entry.segment);
         let mut open = None;
         for number in first..=newest.max(first) {
@@ -156,8 +156,8 @@ impl TraceLog {
         self.count
     }
 
-    /// Goes back to `count` traces. The entries are cut before their frames, so that no entry ever points at nothing;
-    /// frames without entries, if that is interrupted, are found again and cut by the next attempt.
+    /// Rewinds to `count` traces. The entries are truncated before their frames, so that no entry ever points at
+    /// nothing; frames without entries, if that is interrupted, are found again and removed by the next attempt.
     pub(super) fn rewind(&mut self, count: u64, aside: &Path) -> Result<(), RunDirError> {
         if count == self.count {
             return Ok(());
@@ -234,7 +234,7 @@ pub(super) fn read_frame(path: &Path, entry: Entry) -> io::Result<Vec<u8>> {
     zstd::decode_all(&frame_bytes(path, entry)?[..])
 }
 
-/// The frame as it lies on disk.
+/// The compressed frame.
 pub(super) fn frame_bytes(path: &Path, entry: Entry) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(entry.frame))?;

@@ -19,7 +19,7 @@ pub(super) struct Scores {
 }
 
 impl Scores {
-    /// As sampler and learner record it.
+    /// Logprob, as sampler and learner record it.
     pub(super) fn logprob(&self, token: u32) -> f32 {
         self.logprobs.get(token as usize).map_or(f32::MIN, |logprob| *logprob as f32)
     }

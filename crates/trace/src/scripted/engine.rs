@@ -1,5 +1,5 @@
-//! An engine small enough to read: one table of logits says what follows which token. It samples, learns, saves and
-//! restores as any other does, so that the loop can be tested without a model, and against engines that can do less.
+//! Scripted engine: a bigram table of logits, small enough to read. It samples, learns, saves and restores like any
+//! other, so that the loop can be tested without a model, and against engines with fewer abilities.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::node::{PolicyVersion, Sampled};
 use crate::policy::{Abilities, Flow, Learner, Sample, SampleFault, SampleRequest, Sampler, StopReason};
 use crate::seed::Rng;
 
-/// The kind, with what its learners are able to do.
+/// Engine kind, with the abilities of its learners.
 #[derive(Debug, Clone, Copy)]
 pub struct Bigrams {
     pub abilities: Abilities,
@@ -23,7 +23,7 @@ pub struct Bigrams {
 impl Bigrams {
     pub const ABLE: Self =
         Self { abilities: Abilities { shared_prefixes: true, entropies: true, reference: true, exact_sampler: true } };
-    /// As little as a server that answers with the logprobs of targets and nothing else.
+    /// Abilities of a server that returns only the logprobs of targets.
     pub const BARE: Self = Self {
         abilities: Abilities { shared_prefixes: false, entropies: false, reference: false, exact_sampler: false },
     };
@@ -143,7 +143,7 @@ impl Sampler for BigramSampler {
         let (snapshot, mut rng) = (self.0.now(), Rng::new(request.seed));
         let (mut tokens, mut logprobs, mut stop) = (Vec::new(), Vec::new(), StopReason::Length);
         while tokens.len() < params.max_new_tokens as usize {
-            // Greedily the logprob is that at temperature 1.
+            // With greedy decoding the logprob is that at temperature 1.
             let greedy = params.temperature == 0.0;
             let scores = snapshot.table.scores(before, if greedy { 1.0 } else { params.temperature });
             let token = if greedy { scores.likeliest() } else { draw(&scores, rng.unit()) };

@@ -17,7 +17,7 @@ const MOMENTS: [&str; 2] = ["moment1.f32", "moment2.f32"];
 
 pub(super) struct BigramLearner {
     served: Served,
-    /// Ahead of what is served where a step did not publish.
+    /// Newer than the served version if a step did not publish.
     current: Arc<Snapshot>,
     reference: Option<Arc<Snapshot>>,
     adamw: AdamWSettings,
@@ -128,7 +128,7 @@ impl Learner for BigramLearner {
     }
 
     async fn step(&mut self, step: OptimizerStep) -> Result<StepReport, LearnFault> {
-        // In 32 bits, as everything the table is made of: what overflows them is of no use.
+        // In 32 bits, like the table: a norm that overflows them is useless.
         let norm = self.grads.iter().map(|grad| grad * grad).sum::<f32>().sqrt();
         let (grad_norm, skipped) = if norm.is_finite() {
             let norm = f64::from(norm);

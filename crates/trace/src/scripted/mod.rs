@@ -1,5 +1,5 @@
-//! Stand-ins that let the whole story run before an engine or a world exists: a sampler that says what it was told,
-//! an environment that echoes, an engine of one table.
+//! Test doubles that let the whole data path run without an engine or a world: a sampler that replays given replies, an
+//! environment that echoes, an engine made of one table.
 
 mod bigrams;
 mod engine;
@@ -54,7 +54,7 @@ impl Sampler for ScriptedSampler {
                 break;
             }
         }
-        // A script is certain of its words.
+        // A script is certain of its tokens.
         let logprobs = vec![0.0; tokens.len()];
         Ok(Sample { sampled: Sampled::by(self.version.clone(), logprobs), tokens, stop })
     }

@@ -3,7 +3,7 @@
 use crate::common::{head, tools, trace, version};
 use hone_trace::{
     BadNode, Boundary, Digest, Fault, Group, Message, Node, Outcome, Reward, Sampled, Seed, Task, TaskSet,
-    TaskSetError, ToolCall, ToolSet, ToolSpec, Trace, TraceBuilder,
+    TaskSetError, ToolCall, ToolSet, ToolSpec, Trace, TraceBuilder, TurnRecord, Usage,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -204,4 +204,27 @@ proptest! {
 fn the_tools_of_a_trace_are_never_optional() {
     assert_eq!(trace("t", &[1]).tools(), &tools());
     assert_eq!(ToolSet::none().digest(), ToolSet::new(vec![]).unwrap().digest());
+}
+
+#[test]
+fn a_turn_reads_all_that_came_before_it() {
+    let mut builder = TraceBuilder::new(head("t"), vec![1, 2, 3]);
+    let sampled = |tokens: Vec<u32>| {
+        let logprobs = vec![-0.25; tokens.len()];
+        Node::sampled(tokens, Sampled::by(version(0), logprobs)).unwrap()
+    };
+    builder.push(sampled(vec![4, 5]));
+    builder.push(Node::observation(vec![6; 10]));
+    builder.push(sampled(vec![7]));
+    assert_eq!(builder.finish(Outcome::Finished).usage(), Some(Usage { prompt: 3 + 15, completion: 2 + 1 }));
+
+    // Of a model elsewhere the ids are not known: what its server counted counts, and where it did not count nothing does.
+    let remote = |usage: Option<Usage>| {
+        let mut builder = TraceBuilder::new(head("t"), Vec::new());
+        builder.push(sampled(Vec::new()));
+        builder.record(TurnRecord { usage, ..TurnRecord::default() });
+        builder.finish(Outcome::Finished).usage()
+    };
+    let counted = Some(Usage { prompt: 900, completion: 40 });
+    assert_eq!((remote(counted), remote(None)), (counted, None));
 }

@@ -1,25 +1,26 @@
-//! Credit by argument: a component that judges one argument of a call is paid to the tokens of that argument alone.
+//! Credit by argument: a component that judges one argument of a call is credited to the tokens of that argument only.
 //!
-//! Confidence: stating it changes the calibration and nothing else. Paid to the whole episode, a wrong answer that
-//! was stated modestly is taught as a good answer; paid to the confidence alone, the answer is judged by being right.
-//! The rest of the tokens are credited as without it.
+//! Example: stating a confidence changes the calibration and nothing else. If calibration is credited to the whole
+//! episode, a wrong answer that was stated modestly is reinforced as a good answer; credited to the confidence tokens
+//! only, the answer is judged by being right. The remaining tokens are credited as usual.
 //!
-//! The tokens are those the rollout recorded when it read the reply ([`Trace::argument`]): every token of the value and the
-//! one that ends it. `0` and `0.9` begin alike; which of them is said is decided by what follows, so that token is judged
-//! with the value. Left to the rest, it was reinforced by being right, and `0` with it. No text is read here.
+//! The tokens are those the rollout recorded when it parsed the reply ([`Trace::argument`]): every token of the value
+//! and the one that ends it. `0` and `0.9` begin alike; the following token decides which one is said, so that token is
+//! judged with the value. When it was credited with the rest, it was reinforced for being right, and `0` with it. No
+//! text is read here.
 //!
-//! An argument does not answer for how right the rest was. By default its component is compared with what the batch's
-//! episodes of the same reward got (a least-squares line where rewards are graded). Without that, being right and being
-//! honest are one noise. The differences count as they are, those under 0 in full: divided by their deviation, the
-//! confidences of a batch ran to one number before the answers had settled; and a proper score is proper only if it hurts
-//! as much as it pays.
+//! An argument should not be credited for the correctness of the rest. By default its component is compared with that
+//! of the batch's episodes with the same reward (a least-squares line if rewards are graded). Otherwise correctness
+//! would be noise on top of honesty. The differences are used unscaled, negative ones in full: divided by their
+//! deviation, the confidences of a batch collapsed to one number before the answers had settled; and a proper score is
+//! proper only if it penalises as much as it pays.
 //!
 //! With `skill_over` the component, a Brier score, is compared with what the batch's base rate would have earned as a
-//! constant confidence: A = (ȳ − y)² − (c − y)², with y the named component and ȳ its mean over the batch. Stating the base
-//! rate earns 0 whatever comes of it; with success probability p the expectation is largest at c = p and nowhere else,
-//! because ȳ does not depend on c; and its mean over the batch is the Brier skill times the uncertainty, resolution less
-//! reliability. It may only be paid to the argument: in an episode's total it would pay more for being wrong and knowing it
-//! than for being right, as (ȳ − y)² is largest for the rarer outcome.
+//! constant confidence: A = (ȳ − y)² − (c − y)², with y the named component and ȳ its mean over the batch. Stating the
+//! base rate earns 0 whatever the outcome; with success probability p the expectation is maximal at c = p only, because
+//! ȳ does not depend on c; and its mean over the batch is the Brier skill times the uncertainty, resolution minus
+//! reliability. It may only be credited to the argument: in an episode's total it would pay more for being wrong and
+//! knowing it than for being right, as (ȳ − y)² is largest for the rarer outcome.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -51,7 +52,7 @@ pub fn by_argument(
     }))
 }
 
-/// Another estimator's advantages, and for the tokens of some arguments those of a component of their own.
+/// Wraps another estimator; the tokens of some arguments get the advantage of their own component.
 struct ByArgument {
     inner: Box<dyn Credit>,
     /// Weights by which the other tokens are credited.
@@ -59,7 +60,7 @@ struct ByArgument {
     /// The argument's name, and the component its tokens are credited by.
     arguments: Vec<(String, String)>,
     argument_weight: f64,
-    /// The outcome whose base rate an argument's score is compared with; absent: what episodes of the same reward got.
+    /// Outcome whose base rate an argument's score is compared with; absent: compared with episodes of the same reward.
     skill_over: Option<String>,
 }
 
@@ -82,7 +83,7 @@ impl ByArgument {
             }
         }
         let values = if self.skill_over.is_some() { skill(&scores) } else { unexplained(&scores) };
-        // What rounding leaves is no difference.
+        // Rounding noise is not a difference.
         let value = |value: f64| if value.abs() <= SAME { 0.0 } else { self.argument_weight * value };
         let span = |Range { start, end }, own: f64| Span { start, end, value: value(own) };
         places.into_iter().zip(values).map(|((at, range), value)| (at, span(range, value))).collect()
@@ -148,7 +149,7 @@ mod tests {
         assert!(unexplained(&[(0.5, 0.2), (0.5, 0.6)]).iter().zip([-0.2, 0.2]).all(|(a, b)| (a - b).abs() < 1e-12));
     }
 
-    /// Brier scores of confidences, with what came of them.
+    /// Brier scores of confidences, with their outcomes.
     fn scored(forecasts: &[(f64, bool)]) -> Vec<(f64, f64)> {
         let score = |&(confidence, right): &(f64, bool)| {
             let outcome = f64::from(u8::from(right));
@@ -184,7 +185,7 @@ mod tests {
             prop_assert!((expected(p) - expected(lie) - (p - lie).powi(2)).abs() < 1e-9);
         }
 
-        /// The batch's mean is what Murphy's decomposition says: resolution less reliability.
+        /// The batch mean agrees with Murphy's decomposition: resolution minus reliability.
         #[test]
         fn skill_is_resolution_less_reliability(
             forecasts in proptest::collection::vec((0u8..5, any::<bool>()), 1..40),

@@ -20,7 +20,7 @@ pub struct Gdpo {
     pub epsilon: f64,
 }
 
-/// The normalised sum of one trace, and whether any component told it apart.
+/// Normalised sum of one trace, and whether any component has variance.
 #[derive(Clone, Copy)]
 struct Sum {
     value: f64,

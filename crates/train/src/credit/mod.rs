@@ -1,7 +1,7 @@
 //! Credit: rewards to advantages. One estimator per file, all pure; a new one is one file and one line of [`CREDITS`].
 //!
-//! A trace without a reward has no advantage and is in nobody's mean; excluded traces never get here (they left their
-//! [`Group`]). A group that cannot tell its traces apart says why instead of giving zeros: those tokens are not trained.
+//! A trace without a reward has no advantage and is in no mean; excluded traces never get here (they left their
+//! [`Group`]). A group without variance gives the reason instead of zeros: those tokens are not trained.
 
 mod arguments;
 mod negative;
@@ -44,8 +44,8 @@ entries! {
     mod turn_returns: TURN_RETURNS;
 }
 
-/// Credits each group by itself: `values` maps the rewards of the scored traces to their advantages, or to the reason
-/// why there are none. It is only asked about groups that can be told apart.
+/// Credits each group separately: `values` maps the rewards of the scored traces to their advantages, or to the reason
+/// why there are none. It is only called for groups with variance.
 fn per_group(
     groups: &[Group],
     weights: &Weights,
@@ -66,7 +66,7 @@ fn per_group(
     groups.iter().map(credit_group).collect()
 }
 
-/// An unscored trace says so, whatever the rest of its group says.
+/// An unscored trace is marked as such, regardless of its group.
 fn no_signal(total: Option<f64>, why: NoSignal) -> Advantage {
     Advantage::None { why: if total.is_some() { why } else { NoSignal::Unscored } }
 }

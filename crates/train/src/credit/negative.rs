@@ -1,9 +1,10 @@
 //! Rejection-weighted imitation: negative advantages count less than positive ones.
 //!
-//! A failed episode of a nearly right policy is mostly right tokens and one wrong one out of a long tail. Pushing the whole
-//! of it down is most of the gradient's noise and little of what it has to say. But advantages then no longer sum to 0:
-//! with a weight of 0.03 their mean on binary rewards is near +0.4, and the update is that of rejection sampling and
-//! imitation of what is left, with a little push away from the rest. It sharpens as much as it teaches; it is not GRPO.
+//! A failed episode of a nearly right policy consists mostly of right tokens and one wrong one from a long tail.
+//! Pushing all of it down contributes most of the gradient's noise and little of its signal. But advantages then no
+//! longer sum to 0: with a weight of 0.03 their mean on binary rewards is near +0.4, and the update is that of
+//! rejection sampling followed by imitation, with a small push away from the rest. It sharpens as much as it teaches;
+//! it is not GRPO.
 
 use hone_trace::{Advantage, Credit, Group};
 

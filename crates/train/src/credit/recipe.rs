@@ -1,4 +1,4 @@
-//! Estimators by name: `credit = "grpo"`, or a table with the name and what turns earn by themselves.
+//! Advantage estimators by name: `credit = "grpo"`, or a table with the name and the rewards of single turns.
 
 use std::collections::BTreeMap;
 
@@ -15,40 +15,41 @@ documented! {
     #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
     #[serde(remote = "Self", deny_unknown_fields)]
     pub struct CreditRecipe {
-        /// The estimator: a name of docs/algorithms.md.
+        /// The estimator: a name from docs/algorithms.md.
         pub name: String,
-        /// Factor on advantages under 0; absent: 1. Less than 1 for a policy that is nearly right: its failures
+        /// Factor on negative advantages; absent: 1. Use less than 1 for a policy that is nearly right: its failures
         /// are mostly right tokens.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub negative: Option<f64> where real(0.0, 1.0),
-        /// Discount of a later turn's return in the turn before it, for estimators per turn; absent: the estimator's own.
+        /// Discount per turn of later turns' returns, for per-turn estimators; absent: the estimator's own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub discount: Option<f64> where real(0.0, 1.0),
-        /// Reward of a turn whose reply cannot be read, for estimators per turn; absent: 0.
+        /// Reward of a turn whose reply cannot be parsed, for per-turn estimators; absent: 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub parse_failure: Option<f64> where real(-1e6, 1e6),
-        /// Reward of a turn whose call the environment answers with an error, for estimators per turn; absent: 0.
+        /// Reward of a turn whose call the environment answers with an error, for per-turn estimators; absent: 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub failed_call: Option<f64> where real(-1e6, 1e6),
-        /// Arguments of calls whose tokens one reward component pays alone, of weight 0 in the rubric:
+        /// Arguments of calls whose tokens are credited by one reward component only, which has weight 0 in the rubric:
         /// `{ confidence = "calibration" }`.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         pub arguments: BTreeMap<String, String>,
         /// Factor on the advantages of those tokens; absent: 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub argument_weight: Option<f64> where real(0.0, 1.0),
-        /// Share of the steps after which those tokens are paid; absent: 0. A late start lets the rest of the reply settle
-        /// first.
+        /// Share of the steps after which those tokens are credited; absent: 0. A late start lets the rest of the reply
+        /// settle first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub arguments_from: Option<f64> where real(0.0, 1.0),
-        /// The component of 0 or 1 that says what a stated confidence was about: a Brier score that pays an argument is then
-        /// compared with what the batch's base rate would have earned. Not given: with episodes of the same reward.
+        /// Outcome component (0 or 1) that a stated confidence refers to: a Brier score that credits an argument is
+        /// then compared with what the batch's base rate would have earned. Absent: compared with episodes of the same
+        /// reward.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub skill_over: Option<String>,
     }
 }
 
-/// Why there is no such estimator.
+/// Reason why there is no such estimator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCredit {
     #[error(transparent)]
@@ -150,7 +151,7 @@ impl CreditRecipe {
 
 name_or_table!(CreditRecipe, "the name of an estimator, or a table with `name`");
 
-/// An estimator in the catalogue: how it is built, and what the rest of a run has to know of it.
+/// Catalogue entry of an estimator: its constructor, and the properties the rest of a run needs to know.
 #[derive(Debug, Clone, Copy)]
 pub struct Estimator {
     pub(super) make: Make,

@@ -8,14 +8,14 @@ use super::{CreditEntry, Estimator, Weights, no_signal};
 pub(super) const REINFORCE_PP: CreditEntry = CreditEntry {
     name: "reinforce++",
     maths: "A = (R − mean) / deviation, over all sampled tokens of the batch.",
-    advice: "No groups needed. Tasks of unequal difficulty compete; use the baseline variant for those.",
+    advice: "No groups needed. If tasks differ in difficulty, use the baseline variant.",
     paper: Some("Hu 2025, REINFORCE++, arXiv:2501.03262"),
     make: Estimator::whole(|_, weights| Box::new(ReinforcePlusPlus { weights, baseline: false, epsilon: 1e-8 })),
 };
 
 pub(super) const REINFORCE_PP_BASELINE: CreditEntry = CreditEntry {
     name: "reinforce++_baseline",
-    maths: "As reinforce++ after taking the mean of the group off.",
+    maths: "As reinforce++, after subtracting the mean of the group.",
     advice: "As grpo_batch, whitened over tokens.",
     paper: REINFORCE_PP.paper,
     make: Estimator::whole(|_, weights| Box::new(ReinforcePlusPlus { weights, baseline: true, epsilon: 1e-8 })),

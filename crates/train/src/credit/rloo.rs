@@ -8,7 +8,7 @@ use super::{CreditEntry, Estimator, Weights, per_group};
 pub(super) const RLOO: CreditEntry = CreditEntry {
     name: "rloo",
     maths: "A = R − mean of the others in the group.",
-    advice: "Unbiased whatever the group's size.",
+    advice: "Unbiased for any group size.",
     paper: Some("Ahmadian et al. 2024, Back to Basics: Revisiting REINFORCE Style Optimization, arXiv:2402.14740"),
     make: Estimator::whole(|_, weights| Box::new(Rloo { weights })),
 };

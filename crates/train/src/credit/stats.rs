@@ -16,7 +16,7 @@ pub(super) fn deviation(values: &[f64]) -> Option<f64> {
     Some((values.iter().map(|value| (value - centre).powi(2)).sum::<f64>() / degrees as f64).sqrt())
 }
 
-/// Spread of the values, or the reason why they cannot be told apart.
+/// Checks that the values have a spread; otherwise the reason why there is no signal.
 pub(super) fn check_spread(values: &[f64]) -> Result<(), NoSignal> {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);

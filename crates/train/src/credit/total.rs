@@ -23,7 +23,7 @@ impl Weights {
         &self.components
     }
 
-    /// The weighted sum of what was scored. `None` where nothing was.
+    /// Weighted sum of the scored components. `None` if nothing was scored.
     pub fn total(&self, trace: &Trace) -> Option<f64> {
         let (mut sum, mut counted, mut all) = (0.0, 0.0, 0.0);
         for (component, weight) in &self.components {

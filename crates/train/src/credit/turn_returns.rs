@@ -8,7 +8,7 @@ use super::{CreditEntry, Estimator, Weights, no_signal};
 
 pub(super) const TURN_RETURNS: CreditEntry = CreditEntry {
     name: "turn_returns",
-    maths: "A of turn k = G(k) − mean of G over the group's turns, G discounted by `discount` (0.95) a turn.",
+    maths: "A of turn k = G(k) − mean of G over the group's turns, G discounted by `discount` (0.95) per turn.",
     advice: "Prefers short successes and blames late turns for failures.",
     paper: None,
     make: Estimator::per_turn(|recipe, weights| {

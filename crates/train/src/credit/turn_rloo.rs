@@ -8,8 +8,10 @@ use super::{CreditEntry, Estimator, Weights, no_signal};
 
 pub(super) const TURN_RLOO: CreditEntry = CreditEntry {
     name: "turn_rloo",
-    maths: "A of turn k = G(k) − mean of the others' G(k); G is the return from turn k on, discounted by `discount` (1) a turn.",
-    advice: "For episodes with errors inside them: give `parse_failure` and `failed_call` a price and each turn answers for its own. With an outcome reward alone it is rloo.",
+    maths: "A of turn k = G(k) − mean of the others' G(k); G is the return from turn k on, discounted by `discount` \
+        (1) per turn.",
+    advice: "For episodes with errors along the way: set `parse_failure` and `failed_call`, and each turn is \
+        credited for its own errors. With only an outcome reward it is rloo.",
     paper: None,
     make: Estimator::per_turn(|recipe, weights| {
         let discount = recipe.discount.unwrap_or(1.0);
@@ -17,7 +19,7 @@ pub(super) const TURN_RLOO: CreditEntry = CreditEntry {
     }),
 };
 
-/// Return of turn k − mean of the others' returns of turn k. A sibling that ended earlier stands with its last turn.
+/// Return of turn k − mean of the others' returns of turn k. A sibling that ended earlier counts with its last turn.
 /// With a discount of 1 and no rewards for turns this is RLOO.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnRloo {

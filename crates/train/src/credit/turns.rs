@@ -1,10 +1,10 @@
-//! Returns turn by turn: what a trace still earned from each of its turns on.
+//! Per-turn returns: the discounted reward of a trace from each of its turns on.
 
 use hone_trace::{Group, Trace};
 
 use super::Weights;
 
-/// Rewards of a turn by itself, besides the episode's reward on the last turn.
+/// Rewards of single turns, in addition to the episode's reward on the last turn.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct TurnRewards {
     /// For a reply that could not be read.
@@ -26,7 +26,7 @@ pub(super) fn returns(trace: &Trace, weights: &Weights, discount: f64, turn_rewa
     Some(returns)
 }
 
-/// The returns of every trace of a group that has a turn to credit.
+/// Returns of every trace of a group that has a turn to credit.
 pub(super) fn group_returns(
     group: &Group,
     weights: &Weights,

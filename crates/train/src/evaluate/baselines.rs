@@ -13,7 +13,7 @@ use super::interval::wilson;
 use crate::recipe::Recipe;
 use crate::setup::Setup;
 
-/// Results of a baseline's episodes, by task: the value of the success component, `null` where nobody scored it.
+/// Results of a baseline's episodes, by task: the value of the success component, `null` if it was not scored.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Played {
     pub name: String,
@@ -56,7 +56,7 @@ pub fn best(floors: &[Floor]) -> Option<&Floor> {
 
 /// Plays every baseline: those of every environment on all held-out tasks, an environment's own on its tasks.
 pub async fn measure(setup: &Setup, recipe: &Recipe) -> Vec<Played> {
-    let tasks = &setup.held_out[..recipe.eval.tasks];
+    let tasks = recipe.eval.tasks_of(&setup.held_out);
     let mut played = Vec::new();
     for baseline in baseline::everywhere() {
         played.push(one(setup, recipe, &baseline, tasks.iter()).await);

@@ -1,8 +1,8 @@
 //! Controls: the start policy, played again beside the trained one, so that a gain has something to be a gain over.
 //!
-//! - **again**: the start with another evaluation seed. What differs from the first evaluation is luck.
-//! - **sharpened**: the start at the temperature at which it is as sure, per token, as the end is. What it gains is what
-//!   being surer is worth without learning anything.
+//! - **again**: the start with another evaluation seed. Any difference from the first evaluation is luck.
+//! - **sharpened**: the start at the temperature at which it is as confident, per token, as the end. Its gain is what
+//!   confidence is worth without learning anything.
 //!
 //! A third control, the placebo, is a separate training run ([`crate::placebo`]).
 //!
@@ -58,7 +58,7 @@ pub struct Control {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sharpening {
     Found,
-    /// Why there is none.
+    /// Reason why there is none.
     Skipped(String),
 }
 

@@ -14,11 +14,12 @@ pub struct Evaluation {
     /// Share of the scored episodes in which the success component is 1, tasks weighing the same. Absent where none was
     /// scored.
     pub success: Option<f64>,
-    /// Wilson's 95 % interval; with several episodes a task, at their effective number.
+    /// 95 % Wilson interval; with several episodes per task, at their effective sample size.
     pub ci: Option<[f64; 2]>,
     /// Share of replies that are neither a valid call nor a plain reply. Absent without replies.
     pub parse_failure_rate: Option<f64>,
-    /// Mean entropy per sampled token of what was drawn from: minus the mean recorded logprob. Absent for greedy decoding.
+    /// Mean entropy per sampled token of the sampling distribution: minus the mean recorded logprob. Absent for greedy
+    /// decoding.
     pub entropy: Option<f64>,
     /// Episodes counted: without a fault, and with the success component scored.
     pub n: usize,
@@ -29,7 +30,7 @@ pub struct Evaluation {
     /// Boundary of the first fault, and its message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_fault: Option<String>,
-    /// Episodes left out because nobody scored the success component.
+    /// Episodes excluded because the success component was not scored.
     #[serde(default)]
     pub unscored: usize,
     pub temperature: f32,
@@ -46,7 +47,7 @@ pub struct Evaluation {
 /// Success by task: the mean over the task's scored episodes.
 pub type ByTask = BTreeMap<String, f64>;
 
-/// An evaluation, and what it is the summary of.
+/// Evaluation result with the per-task data it summarises.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Counted {
     pub evaluation: Evaluation,
@@ -98,7 +99,7 @@ fn components(traces: &[Trace]) -> BTreeMap<String, f64> {
     sums.into_iter().map(|(name, (sum, count))| (name, sum / count as f64)).collect()
 }
 
-/// Calls per episode of each tool. A name that stands for different tools in different episodes counts for none of them.
+/// Calls per episode of each tool. A name that refers to different tools in different episodes counts for none of them.
 fn calls(traces: &[Trace]) -> BTreeMap<String, f64> {
     let mut tools: BTreeMap<&str, Option<&ToolSpec>> = BTreeMap::new();
     for tool in unbroken(traces).flat_map(|trace| trace.tools().iter()) {
@@ -108,7 +109,7 @@ fn calls(traces: &[Trace]) -> BTreeMap<String, f64> {
     let same = |(name, tool): (&str, Option<&ToolSpec>)| tool.map(|_| (name.to_owned(), 0));
     let mut counts: BTreeMap<String, usize> = tools.into_iter().filter_map(same).collect();
     for trace in unbroken(traces) {
-        // A name the policy made up is no tool.
+        // A name the policy made up is not a tool.
         for call in trace.turns.iter().flat_map(|turn| turn.calls.iter().take(turn.executed as usize)) {
             if let Some(count) = counts.get_mut(&call.name) {
                 *count += 1;

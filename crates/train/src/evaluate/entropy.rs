@@ -1,4 +1,4 @@
-//! Entropy of a sampled evaluation, from its traces alone.
+//! Entropy of a sampled evaluation, computed from its traces.
 
 use hone_trace::Trace;
 

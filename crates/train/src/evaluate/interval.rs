@@ -21,8 +21,9 @@ fn score(p: f64, n: f64) -> [f64; 2] {
     [low, high]
 }
 
-/// The mean of the tasks' means, and its interval: Wilson's at the number of independent episodes that would have the
-/// variance the tasks show. Episodes of one task are no independent evidence; with one episode a task this is Wilson's.
+/// Mean of the task means, and its interval: Wilson's at the effective sample size, the number of independent episodes
+/// that would have the variance observed between tasks. Episodes of one task are not independent; with one episode per
+/// task this is Wilson's.
 pub(super) fn clustered<'a>(tasks: impl Iterator<Item = &'a [f64]>) -> Option<(f64, [f64; 2])> {
     let mut episodes = 0usize;
     let means: Vec<f64> = tasks
@@ -53,7 +54,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// True when the interval lies above 0.
+    /// True if the interval lies above 0.
     pub fn is_gain(&self) -> bool {
         self.ci[0] > 0.0
     }
@@ -68,7 +69,7 @@ impl Difference {
     }
 }
 
-/// `after` less `before`, task by task. `None` without a task in common.
+/// `after` minus `before`, task by task. `None` without common tasks.
 ///
 /// The interval adds one task that got better and one that got worse (Bonett and Price 2012): four tasks that all got
 /// better do not make a certainty, and many that all stayed the same still leave room for a little.

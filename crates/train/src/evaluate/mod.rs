@@ -1,9 +1,9 @@
 //! Evaluation: held-out tasks, greedily and sampled, so that learning can be told from sharpening.
 //!
-//! A policy that only grew surer of what it could do gains where it is sampled and nothing where it is decoded greedily.
-//! So every evaluation plays the tasks twice: at temperature 0, and at the temperature of training without decoding
-//! filters. Everything is counted from recorded traces ([`count`]), compared task by task ([`paired`]) and judged in
-//! words ([`judge`]).
+//! A policy that has only become more confident gains when it is sampled but not when it is decoded greedily. So every
+//! evaluation plays the tasks twice: at temperature 0, and at the training temperature without decoding filters.
+//! Everything is counted from recorded traces ([`count`]), compared task by task ([`paired`]) and judged in words
+//! ([`judge`]).
 
 pub mod baselines;
 mod controls;
@@ -51,7 +51,7 @@ impl Decoding {
         Self { temperature: 0.0, samples: 1, filters: false, seed: eval.seed, tools: None }
     }
 
-    /// At the temperature of training, or at the one that `eval.temperature` names.
+    /// At the training temperature, or at `eval.temperature`.
     pub fn sampled(recipe: &Recipe) -> Self {
         let EvalRecipe { temperature, samples, filters, seed, .. } = recipe.eval;
         let temperature = temperature.filter(|value| *value > 0.0).unwrap_or(recipe.sampling.temperature);
@@ -112,7 +112,7 @@ pub async fn play(setup: &Setup, recipe: &Recipe, sampler: Arc<dyn Sampler>, dec
         rollouts.arena = Arc::new(Perturbed::new(rollouts.arena, how));
     }
     let seed = Seed::root(decoding.seed).with("eval");
-    let slots = setup.held_out[..recipe.eval.tasks].iter().flat_map(|task| {
+    let slots = recipe.eval.tasks_of(&setup.held_out).iter().flat_map(|task| {
         let seed = seed.with(&task.key);
         (0..decoding.samples.max(1)).map(move |replica| Slot {
             task,

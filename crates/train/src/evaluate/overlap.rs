@@ -1,6 +1,6 @@
 //! Overlap: how much of the held-out tasks is in the training tasks, by content.
 //!
-//! Keys tell nothing: they carry the split's name. The comparison is of what the agent reads and what it should do.
+//! Keys are useless here: they carry the split's name. The comparison is of what the agent reads and what it should do.
 
 use std::collections::HashSet;
 

@@ -16,12 +16,12 @@ const COLDEST: f64 = 0.02;
 #[derive(Debug, Clone)]
 pub struct Search {
     target: f64,
-    /// Temperature and entropy: the start as it was sampled, then the probes.
+    /// Temperature and entropy: the start as sampled, then the probes.
     points: Vec<(f64, f64)>,
 }
 
 impl Search {
-    /// `None` where the end is not surer than the start: there is nothing to match.
+    /// `None` if the end is not more confident than the start: there is nothing to match.
     pub fn new(temperature: f64, start: f64, end: f64) -> Option<Self> {
         let falls = end < start * (1.0 - TOLERANCE) && start > LEAST;
         falls.then(|| Self { target: end.max(LEAST), points: vec![(temperature, start)] })

@@ -1,10 +1,10 @@
-//! The verdict: whether a policy can do more after training, or is only surer of what it could do.
+//! Verdict: whether a policy can do more after training, or is only more confident in what it could do.
 //!
 //! All comparisons are paired by task; a gain is one whose 95 % interval lies above 0.
 //!
 //! - **can do more**: the greedy success gained, and the sampled success after training is above that of the start
-//!   sharpened to the same entropy (above the start as it was sampled, where the entropy did not fall).
-//! - **is surer of what it could do**: the sampled success gained, and either the start gains too when it is merely
+//!   sharpened to the same entropy (above the start as sampled, if the entropy did not fall).
+//! - **is surer of what it could do**: the sampled success gained, and either the start also gains when it is merely
 //!   sharpened, or the greedy success did not gain.
 //! - **both**, or **neither shown**. Not shown is not shown to be absent: more held-out tasks may show it.
 
@@ -56,7 +56,7 @@ impl Verdict {
 pub struct Evidence<'a> {
     pub greedy: [&'a ByTask; 2],
     pub sampled: [&'a ByTask; 2],
-    /// The start at the temperature at which it is as sure as the end. Absent where the end is no surer.
+    /// The start at the temperature at which it is as confident as the end. Absent if the end is not more confident.
     pub sharpened: Option<&'a ByTask>,
 }
 
@@ -70,7 +70,7 @@ pub struct Judgement {
     pub sampled: Difference,
     /// After, sampled, less the sharpened start.
     pub over_sharpened: Option<Difference>,
-    /// The sharpened start less the start as it was sampled: what being surer is worth by itself.
+    /// The sharpened start minus the start as sampled: the value of confidence by itself.
     pub sharpening: Option<Difference>,
 }
 

@@ -44,7 +44,7 @@ pub fn page() -> Result<String, RecipeError> {
          Written from the doc comments and ranges in the code (`documented!` structs, `crates/train/src/recipe.rs` first);\n\
          change them there and run `HONE_BLESS=1 cargo test -p hone-train --test it recipes_page`.\n\n\
          A recipe is a TOML file for `hone train` and `hone sft`. Every key may be left out unless the table says it is\n\
-         required, `--set KEY=VALUE` lies over the file, and `hone train RECIPE --dry-run` prints the whole recipe as it will\n\
+         required, `--set KEY=VALUE` overrides the file, and `hone train RECIPE --dry-run` prints the whole recipe as it will\n\
          run. A key that does not exist, a value of another type and a number outside its range are refused when the recipe\n\
          is read; numbers are finite always. [training.md](training.md) says what the tables are for.\n\n\
          ## An example\n\n```toml\n{EXAMPLE}```\n"
@@ -72,7 +72,7 @@ fn lead(section: &Section) -> String {
     if section.path.is_empty() { "Keys before the first table.".to_owned() } else { section.meaning.trim().to_owned() }
 }
 
-/// Inner tables have sections of their own.
+/// Nested tables have their own sections.
 fn is_row(key: &Key) -> bool {
     !matches!(key.rule.shape, Shape::Table(_) | Shape::Named(_) | Shape::Chosen(_))
 }

@@ -49,7 +49,7 @@ fn find<'a>(keys: &[&'a [Key]], name: &str) -> Option<&'a Key> {
 /// A look at a table: the keys it may have, the table, its path.
 type Look<'a> = dyn FnMut(&[&[Key]], &Table, &str) + 'a;
 
-/// As [`Look`], to change the table.
+/// Like [`Look`], but mutable.
 type Change<'a> = dyn FnMut(&[&[Key]], &mut Table, &str) + 'a;
 
 /// The tables under a key with the keys they may have.
@@ -81,7 +81,7 @@ fn inner_mut(key: &Key, value: &mut Value, path: &str, each: &mut Change<'_>) {
         }
         (Shape::Chosen(choose), Value::Table(table)) => {
             let keys = choose(&text_of(table));
-            // Of what nothing is known, nothing is unknown.
+            // If no keys are known, none can be unknown.
             if !keys.is_empty() {
                 each(&keys, table, path);
             }
@@ -102,7 +102,7 @@ fn text_of<'a>(table: &'a Table) -> impl Fn(&str) -> Option<&'a str> {
 /// A table of a recipe and its keys, in the order of the page.
 #[derive(Debug, Clone)]
 pub struct Section {
-    /// As TOML writes it: `train.adamw`; empty for the top level. `NAME` stands for a name of the user's own.
+    /// TOML path: `train.adamw`; empty for the top level. `NAME` stands for a user-chosen name.
     pub path: String,
     /// True for a list of tables: `[[rubric.product]]`.
     pub list: bool,
@@ -111,7 +111,7 @@ pub struct Section {
     pub keys: Vec<&'static Key>,
 }
 
-/// Every table, the top level first; without keys where they depend on what the table names.
+/// Every table, the top level first; without keys if they depend on what the table names.
 pub fn sections() -> Vec<Section> {
     let mut found = Vec::new();
     collect(super::RECIPE, "", "", false, &mut found);

@@ -53,7 +53,7 @@ impl Pass {
     }
 }
 
-/// An optimizer step: what was learned from, and what came of it.
+/// Optimizer step: its sequences and its results.
 #[derive(Debug, Clone)]
 pub struct Optimized {
     pub pass: Pass,
@@ -72,7 +72,7 @@ impl Optimized {
         Visits { trained: trained as f64, clipped: clipped as f64, masked: masked as f64, skipped: 0.0 }
     }
 
-    /// Its event: what its own sequences earned, and what the step did.
+    /// Event of the step: the rewards of its own sequences, and the result of the update.
     pub fn event(&self, step: u64, batch: usize, groups: &[Group]) -> OptimizerEvent {
         let Self { pass, report } = self;
         let members = pass.members.iter().filter_map(|(group, trace)| groups.get(*group)?.traces().get(*trace));
@@ -96,7 +96,7 @@ impl Optimized {
     }
 }
 
-/// Credited tokens by what optimizer steps made of them, each as often as it was shown.
+/// Outcomes of credited tokens over the optimizer steps, counted each time a token was seen.
 pub fn visits(steps: &[Optimized]) -> Visits {
     steps.iter().map(Optimized::visits).fold(Visits::default(), |sum, each| Visits {
         trained: sum.trained + each.trained,

@@ -19,7 +19,7 @@ impl Metrics {
         }
     }
 
-    /// Absent where there is nothing to divide by.
+    /// Absent if the denominator is 0.
     pub(super) fn ratio(&mut self, name: impl Into<Name>, part: usize, of: usize) {
         self.set_some(name, (of > 0).then(|| part as f64 / of as f64));
     }
@@ -37,7 +37,7 @@ impl Metrics {
         self.0.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
-    /// As they were recorded, whatever wrote them: names of other versions of Hone are kept.
+    /// Metrics as recorded, by any version of Hone: unknown names are kept.
     pub(super) fn recorded(numbers: impl Iterator<Item = (String, f64)>) -> Self {
         Self(numbers.collect())
     }

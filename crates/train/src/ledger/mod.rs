@@ -1,8 +1,8 @@
-//! The signal ledger: where a step's tokens went, what the episodes earned, and what learning made of them.
+//! Signal ledger: which tokens of a step were trained, what the episodes earned, and the results of learning.
 //!
-//! Each stage of a step returns its [`Metrics`]; merged they are the [`Ledger`], one line of metrics.jsonl. Every name is documented in [`names`], from which docs/metrics.md is
-//! written. A value that is not known is absent, never 0. Everything that depends on the wall clock is under `timing/`:
-//! the rest of a resumed run is the same to the bit.
+//! Each stage of a step returns its [`Metrics`]; merged they are the [`Ledger`], one line of metrics.jsonl. Every name
+//! is documented in [`names`], from which docs/metrics.md is generated. An unknown value is absent, never 0. Everything
+//! that depends on the wall clock is under `timing/`: the rest of a resumed run is bit-identical.
 
 mod arguments;
 mod episodes;
@@ -27,7 +27,7 @@ use names::Name;
 use spread::Spread;
 pub use tokens::{Account, Visits};
 
-/// Reward scheme: the components the total is made of, and the one that is success.
+/// Reward scheme: the components of the total, and the one that defines success.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scheme {
     /// Components and their weights in the total.
@@ -60,7 +60,7 @@ pub struct Ledger {
     metrics: Metrics,
 }
 
-/// Metrics of what sampling and credit gave.
+/// Metrics of sampling and credit.
 pub fn credited(groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) -> Metrics {
     let mut metrics = episodes::episodes(groups);
     metrics.merge(rewards::components(groups));
@@ -76,7 +76,7 @@ pub(crate) struct Timing {
     /// Playing and scoring, or waiting for it.
     pub generate: f64,
     pub step: f64,
-    /// Sampling went on beside the rest of the step.
+    /// Sampling overlapped with the rest of the step.
     pub ahead: bool,
     /// Writing the newest checkpoint.
     pub checkpoint: f64,
@@ -128,7 +128,7 @@ impl Ledger {
         std::iter::once(("step".to_owned(), self.step.into())).chain(metrics).collect()
     }
 
-    /// A step as it was recorded. `None` for a line that names no step.
+    /// A step as recorded. `None` for a line without a step.
     pub fn from_map(line: &Map<String, Value>) -> Option<Self> {
         let step = line.get("step")?.as_u64()?;
         let numbers = line.iter().filter(|(name, _)| *name != "step");

@@ -51,11 +51,11 @@ pub(super) fn components(groups: &[Group]) -> Metrics {
 
 /// Each component's share of the advantages' variance.
 ///
-/// In a group, with x the component's weighted values and T what was paid, both less their means over the traces with a
-/// total, a component's share is Σ xT / ΣT²: its covariance with T over T's variance. The shares of a plain weighted
-/// sum add up to 1; what gates, and weights shared out for unscored components, put between is the rest. Groups count
-/// by their squared advantages, so that a group without signal counts nothing. The tokens of an argument that a
-/// component pays by itself are that component's alone, by their number in the trace.
+/// In a group, with x the component's weighted values and T the reward paid, both minus their means over the traces
+/// with a total, a component's share is Σ xT / ΣT²: its covariance with T over T's variance. The shares of a plain
+/// weighted sum add up to 1; the effects of gates, and of weights redistributed from unscored components, are the rest.
+/// Groups are weighted by their squared advantages, so that a group without signal counts nothing. The tokens of an
+/// argument credited by its own component belong to that component, in proportion to their number in the trace.
 pub(super) fn shares(groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) -> Metrics {
     let mut energy = 0.0;
     let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
@@ -88,7 +88,7 @@ pub(super) fn shares(groups: &[Group], advantages: &[Vec<Advantage>], scheme: &S
     metrics
 }
 
-/// Metrics of what can be learned: groups told apart, successes, variances.
+/// Metrics of the learning signal: groups with variance, successes, variances.
 pub(super) fn signal(groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) -> Metrics {
     let all: Vec<usize> = (0..groups.len()).collect();
     let n = groups.iter().map(|group| group.all().count()).max().unwrap_or(0);
@@ -171,7 +171,7 @@ fn signal_of(
     metrics
 }
 
-/// A trace's pay: the total, less what it paid for its KL.
+/// Reward paid to a trace: the total minus its KL penalty.
 fn paid(trace: &Trace) -> Option<f64> {
     Some(trace.reward(TOTAL)? + trace.reward(KL).unwrap_or(0.0))
 }
@@ -198,15 +198,14 @@ fn sum(parts: &[(&str, Vec<f64>)]) -> Vec<f64> {
     (0..traces).map(|trace| parts.iter().map(|(_, values)| values[trace]).sum()).collect()
 }
 
-/// Values less their mean. A trace without one is at the mean: it tells nothing apart.
+/// Values minus their mean. A trace without a value is at the mean: it carries no signal.
 fn centred(group: &Group, value: impl Fn(&Trace) -> Option<f64>) -> Vec<f64> {
     let values: Vec<Option<f64>> = group.traces().iter().map(value).collect();
     let mean = values.iter().flatten().copied().collect::<Spread>().mean().unwrap_or(0.0);
     values.into_iter().map(|value| value.map_or(0.0, |value| value - mean)).collect()
 }
 
-/// Push of the total in a group: its squared advantages. Beside the spans of arguments it counts for the share of
-/// the tokens that is left to it.
+/// Weight of the total in a group: its squared advantages, scaled by the share of tokens not covered by argument spans.
 fn total_push(group: &Group, advantages: &[Advantage]) -> f64 {
     let of_trace = |(trace, advantage): (&Trace, &Advantage)| {
         let square: f64 = of_total(advantage).iter().map(|value| value * value).sum();
@@ -216,7 +215,7 @@ fn total_push(group: &Group, advantages: &[Advantage]) -> f64 {
     group.traces().iter().zip(advantages).map(of_trace).sum()
 }
 
-/// True when the total tells a group's traces apart.
+/// True if the total has variance within the group.
 fn told_apart(advantages: &[Advantage]) -> bool {
     advantages.iter().flat_map(of_total).any(|value| value != 0.0)
 }

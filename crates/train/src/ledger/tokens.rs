@@ -1,4 +1,4 @@
-//! The account of tokens: every sampled token of a step ends in exactly one place.
+//! Token account: every sampled token of a step ends up in exactly one category.
 
 use hone_trace::{Advantage, Group, NoSignal, Trace};
 
@@ -52,7 +52,7 @@ fn is_zero(advantage: f64) -> bool {
     advantage as f32 == 0.0
 }
 
-/// Fate of the credited tokens in the optimizer steps that were shown them, each as often as it was shown.
+/// Outcomes of the credited tokens in the optimizer steps that saw them, counted each time a token was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Visits {
     pub trained: f64,
@@ -92,7 +92,7 @@ impl Account {
         metrics
     }
 
-    /// The account of a step that was taken back: what it trained counts as skipped.
+    /// Account of a step that was undone: its trained tokens count as skipped.
     pub fn undone(&self, visits: Visits) -> Metrics {
         let mut metrics = self.settled(visits);
         let counted = |name| metrics.get(name).unwrap_or(0.0);

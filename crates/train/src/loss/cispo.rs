@@ -1,13 +1,16 @@
 //! CISPO: clip the importance weight, never the gradient.
 
-use super::{Knobs, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
+use super::{Hyperparameters, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
 
 pub(super) const CISPO: LossEntry = LossEntry {
     name: "cispo",
     maths: "−sg[min(ρ, cap)]·A·l, cap 5; token_mean.",
     advice: "Every token keeps a gradient; robust to stale samples.",
     paper: Some("MiniMax 2025, MiniMax-M1, arXiv:2506.13585"),
-    make: MakeLoss { knobs: &[], build: |knobs| Ok(Objective::new(Cispo::from_knobs(knobs), Reduction::TokenMean)) },
+    make: MakeLoss {
+        hyperparameters: &[],
+        build: |hyperparameters| Ok(Objective::new(Cispo::from_hyperparameters(hyperparameters), Reduction::TokenMean)),
+    },
 };
 
 /// −sg[ min(ρ, cap) ] A l. No token falls silent; the cap only bounds how loud one may be.
@@ -17,8 +20,8 @@ pub struct Cispo {
 }
 
 impl Cispo {
-    pub(super) fn from_knobs(knobs: &mut Knobs) -> Self {
-        Self { cap: knobs.take("cap", 5.0) }
+    pub(super) fn from_hyperparameters(hyperparameters: &mut Hyperparameters) -> Self {
+        Self { cap: hyperparameters.take("cap", 5.0) }
     }
 }
 

@@ -1,28 +1,33 @@
-//! The clipped objective of PPO, with an asymmetric range and an optional cap on what a bad token may cost.
+//! PPO's clipped objective, with an asymmetric range and an optional cap on the loss of a bad token.
 
 use std::cmp::Ordering;
 
-use super::{BadLoss, Knobs, Level, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
+use super::{BadLoss, Hyperparameters, Level, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
 
 pub(super) const CLIP: LossEntry = LossEntry {
     name: "clip",
     maths: "−min(ρA, clip(ρ, 1−clip_low, 1+clip_high)A), clips 0.2 and 0.2; token_mean.",
-    advice: "The clipped objective as PPO has it. `cap` bounds the loss of bad tokens (two-sided clip).",
+    advice: "PPO's clipped objective. `cap` bounds the loss of bad tokens (dual clip).",
     paper: Some("Schulman et al. 2017, Proximal Policy Optimization, arXiv:1707.06347"),
     make: MakeLoss {
-        knobs: &[],
-        build: |knobs| Ok(Objective::new(Clip::from_knobs(knobs, 0.2, 0.2), Reduction::TokenMean)),
+        hyperparameters: &[],
+        build: |hyperparameters| {
+            Ok(Objective::new(Clip::from_hyperparameters(hyperparameters, 0.2, 0.2), Reduction::TokenMean))
+        },
     },
 };
 
 pub(super) const GRPO: LossEntry = LossEntry {
     name: "grpo",
     maths: "As clip; sequence_mean.",
-    advice: "The classic. Prefer dapo unless you reproduce a GRPO result: the per-sequence mean favours long bad replies.",
+    advice: "The original. Prefer dapo unless you are reproducing a GRPO result: the per-sequence mean favours long \
+        bad replies.",
     paper: Some("Shao et al. 2024, DeepSeekMath, arXiv:2402.03300"),
     make: MakeLoss {
-        knobs: &[],
-        build: |knobs| Ok(Objective::new(Clip::from_knobs(knobs, 0.2, 0.2), Reduction::SequenceMean)),
+        hyperparameters: &[],
+        build: |hyperparameters| {
+            Ok(Objective::new(Clip::from_hyperparameters(hyperparameters, 0.2, 0.2), Reduction::SequenceMean))
+        },
     },
 };
 
@@ -32,17 +37,19 @@ pub(super) const DAPO: LossEntry = LossEntry {
     advice: "Start here. The wider upper clip keeps exploration alive.",
     paper: Some("Yu et al. 2025, DAPO, arXiv:2503.14476"),
     make: MakeLoss {
-        knobs: &[],
-        build: |knobs| Ok(Objective::new(Clip::from_knobs(knobs, 0.2, 0.28), Reduction::TokenMean)),
+        hyperparameters: &[],
+        build: |hyperparameters| {
+            Ok(Objective::new(Clip::from_hyperparameters(hyperparameters, 0.2, 0.28), Reduction::TokenMean))
+        },
     },
 };
 
 pub(super) const BNPO: LossEntry = LossEntry {
     name: "bnpo",
     maths: "As clip; token_mean.",
-    advice: "Elsewhere the mean is over one micro-batch and changes with its size; here it is over the step.",
+    advice: "In other trainers the mean is over one micro-batch and changes with its size; here it is over the step.",
     paper: None,
-    make: MakeLoss { knobs: &[], build: CLIP.make.build },
+    make: MakeLoss { hyperparameters: &[], build: CLIP.make.build },
 };
 
 pub(super) const DR_GRPO: LossEntry = LossEntry {
@@ -51,10 +58,10 @@ pub(super) const DR_GRPO: LossEntry = LossEntry {
     advice: "No length bias. Together with `credit = \"dr_grpo\"` also no difficulty bias.",
     paper: Some("Liu et al. 2025, Understanding R1-Zero-Like Training, arXiv:2503.20783"),
     make: MakeLoss {
-        knobs: &[],
-        build: |knobs| {
-            let length = constant_length(knobs)?;
-            Ok(Objective::new(Clip::from_knobs(knobs, 0.2, 0.2), length))
+        hyperparameters: &[],
+        build: |hyperparameters| {
+            let length = constant_length(hyperparameters)?;
+            Ok(Objective::new(Clip::from_hyperparameters(hyperparameters, 0.2, 0.2), length))
         },
     },
 };
@@ -65,9 +72,9 @@ pub(super) const DUAL_CLIP: LossEntry = LossEntry {
     advice: "Against the rare bad token whose ratio explodes, mostly in asynchronous runs.",
     paper: Some("Ye et al. 2019, Mastering Complex Control in MOBA Games, arXiv:1912.09729"),
     make: MakeLoss {
-        knobs: &[],
-        build: |knobs| {
-            let clip = Clip::from_knobs(knobs, 0.2, 0.2);
+        hyperparameters: &[],
+        build: |hyperparameters| {
+            let clip = Clip::from_hyperparameters(hyperparameters, 0.2, 0.2);
             Ok(Objective::new(Clip { cap: clip.cap.or(Some(3.0)), ..clip }, Reduction::TokenMean))
         },
     },
@@ -78,7 +85,7 @@ pub(super) const GSPO: LossEntry = LossEntry {
     maths: "As clip with the sequence's ratio, clips 3e-4 and 4e-4; sequence_mean.",
     advice: "For long replies and mixtures of experts.",
     paper: Some("Zheng et al. 2025, Group Sequence Policy Optimization, arXiv:2507.18071"),
-    make: MakeLoss { knobs: &[], build: |knobs| Ok(gspo(knobs).at(Level::Sequence)) },
+    make: MakeLoss { hyperparameters: &[], build: |hyperparameters| Ok(gspo(hyperparameters).at(Level::Sequence)) },
 };
 
 pub(super) const GSPO_TOKEN: LossEntry = LossEntry {
@@ -86,7 +93,10 @@ pub(super) const GSPO_TOKEN: LossEntry = LossEntry {
     maths: "As gspo, each token's gradient through its own logprob.",
     advice: "GSPO where the tokens of a sequence have different advantages.",
     paper: GSPO.paper,
-    make: MakeLoss { knobs: &[], build: |knobs| Ok(gspo(knobs).at(Level::SequenceToken)) },
+    make: MakeLoss {
+        hyperparameters: &[],
+        build: |hyperparameters| Ok(gspo(hyperparameters).at(Level::SequenceToken)),
+    },
 };
 
 pub(super) const LUSPO: LossEntry = LossEntry {
@@ -95,19 +105,23 @@ pub(super) const LUSPO: LossEntry = LossEntry {
     advice: "GSPO without its bias towards short replies; lower the learning rate, the sum grows with length.",
     paper: Some("Liu et al. 2026, Length-Unbiased Sequence Policy Optimization, arXiv:2602.05261"),
     make: MakeLoss {
-        knobs: &[],
-        build: |knobs| Ok(Objective::new(Clip::from_knobs(knobs, 0.2, 0.2), Reduction::SequenceSum).at(Level::Sequence)),
+        hyperparameters: &[],
+        build: |hyperparameters| {
+            Ok(Objective::new(Clip::from_hyperparameters(hyperparameters, 0.2, 0.2), Reduction::SequenceSum)
+                .at(Level::Sequence))
+        },
     },
 };
 
-fn gspo(knobs: &mut Knobs) -> Objective {
-    Objective::new(Clip::from_knobs(knobs, 3e-4, 4e-4), Reduction::SequenceMean)
+fn gspo(hyperparameters: &mut Hyperparameters) -> Objective {
+    Objective::new(Clip::from_hyperparameters(hyperparameters, 3e-4, 4e-4), Reduction::SequenceMean)
 }
 
-/// Reduction by a constant length, the knob `max_tokens`.
-pub(super) fn constant_length(knobs: &mut Knobs) -> Result<Reduction, BadLoss> {
+/// Reduction by a constant length, the hyperparameter `max_tokens`.
+pub(super) fn constant_length(hyperparameters: &mut Hyperparameters) -> Result<Reduction, BadLoss> {
     let option = "max_tokens";
-    let length = knobs.require(option, "sums are divided by it; take the limit on new tokens of an episode")?;
+    let length =
+        hyperparameters.require(option, "sums are divided by it; take the limit on new tokens of an episode")?;
     if length > 0.0 {
         Ok(Reduction::ConstantLength(length))
     } else {
@@ -125,8 +139,12 @@ pub struct Clip {
 }
 
 impl Clip {
-    pub(super) fn from_knobs(knobs: &mut Knobs, low: f64, high: f64) -> Self {
-        Self { low: knobs.take("clip_low", low), high: knobs.take("clip_high", high), cap: knobs.take_optional("cap") }
+    pub(super) fn from_hyperparameters(hyperparameters: &mut Hyperparameters, low: f64, high: f64) -> Self {
+        Self {
+            low: hyperparameters.take("clip_low", low),
+            high: hyperparameters.take("clip_high", high),
+            cap: hyperparameters.take_optional("cap"),
+        }
     }
 }
 

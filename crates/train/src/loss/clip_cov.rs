@@ -2,7 +2,7 @@
 
 use hone_trace::keys;
 
-use super::{Clip, Knobs, LossEntry, MakeLoss, Objective, Reduction, Selector, Surrogate, Term, Token};
+use super::{Clip, Hyperparameters, LossEntry, MakeLoss, Objective, Reduction, Selector, Surrogate, Term, Token};
 
 pub(super) const CLIP_COV: LossEntry = LossEntry {
     name: "clip_cov",
@@ -10,13 +10,15 @@ pub(super) const CLIP_COV: LossEntry = LossEntry {
     advice: "When entropy collapses early.",
     paper: Some("Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning, arXiv:2505.22617"),
     make: MakeLoss {
-        knobs: keys! {
-            /// Least covariance of a token that may be selected.
+        hyperparameters: keys! {
+            /// Smallest covariance of a token that may be selected.
             covariance_floor: f64 where real(-1e6, 1e6),
             /// Largest covariance of a token that may be selected.
             covariance_ceiling: f64 where real(-1e6, 1e6),
         },
-        build: |knobs| Ok(Objective::new(ClipCov::from_knobs(knobs), Reduction::TokenMean)),
+        build: |hyperparameters| {
+            Ok(Objective::new(ClipCov::from_hyperparameters(hyperparameters), Reduction::TokenMean))
+        },
     },
 };
 
@@ -31,12 +33,12 @@ pub struct ClipCov {
 }
 
 impl ClipCov {
-    pub(super) fn from_knobs(knobs: &mut Knobs) -> Self {
+    pub(super) fn from_hyperparameters(hyperparameters: &mut Hyperparameters) -> Self {
         Self {
-            clip: Clip::from_knobs(knobs, 0.2, 0.2),
-            share: knobs.take("share", 2e-4),
-            floor: knobs.take("covariance_floor", 1.0),
-            ceiling: knobs.take("covariance_ceiling", 5.0),
+            clip: Clip::from_hyperparameters(hyperparameters, 0.2, 0.2),
+            share: hyperparameters.take("share", 2e-4),
+            floor: hyperparameters.take("covariance_floor", 1.0),
+            ceiling: hyperparameters.take("covariance_ceiling", 5.0),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Off-policy corrections: what to do when the tokens were drawn from another distribution than the learner's.
+//! Off-policy corrections (importance sampling) for tokens that were drawn from a distribution other than the
+//! learner's.
 //!
-//! The gap has many fathers (other kernels, quantised weights, top-p, a sampler that is some versions behind); the
-//! correction weighs by it, cuts it off (TIS) or leaves out what is beyond (MIS).
+//! The mismatch has many causes (different kernels, quantised weights, top-p, a stale sampler); the correction weights
+//! tokens by the importance ratio, truncates it (TIS) or masks tokens beyond a bound (MIS).
 
 use hone_trace::documented;
 use serde::{Deserialize, Serialize};
@@ -41,13 +42,13 @@ pub static CORRECTIONS: &[Entry<(Spread, Bound)>] = catalogue! {
     /// TIS. Mild and robust; max 2 to 3.
     "token_truncate" => (Spread::Token, Bound::Truncate);
     /// c = e^d, and 0 outside [min, max].
-    /// MIS per token: tokens the two engines disagree on are left out.
+    /// MIS per token: excludes tokens on which sampler and learner disagree.
     "token_mask" => (Spread::Token, Bound::Mask);
     /// c = clamp(e^(sum of d), min, max), one for the sequence.
-    /// Unbiased but for the cut; the variance grows with length.
+    /// Unbiased except for the truncation; the variance grows with length.
     "sequence_truncate" => (Spread::Sequence, Bound::Truncate);
     /// c = e^(sum of d), and 0 outside [min, max].
-    /// MIS: sequences the two engines disagree on are left out. Max 3.
+    /// MIS: excludes sequences on which sampler and learner disagree. Max 3.
     "sequence_mask" => (Spread::Sequence, Bound::Mask);
     /// c = clamp(e^(mean of d), min, max), one for the sequence.
     /// As "sequence_truncate" without its growth with length; slightly biased.

@@ -2,22 +2,25 @@
 
 use hone_trace::keys;
 
-use super::{Knobs, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
+use super::{Hyperparameters, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
 
 pub(super) const DPPO: LossEntry = LossEntry {
     name: "dppo",
     maths: "−ρA, and 0 where |π−μ| is over delta_high (A > 0, π > μ) or delta_low (A < 0, π < μ), 0.2 and 0.2; token_mean.",
-    advice: "A trust region in probability: rare tokens may move, likely ones may not run away.",
+    advice: "A trust region in probability: rare tokens may move freely, likely ones may not.",
     paper: Some("Qi et al. 2026, Rethinking the Trust Region in LLM Reinforcement Learning, arXiv:2602.04879"),
     make: MakeLoss {
-        knobs: keys! {
+        hyperparameters: keys! {
             /// Trust region of bad tokens, as a divergence.
             delta_low: f64 where real(0.0, 1e6),
             /// Trust region of good tokens, as a divergence.
             delta_high: f64 where real(0.0, 1e6),
         },
-        build: |knobs| {
-            Ok(Objective::new(Dppo::from_knobs(knobs, Divergence::TotalVariation, 0.2), Reduction::TokenMean))
+        build: |hyperparameters| {
+            Ok(Objective::new(
+                Dppo::from_hyperparameters(hyperparameters, Divergence::TotalVariation, 0.2),
+                Reduction::TokenMean,
+            ))
         },
     },
 };
@@ -28,8 +31,10 @@ pub(super) const DPPO_KL: LossEntry = LossEntry {
     advice: "As dppo; stricter for tokens near probability 0 or 1.",
     paper: DPPO.paper,
     make: MakeLoss {
-        knobs: &[],
-        build: |knobs| Ok(Objective::new(Dppo::from_knobs(knobs, Divergence::Kl, 0.05), Reduction::TokenMean)),
+        hyperparameters: &[],
+        build: |hyperparameters| {
+            Ok(Objective::new(Dppo::from_hyperparameters(hyperparameters, Divergence::Kl, 0.05), Reduction::TokenMean))
+        },
     },
 };
 
@@ -52,8 +57,16 @@ pub enum Divergence {
 }
 
 impl Dppo {
-    pub(super) fn from_knobs(knobs: &mut Knobs, divergence: Divergence, delta: f64) -> Self {
-        Self { divergence, low: knobs.take("delta_low", delta), high: knobs.take("delta_high", delta) }
+    pub(super) fn from_hyperparameters(
+        hyperparameters: &mut Hyperparameters,
+        divergence: Divergence,
+        delta: f64,
+    ) -> Self {
+        Self {
+            divergence,
+            low: hyperparameters.take("delta_low", delta),
+            high: hyperparameters.take("delta_high", delta),
+        }
     }
 }
 

@@ -5,10 +5,10 @@ use super::{Anchor, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, 
 pub(super) const IMPORTANCE_SAMPLING: LossEntry = LossEntry {
     name: "importance_sampling",
     maths: "−ρA with ρ = e^(l−q); token_mean.",
-    advice: "The plain off-policy gradient against the sampler, unclipped. For one step per batch.",
+    advice: "Plain importance sampling against the sampler, unclipped. For one optimizer step per batch.",
     paper: None,
     make: MakeLoss {
-        knobs: &[],
+        hyperparameters: &[],
         build: |_| Ok(Objective::new(Importance::default(), Reduction::TokenMean).against(Anchor::Sampler)),
     },
 };
@@ -16,12 +16,12 @@ pub(super) const IMPORTANCE_SAMPLING: LossEntry = LossEntry {
 pub(super) const ROLLOUT_IS: LossEntry = LossEntry {
     name: "rollout_is",
     maths: "−ρA with ρ = e^(l−q), and 0 outside [1−clip_low, 1+clip_high], 0.2 and 0.2; token_mean.",
-    advice: "Leaves out every token on which sampler and learner disagree, good or bad.",
+    advice: "Excludes every token on which sampler and learner disagree, good or bad.",
     paper: None,
     make: MakeLoss {
-        knobs: &[],
-        build: |knobs| {
-            let range = Some((knobs.take("clip_low", 0.2), knobs.take("clip_high", 0.2)));
+        hyperparameters: &[],
+        build: |hyperparameters| {
+            let range = Some((hyperparameters.take("clip_low", 0.2), hyperparameters.take("clip_high", 0.2)));
             Ok(Objective::new(Importance { range }, Reduction::TokenMean).against(Anchor::Sampler))
         },
     },

@@ -14,7 +14,7 @@ documented! {
     pub struct Kl {
         /// Weight of the KL in the loss.
         pub coefficient: f64 where real(0.0, 1e6),
-        /// The one-sample estimate of the KL: docs/algorithms.md.
+        /// One-sample KL estimator: docs/algorithms.md.
         #[serde(default)]
         pub estimator: Estimator,
         /// Multiplies the estimate by the ratio, so that it stays the current policy's KL on tokens an older one sampled.
@@ -50,7 +50,7 @@ pub enum Estimator {
 /// The estimators and their names.
 pub static ESTIMATORS: &[Entry<Estimator>] = catalogue! {
     /// Δ.
-    /// Unbiased as a value and noisy; in a loss its gradient pulls nowhere unless bias-corrected.
+    /// Unbiased as a value but noisy; in a loss its gradient vanishes in expectation unless bias-corrected.
     "k1" => Estimator::K1;
     /// Δ²/2.
     /// Low variance; on-policy its gradient is the true KL's.
@@ -59,7 +59,7 @@ pub static ESTIMATORS: &[Entry<Estimator>] = catalogue! {
     /// Unbiased, never negative. The default.
     "k3" => Estimator::K3;
     /// |Δ|.
-    /// The same pull whatever the distance.
+    /// The same pull at any distance.
     "abs" => Estimator::Abs;
 };
 
@@ -69,7 +69,8 @@ impl Estimator {
         match self {
             Self::K1 => (delta, 1.0),
             Self::K2 => (delta * delta / 2.0, delta),
-            // Held, without a gradient, before the exponential overflows: such a token is lost, not merely far.
+            // Held constant, without a gradient, before the exponential overflows: such a token is lost, not merely
+            // far.
             Self::K3 if delta < -LOG_RATIO_BOUND => (Self::K3.at(-LOG_RATIO_BOUND).0, 0.0),
             Self::K3 => ((-delta).exp() + delta - 1.0, 1.0 - (-delta).exp()),
             Self::Abs if delta == 0.0 => (0.0, 0.0),

@@ -2,7 +2,7 @@
 
 use hone_trace::keys;
 
-use super::{Knobs, LossEntry, MakeLoss, Objective, Reduction, Selector, Surrogate, Term, Token};
+use super::{Hyperparameters, LossEntry, MakeLoss, Objective, Reduction, Selector, Surrogate, Term, Token};
 
 pub(super) const KL_COV: LossEntry = LossEntry {
     name: "kl_cov",
@@ -10,11 +10,11 @@ pub(super) const KL_COV: LossEntry = LossEntry {
     advice: "As clip_cov, gentler. Needs several steps per batch to act.",
     paper: Some("Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning, arXiv:2505.22617"),
     make: MakeLoss {
-        knobs: keys! {
+        hyperparameters: keys! {
             /// Weight of the penalty on selected tokens.
             penalty: f64 where real(0.0, 1e6),
         },
-        build: |knobs| Ok(Objective::new(KlCov::from_knobs(knobs), Reduction::TokenMean)),
+        build: |hyperparameters| Ok(Objective::new(KlCov::from_hyperparameters(hyperparameters), Reduction::TokenMean)),
     },
 };
 
@@ -26,8 +26,8 @@ pub struct KlCov {
 }
 
 impl KlCov {
-    pub(super) fn from_knobs(knobs: &mut Knobs) -> Self {
-        Self { share: knobs.take("share", 0.2), penalty: knobs.take("penalty", 1.0) }
+    pub(super) fn from_hyperparameters(hyperparameters: &mut Hyperparameters) -> Self {
+        Self { share: hyperparameters.take("share", 0.2), penalty: hyperparameters.take("penalty", 1.0) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Level of the ratio: a token, or the whole sequence.
+//! Level of the importance ratio: a token, or the whole sequence.
 
 use serde::{Deserialize, Serialize};
 

@@ -7,7 +7,7 @@ pub(super) const REINFORCE: LossEntry = LossEntry {
     maths: "−A·l; token_mean.",
     advice: "On-policy only: one optimizer step per batch.",
     paper: Some("Williams 1992, Simple Statistical Gradient-Following Algorithms, doi:10.1007/BF00992696"),
-    make: MakeLoss { knobs: &[], build: |_| Ok(Objective::new(Likelihood, Reduction::TokenMean)) },
+    make: MakeLoss { hyperparameters: &[], build: |_| Ok(Objective::new(Likelihood, Reduction::TokenMean)) },
 };
 
 pub(super) const CROSS_ENTROPY: LossEntry = LossEntry {
@@ -15,7 +15,7 @@ pub(super) const CROSS_ENTROPY: LossEntry = LossEntry {
     maths: "−w·l, the weight w in the advantage's place; token_mean.",
     advice: "Supervised warm start on traces that are worth imitating.",
     paper: None,
-    make: MakeLoss { knobs: &[], build: REINFORCE.make.build },
+    make: MakeLoss { hyperparameters: &[], build: REINFORCE.make.build },
 };
 
 /// −A l.

@@ -7,14 +7,14 @@
 //! A new loss is one file with its entry and one line of [`LOSSES`].
 
 mod correction;
+mod hyperparameters;
 mod kl;
-mod knobs;
 mod level;
 mod objective;
 mod recipe;
 mod reduction;
+mod step_stats;
 mod surrogate;
-mod survey;
 
 use hone_trace::entries;
 use hone_trace::keys::Key;
@@ -24,18 +24,18 @@ pub use clip::Clip;
 pub use clip_cov::ClipCov;
 pub use correction::{Bound, CORRECTIONS, Correction, Spread};
 pub use dppo::{Divergence, Dppo};
+pub use hyperparameters::{BadLoss, HYPERPARAMETERS, Hyperparameters};
 pub use importance::Importance;
 pub use kl::{ESTIMATORS, Estimator, Kl};
 pub use kl_cov::KlCov;
-pub use knobs::{BadLoss, KNOBS, Knobs};
 pub use level::{Anchor, LEVELS, Level};
 pub use likelihood::Likelihood;
-pub use objective::{MASKS, Objective, Surveyed};
+pub use objective::{MASKS, Objective, StepObjective};
 pub use recipe::LossRecipe;
 pub use reduction::{REDUCTIONS, Reduction};
 pub use sapo::Sapo;
+pub use step_stats::StepStats;
 pub use surrogate::{Selector, Surrogate, Term, Token};
-pub use survey::Survey;
 pub use vespo::Vespo;
 
 use crate::catalogue::Entry;
@@ -46,9 +46,9 @@ pub(crate) type LossEntry = Entry<MakeLoss>;
 #[derive(Debug, Clone, Copy)]
 pub struct MakeLoss {
     /// Numbers that no other loss reads.
-    pub(crate) knobs: &'static [Key],
+    pub(crate) hyperparameters: &'static [Key],
     /// Objective from the numbers a recipe gives.
-    build: fn(&mut Knobs) -> Result<Objective, BadLoss>,
+    build: fn(&mut Hyperparameters) -> Result<Objective, BadLoss>,
 }
 
 entries! {

@@ -5,11 +5,11 @@ use std::ops::Range;
 use hone_trace::{Fate, Loss, LossStats, Rng, TokenBatch};
 
 use super::level::LOG_RATIO_BOUND;
-use super::survey::{Survey, kth_highest, quantile};
+use super::step_stats::{StepStats, kth_highest, quantile};
 use super::{Anchor, Correction, Kl, Level, Reduction, Surrogate, Token};
 use crate::catalogue::{Entry, catalogue};
 
-/// A loss made of parts. The reduction is applied where batches are packed, see [`Reduction::weights`].
+/// Loss composed of parts. The reduction is applied when batches are packed, see [`Reduction::weights`].
 #[derive(Debug)]
 pub struct Objective {
     pub surrogate: Box<dyn Surrogate>,
@@ -27,13 +27,13 @@ pub struct Objective {
 /// The masks and their names. Overlong filtering belongs to credit, see [`crate::credit::mask_overlong`].
 pub static MASKS: &[Entry<()>] = catalogue! {
     /// `loss.off_policy_mask = θ` keeps tokens with A ≥ 0, and of the others those in sequences with mean(q−l) ≤ θ.
-    /// Negative examples the policy has long left teach little and destabilise; try 0.05 to 0.1 in asynchronous runs.
+    /// Negative examples far from the policy teach little and destabilise; try 0.05 to 0.1 in asynchronous runs.
     "off_policy_mask" => ();
     /// `loss.top_entropy = p` keeps the share p of the step's tokens whose distribution has the highest entropy.
-    /// Learns only where there was a decision to make; 0.2 is the published value.
+    /// Trains only on decision points; 0.2 is the published value.
     "top_entropy" => ();
     /// `overlong_filter = true` trains no episode that a length limit cut short; its reward stays in the statistics.
-    /// Stops punishing good replies for being cut off. Without it the policy learns to be brief.
+    /// Avoids punishing good replies for being truncated. Without it the policy learns to be brief.
     "overlong_filter" => ();
 };
 
@@ -73,8 +73,8 @@ impl Objective {
     }
 
     /// True when one token's gradient depends on statistics of the whole optimizer step. Such an objective needs either
-    /// the step in one batch or a survey from an earlier pass over it.
-    pub fn needs_survey(&self) -> bool {
+    /// the step in one batch, or statistics from an earlier pass over it.
+    pub fn needs_step_stats(&self) -> bool {
         self.surrogate.selector().is_some() || self.top_entropy.is_some()
     }
 
@@ -89,35 +89,35 @@ impl Objective {
     }
 
     /// Surveys a whole optimizer step, given all its parts.
-    pub fn survey(&self, parts: &[TokenBatch<'_>]) -> Survey {
+    pub fn step_stats(&self, parts: &[TokenBatch<'_>]) -> StepStats {
         let count: usize = parts.iter().map(|part| part.logp.len()).sum();
         let mean = |of: fn(&TokenBatch<'_>) -> f64| parts.iter().map(of).sum::<f64>() / count.max(1) as f64;
-        let mut survey = Survey {
+        let mut step_stats = StepStats {
             mean_advantage: mean(|part| part.advantage.iter().sum()),
             mean_logp: mean(|part| part.logp.iter().sum()),
-            ..Survey::default()
+            ..StepStats::default()
         };
         if let Some(share) = self.top_entropy {
             let entropies = parts.iter().filter_map(|part| part.entropy).flatten().copied().collect();
-            survey.entropy_floor = quantile(entropies, 1.0 - share);
+            step_stats.entropy_floor = quantile(entropies, 1.0 - share);
         }
         if let Some(selector) = self.surrogate.selector() {
             let mut scores = Vec::new();
             let mut scratch = Scratch::default();
             for part in parts {
                 for range in part.sequences {
-                    self.view(part, range, &survey, &mut scratch);
+                    self.view(part, range, &step_stats, &mut scratch);
                     scores.extend(scratch.tokens.iter().filter_map(|token| selector.score(token)));
                 }
             }
             let wanted = ((count as f64 * selector.share()) as usize).max(1);
-            survey.score_floor = kth_highest(scores, wanted);
+            step_stats.score_floor = kth_highest(scores, wanted);
         }
-        survey
+        step_stats
     }
 
-    /// Fills `scratch` with what the surrogate sees of one sequence.
-    fn view(&self, batch: &TokenBatch<'_>, range: &Range<usize>, survey: &Survey, scratch: &mut Scratch) {
+    /// Fills `scratch` with the surrogate's inputs for one sequence.
+    fn view(&self, batch: &TokenBatch<'_>, range: &Range<usize>, step_stats: &StepStats, scratch: &mut Scratch) {
         let (logp, advantage) = (&batch.logp[range.clone()], &batch.advantage[range.clone()]);
         let sampler = &batch.sampler[range.clone()];
         let anchor = match self.anchor {
@@ -147,12 +147,12 @@ impl Objective {
                 ratio: log_ratio.exp(),
                 advantage: advantage[index],
                 drift,
-                covariance: (advantage[index] - survey.mean_advantage) * (logp[index] - survey.mean_logp),
+                covariance: (advantage[index] - step_stats.mean_advantage) * (logp[index] - step_stats.mean_logp),
                 draw: Rng::new(fingerprint ^ advantage[index].to_bits().rotate_left(17) ^ index as u64).unit(),
                 selected: false,
             };
             let score = self.surrogate.selector().and_then(|selector| selector.score(&token));
-            token.selected = score.zip(survey.score_floor).is_some_and(|(score, floor)| score >= floor);
+            token.selected = score.zip(step_stats.score_floor).is_some_and(|(score, floor)| score >= floor);
             scratch.tokens.push(token);
         }
     }
@@ -166,8 +166,8 @@ impl Objective {
     }
 
     /// The factor on a token's surrogate: 0 where a mask takes it out.
-    fn factor(&self, token: &Token, entropy: Option<f64>, correction: f64, stale: bool, survey: &Survey) -> f64 {
-        let settled = survey.entropy_floor.zip(entropy).is_some_and(|(floor, entropy)| entropy < floor);
+    fn factor(&self, token: &Token, entropy: Option<f64>, correction: f64, stale: bool, step_stats: &StepStats) -> f64 {
+        let settled = step_stats.entropy_floor.zip(entropy).is_some_and(|(floor, entropy)| entropy < floor);
         match correction {
             _ if settled || (stale && token.advantage < 0.0) => 0.0,
             _ if self.surrogate.absorbs_correction() => 1.0,
@@ -176,8 +176,14 @@ impl Objective {
     }
 
     /// Fate of each token of one sequence, as [`Self::sequence`] counts them.
-    fn fates(&self, batch: &TokenBatch<'_>, range: &Range<usize>, survey: &Survey, scratch: &mut Scratch) -> Vec<Fate> {
-        self.view(batch, range, survey, scratch);
+    fn fates(
+        &self,
+        batch: &TokenBatch<'_>,
+        range: &Range<usize>,
+        step_stats: &StepStats,
+        scratch: &mut Scratch,
+    ) -> Vec<Fate> {
+        self.view(batch, range, step_stats, scratch);
         let stale = self.is_stale(batch, range);
         let fate = |(index, token): (usize, &Token)| {
             let entropy = batch.entropy.map(|entropies| entropies[range.start + index]);
@@ -185,7 +191,7 @@ impl Objective {
                 Fate::Zero
             } else if self.surrogate.term(token).clipped {
                 Fate::Clipped
-            } else if self.factor(token, entropy, scratch.factors[index], stale, survey) == 0.0 {
+            } else if self.factor(token, entropy, scratch.factors[index], stale, step_stats) == 0.0 {
                 Fate::Masked
             } else {
                 Fate::Trained
@@ -199,18 +205,18 @@ impl Objective {
         &self,
         batch: &TokenBatch<'_>,
         range: &Range<usize>,
-        survey: &Survey,
+        step_stats: &StepStats,
         scratch: &mut Scratch,
         out: &mut [f64],
     ) -> LossStats {
-        self.view(batch, range, survey, scratch);
+        self.view(batch, range, step_stats, scratch);
         let mut stats = LossStats { targets: range.len() as u64, ..LossStats::default() };
         let stale = self.is_stale(batch, range);
         scratch.slopes.clear();
         for (index, token) in scratch.tokens.iter().enumerate() {
             let at = range.start + index;
             let entropy = batch.entropy.map(|entropies| entropies[at]);
-            let factor = self.factor(token, entropy, scratch.factors[index], stale, survey);
+            let factor = self.factor(token, entropy, scratch.factors[index], stale, step_stats);
             let term = self.surrogate.term(token);
             let mut total = term.scaled(factor);
             if let (Some(kl), Some(reference)) = (&self.kl, batch.reference) {
@@ -236,43 +242,43 @@ impl Objective {
 }
 
 impl Objective {
-    /// The objective of an optimizer step whose whole was surveyed. Without a survey every batch is its own whole.
-    pub fn over(&self, survey: Option<Survey>) -> Surveyed<'_> {
-        Surveyed { objective: self, survey }
+    /// Objective of an optimizer step with step-wide statistics. Without them every batch uses its own.
+    pub fn over(&self, step_stats: Option<StepStats>) -> StepObjective<'_> {
+        StepObjective { objective: self, step_stats }
     }
 }
 
-/// An objective, and what it has to know of the whole optimizer step.
+/// Objective together with the statistics of the whole optimizer step.
 #[derive(Debug, Clone, Copy)]
-pub struct Surveyed<'a> {
+pub struct StepObjective<'a> {
     objective: &'a Objective,
-    survey: Option<Survey>,
+    step_stats: Option<StepStats>,
 }
 
-impl Surveyed<'_> {
-    fn surveyed(&self, tokens: &TokenBatch<'_>) -> Survey {
-        match self.survey {
-            Some(survey) => survey,
-            None if self.objective.needs_survey() => self.objective.survey(&[*tokens]),
-            None => Survey::default(),
+impl StepObjective<'_> {
+    fn step_stats(&self, tokens: &TokenBatch<'_>) -> StepStats {
+        match self.step_stats {
+            Some(step_stats) => step_stats,
+            None if self.objective.needs_step_stats() => self.objective.step_stats(&[*tokens]),
+            None => StepStats::default(),
         }
     }
 
     /// Fate of each target, sequence after sequence.
     pub fn fates(&self, tokens: &TokenBatch<'_>) -> Vec<Fate> {
-        let (survey, mut scratch) = (self.surveyed(tokens), Scratch::default());
+        let (step_stats, mut scratch) = (self.step_stats(tokens), Scratch::default());
         let sequences = tokens.sequences.iter();
-        sequences.flat_map(|range| self.objective.fates(tokens, range, &survey, &mut scratch)).collect()
+        sequences.flat_map(|range| self.objective.fates(tokens, range, &step_stats, &mut scratch)).collect()
     }
 }
 
-impl Loss for Surveyed<'_> {
+impl Loss for StepObjective<'_> {
     fn grad(&self, tokens: &TokenBatch<'_>, out: &mut [f64]) -> LossStats {
-        let (objective, survey) = (self.objective, self.surveyed(tokens));
+        let (objective, step_stats) = (self.objective, self.step_stats(tokens));
         let mut scratch = Scratch::default();
         let mut stats = LossStats::default();
         for range in tokens.sequences {
-            stats += objective.sequence(tokens, range, &survey, &mut scratch, out);
+            stats += objective.sequence(tokens, range, &step_stats, &mut scratch, out);
         }
         stats
     }

@@ -8,8 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::clip::constant_length;
 use super::correction::CorrectionForm;
-use super::knobs::KNOBS;
-use super::{Anchor, BadLoss, Correction, Kl, Knobs, LEVELS, LOSSES, Objective, REDUCTIONS, Reduction, Spread};
+use super::hyperparameters::HYPERPARAMETERS;
+use super::{
+    Anchor, BadLoss, Correction, Hyperparameters, Kl, LEVELS, LOSSES, Objective, REDUCTIONS, Reduction, Spread,
+};
 use crate::catalogue::{find, name_or_table};
 
 documented! {
@@ -18,9 +20,9 @@ documented! {
     #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
     #[serde(remote = "Self")]
     pub struct LossRecipe {
-        /// The loss: a name of docs/algorithms.md.
+        /// The loss: a name from docs/algorithms.md.
         pub name: String,
-        /// Level of the ratio: token, sequence or sequence_token; absent: the loss's own.
+        /// Level of the importance ratio: token, sequence or sequence_token; absent: the loss's own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub level: Option<String>,
         /// Policy the ratio compares with: the learner when the batch was first seen, or the sampler; absent: the loss's own.
@@ -29,24 +31,24 @@ documented! {
         /// Weight of one token in the step: docs/algorithms.md; absent: the loss's own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub reduction: Option<String>,
-        /// KL to the reference policy, in the loss; absent: none.
+        /// KL penalty in the loss, relative to the reference policy; absent: none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub kl: Option<Kl> where table::<Kl>(),
         /// Off-policy correction; absent: none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub correction: Option<Correction> where table::<CorrectionForm>(),
-        /// Leaves out tokens of bad episodes whose sequence is further than this from the policy; absent: none.
+        /// Excludes tokens of bad episodes whose sequence is further than this from the policy; absent: none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub off_policy_mask: Option<f64> where real(-1e6, 1e6),
         /// Share of the step's tokens, those of the highest entropy, that are trained; absent: all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub top_entropy: Option<f64> where over(0.0, 1.0),
-        /// Weight of the entropy in the objective: over 0 keeps the policy from settling early.
+        /// Weight of the entropy bonus in the objective: above 0 it keeps the policy from converging early.
         #[serde(default)]
         pub entropy_bonus: f64 where real(-1e3, 1e3),
         /// Numbers the named loss reads.
         #[serde(flatten, deserialize_with = "numbers")]
-        pub knobs: BTreeMap<String, f64> where flat(KNOBS),
+        pub hyperparameters: BTreeMap<String, f64> where flat(HYPERPARAMETERS),
     }
 }
 
@@ -62,19 +64,21 @@ impl LossRecipe {
     /// The objective, or the recipe's mistake.
     pub fn build(&self) -> Result<Objective, BadLoss> {
         let entry = find("loss", LOSSES, &self.name)?;
-        let mut knobs = Knobs::new(entry.name, self.knobs.clone());
-        let mut objective = (entry.make.build)(&mut knobs)?;
+        let mut hyperparameters = Hyperparameters::new(entry.name, self.hyperparameters.clone());
+        let mut objective = (entry.make.build)(&mut hyperparameters)?;
         if let Some(level) = &self.level {
             objective.level = find("ratio level", LEVELS, level)?.make;
         }
         if let Some(reduction) = &self.reduction {
             objective.reduction = match find("reduction", REDUCTIONS, reduction)?.make {
-                Reduction::ConstantLength(_) => constant_length(&mut knobs)?,
+                Reduction::ConstantLength(_) => constant_length(&mut hyperparameters)?,
                 reduction => reduction,
             };
         }
-        knobs.finish(COMMON)?;
-        if let Some(option) = self.knobs.iter().find(|(_, value)| !value.is_finite()).map(|(name, _)| name.clone()) {
+        hyperparameters.finish(COMMON)?;
+        if let Some(option) =
+            self.hyperparameters.iter().find(|(_, value)| !value.is_finite()).map(|(name, _)| name.clone())
+        {
             return Err(BadLoss::NotANumber { option });
         }
         if let Some(value) = self.top_entropy.filter(|share| !(*share > 0.0 && *share <= 1.0)) {
@@ -113,16 +117,19 @@ name_or_table!(LossRecipe, "the name of a loss, or a table with its name and opt
 /// A value of the wrong kind is kept by name, so that the error can say which option it is.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Knob {
+enum Hyperparameter {
     Number(f64),
     Other(IgnoredAny),
 }
 
 /// Values that are not numbers become NaN: `build` refuses them by name.
 fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
-    let knobs = BTreeMap::<String, Knob>::deserialize(deserializer)?.into_iter().map(|(name, knob)| match knob {
-        Knob::Number(value) => (name, value),
-        Knob::Other(_) => (name, f64::NAN),
-    });
-    Ok(knobs.collect())
+    let hyperparameters =
+        BTreeMap::<String, Hyperparameter>::deserialize(deserializer)?.into_iter().map(|(name, hyperparameter)| {
+            match hyperparameter {
+                Hyperparameter::Number(value) => (name, value),
+                Hyperparameter::Other(_) => (name, f64::NAN),
+            }
+        });
+    Ok(hyperparameters.collect())
 }

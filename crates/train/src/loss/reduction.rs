@@ -25,10 +25,10 @@ pub static REDUCTIONS: &[Entry<Reduction>] = catalogue! {
     /// Every token counts the same, so long replies count more. The usual choice (DAPO).
     "token_mean" => Reduction::TokenMean;
     /// 1 / (sequences × tokens of this sequence).
-    /// Every reply counts the same; long bad replies are under-punished per token, which lets replies grow (GRPO).
+    /// Every reply counts the same; long bad replies are penalised less per token, which lets replies grow (GRPO).
     "sequence_mean" => Reduction::SequenceMean;
     /// 1 / sequences.
-    /// Sums tokens: the gradient grows with length. With a sequence-level ratio this is LUSPO.
+    /// Sums over tokens: the gradient grows with length. With a sequence-level ratio this is LUSPO.
     "sequence_sum" => Reduction::SequenceSum;
     /// 1 / (sequences × `max_tokens`).
     /// No length bias in either direction (Dr.GRPO). The constant only scales the learning rate.

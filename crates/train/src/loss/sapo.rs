@@ -2,7 +2,7 @@
 
 use hone_trace::keys;
 
-use super::{Knobs, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
+use super::{Hyperparameters, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
 
 pub(super) const SAPO: LossEntry = LossEntry {
     name: "sapo",
@@ -10,13 +10,15 @@ pub(super) const SAPO: LossEntry = LossEntry {
     advice: "A soft clip; nothing to tune but two temperatures.",
     paper: Some("Gao et al. 2025, Soft Adaptive Policy Optimization, arXiv:2511.20347"),
     make: MakeLoss {
-        knobs: keys! {
+        hyperparameters: keys! {
             /// Temperature of the soft gate for good tokens.
             tau_positive: f64 where over(0.0, 1e6),
             /// Temperature of the soft gate for bad tokens.
             tau_negative: f64 where over(0.0, 1e6),
         },
-        build: |knobs| Ok(Objective::new(Sapo::from_knobs(knobs), Reduction::SequenceMean)),
+        build: |hyperparameters| {
+            Ok(Objective::new(Sapo::from_hyperparameters(hyperparameters), Reduction::SequenceMean))
+        },
     },
 };
 
@@ -28,8 +30,11 @@ pub struct Sapo {
 }
 
 impl Sapo {
-    pub(super) fn from_knobs(knobs: &mut Knobs) -> Self {
-        Self { tau_positive: knobs.take("tau_positive", 1.0), tau_negative: knobs.take("tau_negative", 1.05) }
+    pub(super) fn from_hyperparameters(hyperparameters: &mut Hyperparameters) -> Self {
+        Self {
+            tau_positive: hyperparameters.take("tau_positive", 1.0),
+            tau_negative: hyperparameters.take("tau_negative", 1.05),
+        }
     }
 }
 

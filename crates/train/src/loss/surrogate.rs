@@ -1,4 +1,4 @@
-//! The term of one token: what a named loss adds to the rest.
+//! Surrogate loss of one token: the part in which named losses differ.
 
 use std::fmt::Debug;
 

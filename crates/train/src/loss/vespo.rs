@@ -2,7 +2,7 @@
 
 use hone_trace::keys;
 
-use super::{Knobs, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
+use super::{Hyperparameters, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
 
 pub(super) const VESPO: LossEntry = LossEntry {
     name: "vespo",
@@ -10,7 +10,7 @@ pub(super) const VESPO: LossEntry = LossEntry {
     advice: "For very stale samples: sequences far from the policy fade out smoothly. Takes token_* corrections into x.",
     paper: Some("VESPO: Variational Sequence-Level Soft Policy Optimization, 2026, arXiv:2602.10693"),
     make: MakeLoss {
-        knobs: keys! {
+        hyperparameters: keys! {
             /// Slope of the kernel for good sequences.
             k_positive: f64 where real(0.0, 1e3),
             /// Scale of the kernel for good sequences.
@@ -20,7 +20,7 @@ pub(super) const VESPO: LossEntry = LossEntry {
             /// Scale of the kernel for bad sequences.
             lambda_negative: f64 where real(0.0, 1e3),
         },
-        build: |knobs| Ok(Objective::new(Vespo::from_knobs(knobs), Reduction::TokenMean)),
+        build: |hyperparameters| Ok(Objective::new(Vespo::from_hyperparameters(hyperparameters), Reduction::TokenMean)),
     },
 };
 
@@ -36,10 +36,10 @@ pub struct Vespo {
 const DRIFT: (f64, f64) = (-18.420_680_743_952_367, 20.0);
 
 impl Vespo {
-    pub(super) fn from_knobs(knobs: &mut Knobs) -> Self {
+    pub(super) fn from_hyperparameters(hyperparameters: &mut Hyperparameters) -> Self {
         Self {
-            positive: (knobs.take("k_positive", 2.0), knobs.take("lambda_positive", 3.0)),
-            negative: (knobs.take("k_negative", 3.0), knobs.take("lambda_negative", 2.0)),
+            positive: (hyperparameters.take("k_positive", 2.0), hyperparameters.take("lambda_positive", 3.0)),
+            negative: (hyperparameters.take("k_negative", 3.0), hyperparameters.take("lambda_negative", 2.0)),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Packing: sampled tokens to batches without padding, shared prefixes once.
 //!
-//! In three steps: which tokens ([`sampled`], from traces alone), what they are worth ([`credited`], with the advantages),
-//! and how they lie ([`to_score`], [`to_learn`]). Which tokens are trained is decided here and nowhere else: the sampled
-//! tokens of traces that have an advantage. Packing knows no model and no loss but its reduction, which it settles as one
+//! In three steps: which tokens ([`sampled`], from traces alone), their advantages ([`credited`]), and their layout
+//! ([`to_score`], [`to_learn`]). Which tokens are trained is decided here and nowhere else: the sampled tokens of
+//! traces that have an advantage. Packing knows no model, and of the loss only its reduction, which it turns into one
 //! weight per token over the whole optimizer step.
 //!
-//! Order is kept: the targets of the batches, one after the other, are the targets of the sequences, one after the
-//! other. What a learner says of them (logprobs, entropies) goes back by zipping.
+//! Order is preserved: the targets of the batches, concatenated, are the targets of the sequences, concatenated. A
+//! learner's results (logprobs, entropies) are matched up by zipping.
 
 mod forest;
 
@@ -49,14 +49,14 @@ pub struct Credited {
 pub struct Packing {
     /// The temperature the tokens were sampled at.
     pub temperature: f32,
-    /// Most tokens a batch computes, shared ones once. A sequence is never split: one that is longer by itself gets a
-    /// batch of its own.
+    /// Maximum tokens a batch computes, counting shared prefixes once. A sequence is never split: one that is longer
+    /// gets its own batch.
     pub budget: usize,
     /// True when sequences share their common prefixes: where the learner can compute them once.
     pub share: bool,
 }
 
-/// Why traces cannot be packed.
+/// Reason why traces cannot be packed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PackError {
     #[error("{groups} groups came with advantages for {advantages}; credit gives every group an entry")]
@@ -128,7 +128,7 @@ fn check_temperature(trace: &Trace, expected: f32) -> Result<(), PackError> {
     }
 }
 
-/// The advantage of every sampled token. `None` where there is no signal.
+/// Advantage of every sampled token. `None` without signal.
 fn worth(trace: &Trace, advantage: &Advantage) -> Result<Option<Vec<f32>>, PackError> {
     let turns: Vec<usize> = trace.sampled().map(|(_, node)| node.tokens().len()).collect();
     let (task, replica) = (|| trace.task.clone(), trace.replica);
@@ -163,17 +163,17 @@ fn sequence((group, place): (usize, usize), trace: &Trace) -> Result<Option<Sequ
     if first.position == 0 {
         return Err(PackError::NoPrompt { task: trace.task.clone(), replica: trace.replica });
     }
-    // What follows the last sampled token predicts nothing.
+    // Tokens after the last sampled one predict nothing.
     let ids = trace.tokens().take(last.position + 1).collect();
     Ok(Some(Sequence { group, trace: place, ids, places }))
 }
 
-/// A sequence as it is laid out.
+/// Sequence to lay out.
 struct Item<'a> {
     sequence: &'a Sequence,
     /// Absent where it is only scored.
     advantages: Option<&'a [f32]>,
-    /// Of each of its tokens.
+    /// Weight of each of its tokens.
     weight: f64,
 }
 

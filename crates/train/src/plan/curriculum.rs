@@ -9,11 +9,11 @@ documented! {
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct Curriculum {
-        /// The measured success rates that teach.
+        /// Range of measured success rates that teach.
         pub band: [f64; 2] where real(0.0, 1.0),
-        /// The unit that success is measured of: a task, a difficulty of an environment, or an environment.
+        /// Unit over which success is measured: a task, a difficulty of an environment, or an environment.
         pub by: By,
-        /// Probability of sampling a task outside the band. Over 0, so that what was too hard once is tried
+        /// Probability of sampling a task outside the band. Over 0, so that a task that was once too hard is tried
         /// again.
         pub outside: f64 where over(0.0, 1.0),
     }

@@ -1,8 +1,8 @@
 //! The sampling plan: which task every group plays.
 //!
-//! Tasks are visited in passes; every pass has its own order in each environment. Shares bound how much of
-//! the sampling an environment gets; a curriculum prefers tasks the policy neither always nor never solves. A draw
-//! depends on the seed and on [`PlanState`] alone, so a resumed run draws what it would have drawn.
+//! Tasks are visited in passes; every pass has its own order in each environment. Shares bound how much of the sampling
+//! an environment gets; a curriculum prefers tasks the policy neither always nor never solves. A draw depends only on
+//! the seed and on [`PlanState`], so a resumed run draws what it would have drawn.
 
 mod curriculum;
 mod share;
@@ -22,12 +22,12 @@ documented! {
     pub struct PlanRecipe {
         /// Treatment of groups whose episodes all earned the same.
         pub zero_variance: ZeroVariance,
-        /// With `replace`: how often a step may sample again for the places of groups without signal.
+        /// With `replace`: how often a step may resample to replace groups without signal.
         pub rounds: u32 where whole(0, 1_000),
         /// Bounds of an environment's share of the groups, by its name.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pub share: BTreeMap<String, Share> where tables_by_name::<Share>(),
-        /// Prefer tasks the policy sometimes solves; absent: all alike.
+        /// Prefer tasks the policy sometimes solves; absent: all tasks equally.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub curriculum: Option<Curriculum> where table::<Curriculum>(),
     }
@@ -74,7 +74,7 @@ pub struct Draw {
 pub struct PlanState {
     /// Draws so far.
     pub drawn: u64,
-    /// Places gone through in each environment's passes, those passed over included.
+    /// Positions in each environment's passes, including skipped tasks.
     pub places: BTreeMap<String, u64>,
     /// Tasks the curriculum passed over.
     pub passed_over: u64,
@@ -137,7 +137,7 @@ impl<'a> Plan<'a> {
         draws
     }
 
-    /// Tells the curriculum how a group went: in how many of its episodes the policy succeeded.
+    /// Reports a group's result to the curriculum: in how many of its episodes the policy succeeded.
     pub fn observe(&mut self, draw: Draw, group: &Group, success: &str) {
         let Some(curriculum) = &self.recipe.curriculum else { return };
         let scored: Vec<f64> = group.traces().iter().filter_map(|trace| trace.reward(success)).collect();

@@ -33,9 +33,9 @@ pub(super) fn check(shares: &BTreeMap<String, Share>) -> Result<(), String> {
     if least > 1.0 + 1e-9 { Err(format!("plan.share: the minimum shares add up to {least}, over 1")) } else { Ok(()) }
 }
 
-/// Shares in proportion to the weights, each within its bounds. What a bound takes or gives is taken from or given to
-/// the others in proportion. Where the caps leave room that nobody may fill, the shares are scaled up: every place is
-/// given away.
+/// Shares in proportion to the weights, each within its bounds. The surplus or deficit that a bound causes is
+/// distributed over the others in proportion. If the caps leave room that no environment may fill, the shares are
+/// scaled up: every place is filled.
 pub(super) fn shares(names: &[&str], weights: &[f64], bounds: &BTreeMap<String, Share>) -> Vec<f64> {
     let bound = |index: usize| bounds.get(names[index]).copied().unwrap_or_default();
     let mut fixed: Vec<Option<f64>> = vec![None; names.len()];
@@ -78,7 +78,7 @@ pub(super) fn allot(shares: &[f64], count: usize, turn: f64) -> Vec<usize> {
     let last = shares.len().saturating_sub(1);
     let place = |(index, share): (usize, &f64)| {
         sum += share * count as f64;
-        // The shares add up to 1 but for rounding.
+        // The shares add up to 1 except for rounding.
         let after = if index == last { count } else { ((sum + turn).floor() as usize).min(count) };
         let given = after - before.min(after);
         before = after;

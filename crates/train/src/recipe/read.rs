@@ -1,7 +1,8 @@
-//! Reading recipes: a file, settings over it, ranges, and what depends on other keys.
+//! Reading recipes: a file, settings on top, ranges, and checks across keys.
 
 use hone_arena::rewards::TOTAL;
-use hone_trace::with_nearest;
+use hone_arena::rewards::spec::RubricSpec;
+use hone_trace::{with_nearest, with_type};
 use toml::{Table, Value};
 
 use super::Recipe;
@@ -27,14 +28,14 @@ impl Recipe {
     /// A recipe from TOML and `key=value` settings over it. Dots reach into tables; values are TOML, or text where they
     /// are not.
     pub fn parse(text: &str, settings: &[String]) -> Result<Self, RecipeError> {
-        let mut table: Table = toml::from_str(text).map_err(|error| RecipeError(with_nearest(&error.to_string())))?;
+        let mut table: Table = toml::from_str(text).map_err(unread)?;
         keys::check(&table)?;
         // The file by itself first: its errors can show the line.
-        toml::from_str::<Self>(text).map_err(|error| RecipeError(with_nearest(&error.to_string())))?;
+        toml::from_str::<Self>(text).map_err(unread)?;
         for setting in settings {
-            let (key, value) = setting
-                .split_once('=')
-                .ok_or_else(|| RecipeError(format!("--set takes key=value, found {setting:?}")))?;
+            let (key, value) = setting.split_once('=').ok_or_else(|| {
+                RecipeError(format!("--set takes key=value, found {setting:?}; write --set {}=VALUE", setting.trim()))
+            })?;
             set(&mut table, key.trim(), read_value(value.trim()))
                 .map_err(|what| RecipeError(format!("--set {setting}: {what}")))?;
         }
@@ -45,10 +46,10 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// The recipe that a run recorded, to read the run by. Keys that only a newer version of Hone knows are passed over:
-    /// their paths come back with it. Ranges are not enforced: the run has been.
+    /// Recipe recorded by a run, in order to read the run. Keys that only a newer version of Hone knows are skipped:
+    /// their paths are returned too. Ranges are not enforced, since the run has already happened.
     pub fn recorded(text: &str) -> Result<(Self, Vec<String>), RecipeError> {
-        let mut table: Table = toml::from_str(text).map_err(|error| RecipeError(with_nearest(&error.to_string())))?;
+        let mut table: Table = toml::from_str(text).map_err(unread)?;
         let passed_over = keys::pass_over_unknown(&mut table);
         let mut recipe = Self::read(table)?;
         recipe.settle()?;
@@ -56,12 +57,16 @@ impl Recipe {
     }
 
     fn read(table: Table) -> Result<Self, RecipeError> {
-        Value::Table(table).try_into().map_err(|error: toml::de::Error| RecipeError(with_nearest(&error.to_string())))
+        Value::Table(table).try_into().map_err(unread)
     }
 
-    /// Fills in what follows from the rubric, and refuses what names no component of it.
+    /// Fills in the reward where the recipe names none, and the defaults that follow from it; refuses names that are not
+    /// components of it.
     fn settle(&mut self) -> Result<(), RecipeError> {
-        // A rubric that cannot be built says so itself when the run is set up.
+        if self.rubric.is_empty() {
+            self.rubric = self.own_rubric()?;
+        }
+        // A rubric that cannot be built reports that itself when the run is set up.
         let Ok(rubric) = self.rubric.build() else { return Ok(()) };
         let known: Vec<&str> = rubric.weights().map(|(name, _)| name).collect();
         if self.eval.success.is_empty() {
@@ -73,6 +78,19 @@ impl Recipe {
             "" | "success" | TOTAL => Ok(()),
             best => component("checkpoint.best", best, &known),
         }
+    }
+
+    /// The reward that the environments bring.
+    fn own_rubric(&self) -> Result<RubricSpec, RecipeError> {
+        let mut own = self.env.iter().map(|spec| spec.rubric());
+        let first = own.next().unwrap_or_default();
+        if own.any(|other| other != first) {
+            return Err(RecipeError::new(
+                "the recipe has no rubric, and its environments have different ones of their own; write one for all of them, \
+                 [[rubric.component]]",
+            ));
+        }
+        Ok(first)
     }
 
     fn check(&self) -> Result<(), RecipeError> {
@@ -99,7 +117,7 @@ impl Recipe {
                 self.train.groups
             ));
         }
-        // A rubric that cannot be built says so itself when the run is set up.
+        // A rubric that cannot be built reports that itself when the run is set up.
         if let Ok(rubric) = self.rubric.build() {
             let components: Vec<_> = rubric.weights().collect();
             self.credit.check(&components).map_err(|error| RecipeError(error.to_string()))?;
@@ -130,10 +148,16 @@ impl Recipe {
     }
 }
 
-/// True when a run of this name stays under `runs/`.
+/// True if a run of this name stays under `runs/`.
 fn names_a_directory(name: &str) -> bool {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '+' | '=' | ',' | '@');
     !name.is_empty() && name.chars().count() <= 100 && !name.starts_with('.') && name.chars().all(plain)
+}
+
+/// serde's error with the nearest name, the place where a key belongs, or the type that is meant.
+#[expect(clippy::needless_pass_by_value, reason = "map_err hands the error over")]
+fn unread(error: toml::de::Error) -> RecipeError {
+    RecipeError(with_type(&keys::with_places(with_nearest(&error.to_string()))))
 }
 
 fn component(key: &str, name: &str, known: &[&str]) -> Result<(), RecipeError> {
@@ -199,7 +223,7 @@ mod tests {
             ["train.steps=3", "name=x y", "loss.clip_high=0.3", "sampling.stop_ids=[1, 2]"].map(String::from);
         let recipe = Recipe::parse("seed = 7\nloss = \"dapo\"\n[train]\nsteps = 9\ngroups = 4\n", &settings).unwrap();
         assert_eq!((recipe.seed, recipe.train.steps, recipe.train.groups, recipe.name.as_str()), (7, 3, 4, "x y"));
-        assert_eq!((recipe.loss.name.as_str(), recipe.loss.knobs["clip_high"]), ("dapo", 0.3));
+        assert_eq!((recipe.loss.name.as_str(), recipe.loss.hyperparameters["clip_high"]), ("dapo", 0.3));
         assert_eq!(recipe.sampling.stop_ids, [1, 2]);
     }
 
@@ -210,6 +234,35 @@ mod tests {
         let error = Recipe::parse("", &["train.step=1".into()]).unwrap_err().to_string();
         assert!(error.contains("did you mean `steps`?"), "{error}");
         assert!(Recipe::parse("", &["steps".into()]).is_err());
+    }
+
+    #[test]
+    fn a_key_of_another_table_is_told_its_place_and_a_value_its_type() {
+        for (setting, word) in [
+            ("steps=3", "did you mean `train.steps` or `sft.steps`?"),
+            ("train.temperature=1", "did you mean `sampling.temperature` or `eval.temperature`?"),
+            ("train.learning_rate=fast", "hint: write a number"),
+            ("train.steps=many", "hint: write a whole number"),
+            ("train.recompute=1", "hint: write true or false"),
+            ("name=3", "hint: write text in quotes"),
+            ("env.command=python3", "command = [\"python3\", \"my_env.py\"]"),
+            ("policy.model", "write --set policy.model=VALUE"),
+        ] {
+            let error = Recipe::parse("", &[setting.into()]).unwrap_err().to_string();
+            assert!(error.contains(word), "{setting}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_recipe_without_a_rubric_has_its_environments_own() {
+        let success = |text: &str| Recipe::parse(text, &[]).map(|recipe| recipe.eval.success);
+        for (env, wanted) in [("shop", "tau_state"), ("triage-reader", "correct"), ("retail", "tau")] {
+            assert_eq!(success(&format!("[env]\nname = {env:?}")).unwrap(), wanted);
+        }
+        assert_eq!(success("[env]\ncommand = [\"x\"]").unwrap(), "correct");
+        let both = "[[env]]\nname = \"shop\"\n[[env]]\nname = \"triage-reader\"\n";
+        assert!(success(both).unwrap_err().to_string().contains("[[rubric.component]]"));
+        assert_eq!(success(&format!("{both}[[rubric.component]]\nkind = \"correct\"\n")).unwrap(), "correct");
     }
 
     #[test]

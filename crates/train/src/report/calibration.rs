@@ -1,9 +1,9 @@
-//! Stated confidences against a constant: Murphy's decomposition of recorded forecasts, the skill over the base rate, and
-//! what chance would make of them.
+//! Stated confidences compared with a constant: Murphy's decomposition of recorded forecasts, the skill over the base
+//! rate, and a permutation test.
 //!
-//! A calibration reward rises with accuracy whatever the confidences say: sure of itself and mostly right scores well. What
-//! the confidences add is the skill, 1 − loss / uncertainty: 0 for the base rate as a constant, the best that a policy can
-//! do that does not know when it is right.
+//! A calibration reward rises with accuracy whatever the confidences say: confident and mostly right scores well. The
+//! contribution of the confidences is the skill, 1 − loss / uncertainty: 0 for the base rate as a constant, which is
+//! the best a policy can do that does not know when it is right.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,9 @@ const DRAWS: usize = 2000;
 
 /// Brier loss = reliability − resolution + uncertainty.
 ///
-/// Reliability is what wrong numbers cost, resolution what telling easy from hard gains, uncertainty what the tasks are. A
-/// calibration reward that rises while resolution stays near 0 is a constant confidence, not knowledge.
+/// Reliability is the cost of wrong numbers, resolution the gain from distinguishing easy from hard, uncertainty a
+/// property of the tasks. A calibration reward that rises while resolution stays near 0 is a constant confidence, not
+/// knowledge.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     pub n: usize,
@@ -56,7 +57,7 @@ pub struct Skill {
     pub constant_earns: f64,
 }
 
-/// A change of the mean score, split exactly: how often answers are right, and what is said of right and wrong ones.
+/// Change of the mean score, split exactly: how often answers are right, and what is stated about right and wrong ones.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     pub total: f64,
@@ -67,7 +68,7 @@ pub struct Change {
 }
 
 impl Calibration {
-    /// Skill that is there: the interval lies above 0.
+    /// Skill is shown: the interval lies above 0.
     pub fn is_skilled(&self) -> bool {
         self.skill.and_then(|skill| skill.interval).is_some_and(|[low, _]| low > 0.0)
     }
@@ -122,7 +123,7 @@ pub(super) fn changes(sets: Vec<(String, Calibration)>) -> BTreeMap<String, Cali
     sets.into_iter().map(compare).collect()
 }
 
-/// Confidences with what came of them, by task: answers to one task are not independent of each other.
+/// Confidences with their outcomes, by task: answers to one task are not independent of each other.
 #[derive(Debug, Default)]
 pub struct Forecasts {
     tasks: BTreeMap<String, Vec<(f64, bool)>>,
@@ -196,7 +197,7 @@ impl Forecasts {
         Some([at(0.025)?, at(0.975)?]).filter(|_| tasks.len() > 1)
     }
 
-    /// Whole tasks change their outcomes with each other, so that what hangs together in a task stays together.
+    /// Permutes outcomes between whole tasks, so that the dependence within a task is preserved.
     fn resolution_p(&self, observed: f64) -> f64 {
         let mut outcomes: Vec<Vec<bool>> =
             self.tasks.values().map(|task| task.iter().map(|(_, correct)| *correct).collect()).collect();

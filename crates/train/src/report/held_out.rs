@@ -33,7 +33,7 @@ pub struct HeldOut {
     pub probes: Vec<Probe>,
     /// Verdict on the policy, with the differences it rests on. Absent before training is over.
     pub judgement: Option<Judgement>,
-    /// Why a part of it is missing, in words.
+    /// Reasons why a part of it is missing, in words.
     pub notes: Vec<String>,
     /// The sampled success over the best of the start and the controls.
     pub gain: Option<Gain>,
@@ -59,11 +59,11 @@ pub struct Probe {
     pub tools: Perturbation,
     #[serde(flatten)]
     pub result: Evaluation,
-    /// Less the same policy with its tools as they are, task by task.
+    /// Minus the same policy with unchanged tools, task by task.
     pub difference: Option<Difference>,
 }
 
-/// A gain, and what it is over.
+/// Gain, and the control it is measured against.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     pub over: String,
@@ -175,7 +175,7 @@ impl BeforeAfter {
     }
 }
 
-/// The end of the placebo run beside a run, where there is one that is finished; a note where it is not.
+/// End of the placebo run beside a run, if there is a finished one; a note if it is not finished.
 fn placebo(directory: &Path) -> Result<Result<Option<(Control, ByTask)>, String>, ReportError> {
     let aside = directory.join(PLACEBO);
     if !aside.join("recipe.toml").is_file() {
@@ -197,7 +197,7 @@ pub(super) struct Events {
     evaluations: BTreeMap<(Kind, u64), Range<u64>>,
     controls: BTreeMap<ControlKind, Range<u64>>,
     probes: BTreeMap<Perturbation, Range<u64>>,
-    /// Why the start was not sharpened.
+    /// Reason why the start was not sharpened.
     skipped: Option<String>,
     baselines: Vec<Played>,
     overlap: Option<Overlap>,

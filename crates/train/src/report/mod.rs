@@ -28,7 +28,7 @@ use crate::ledger::Ledger;
 use crate::ledger::names::{self, Metric};
 use crate::recipe::{Recipe, RecipeError};
 
-/// Why there is no report.
+/// Reason why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     #[error(transparent)]
@@ -52,7 +52,7 @@ pub struct RunReport {
     /// Seconds of the whole run up to its newest checkpoint, evaluations included. Absent without one.
     #[serde(default)]
     pub elapsed: Option<f64>,
-    /// The first headline evaluation and the last, where there is one after a step. [`HeldOut`] has all of them.
+    /// First headline evaluation and the last, if there is one after a step. [`HeldOut`] has all of them.
     pub before: Option<Evaluated>,
     pub after: Option<Evaluated>,
     pub held_out: HeldOut,
@@ -64,12 +64,11 @@ pub struct RunReport {
     pub components: Vec<Row>,
     /// Other metrics worth a look.
     pub metrics: Vec<Row>,
-    /// Mean share of the advantages' variance over the steps that had signal, by component; `rest` is what no component
-    /// explains.
+    /// Mean share of the advantages' variance over the steps with signal, by component; `rest` is the unexplained part.
     pub advantage_shares: BTreeMap<String, f64>,
     /// Fates of all tokens the run sampled.
     pub tokens: BTreeMap<String, f64>,
-    /// By set of episodes; empty where no component is a Brier score.
+    /// By set of episodes; empty if no component is a Brier score.
     pub calibration: BTreeMap<String, Calibration>,
     /// Training episodes that something outside the policy broke. Absent where none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,7 +118,7 @@ const WATCHED: [Metric; 8] = [
 ];
 
 impl RunReport {
-    /// Reads a run, live or finished.
+    /// Reads a run, in progress or finished.
     pub fn read(directory: &Path) -> Result<Self, ReportError> {
         let run = RunReader::open(directory)?;
         let (recipe, _) = Recipe::recorded(&run.recipe()?)?;

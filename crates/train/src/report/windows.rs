@@ -18,8 +18,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// The first 10 steps and the last 50; in a shorter run a quarter of it each, so that they never overlap. `None` for a
-    /// run without steps.
+    /// First 10 steps and last 50; in a shorter run a quarter of it each, so that they never overlap. `None` for a run
+    /// without steps.
     pub fn of(steps: &[Ledger]) -> Option<Self> {
         let count = steps.len();
         let (first, last) = ((count / 4).clamp(1, FIRST), (count / 4).clamp(1, LAST));

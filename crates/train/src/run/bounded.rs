@@ -1,4 +1,4 @@
-//! Distance of a step from the start: measured, and bound to another run's where the recipe says so.
+//! KL divergence of a step from the start: measured, and bounded by another run's if the recipe says so.
 
 use hone_trace::Group;
 
@@ -6,16 +6,16 @@ use super::{TrainError, Trainer};
 use crate::drift::{Bound, kl_to_start};
 use crate::ledger::{Metrics, names};
 
-/// Distance of a step from the start.
+/// KL divergence of a step from the start.
 #[derive(Debug, Default)]
 pub(super) struct Drift {
-    /// It went too far, and the policy is what it was before.
+    /// The step moved too far and was undone.
     pub(super) taken_back: bool,
     pub(super) metrics: Metrics,
 }
 
 impl Trainer<'_> {
-    /// The policy's version, and everything else saved to go back to where a step may have to be taken back.
+    /// Policy version before a step; also saves the state if the step may have to be undone.
     pub(super) async fn before_step(&mut self) -> Result<u64, TrainError> {
         if let Some(bound) = &self.bound {
             bound.save(&mut *self.learner).await?;

@@ -1,4 +1,4 @@
-//! Why a run stopped.
+//! Reasons why a run stopped.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::pack::PackError;
 use crate::recipe::RecipeError;
 use crate::setup::SetupError;
 
-/// Why a run stopped.
+/// Reason why a run stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
     #[error(transparent)]
@@ -43,7 +43,8 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// True when the run itself failed: it ran, recorded everything, and came to nothing. Other errors kept it from running.
+    /// True if the run itself failed: it ran and recorded everything, but learned nothing. Other errors kept it from
+    /// running.
     pub fn is_verdict(&self) -> bool {
         matches!(self, Self::Stuck { .. } | Self::Diverged { .. })
     }

@@ -28,7 +28,7 @@ const MAY_CHANGE: &[&str] = &[
     "log.wandb",
 ];
 
-/// The recipe that a run recorded, with settings over it, to go on by.
+/// Recipe recorded by a run, with settings on top, to continue with.
 pub fn extended_recipe(directory: &Path, settings: &[String]) -> Result<Recipe, TrainError> {
     for setting in settings {
         let key = setting.split('=').next().unwrap_or_default().trim();

@@ -1,4 +1,4 @@
-//! The guard in a run: what it sees is said, recorded, and undone where the recipe asks for that.
+//! Guard in a run: its findings are reported, recorded, and undone if the recipe asks for that.
 
 use hone_trace::rundir::RunReader;
 
@@ -15,6 +15,9 @@ impl Trainer<'_> {
         let seen = self.state.guard.look(recipe.guard, ledger, &recipe.eval.success, recipe.train.groups);
         let Some(fall) = seen else { return Ok(()) };
         let back_to = if recipe.guard.rollback { self.go_back(&fall).await? } else { None };
+        if back_to.is_none() {
+            self.state.guard.went_on(fall.first);
+        }
         let rate_factor = self.state.guard.factor();
         let event = GuardEvent {
             step: ledger.step,
@@ -31,8 +34,8 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// The weights and the optimizer of the newest checkpoint that was written before the update to blame. Its step; `None`
-    /// where there is none.
+    /// Restores the weights and the optimizer of the newest checkpoint written before the update to blame. Returns its
+    /// step; `None` if there is none.
     async fn go_back(&mut self, fall: &Fall) -> Result<Option<u64>, TrainError> {
         // The episodes of step n are played by the policy of step n - 1: that update is the one to undo.
         let good = fall.first.saturating_sub(2);
@@ -41,7 +44,7 @@ impl Trainer<'_> {
         let version = checkpoint::state_of(&path)?.version;
         self.learner.restore(&path, version).await?;
         self.state.guard.went_back(fall.first);
-        self.ages.mark(self.learner.version().step);
+        self.staleness.mark(self.learner.version().step);
         Ok(Some(step))
     }
 }
@@ -61,7 +64,7 @@ fn advice(rate: f64, back_to: Option<u64>, factor: f64) -> String {
 }
 
 impl GuardEvent {
-    /// As it is said.
+    /// Sentence for the log.
     pub fn sentence(&self, success: &str) -> String {
         let steps = if self.steps == 1 { "one step".to_owned() } else { format!("{} steps", self.steps) };
         format!(

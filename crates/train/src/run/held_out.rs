@@ -1,4 +1,4 @@
-//! The held-out tasks during a run: evaluations, and what they are held against.
+//! Held-out tasks during a run: evaluations, and their controls and baselines.
 
 use super::{TrainError, Trainer, Watch};
 use crate::evaluate::overlap::Overlap;
@@ -29,7 +29,7 @@ impl Trainer<'_> {
     pub(super) async fn floors(&mut self, watch: &mut dyn Watch) -> Result<(), TrainError> {
         let (setup, recipe) = (self.setup, self.recipe);
         watch.doing(0, "playing the baselines");
-        let overlap = Overlap::of(&setup.tasks, &setup.held_out[..recipe.eval.tasks]);
+        let overlap = Overlap::of(&setup.tasks, recipe.eval.tasks_of(&setup.held_out));
         self.run.event(&Event::Overlap { result: overlap })?;
         for played in baselines::measure(setup, recipe).await {
             self.run.event(&Event::Baseline { result: Some(played.floor()), played })?;

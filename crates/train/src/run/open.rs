@@ -7,9 +7,9 @@ use hone_trace::rundir::{RunDir, RunDirError};
 use hone_trace::{Abilities, LearnerSpec, Loss as _, Reference};
 
 use super::{TrainError, Trainer};
-use crate::ahead::{Ages, Source};
+use crate::ahead::{Source, StalenessTracker};
 use crate::budget::Budget;
-use crate::checkpoint::{Keeper, State};
+use crate::checkpoint::{Checkpointer, State};
 use crate::credit::{self, Weights};
 use crate::drift::{self, Bound};
 use crate::ledger::Scheme;
@@ -53,16 +53,30 @@ impl<'a> Trainer<'a> {
         let rollouts = setup.rollouts(recipe, setup.engine.sampler(), recipe.sampling.temperature);
         let mut source = Source::new(rollouts, recipe.train.group_size);
         source.restart(&plan, &state.ahead);
-        let mut ages = Ages::default();
-        ages.mark(learner.version().step);
-        let keeper = Keeper::new(&recipe.checkpoint, &setup.model_dir, at);
+        let mut staleness = StalenessTracker::default();
+        staleness.mark(learner.version().step);
+        let checkpointer = Checkpointer::new(&recipe.checkpoint, &setup.model_dir, at);
         let scheme = Scheme::of(&setup.rubric, recipe);
-        Ok(Self { setup, recipe, run, learner, credit, scheme, objective, plan, source, ages, keeper, state, bound })
+        Ok(Self {
+            setup,
+            recipe,
+            run,
+            learner,
+            credit,
+            scheme,
+            objective,
+            plan,
+            source,
+            staleness,
+            checkpointer,
+            state,
+            bound,
+        })
     }
 }
 
-/// The learner that the recipe asks for. Where something compares with a reference policy, it is the one the run began
-/// with, unless the recipe names another.
+/// Learner for the recipe. If anything needs a reference policy, it is the one the run began with, unless the recipe
+/// names another.
 fn learner_spec(recipe: &Recipe, objective: &Objective) -> LearnerSpec {
     let train = &recipe.train;
     let drifts = train.kl_to_start || train.kl_within.is_some();
@@ -76,7 +90,7 @@ fn learner_spec(recipe: &Recipe, objective: &Objective) -> LearnerSpec {
     }
 }
 
-/// Refuses what the engine's learner cannot do.
+/// Refuses recipes that need abilities the engine's learner does not have.
 fn able(abilities: Abilities, spec: &LearnerSpec, objective: &Objective) -> Result<(), RecipeError> {
     let lacks = |what: &str, fix: &str| Err(RecipeError::new(format!("this engine's learner {what}; {fix}")));
     if spec.reference.is_some() && !abilities.reference {

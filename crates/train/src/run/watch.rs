@@ -9,9 +9,9 @@ use crate::ledger::Ledger;
 
 /// An observer of a run, told of events as they happen.
 pub trait Watch {
-    /// Once, before anything else, when a run is resumed: the steps that are done.
+    /// Called once, before anything else, when a run is resumed: the completed steps.
     fn resumed(&mut self, _steps: &[Ledger]) {}
-    /// Once, when a run is resumed: the evaluation it began with.
+    /// Called once when a run is resumed: the initial evaluation.
     fn started(&mut self, _before: &Measured) {}
     /// Something that whoever watches should know at once, in words.
     fn warned(&mut self, _step: u64, _what: &str) {}
@@ -23,12 +23,12 @@ pub trait Watch {
     fn broke(&mut self, _step: u64, _broke: &Broke) {}
     fn evaluated(&mut self, _step: u64, _measured: &Measured) {}
     fn stepped(&mut self, _ledger: &Ledger) {}
-    /// Asked after every step, and once before the first: what else the run should record. Whoever watches may know more
-    /// than the run.
+    /// Called after every step, and once before the first: further events to record. A watcher may know more than the
+    /// run.
     fn notices(&mut self, _ledger: Option<&Ledger>) -> Vec<Event> {
         Vec::new()
     }
-    /// Asked before every step: whether the run ends here, with everything recorded and a checkpoint to go on from.
+    /// Called before every step: `true` ends the run here, with everything recorded and a checkpoint to resume from.
     fn stop(&self) -> bool {
         false
     }

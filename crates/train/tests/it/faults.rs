@@ -10,7 +10,7 @@ use hone_trace::rundir::RunReader;
 use hone_trace::{Arena, Boundary, Episode, Fault, Task, Verdict};
 use hone_train::budget::estimate;
 use hone_train::report::RunReport;
-use hone_train::run::{TrainError, recorded_recipe, resume, train};
+use hone_train::run::{TrainError, Watch, recorded_recipe, resume, train};
 use serde_json::Value;
 
 use crate::tiny::{Even, Silent, paid_for, recipe, setup, timeless, traces};
@@ -202,6 +202,37 @@ async fn a_checkpoint_that_was_changed_is_refused_with_the_way_out() {
     std::fs::remove_dir_all(newest).unwrap();
     resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
     assert_eq!(timeless(&run).len(), 2);
+}
+
+/// Digests that were taken away take nothing with them: only the versions that wrote none may lack them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_without_digests_is_refused_unless_its_version_wrote_none() {
+    #[derive(Default)]
+    struct Warned(Vec<String>);
+    impl Watch for Warned {
+        fn warned(&mut self, _step: u64, what: &str) {
+            self.0.push(what.to_owned());
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["train.steps=2", "eval.every=0", "eval.controls=false"]);
+    train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
+    let newest = run.join("checkpoints/step-00000002");
+    let events = std::fs::read(run.join("events.jsonl")).unwrap();
+    std::fs::write(newest.join("notes.json"), "{}").unwrap();
+    let text = resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap_err().to_string();
+    assert!(text.contains("notes.json is not among the files that were written"), "{text}");
+    std::fs::remove_file(newest.join("notes.json")).unwrap();
+    std::fs::remove_file(newest.join("digests.json")).unwrap();
+    let text = resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap_err().to_string();
+    assert!(text.contains("digests.json is missing") && text.contains("delete that directory"), "{text}");
+    assert_eq!(std::fs::read(run.join("events.jsonl")).unwrap(), events, "nothing of the run was cut");
+    // As a version would have left it that wrote neither.
+    std::fs::remove_file(run.join("version")).unwrap();
+    let mut warned = Warned::default();
+    resume(&setup(&recipe), &recipe, &run, &mut warned).await.unwrap();
+    assert!(warned.0.iter().any(|what| what.contains("could not be verified")), "{:?}", warned.0);
 }
 
 /// A loss so large that gradients overflow: no step is taken with them, and the weights stay what they were.

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use hone_arena::registry::World;
 use hone_arena::rewards::COMPONENTS;
 use hone_trace::keys::{Key, Shape};
 use hone_train::keys::{EXAMPLE, LEAST, page, sections};
-use hone_train::loss::{KNOBS, LOSSES, LossRecipe};
+use hone_train::loss::{HYPERPARAMETERS, LOSSES, LossRecipe};
 use hone_train::recipe::Recipe;
 use hone_worlds::BUILTINS;
 use toml::{Table, Value};
@@ -216,10 +217,11 @@ fn the_catalogue_is_what_serde_reads() {
 fn the_numbers_of_losses_are_those_that_losses_read() {
     let mut read = BTreeSet::new();
     for entry in LOSSES {
-        let knobs = [("zz".to_owned(), 1.0), ("max_tokens".to_owned(), 1.0)].into();
+        let hyperparameters = [("zz".to_owned(), 1.0), ("max_tokens".to_owned(), 1.0)].into();
         // `dr_grpo` has that reduction already.
         let reduction = (entry.name != "dr_grpo").then(|| "constant_length".to_owned());
-        let error = LossRecipe { knobs, reduction, ..LossRecipe::named(entry.name) }.build().unwrap_err().to_string();
+        let error =
+            LossRecipe { hyperparameters, reduction, ..LossRecipe::named(entry.name) }.build().unwrap_err().to_string();
         let names = error.split_once("It reads: ").unwrap().1;
         read.extend(names.split(", ").map(str::to_owned));
     }
@@ -227,7 +229,7 @@ fn the_numbers_of_losses_are_those_that_losses_read() {
     let documented: BTreeSet<String> =
         loss.keys.iter().map(|key| key.name.to_owned()).filter(|name| name != "name").collect();
     assert_eq!(read, documented);
-    assert!(KNOBS.iter().all(|knob| documented.contains(knob.name)));
+    assert!(HYPERPARAMETERS.iter().all(|hyperparameter| documented.contains(hyperparameter.name)));
 }
 
 #[test]
@@ -269,4 +271,19 @@ fn recipes_page_is_up_to_date() {
         "docs/recipes.md is out of date; run `HONE_BLESS=1 cargo test -p hone-train --test it recipes_page`"
     );
     Recipe::parse(EXAMPLE, &[]).unwrap();
+}
+
+/// The defaults of an environment fit those of the other tables, and its episodes are paid by its own rubric.
+#[test]
+fn every_environment_is_a_recipe_by_its_name_alone() {
+    for entry in BUILTINS {
+        let recipe = Recipe::parse(&format!("[env]\nname = {:?}", entry.name), &[]);
+        let recipe = recipe.unwrap_or_else(|error| panic!("{}: {error}", entry.name));
+        assert_eq!(recipe.rubric, recipe.env[0].rubric(), "{}", entry.name);
+        let few = ["env.tasks=48", "env.held_out=7"].map(String::from);
+        let recipe = Recipe::parse(&format!("[env]\nname = {:?}", entry.name), &few).unwrap();
+        let world = World::open(&recipe.env).unwrap();
+        assert!(world.tasks.len() >= recipe.train.groups, "{}", entry.name);
+        assert_eq!(recipe.eval.tasks_of(&world.held_out).len(), 7, "{}", entry.name);
+    }
 }

@@ -44,7 +44,7 @@ fn named(name: &str) -> Objective {
     let mut recipe = LossRecipe::named(name);
     loop {
         match recipe.build() {
-            Err(BadLoss::Missing { option, .. }) => recipe.knobs.insert(option.to_owned(), 8.0),
+            Err(BadLoss::Missing { option, .. }) => recipe.hyperparameters.insert(option.to_owned(), 8.0),
             built => break built.unwrap(),
         };
     }
@@ -98,7 +98,7 @@ proptest! {
             }
             let columns = columns(&raw, objective.reduction);
             // Selections and thresholds are constants of the step.
-            let loss = objective.over(Some(objective.survey(&[columns.view()])));
+            let loss = objective.over(Some(objective.step_stats(&[columns.view()])));
             let (_, gradient) = columns.grad(&loss);
             for (index, gradient) in gradient.iter().enumerate() {
                 let value = |step: f64| {
@@ -120,8 +120,8 @@ proptest! {
             let cut = cut.min(whole.sequences.len());
             let parts = [whole.part(0..cut), whole.part(cut..whole.sequences.len())];
             let (together, gradient) = whole.grad(&objective);
-            let survey = objective.needs_survey().then(|| objective.survey(&[parts[0].view(), parts[1].view()]));
-            let loss = objective.over(survey);
+            let step_stats = objective.needs_step_stats().then(|| objective.step_stats(&[parts[0].view(), parts[1].view()]));
+            let loss = objective.over(step_stats);
             let (mut apart, mut joined) = parts[0].grad(&loss);
             let (second, rest) = parts[1].grad(&loss);
             apart += second;
@@ -160,9 +160,9 @@ proptest! {
             columns.old.clone_from(&columns.logp);
             columns.sampler.clone_from(&columns.logp);
             let (stats, gradient) = columns.grad(&objective);
-            let survey = objective.survey(&[columns.view()]);
+            let step_stats = objective.step_stats(&[columns.view()]);
             // Clip-Cov silences tokens on purpose.
-            if name == "clip_cov" && survey.score_floor.is_some() {
+            if name == "clip_cov" && step_stats.score_floor.is_some() {
                 prop_assert!(stats.clipped > 0);
                 continue;
             }
@@ -314,7 +314,7 @@ fn covariance_losses_single_out_the_share_they_promise() {
     assert!(touched.iter().enumerate().all(|(rank, (_, touched))| *touched == (rank < 40)), "a fifth of 200 tokens");
 
     let mut recipe = LossRecipe::named("clip_cov");
-    recipe.knobs.insert("share".into(), 0.05);
+    recipe.hyperparameters.insert("share".into(), 0.05);
     let (stats, gradient) = columns.grad(&recipe.build().unwrap());
     assert_eq!(stats.clipped, 10, "a twentieth of 200 tokens");
     let eligible = |covariance: f64| covariance > 1.0 && covariance < 5.0;
@@ -326,7 +326,7 @@ fn covariance_losses_single_out_the_share_they_promise() {
 
 #[test]
 fn clip_cov_spends_its_share_on_tokens_that_still_move() {
-    let share = LossRecipe { knobs: [("share".into(), 0.125)].into(), ..LossRecipe::named("clip_cov") };
+    let share = LossRecipe { hyperparameters: [("share".into(), 0.125)].into(), ..LossRecipe::named("clip_cov") };
     let objective = share.build().unwrap();
     // Whatever is drawn: of the two good tokens with a covariance of 2.25 the first is beyond the clip already, and the
     // six bad ones have one of 0.25.
@@ -399,10 +399,10 @@ fn hostile_logprobs_give_finite_gradients() {
 #[test]
 fn the_learner_is_told_what_to_compute() {
     let plain = named("dapo");
-    assert!(!plain.needs_reference() && plain.entropy_coefficient() == 0.0 && !plain.needs_survey());
+    assert!(!plain.needs_reference() && plain.entropy_coefficient() == 0.0 && !plain.needs_step_stats());
     let kl = Some(Kl { coefficient: 0.1, estimator: Estimator::K3, bias_correction: true });
     assert!(Objective { kl, ..named("dapo") }.needs_reference());
-    assert!(named("clip_cov").needs_survey() && named("kl_cov").needs_survey());
+    assert!(named("clip_cov").needs_step_stats() && named("kl_cov").needs_step_stats());
     assert_eq!(named("importance_sampling").anchor, Anchor::Sampler);
     assert_eq!(named("luspo").level, Level::Sequence);
     let capped = Clip { low: 0.2, high: 0.2, cap: Some(3.0) };

@@ -1,4 +1,4 @@
-//! Options of the loop: the KL in the reward and in the loss, surveys, overlong filtering, component-wise credit.
+//! Options of the loop: the KL in the reward and in the loss, step-wide statistics, overlong filtering, component-wise credit.
 
 use hone_arena::rewards::{Rubric, Term};
 use hone_train::penalty::{KL, KlReward};

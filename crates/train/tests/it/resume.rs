@@ -110,6 +110,19 @@ async fn imitation_is_resumed_to_the_bit() {
     assert_eq!(trained(&stopped), trained(&run));
 }
 
+/// Imitation stops as soon as the held-out tasks reach `sft.stop_at`; until then each look at them is reported.
+#[tokio::test(flavor = "multi_thread")]
+async fn imitation_stops_where_it_is_good_enough_and_reports_each_look() {
+    let looks = async |stop_at: &str| {
+        let recipe = recipe(&["sft.steps=5", "sft.check_every=2", stop_at]);
+        let mut looks = Vec::new();
+        sft(&setup(&recipe), &recipe, |step| looks.push(step.held_out.is_some())).await.unwrap();
+        looks
+    };
+    assert_eq!(looks("sft.stop_at=1").await, [false, false, true, false, true]);
+    assert_eq!(looks("sft.stop_at=0").await, [false, false]);
+}
+
 /// Traces of a run that earned enough are imitated; where none did, that is said.
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_traces_can_be_imitated() {

@@ -1,4 +1,4 @@
-//! Logs of a run that goes on: the files of `hone export`, a row longer after every step.
+//! Logs of a run in progress: the files of `hone export`, with one more row after every step.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::run::{Run, ViewError};
 /// The end of a run waits so long for its last rows.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Logs of one run. They read what the run has recorded and write what they have not written yet; a resumed run goes on in
-/// the file it began.
+/// Logs of one run. They read what the run has recorded and append what they have not written yet; a resumed run
+/// continues its file.
 #[derive(Debug)]
 pub struct Logs {
     path: PathBuf,

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use crate::run::{Full, Run, ViewError};
 
-/// Why an export stopped.
+/// Reason why an export stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! Files that grow by a row each step: written at once by an export, or row by row while a run goes on.
+//! Files that grow by one row per step: written at once by an export, or row by row during a run.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
@@ -41,8 +41,8 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// The file, to go on with: what it has of steps that the run has not done (any more) is cut off. Made where it is not
-    /// there.
+    /// The file, to continue: rows of steps that the run has not done (any more) are removed. Created if it does not
+    /// exist.
     pub(super) fn open(path: &Path, stream: Box<dyn Stream>, run: &Run, origin: &Origin) -> Result<Self, ExportError> {
         let opened = || -> io::Result<(Vec<u8>, File)> {
             path.parent().map_or(Ok(()), fs::create_dir_all)?;

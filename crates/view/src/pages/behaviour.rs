@@ -1,4 +1,4 @@
-//! What goes with a change of success, as `hone compare` finds it.
+//! Behaviour that goes with a change of success, as `hone compare` finds it.
 
 use hone_eval::compare::{Behaviour, Comparison, Sighted};
 

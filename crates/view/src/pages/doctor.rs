@@ -16,7 +16,7 @@ pub(super) fn page(site: &Site, number: usize) -> Result<Html, ViewError> {
     Ok(frame(site, &Place { run: Some(number), tab: "Doctor", crumbs }, &body))
 }
 
-/// What the doctor found.
+/// The doctor's findings.
 pub(crate) fn findings(site: &Site, number: usize) -> Html {
     let mut out = Html::new();
     let said = match site.doctor(number) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hone_eval::table::Row;
 
-use super::{Place, crumbs, frame};
+use super::{Place, crumbs, frame, measured};
 use crate::beside::Answer;
 use crate::html::{Html, clipped};
 use crate::number::{cell, short};
@@ -19,7 +19,8 @@ pub(super) fn page(site: &Site, number: usize) -> Result<Html, ViewError> {
         body,
         "<section class=\"head\"><h1>Evaluations</h1></section>",
         evaluations(site, number, &run),
-        environments(site, number, &run)?
+        environments(site, number, &run)?,
+        measured(&run)
     );
     let crumbs = crumbs(site, number, &[("evaluations".to_owned(), String::new())])?;
     Ok(frame(site, &Place { run: Some(number), tab: "Evaluations", crumbs }, &body))

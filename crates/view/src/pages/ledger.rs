@@ -1,4 +1,4 @@
-//! Where the sampled tokens of a run went.
+//! Token accounting of a run: which sampled tokens were trained.
 
 use std::fmt::Write as _;
 

@@ -8,6 +8,7 @@ mod doctor;
 mod eval;
 mod group;
 mod ledger;
+mod measured;
 mod metrics;
 mod part;
 mod rejected;
@@ -27,6 +28,7 @@ use crate::site::Site;
 pub(crate) use doctor::findings;
 pub(crate) use eval::evaluations;
 pub(crate) use ledger::ledger;
+pub(crate) use measured::measured;
 pub(crate) use rejected::rejected;
 pub use run::reward_curve;
 pub(crate) use run::{charts, head};
@@ -35,7 +37,7 @@ pub(crate) use trace::whole as whole_trace;
 pub const STYLE: &str = include_str!("style.css");
 pub const SCRIPT: &str = include_str!("script.js");
 
-/// What follows the `?`.
+/// The query of a URL.
 #[derive(Debug, Clone, Default)]
 pub struct Query(Vec<(String, String)>);
 
@@ -90,7 +92,7 @@ pub fn page(site: &Site, path: &str, query: &Query) -> Result<Html, ViewError> {
     }
 }
 
-/// Where a page is: its run and the way up from it.
+/// Location of a page: its run and the way up from it.
 pub(crate) struct Place<'a> {
     pub run: Option<usize>,
     /// Name of the tab.
@@ -149,7 +151,7 @@ pub(crate) fn frame(site: &Site, place: &Place<'_>, body: &Html) -> Html {
     out
 }
 
-/// The crumbs of a run and what lies below it.
+/// Breadcrumbs of a run and the levels below it.
 pub(crate) fn crumbs(site: &Site, run: usize, more: &[(String, String)]) -> Result<Vec<(String, String)>, ViewError> {
     let name = site.run(run)?.name.clone();
     let mut crumbs = vec![(name, format!("/r/{run}"))];
@@ -157,7 +159,7 @@ pub(crate) fn crumbs(site: &Site, run: usize, more: &[(String, String)]) -> Resu
     Ok(crumbs)
 }
 
-/// What was passed over while reading.
+/// Notes on skipped records.
 pub(crate) fn notes(notes: &[String], out: &mut Html) {
     if notes.is_empty() {
         return;

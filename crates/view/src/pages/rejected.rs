@@ -14,7 +14,7 @@ const MOST: usize = 1000;
 /// Rows of the table beside the curves; the Data page has the rest.
 const FEW: usize = 20;
 
-/// A panel, or nothing where the run is no validation or rejected nothing.
+/// A panel, or nothing if the run is not a validation or rejected nothing.
 pub(crate) fn rejected(site: &Site, number: usize, run: &Run) -> Html {
     let mut out = Html::new();
     let (tasks, skipped) = run.rejected();

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::{Place, Query, frame, ledger, notes, rejected};
+use super::{Place, Query, frame, ledger, measured, notes, rejected};
 use crate::html::Html;
 use crate::number::{cell, count, short, thousands};
 use crate::put;
@@ -25,16 +25,20 @@ pub(super) fn page(site: &Site, only: Option<usize>, query: &Query) -> Result<Ht
     for (_, run) in &runs {
         notes(&run.notes(), &mut body);
     }
-    for (number, run) in &runs {
-        put!(body, rejected(site, *number, run));
-    }
     let begun = |run: &Run| !run.metrics.steps().is_empty();
     if runs.iter().any(|(_, run)| begun(run)) {
         controls(query, &mut body);
-    } else {
+        put!(body, "<section class=\"charts\">", charts(site, &runs, query), "</section>");
+    } else if runs.iter().any(|(_, run)| run.trains()) {
         put!(body, "<p class=\"dim\">No step is recorded.</p>");
     }
-    put!(body, "<section class=\"charts\">", charts(site, &runs, query), "</section>");
+    // Directories of evaluations and validations have no curve: what was measured is what they are for.
+    for (number, run) in &runs {
+        if !begun(run) {
+            put!(body, measured(run));
+        }
+        put!(body, rejected(site, *number, run));
+    }
     for (number, run) in runs.iter().filter(|(_, run)| begun(run)) {
         put!(
             body,
@@ -77,7 +81,9 @@ pub(crate) fn head(site: &Site, runs: &Shown<impl Deref<Target = Run>>, only: Op
 fn facts(run: &Run) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     let planned = run.planned().map_or_else(String::new, |planned| format!(" of {planned}"));
-    facts.push(("steps", format!("{}{planned}", run.done())));
+    if run.trains() {
+        facts.push(("steps", format!("{}{planned}", run.done())));
+    }
     for kind in ["greedy", "sampled"] {
         let of_kind: Vec<_> =
             run.events.played.iter().filter(|played| played.event == "eval" && played.kind == kind).collect();
@@ -85,7 +91,8 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
             let interval =
                 last.interval.map_or_else(String::new, |[low, high]| format!(" [{}, {}]", short(low), short(high)));
             let name = if kind == "greedy" { "held-out, greedy" } else { "held-out, sampled" };
-            facts.push((name, format!("{} → {}{interval}", cell(first.success), cell(last.success))));
+            let before = if of_kind.len() > 1 { format!("{} → ", cell(first.success)) } else { String::new() };
+            facts.push((name, format!("{before}{}{interval}", cell(last.success))));
         }
     }
     let ends = |metric: &str| {
@@ -260,7 +267,7 @@ fn lines(runs: &Shown<impl Deref<Target = Run>>, metrics: &[(String, String)]) -
     lines
 }
 
-/// How curves are shown.
+/// Display settings of curves.
 pub(super) struct View {
     range: Option<[u64; 2]>,
     smooth: f64,
@@ -421,7 +428,7 @@ fn steps(site: &Site, number: usize, run: &Run, query: &Query) -> Html {
     out
 }
 
-/// The reward curve as a file of its own, with its colours inside.
+/// The reward curve as a separate file, with its colours inside.
 pub fn reward_curve(run: &Run) -> Option<String> {
     let names = run.metrics.components();
     let lines = names.iter().rev().enumerate().map(|(colour, name)| Line {

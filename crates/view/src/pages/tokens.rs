@@ -8,7 +8,7 @@ use crate::run::Token;
 
 const TOKENS_A_PAGE: usize = 4_000;
 
-/// What tokens may be coloured by: name, explanation.
+/// Attributes that tokens may be coloured by: name, explanation.
 const COLOURS: [(&str, &str); 8] = [
     ("origin", "where the token came from"),
     ("trained", "trained, not trained, clipped"),
@@ -20,7 +20,7 @@ const COLOURS: [(&str, &str); 8] = [
     ("clipped", "tokens whose gradient the clip set to zero"),
 ];
 
-/// The text with its tokens told apart.
+/// The text with its tokens marked.
 pub(super) fn text(tokens: &[Token], query: &Query, body: &mut Html) {
     let by = query.get("colour").unwrap_or("trained");
     put!(body, "<p class=\"bar colours\"><span>colour by</span>");
@@ -39,8 +39,22 @@ pub(super) fn text(tokens: &[Token], query: &Query, body: &mut Html) {
         );
     }
     put!(body, "</p>");
+    let aims = aims(tokens, by);
+    jumps(&aims, query, body);
+    spans(tokens, paged(tokens, query, body), by, &aims, body);
+}
+
+/// The same in a file, where there is no other page to go to: the first of them.
+pub(super) fn still(tokens: &[Token], by: &str, body: &mut Html) {
+    let shown = &tokens[..tokens.len().min(TOKENS_A_PAGE)];
+    if shown.len() < tokens.len() {
+        put!(body, "<p class=\"dim\">the first ", shown.len(), " of ", tokens.len(), " tokens</p>");
+    }
+    spans(tokens, shown, by, &[], body);
+}
+
+fn spans(tokens: &[Token], shown: &[Token], by: &str, aims: &[Aim], body: &mut Html) {
     let most = tokens.iter().filter_map(|token| quantity(token, by)).map(f64::abs).fold(0.0, f64::max);
-    let shown = paged(tokens, query, body);
     legend(by, most, body);
     put!(body, "<div class=\"tokens\" aria-label=\"tokens\">");
     let mut node = usize::MAX;
@@ -52,7 +66,8 @@ pub(super) fn text(tokens: &[Token], query: &Query, body: &mut Html) {
             node = token.node;
             put!(body, "<div class=\"node\"><span class=\"origin\">", clipped(&token.origin, 20), "</span>");
         }
-        one(token, by, most, body);
+        let aim = aims.iter().find(|aim| aim.position == token.position);
+        one(token, by, most, aim.map_or("", |aim| aim.id), body);
     }
     if !shown.is_empty() {
         put!(body, "</div>");
@@ -60,7 +75,48 @@ pub(super) fn text(tokens: &[Token], query: &Query, body: &mut Html) {
     put!(body, "</div>");
 }
 
-fn one(token: &Token, by: &str, most: f64, body: &mut Html) {
+/// A token worth going to: prompts are long, and what explains a step lies behind them.
+struct Aim {
+    id: &'static str,
+    name: String,
+    position: usize,
+}
+
+fn aims(tokens: &[Token], by: &str) -> Vec<Aim> {
+    let mut aims = Vec::new();
+    let sampled = tokens.iter().find(|token| token.origin == "sampled");
+    aims.extend(sampled.map(|token| Aim { id: "sampled", name: "first sampled".into(), position: token.position }));
+    let size = |token: &Token| quantity(token, by).map(f64::abs).filter(|size| *size > 0.0);
+    let largest = tokens.iter().filter(|token| size(token).is_some()).max_by(|a, b| {
+        let size = |token: &Token| size(token).unwrap_or_default();
+        size(a).total_cmp(&size(b)).then(b.position.cmp(&a.position))
+    });
+    aims.extend(largest.map(|token| Aim { id: "largest", name: format!("largest {by}"), position: token.position }));
+    // One token, one name: the more telling one.
+    if aims.len() == 2 && aims[0].position == aims[1].position {
+        aims.remove(0);
+    }
+    aims
+}
+
+fn jumps(aims: &[Aim], query: &Query, body: &mut Html) {
+    if aims.is_empty() {
+        return;
+    }
+    put!(*body, "<p class=\"bar\"><span>go to</span>");
+    for Aim { id, name, position } in aims {
+        let page = position / TOKENS_A_PAGE * TOKENS_A_PAGE;
+        let page = if page > 0 { page.to_string() } else { String::new() };
+        put!(*body, "<a class=\"pick\" href=\"", query.with("token", &page), "#", *id, "\">", name, "</a>");
+    }
+    put!(*body, "</p>");
+}
+
+fn one(token: &Token, by: &str, most: f64, id: &'static str, body: &mut Html) {
+    // The name of a place, not of the token: a jump moves the keyboard's focus there too.
+    if !id.is_empty() {
+        put!(*body, "<i id=\"", id, "\"></i>");
+    }
     let special = if token.special { " special" } else { "" };
     let visible = visible(&token.text);
     put!(
@@ -196,12 +252,18 @@ fn paged<'a>(tokens: &'a [Token], query: &Query, body: &mut Html) -> &'a [Token]
 
 /// One line a token.
 pub(super) fn table(tokens: &[Token], query: &Query, body: &mut Html) {
+    let aims = aims(tokens, "gap");
+    jumps(&aims, query, body);
     let shown = paged(tokens, query, body);
     put!(
         *body,
         "<div class=\"scroll\"><table class=\"tokentable\"><thead><tr><th>at</th><th class=\"text\">origin</th><th>id</th><th class=\"text\">token</th><th>sampled</th><th>learner</th><th>gap</th><th>advantage</th><th>entropy</th><th class=\"text\">trained</th></tr></thead><tbody>"
     );
     for token in shown {
+        let mut named = Html::new();
+        if let Some(aim) = aims.iter().find(|aim| aim.position == token.position) {
+            put!(named, " id=\"", aim.id, "\"");
+        }
         let trained = match (token.trained, token.clipped) {
             (true, _) => "yes",
             (false, Some(true)) => "clipped",
@@ -209,7 +271,9 @@ pub(super) fn table(tokens: &[Token], query: &Query, body: &mut Html) {
         };
         put!(
             *body,
-            "<tr data-item><td>",
+            "<tr data-item",
+            named,
+            "><td>",
             token.position,
             "</td><td class=\"text\">",
             clipped(&token.origin, 20),

@@ -320,7 +320,8 @@ pub(crate) fn whole(site: &Site, number: usize, trace: u64) -> Result<Html, View
     conversation(&full, &mut out);
     put!(out, "<details class=\"fold\"><summary>tokens</summary>");
     learned(&full, &mut out);
-    tokens::text(&run.tokens(&full), &Query::parse("colour=advantage"), &mut out);
+    put!(out, "<p class=\"dim\">coloured by advantage</p>");
+    tokens::still(&run.tokens(&full), "advantage", &mut out);
     put!(out, "</details></div>", aside(&full), "</div></details>");
     Ok(out)
 }

@@ -37,7 +37,7 @@ pub struct Brief {
     pub seconds: f64,
 }
 
-/// What a component says of a trace.
+/// Verdict of a component on a trace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scored {
     pub component: String,
@@ -48,7 +48,7 @@ pub struct Scored {
     pub why: String,
 }
 
-/// What credit says of a trace.
+/// Credit of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Worth {
@@ -96,7 +96,7 @@ impl Worth {
     }
 }
 
-/// Why a trace carries no signal, in words.
+/// Reason why a trace carries no signal, in words.
 pub(super) fn no_signal(why: NoSignal) -> &'static str {
     match why {
         NoSignal::Singleton => "alone in its group: nothing to compare with",
@@ -150,7 +150,7 @@ impl Brief {
         self.rewards.iter().find(|reward| reward.component == component)?.value
     }
 
-    /// What is paid: the total, or the only component.
+    /// The reward paid: the total, or the only component.
     pub fn total(&self) -> Option<f64> {
         self.reward("total").or_else(|| match &self.rewards[..] {
             [only] => only.value,
@@ -251,7 +251,7 @@ fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deseria
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 
-/// How many items an array has.
+/// Number of items of an array.
 #[derive(Debug, Clone, Copy, Default)]
 struct Count(usize);
 

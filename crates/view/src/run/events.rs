@@ -106,7 +106,7 @@ impl Events {
         vec![format!("events.jsonl: events of kinds this version does not know were skipped: {}", kinds.join(", "))]
     }
 
-    /// How many traces the events speak of.
+    /// Number of traces that the events mention.
     pub(super) fn traces_named(&self) -> u64 {
         let played = self.played.iter().filter_map(|played| played.traces.as_ref());
         self.steps.values().chain(played).map(|range| range.end).max().unwrap_or(0)

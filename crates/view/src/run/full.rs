@@ -87,7 +87,7 @@ pub struct Token {
     /// Added to the vocabulary: markup rather than text.
     pub special: bool,
     pub trained: bool,
-    /// Why it is trained or not.
+    /// Reason why it is trained or not.
     pub because: String,
     pub logprob: Option<f64>,
     /// The learner's, when it first saw the token.
@@ -270,7 +270,7 @@ impl Full {
         told
     }
 
-    /// Why tokens without a recorded fate were not trained.
+    /// Reason why tokens without a recorded fate were not trained.
     pub fn untrained(&self) -> String {
         let played = self.part.as_ref().is_some_and(|part| !part.starts_with("step-"));
         match &self.no_signal {

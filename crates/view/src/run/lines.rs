@@ -16,7 +16,7 @@ pub struct Tail {
     read: u64,
     lines: u64,
     incomplete: u64,
-    /// How many lines could not be read, and the first of them.
+    /// Number of unreadable lines, and the first of them.
     damaged: u64,
     first: Option<(u64, String)>,
 }

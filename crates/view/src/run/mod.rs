@@ -25,7 +25,7 @@ pub use part::{Filter, Found, Group, Part, Silent};
 pub use rejected::Rejected;
 pub use series::Series;
 
-/// Why something of a run cannot be shown.
+/// Reason why something of a run cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
     #[error(transparent)]
@@ -87,12 +87,12 @@ impl Run {
         Ok(changed)
     }
 
-    /// Whether its files have changed since they were read.
+    /// True if its files have changed since they were read.
     pub fn is_behind(&self) -> bool {
         self.metrics_file.has_changed() || self.events_file.has_changed()
     }
 
-    /// What was passed over, for people.
+    /// Notes on skipped records, for people.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::from_iter(self.newer());
         notes.extend(self.metrics_file.notes());
@@ -142,6 +142,12 @@ impl Run {
     /// Steps that were recorded.
     pub fn done(&self) -> u64 {
         self.metrics.steps().last().copied().unwrap_or(0)
+    }
+
+    /// False for the directory of an evaluation or a validation: it has its recipe's plan and trains nothing.
+    pub fn trains(&self) -> bool {
+        let other = ["eval.json", "progress.jsonl"].iter().any(|name| self.path.join(name).is_file());
+        self.done() > 0 || !other
     }
 
     /// True when all planned steps are recorded.

@@ -51,7 +51,7 @@ impl Group {
         (!totals.is_empty()).then(|| totals.iter().sum::<f64>() / totals.len() as f64)
     }
 
-    /// How many rollouts succeeded, of how many that say.
+    /// Number of successful rollouts, and of rollouts that report success.
     pub fn solved(&self, success: Option<&str>) -> (usize, usize) {
         let values: Vec<f64> = self
             .rollouts
@@ -225,7 +225,7 @@ impl Run {
         Ok((found, notes))
     }
 
-    /// Whether any text of a trace has the needle, which is in lower case.
+    /// True if any text of a trace has the needle, which is in lower case.
     fn contains(&self, line: &[u8], needle: &str) -> bool {
         #[derive(Deserialize)]
         struct Texts {

@@ -29,7 +29,7 @@ struct Finding {
 }
 
 impl Run {
-    /// The tasks that were rejected, and what of the list could not be read. Empty for a run that is no validation.
+    /// The rejected tasks, and the unreadable part of the list. Empty for a run that is not a validation.
     pub fn rejected(&self) -> (Vec<Rejected>, Vec<String>) {
         let (mut rejected, mut odd) = (Vec::new(), 0);
         let mut file = Tail::new(self.path.join("rejected.jsonl"));

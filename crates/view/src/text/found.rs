@@ -1,4 +1,4 @@
-//! Where in a run rollouts are that have some words.
+//! Location of the rollouts in a run that contain some words.
 
 use std::fmt::Write as _;
 

@@ -14,7 +14,7 @@ pub use part::part;
 pub use steps::steps;
 pub use tokens::tokens;
 
-/// How to print: colour or none, and how wide.
+/// Print settings: colour, and width.
 #[derive(Debug, Clone, Copy)]
 pub struct Page {
     pub colour: bool,

@@ -25,7 +25,9 @@ const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 pub fn steps(run: &Run, page: Page, most: usize) -> String {
     let mut out = String::new();
     let planned = run.planned().map_or_else(String::new, |planned| format!(" of {planned}"));
-    let _ = writeln!(out, "{}  {}{planned} steps", page.bold(&line(&run.name, 60)), run.done());
+    let trains = run.trains();
+    let steps = if trains { format!("{}{planned} steps", run.done()) } else { "no training".to_owned() };
+    let _ = writeln!(out, "{}  {steps}", page.bold(&line(&run.name, 60)));
     for note in run.notes() {
         let _ = writeln!(out, "{}", page.ink("33", &format!("note: {}", line(&note, 400))));
     }
@@ -33,6 +35,9 @@ pub fn steps(run: &Run, page: Page, most: usize) -> String {
         let _ = writeln!(out, "  {}", evaluation(played));
     }
     rejected(run, page, most, &mut out);
+    if !trains {
+        return out;
+    }
     out.push('\n');
     curves(run, page, &mut out);
     let present: Vec<_> = COLUMNS.iter().filter(|(_, metric)| !run.metrics.points(metric).is_empty()).collect();

@@ -104,6 +104,10 @@ fn the_path_from_a_curve_to_a_token_is_made_of_links() {
     assert!(group.contains("href=\"/r/0/trace/36\""));
     let tokens = shown(&site, "/r/0/trace/36?view=tokens");
     assert!(tokens.contains("its advantage reached the gradient") && tokens.contains("colour=entropy"));
+    // One step from the page's top to the tokens that matter, however long the prompt is.
+    assert!(tokens.contains("#sampled\">first sampled</a>") && tokens.contains("<i id=\"sampled\"></i>"), "{tokens}");
+    let gaps = shown(&site, "/r/0/trace/36?view=tokens&colour=gap");
+    assert!(gaps.contains("#largest\">largest gap</a>") && gaps.contains("<i id=\"largest\"></i>"), "{gaps}");
     assert!(page(&site, "/r/0/step-99", &Query::default()).unwrap_err().to_string().contains("its steps are 1 to 6"));
     assert!(page(&site, "/r/9", &Query::default()).is_err());
 }
@@ -313,4 +317,42 @@ fn a_run_that_is_named_twice_is_one() {
     let site = Site::open(&[path.clone(), path.join("placebo"), directory.path().join("./run")]).unwrap();
     let names: Vec<String> = site.all().iter().map(|run| run.name.clone()).collect();
     assert_eq!(names, ["run", "run/placebo"]);
+}
+
+/// `hone eval` leaves its tables in the directory it records into, below a run or beside it: the viewer shows them.
+#[test]
+fn what_hone_eval_measured_is_shown() {
+    use hone_eval::table::{About, Column, Episode, Passing, Results};
+    let episode = |task: &str, passed| Episode {
+        task: task.into(),
+        fault: false,
+        passed: Some(passed),
+        reward: Some(0.5),
+        usage: Some(hone_trace::Usage { prompt: 900, completion: 100 }),
+    };
+    let about = About { env: "shop".into(), split: "held-out".into(), difficulty: None, changes: Some(true) };
+    let column = Column {
+        name: "<b>big</b>".into(),
+        episodes: vec![episode("a", true), episode("b", false)],
+        price: "2,10".parse().ok(),
+    };
+    let known = ["a", "b"].map(|task| (task.to_owned(), about.clone())).into_iter().collect();
+    let results = Results::of(&[column], &known, Passing { component: "tau".into(), at_least: 1.0 }, &[1]);
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    for (name, text) in
+        [("2", serde_json::json!({"results": results}).to_string()), ("10", "{\"results\": ".to_owned())]
+    {
+        let below = directory.path().join("evals").join(name);
+        std::fs::create_dir_all(&below).unwrap();
+        std::fs::write(below.join("eval.json"), text).unwrap();
+    }
+    let site = Site::open(&[directory.path().to_owned()]).unwrap();
+    let page = shown(&site, "/r/0/eval");
+    assert!(page.contains("&lt;b&gt;big&lt;/b&gt;") && page.contains("0.500 ["), "{page}");
+    assert!(page.contains("tokens per solved") && page.contains("2,000") && page.contains("$0.00560"), "{page}");
+    assert!(page.contains("reference changes state in all 2 tasks"), "{page}");
+    assert!(
+        page.find("evals/2").unwrap() < page.find("evals/10").unwrap() && page.contains("eval.json cannot be shown")
+    );
 }

@@ -41,7 +41,7 @@ fn steps(said: &[Message]) -> Action {
     Action::Reply(if heard > 1 { DONE } else { STEPS }.into())
 }
 
-/// Cancels the first thing with an id that it hears of, and asks until it hears of one.
+/// Cancels the first thing whose id it hears, and asks until it hears one.
 fn cancel(said: &[Message]) -> Action {
     let cancelled = said.iter().any(|message| matches!(message, Message::Tool { .. }));
     let others = said.iter().filter(|message| matches!(message, Message::User { .. }));

@@ -1,4 +1,4 @@
-//! Canonical texts of a state: what two equal states have in common.
+//! Canonical texts of a state: equal for equal states.
 //!
 //! tau-bench hashes the `repr` of nested tuples, so 1 and 1.0 are different states. tau2 hashes JSON with sorted keys
 //! after pydantic has fixed the types. The strict profile writes numbers by value, in cents, so that their spelling

@@ -1,8 +1,8 @@
 //! Re-grading: recorded result files of tau-bench and tau2-bench, played back and judged again.
 //!
-//! The agent's calls go to a fresh desk, its texts to the verdict; nothing the file says of its own reward is believed.
+//! The agent's calls go to a fresh desk, its texts to the verdict; the reward recorded in the file is ignored.
 //! tau-bench writes a list of `{task_id, trial, reward, info: {task}, traj}`, tau2 an object of `tasks` and
-//! `simulations: [{task_id, trial, termination_reason, reward_info: {reward}, messages}]`. Both carry their tasks.
+//! `simulations: [{task_id, trial, termination_reason, reward_info: {reward}, messages}]`. Both include their tasks.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Graded {
     }
 }
 
-/// The file is no result file.
+/// The file is not a result file.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "neither tau-bench's results (a list of {{task_id, reward, info, traj}}) nor tau2's (an object with \"tasks\" and \
@@ -77,7 +77,7 @@ struct Episode<'a> {
     recorded: Option<f64>,
     task: Result<Task, String>,
     messages: &'a [Value],
-    /// Why the benchmark did not score it, where its record says so; tau-bench's transcripts show it themselves.
+    /// Reason why the benchmark did not score it, if its record says so; tau-bench's transcripts show it themselves.
     stopped: Option<String>,
     /// True when the agent had the user's tools too.
     solo: bool,
@@ -176,7 +176,7 @@ impl<'a> Episode<'a> {
 struct Played {
     desk: Desk,
     replies: Vec<String>,
-    /// True when the episode came to an end and was scored at all.
+    /// True if the episode ended properly and was scored.
     ended: bool,
 }
 

@@ -1,5 +1,4 @@
-//! The state in which a task of tau2 begins: data laid over the databases, functions run on them, and a conversation
-//! that took place before.
+//! Initial state of a tau2 task: data merged into the databases, functions run on them, and an earlier conversation.
 
 use std::sync::Arc;
 
@@ -236,7 +235,7 @@ impl History {
                 self.to_user = None;
                 self.messages.push(Message::user(UserTurn::read(&said.text.unwrap_or_default()).text));
             }
-            // The agent sees nothing of what a user does with tools.
+            // The agent does not see the user's tool calls.
             Requestor::User => {}
         }
     }

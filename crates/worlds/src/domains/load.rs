@@ -9,7 +9,7 @@ use super::py::{Dict, Value, json};
 use super::tau2::telecom;
 use super::{Domain, Kind};
 
-/// Why a domain could not be loaded.
+/// Reason why a domain could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error("cannot read {path}; give the domain's own directory, which holds {wanted}, or db.json")]

@@ -1,7 +1,7 @@
 //! The built-in customer-service domains: retail and airline, as tau-bench and tau2-bench define them, and tau2's telecom.
 //!
-//! A [`Domain`] is the shared part (data, tools, policy text); a [`Desk`] is one episode at it: a view of the data that
-//! tool calls read and write. What a desk answers depends on the [`Profile`]. Conversation, users and scoring live
+//! A [`Domain`] is the shared part (data, tools, policy text); a [`Desk`] is one episode of it: a view of the data that
+//! tool calls read and write. A desk's answers depend on the [`Profile`]. Conversation, users and scoring live
 //! elsewhere: a desk knows tool calls and states.
 
 mod actions;
@@ -51,7 +51,7 @@ use tau2::telecom::{self, Phone};
 pub enum Kind {
     Retail,
     Airline,
-    /// tau2's alone: agent and user have tools each.
+    /// Only in tau2: agent and user each have tools.
     Telecom,
 }
 
@@ -121,7 +121,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// The profile of a data directory where nobody names one: tau2 for tau2-bench's, else `otherwise`.
+    /// Default profile of a data directory: tau2 for tau2-bench's, otherwise `otherwise`.
     pub fn of(directory: &Path, otherwise: Self) -> Self {
         if load::is_tau2(directory) { Self::Tau2 } else { otherwise }
     }
@@ -144,7 +144,7 @@ pub const TRANSFER: &str = "transfer_to_human_agents";
 pub struct Domain {
     pub kind: Kind,
     pub profile: Profile,
-    /// True when the agent has the user's tools too and nobody to talk to (tau2's solo mode).
+    /// True if the agent also has the user's tools and nobody to talk to (tau2's solo mode).
     pub solo: bool,
     base: Arc<Base>,
     /// The user's own database, where the user has tools.
@@ -185,7 +185,7 @@ impl Domain {
         Self { kind: Kind::Telecom, profile: Profile::Tau2, solo: false, base, phone }
     }
 
-    /// In tau2's solo mode.
+    /// Switches to tau2's solo mode.
     #[must_use]
     pub fn solo(&self) -> Self {
         Self { kind: self.kind, profile: self.profile, solo: true, base: self.base.clone(), phone: self.phone.clone() }
@@ -258,7 +258,7 @@ impl Desk {
         self.call_by(Requestor::Assistant, call)
     }
 
-    /// Runs a call of agent or user, for users with tools of their own.
+    /// Runs a call by agent or user, for users with their own tools.
     pub fn call_by(&mut self, by: Requestor, call: &ToolCall) -> Result<Reply, Lost> {
         self.calls.push(call.clone());
         self.invoke_by(by, &call.name, &py::dict_from(&call.arguments))
@@ -337,7 +337,7 @@ impl Desk {
         self.world.state_hash()
     }
 
-    /// That of the user's own database, where the user has one.
+    /// Hash of the user's own database, if there is one.
     pub fn user_state_hash(&self) -> Option<Digest> {
         self.phone.as_ref().map(|phone| phone.world.state_hash())
     }

@@ -90,9 +90,9 @@ documented! {
         /// `tau2` for a tau2-bench directory, else `strict`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub profile: Option<Profile>,
-        /// tau2's solo mode, for telecom: the agent has the user's tools too, is told of a ticket and talks to nobody.
+        /// tau2's solo mode, for telecom: the agent also has the user's tools, gets a ticket and talks to nobody.
         pub solo: bool,
-        /// Who plays the user: `"scripted"`, or a model's table as under [user](#user).
+        /// User simulator: `"scripted"`, or a model's table as under [user](#user).
         pub user: UserSpec where table_of(&[StrategySpec::KEYS, ChatSpec::KEYS]),
     }
 }
@@ -192,7 +192,7 @@ impl ServiceSpec {
         Ok(tasks)
     }
 
-    /// The tasks as they are, or, in solo mode, for an agent without a user.
+    /// The tasks unchanged or, in solo mode, for an agent without a user.
     fn alone(&self, tasks: Vec<Task>) -> Result<Vec<Task>, RegistryError> {
         let alone = |task: Task| {
             let key = task.key.clone();
@@ -214,6 +214,10 @@ impl EnvOptions for ServiceSpec {
         Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
     }
 
+    fn rubric(&self) -> RubricSpec {
+        RubricSpec::single("tau", Map::new())
+    }
+
     fn held_out_split(&self) -> &'static str {
         if self.data.is_some() { "test" } else { HELD_OUT }
     }
@@ -231,19 +235,18 @@ impl EnvOptions for ServiceSpec {
             Some(directory) => self.load(directory, new_user)?,
             None => self.generate(new_user)?,
         };
-        let rubric = RubricSpec::single("tau", Map::new()).build()?;
         Ok(Environment {
             name: self.name.clone(),
             arena: Arc::new(service),
             splits,
-            rubric,
+            rubric: self.rubric().build()?,
             baselines: baselines(self.kind()),
         })
     }
 }
 
 impl ServiceSpec {
-    /// The prompts of a model that plays the user: those of tau2's simulator where its directory lies beside the data.
+    /// Prompts of a model that plays the user: those of tau2's simulator if its directory is beside the data.
     fn tau2_prompts(&self) -> Prompts {
         let file = match self.kind() {
             Kind::Telecom => "simulation_guidelines_tools.md",
@@ -269,7 +272,7 @@ fn split_names(directory: &Path) -> Vec<&'static str> {
     ["train", "dev", "test", "small"].into_iter().filter(has).collect()
 }
 
-/// Who plays the user: `"scripted"`, or a model, `{ url = …, model = …, strategy = "llm" }`.
+/// User simulator: `"scripted"`, or a model, `{ url = …, model = …, strategy = "llm" }`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum UserSpec {
     #[default]
@@ -319,8 +322,8 @@ impl UserSpec {
     }
 }
 
-/// The conversation before a task that the user knows: all but what the agent did with tools, and but the text that the
-/// user is to answer.
+/// Earlier conversation of a task as the user knows it: without the agent's tool calls, and without the message that
+/// the user is to answer.
 fn earlier(task: &Task) -> Vec<Value> {
     let history = task.extra.get("initial_state").and_then(|state| state.get("message_history")?.as_array());
     let called = |message: &Value| message.get("tool_calls").and_then(Value::as_array).is_some_and(|c| !c.is_empty());

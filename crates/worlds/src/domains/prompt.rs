@@ -67,7 +67,7 @@ impl Texts {
         }
     }
 
-    /// The system prompt: tau-bench shows the policy alone, tau2 frames it.
+    /// System prompt: tau-bench shows only the policy, tau2 frames it.
     pub(super) fn system(&self, domain: &Domain, task: &Task) -> String {
         let Self { policy, instruction } = self;
         if domain.profile != Profile::Tau2 {

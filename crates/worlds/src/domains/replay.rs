@@ -1,4 +1,4 @@
-//! Recorded tool calls through a domain, one JSON line each: the door for conformance tests.
+//! Replay of recorded tool calls in a domain, one JSON line each: the entry point for conformance tests.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::py::{Dict, Value, json};
 use super::{Desk, Domain, Requestor};
 
-/// Why a replay stopped.
+/// Reason why a replay stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     #[error("cannot read the calls")]
@@ -15,7 +15,7 @@ pub enum ReplayError {
     Write(#[from] std::io::Error),
 }
 
-/// Why a line is no call.
+/// Reason why a line is not a call.
 #[derive(Debug, thiserror::Error)]
 enum BadLine {
     #[error("{0}")]
@@ -33,12 +33,12 @@ enum Line {
     Call(Requestor, String, Arc<Dict>),
 }
 
-/// Reads `{"name": …, "kwargs": {…}}` and `{"reset": true}` lines; writes one line per call:
-/// `{"observation": …, "state_sha256": …, "state_changed": …}`. The state is compared with fresh data. Where users have
-/// tools, `"requestor": "user"` makes a call theirs, and `user_state_sha256` is of their own database.
+/// Reads `{"name": …, "kwargs": {…}}` and `{"reset": true}` lines; writes one line per call: `{"observation": …,
+/// "state_sha256": …, "state_changed": …}`. The state is compared with fresh data. If users have tools, `"requestor":
+/// "user"` marks a call as theirs, and `user_state_sha256` is the hash of their own database.
 ///
-/// A call on which upstream's environment itself breaks has a null observation and says so in `lost`; so does a line that
-/// cannot be read, which changes nothing and stops nothing. Returns how many of those there were.
+/// A call on which upstream's environment itself breaks has a null observation and is reported in `lost`; so is a line
+/// that cannot be read, which changes nothing and stops nothing. Returns the number of such lines.
 pub fn replay(domain: &Arc<Domain>, mut input: impl BufRead, mut output: impl Write) -> Result<usize, ReplayError> {
     let hashes = |desk: &Desk| (desk.state_hash(), desk.user_state_hash());
     let fresh = hashes(&domain.open());

@@ -28,7 +28,7 @@ pub enum Type {
     Record(&'static [Parameter]),
 }
 
-/// A named value with a line on what it is.
+/// A named value with a one-line description.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameter {
     pub name: &'static str,
@@ -83,7 +83,7 @@ impl Spec {
         ToolSpec::new(self.name, self.about, object(self.parameters))
     }
 
-    /// The arguments with numbers in one spelling, or what is wrong with them in one line.
+    /// Arguments with numbers in canonical form, or a one-line description of the error.
     pub fn check(&self, arguments: &Dict) -> Result<Dict, String> {
         record(self.parameters, arguments, "")
     }
@@ -138,7 +138,7 @@ fn check(takes: Type, value: &Value, at: &str) -> Result<Value, String> {
     }
 }
 
-/// To the cent, and whole amounts as integers: one spelling for one value.
+/// To the cent, and whole amounts as integers: one form for each value.
 fn money(number: f64) -> Value {
     let cents = round2_float(number);
     if cents.fract() == 0.0 { Value::Int(cents as i64) } else { Value::Float(cents) }

@@ -1,8 +1,8 @@
 //! Customer service as an environment: a desk, a user to talk to, and the reward at the end.
 //!
-//! Which user plays is the caller's choice: a script, a model, a person. Episodes end when the user says so or, before
-//! tau2, when the agent hands the user over. In tau2's solo mode there is no user: the agent is told of a ticket, has
-//! the user's tools too, and ends the episode itself.
+//! The caller chooses the user: a script, a model, a person. Episodes end when the user says so or, before tau2, when
+//! the agent transfers the user. In tau2's solo mode there is no user: the agent gets a ticket, also has the user's
+//! tools, and ends the episode itself.
 //!
 //! `end` leaves these facts: `db_match`, `outputs_said`, `conditions` of the task, `changes` made and wanted,
 //! `reference_calls`, `writes`, `assertions` for a judge, and `undecided` where a part of the reward is a judge's.
@@ -41,7 +41,7 @@ impl fmt::Debug for Service {
 }
 
 impl Service {
-    /// With our own tool descriptions and policy.
+    /// Uses our own tool descriptions and policy.
     pub fn new(domain: Arc<Domain>, new_user: Arc<NewUser>) -> Result<Self, DuplicateTool> {
         let user_tools = domain.user_tools()?;
         let mut tools = domain.tools()?;
@@ -52,7 +52,7 @@ impl Service {
         Ok(Self { domain, tools, user_tools, texts, new_user })
     }
 
-    /// With the texts of a tau-bench directory, where it has them: `tools.json` and `wiki.md`, or tau2's policies, with
+    /// Uses the texts of a tau-bench directory, if it has them: `tools.json` and `wiki.md`, or tau2's policies, with
     /// `tools.json`, `user_tools.json`, `solo_tools.json` and the instructions as `scripts/export_tau2.py` writes them.
     #[must_use]
     pub fn with_texts_of(mut self, directory: &Path) -> Self {
@@ -70,7 +70,7 @@ impl Service {
         self
     }
 
-    /// The user's tools in an episode of a task, which may leave some of them out.
+    /// The user's tools in an episode of a task, which may exclude some of them.
     fn user_tools_of(&self, task: &Task) -> Result<ToolSet, Fault> {
         let Some(names) = task.extra.get("user_tools").and_then(serde_json::Value::as_array) else {
             return Ok(self.user_tools.clone());
@@ -133,7 +133,7 @@ struct ServiceEnv {
     task: Task,
     /// The agent's replies to the user.
     replies: Vec<String>,
-    /// Since when the user was asked, and what its answer took; a step that was given up has no answer.
+    /// When the user was asked, and how long the answer took; `None` inside if the step was abandoned.
     asked: Option<(Instant, Option<f64>)>,
 }
 
@@ -157,7 +157,7 @@ impl ServiceEnv {
     /// Runs calls in order, up to one that ends the episode.
     fn run(&mut self, calls: &[ToolCall]) -> Result<Turn, Fault> {
         let mut turn = Turn::default();
-        // In solo mode a message that stops does nothing else, whatever else it calls.
+        // In solo mode a message that stops does nothing else, even if it contains further calls.
         if self.user.is_none() && calls.iter().any(|call| call.name == STOP) {
             turn.done = true;
             return Ok(turn);
@@ -208,7 +208,7 @@ impl Env for ServiceEnv {
                 "Error: nobody reads a message here. Call a tool, or call `done` when the ticket is solved.".into(),
             )),
             Action::Reply(text) => self.say(text).await,
-            // Not forwarded to the user: the agent reads what was wrong with its reply.
+            // Not forwarded to the user: the agent is told what was wrong with its reply.
             Action::Malformed(failure) => Ok(corrected(format!("Error: {failure}. {}", failure.hint))),
         }
     }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::initial::Named;
 use super::{Domain, Kind};
 
-/// Why tasks could not be read.
+/// Reason why tasks could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TasksError {
     #[error("cannot read {path}; a split is a file tasks_SPLIT.json, or listed in split_tasks.json")]
@@ -28,8 +28,8 @@ pub enum TasksError {
 
 /// The tasks of one split.
 ///
-/// A v1 directory has `tasks_{split}.json`; a tau2 directory `tasks.json` with `split_tasks.json` (train, test, base).
-/// A file of its own may hold tau2's tasks too, as telecom's `tasks_small.json` does.
+/// A v1 directory has `tasks_{split}.json`; a tau2 directory has `tasks.json` with `split_tasks.json` (train, test,
+/// base). A separate file may also hold tau2's tasks, as telecom's `tasks_small.json` does.
 pub fn load(kind: Kind, directory: &Path, split: &str) -> Result<Vec<Task>, TasksError> {
     let own = directory.join(format!("tasks_{split}.json"));
     let tasks = if own.exists() || !directory.join("tasks.json").exists() {
@@ -131,7 +131,8 @@ pub fn tau2(kind: Kind, value: &Value) -> Result<Task, String> {
     Ok(task)
 }
 
-/// A task for an agent that has the user's tools too: the user's part of the solution is its own, and nobody is spoken to.
+/// Task for an agent that also has the user's tools: the user's part of the solution becomes the agent's, and nobody is
+/// spoken to.
 pub fn solo(mut task: Task) -> Result<Task, String> {
     if task.extra.get("ticket").and_then(Value::as_str).is_none() {
         return Err("it has no ticket, which is all that an agent in solo mode is told".into());
@@ -169,7 +170,7 @@ fn says(acts: &[(bool, ToolCall)]) -> Option<Vec<Say>> {
     Some(says)
 }
 
-/// Refuses a task of which a part would be passed over: a function that is not there, a reward that nobody computes.
+/// Refuses a task of which a part would be ignored: an unknown function, or a reward part that is not computed.
 pub(super) fn playable(kind: Kind, task: &Task) -> Result<(), String> {
     const DECIDED: [&str; 5] = ["DB", "COMMUNICATE", "NL_ASSERTION", "ACTION", "ENV_ASSERTION"];
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();

@@ -40,7 +40,7 @@ pub fn show(record: &Value) -> Answer {
     Ok(super::py::json::dumps(record))
 }
 
-/// One tool: its name, its parameters in order, all of them required, and what it does.
+/// Tool: its name, its parameters in order (all required), and its function.
 #[derive(Debug, Clone, Copy)]
 pub struct Tool {
     pub name: &'static str,

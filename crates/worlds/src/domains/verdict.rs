@@ -1,7 +1,7 @@
 //! The tau reward: is the final state the reference's, and was every wanted output said? Both parts are kept. tau2 adds
 //! assertions on the end (`ENV_ASSERTION`) and calls that must have been made (`ACTION`).
 //!
-//! States are compared record by record, not hashed; the answer is the one the hashes would give.
+//! States are compared record by record, not hashed; the result is the same as comparing hashes.
 
 use hone_trace::Task;
 use indexmap::IndexMap;
@@ -43,7 +43,7 @@ pub fn judge(desk: &Desk, task: &Task, replies: &[impl AsRef<str>]) -> Verdict {
     let basis = basis(task);
     let wants = |part: &str| basis.iter().any(|own| own == part);
     let state = !wants("DB") || !has_target(task) || desk.same_state(&reference_end(desk, task));
-    // tau2's tasks may list what to communicate without making it part of the reward.
+    // tau2's tasks may list outputs to communicate without making them part of the reward.
     let outputs = if wants("COMMUNICATE") { task.outputs.as_slice() } else { &[] };
     let outputs = outputs.iter().map(|output| (output.clone(), is_said(output, replies))).collect();
     let mut conditions = IndexMap::new();
@@ -59,7 +59,7 @@ pub fn judge(desk: &Desk, task: &Task, replies: &[impl AsRef<str>]) -> Verdict {
     Verdict { state, outputs, conditions, undecided }
 }
 
-/// True when a task says how its end should be: tau2 compares nothing where neither actions nor assertions are given.
+/// True if a task defines its end state: tau2 compares nothing if neither actions nor assertions are given.
 fn has_target(task: &Task) -> bool {
     let Some(verifier) = task.verifier.as_ref().filter(|verifier| verifier.get("actions").is_some()) else {
         return true;
@@ -67,7 +67,7 @@ fn has_target(task: &Task) -> bool {
     ["actions", "env_assertions"].iter().any(|name| verifier.get(*name).is_some_and(|part| !part.is_null()))
 }
 
-/// Evaluates the assertions on the end, in turn; those that fail to be computed are returned.
+/// Evaluates the assertions on the end state in order; returns those that could not be computed.
 fn asserted(desk: &Desk, task: &Task, conditions: &mut IndexMap<String, bool>) -> Vec<String> {
     let mut desk = desk.clone();
     let mut failed = Vec::new();

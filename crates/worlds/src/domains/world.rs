@@ -1,11 +1,11 @@
 //! A database that costs nothing to open: shared immutable records under a small per-episode overlay.
 //!
-//! The base is parsed once. An episode holds only the records it wrote, and those share what they did not change with
-//! the base. The byte-exact state hash of tau-bench covers megabytes of text; the texts of untouched records and the
-//! hasher's state before each of them are kept, so that a hash costs what lies after the first change. Rewards do not
-//! hash at all: [`World::same_state`] compares the records that either side wrote.
+//! The base is parsed once. An episode holds only the records it wrote, and those share their unchanged parts with the
+//! base. The byte-exact state hash of tau-bench covers megabytes of text; the texts of untouched records and the
+//! hasher's state before each of them are cached, so that a hash only costs the part after the first change. Rewards do
+//! not hash at all: [`World::same_state`] compares the records that either side wrote.
 //!
-//! This module knows tables of records and nothing of what is in them.
+//! This module knows tables of records and nothing about their contents.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -32,7 +32,7 @@ pub struct Base {
 #[derive(Debug)]
 struct Table {
     name: &'static str,
-    /// In file order, which tools that search can show.
+    /// In file order, which is visible through tools that search.
     records: Dict,
 }
 
@@ -41,7 +41,7 @@ struct Table {
 struct Canon {
     /// Per table, keys in order with the canonical text of key and record.
     records: Vec<Vec<(Arc<str>, Box<str>)>>,
-    /// Per table, the hasher as it stands before the separator of record `i`, and once more after the last record.
+    /// Per table, the state of the hasher before the separator of record `i`, and once more after the last record.
     before: Vec<Vec<Sha256>>,
     whole: Digest,
 }
@@ -121,7 +121,7 @@ impl World {
         self.find(table, key)?.ok_or_else(|| Raised::key(key))
     }
 
-    /// The record, to be written to. Copied on the first write, shallowly: what it holds stays shared.
+    /// Mutable record. Copied on the first write, shallowly: its contents stay shared.
     pub(crate) fn edit(&mut self, table: TableId, key: &Value) -> Result<&mut Value, Raised> {
         let Some(name) = hashed(key)? else { return Err(Raised::key(key)) };
         let base = self.base.tables[table.0].records.get_key_value(name);
@@ -188,7 +188,7 @@ impl World {
         Digest::from_bytes(hasher.finalize().into())
     }
 
-    /// Where the first written record stands in the canonical order.
+    /// Position of the first written record in the canonical order.
     fn first_written(&self, canon: &Canon) -> Option<(usize, usize)> {
         let (table, written) = self.written.iter().enumerate().find(|(_, written)| !written.is_empty())?;
         let (first, _) = written.first_key_value()?;

@@ -1,4 +1,4 @@
-//! Environments by name: the catalogue, and the one door through which recipes and commands open them.
+//! Environments by name: the catalogue, and the single entry point through which recipes and commands open them.
 //!
 //! An [`EnvSpec`] is a recipe's `[env]` table. An environment's own file has its entry, its options and how they open;
 //! [`BUILTINS`] lists them, and docs/environments-reference.md is written from here.
@@ -21,7 +21,7 @@ use crate::BUILTINS;
 /// Maker of an environment.
 #[derive(Debug, Clone, Copy)]
 pub struct Make {
-    /// Reads its options, with the name they stand under.
+    /// Reads its options, with their name.
     pub(crate) read: fn(&str, Map<String, Value>) -> Result<EnvSpec, RegistryError>,
     /// True when the agent talks to a user.
     pub user: bool,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hone_arena::registry::{Counts, EnvOptions, Environment, RegistryError};
+use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::users::NewUser;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
@@ -24,13 +25,17 @@ impl EnvSpec {
         Self(Arc::new(options))
     }
 
-    /// Reads a table. `kind` makes it an environment elsewhere and `command` a program; otherwise `name` says which built-in
-    /// it is.
+    /// Reads a table. `kind` makes it a remote environment and `command` a program; otherwise `name` selects a built-in
+    /// one.
     pub fn read(table: Map<String, Value>) -> Result<Self, RegistryError> {
         if let Some(kind) = table.get("kind") {
             return (remote::find(kind)?.make.read)(&remote::named(&table)?, table);
         }
         let program = table.contains_key("command");
+        if table.get("command").is_some_and(|command| !command.is_array()) {
+            let what = "`command` is a list, the program and its arguments\nhint: write command = [\"python3\", \"my_env.py\"]";
+            return Err(RegistryError::Form(what.into()));
+        }
         let name = match table.get("name") {
             Some(Value::String(name)) => name.clone(),
             Some(_) => return Err(RegistryError::Form("`name` is the name of an environment, a string".into())),
@@ -51,7 +56,7 @@ impl EnvSpec {
         Self::read(Map::from_iter([("name".to_owned(), name.into())]))
     }
 
-    /// As its tasks name it.
+    /// Name used in tasks.
     pub fn name(&self) -> &str {
         self.0.name()
     }
@@ -61,12 +66,17 @@ impl EnvSpec {
         self.0.counts()
     }
 
+    /// Reward of an episode where a recipe does not say.
+    pub fn rubric(&self) -> RubricSpec {
+        self.0.rubric()
+    }
+
     /// The environment, ready to play.
     pub fn open(&self) -> Result<Environment, RegistryError> {
         self.0.open(None)
     }
 
-    /// The environment with somebody else for the user than the table says.
+    /// Opens the environment with a different user from the one in the table.
     pub fn open_with(&self, user: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
         self.0.open(user)
     }
@@ -156,7 +166,7 @@ impl<'de> Deserialize<'de> for EnvSpecs {
     }
 }
 
-/// By hand, because an untagged enum would swallow what is wrong with a table.
+/// By hand, because an untagged enum would hide the error in a table.
 struct OneOrSeveral;
 
 impl<'de> Visitor<'de> for OneOrSeveral {

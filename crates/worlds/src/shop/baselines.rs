@@ -1,6 +1,6 @@
 //! Scripted policies of the shop: success without understanding.
 //!
-//! They are given what a small policy has to learn (to copy names and ids, to write calls, to know a tool by its
+//! They are given what a small policy has to learn (copying names and ids, writing calls, recognising a tool by its
 //! description), so that their success shows what the rest is worth.
 
 use hone_trace::{Action, Content, Message, Seed, ToolSet, ToolSpec};
@@ -16,7 +16,7 @@ pub const BASELINES: [Script; 2] = [
     Script { name: "goes by one keyword, once", act: |tools, said, _: Seed| act(tools, said, by_keyword) },
 ];
 
-/// The verbs of a request, and what they call for once the order is found.
+/// Verbs of a request, and the tools they call for once the order is found.
 const KEYWORDS: [(&[&str], &[Tool]); 4] = [
     (&["send", "ship"], &[Tool::ChangeCity]),
     (&["return", "take back"], &[Tool::ReturnItem]),

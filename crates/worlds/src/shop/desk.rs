@@ -1,4 +1,4 @@
-//! The desk: the shop as the tools see it, with what can go wrong on the way.
+//! The desk: the shop as seen by the tools, including what can go wrong.
 
 use hone_trace::ToolCall;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::tools::{Kit, Tool};
 use super::world::{Item, Order, Status, World};
 
-/// An error that stands between the agent and its goal, whatever it does: only carrying on leads past it.
+/// Error that the agent runs into whatever it does: it can only be overcome by carrying on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Snag {

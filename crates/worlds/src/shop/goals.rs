@@ -12,8 +12,8 @@ pub enum Goal {
     ChangeCity,
     Return,
     Exchange,
-    /// To be rid of an item. Whether that is a cancellation or a return depends on the order's status, which the desk has
-    /// to look up: the shop carries out either.
+    /// Getting rid of an item. Whether that is a cancellation or a return depends on the order's status, which has to
+    /// be looked up: the shop accepts either.
     GiveUp,
 }
 
@@ -54,7 +54,7 @@ impl Goal {
         }
     }
 
-    /// Ways to say it: those of training tasks and those of held-out tasks, in the same words.
+    /// Phrasings: those of training tasks and those of held-out tasks, in the same words.
     fn phrasings(self, words: Vocabulary) -> &'static [&'static str] {
         use Vocabulary::{HeldOut, Training};
         match (self, words) {
@@ -97,14 +97,14 @@ impl Goal {
         }
     }
 
-    /// A wish in a customer's words; `detail` is the city or colour it names.
+    /// A request in a customer's words; `detail` is the city or colour it names.
     pub(super) fn wish(self, words: Vocabulary, item: &str, detail: &str, rng: &mut Rng) -> String {
         let phrasing = rng.pick(self.phrasings(words)).copied().unwrap_or_default();
         phrasing.replace("{item}", item).replace("{city}", detail).replace("{colour}", detail)
     }
 }
 
-/// All that a customer says: a name and one wish or two.
+/// Everything a customer says: a name and one or two requests.
 pub(super) fn request(words: Vocabulary, name: &str, wishes: &[String], rng: &mut Rng) -> String {
     let (frames, joints): (&[&str], &[&str]) = match words {
         Vocabulary::Training => (

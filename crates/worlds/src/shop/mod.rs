@@ -1,13 +1,13 @@
 //! The shop: a small retail desk for small models.
 //!
-//! Eight tools, worlds of a few customers, ids of two and three digits, and tasks of three to nine calls of which each
-//! needs the answer of an earlier one. Names and things are quoted as the shop spells them: a small policy must copy
-//! them, wherever they stand. It has the shape of the retail domain at a tenth of its length: a policy of a million
+//! Eight tools, worlds of a few customers, ids of two and three digits, and tasks of three to nine calls, each of which
+//! needs the answer of an earlier one. Names and products are quoted as the shop spells them: a small policy must copy
+//! them, wherever they occur. It has the shape of the retail domain at a tenth of its length: a policy of a million
 //! parameters can learn it in minutes on a CPU.
 //!
-//! The skills to learn: to read the schemas (tools go by other code names, descriptions and in another order in every
-//! task), to carry on after an error as it says, to look before acting where the means depend on what is found, and to
-//! fulfil every wish of a customer who has two.
+//! The skills to learn: reading the schemas (tools have different code names, descriptions and order in every task),
+//! carrying on after an error as instructed, looking before acting if the right action depends on what is found, and
+//! fulfilling both requests of a customer who has two.
 //!
 //! Held-out tasks share no name, good, city, code name or phrasing with training tasks, and combine goals that training
 //! never combines. Each task's world comes from its own seed.

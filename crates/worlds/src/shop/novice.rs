@@ -1,16 +1,16 @@
 //! A novice at the desk: a flawed demonstrator, so that reinforcement learning has something to put right.
 //!
-//! It knows the tools and the way to each goal. But two times in three it stops at the first error and forgets the second
-//! wish, and every other time it cancels what a customer wants to be rid of without a look at the order. A policy that
-//! imitates it does the wrong thing greedily, not the right thing with doubts.
+//! It knows the tools and how to reach each goal. But two times in three it stops at the first error and forgets the
+//! second request, and every other time it cancels an unwanted item without looking at the order. A policy that
+//! imitates it does the wrong thing when decoded greedily, not the right thing with doubts.
 
 use hone_trace::Rng;
 
-/// Of a hundred times that it should carry on or hear a second wish, those it does not.
+/// Percentage of times it does not carry on after an error, or forgets a second request.
 const CARELESS_PERCENT: usize = 66;
 
-/// Of a hundred times that it should look first, those it does not. Fewer: a guess is right half the time, so that group
-/// advantages pay for a look less than for the rest.
+/// Percentage of times it does not look first. Lower, because a guess is right half the time, so that group advantages
+/// reward looking less than the rest.
 const HASTY_PERCENT: usize = 50;
 
 /// Work habits.
@@ -18,7 +18,7 @@ const HASTY_PERCENT: usize = 50;
 pub(super) struct Manners {
     /// Carries on after an error.
     pub carries_on: bool,
-    /// Fulfils every wish, not only the first.
+    /// Fulfils every request, not only the first.
     pub hears_all: bool,
     /// Looks an order's status up where the means depend on it.
     pub looks_first: bool,

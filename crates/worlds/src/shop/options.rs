@@ -35,8 +35,8 @@ documented! {
     pub struct ShopSpec {
         /// `shop`.
         pub name: String,
-        /// 1: one wish that names what to do. 2: errors on the way, and wishes whose means depend on the order's status. 3:
-        /// two wishes at once.
+        /// 1: one request that names the action. 2: errors along the way, and requests whose action depends on the
+        /// order's status. 3: two requests at once.
         pub difficulty: u8 where whole(1, 3),
         /// Training tasks.
         pub tasks: usize where whole(1, 1_000_000),
@@ -46,8 +46,8 @@ documented! {
         pub seed: u64 where seed(),
         /// Pairs of goals that training tasks combine, at most 6. Held-out tasks combine all seven.
         pub pairs: usize where whole(1, 6),
-        /// Whom `hone sft` imitates. The novice, two times in three, stops at the first error, forgets the second wish and
-        /// does not look the status up.
+        /// Demonstrator that `hone sft` imitates. The novice, two times in three, stops at the first error, forgets the
+        /// second request and does not look up the status.
         pub demonstrator: Demonstrator,
     }
 }
@@ -75,6 +75,10 @@ impl EnvOptions for ShopSpec {
         Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
     }
 
+    fn rubric(&self) -> RubricSpec {
+        RubricSpec::single("tau_state", Map::new())
+    }
+
     fn open(&self, _: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
         if self.pairs > TRAINED_PAIRS {
             let what = format!("pairs is {}; training combines at most {TRAINED_PAIRS}", self.pairs);
@@ -91,7 +95,7 @@ impl EnvOptions for ShopSpec {
             name: self.name.clone(),
             arena: Arc::new(Shop),
             splits: splits.into(),
-            rubric: RubricSpec::single("tau_state", Map::new()).build()?,
+            rubric: self.rubric().build()?,
             baselines: BASELINES.iter().map(|script| Arc::new(*script) as Arc<dyn Baseline>).collect(),
         })
     }

@@ -1,4 +1,4 @@
-//! Tasks of the shop: a customer's wishes, the errors on the way, and the calls that fulfil them.
+//! Tasks of the shop: a customer's requests, the errors along the way, and the calls that fulfil them.
 
 use hone_trace::{Rng, Seed, Task, ToolCall};
 
@@ -11,7 +11,7 @@ use super::words::Vocabulary;
 use super::world::{Status, World};
 use hone_arena::solution::DEMONSTRATION;
 
-/// Of a hundred tasks that may have one, those with an error on the way and those with two wishes.
+/// Percentage of eligible tasks with an error along the way, and with two requests.
 const SNAG_PERCENT: usize = 60;
 const PAIR_PERCENT: usize = 12;
 
@@ -19,8 +19,8 @@ const PAIR_PERCENT: usize = 12;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskSpec {
     pub words: Vocabulary,
-    /// 1: one wish that names what to do. 2: errors on the way, and wishes whose means depend on the order's status. 3:
-    /// two wishes at once.
+    /// 1: one request that names the action. 2: errors along the way, and requests whose action depends on the order's
+    /// status. 3: two requests at once.
     pub difficulty: u8,
     /// Pairs of goals that training combines. Held-out tasks combine all.
     pub pairs: usize,
@@ -29,8 +29,8 @@ pub struct TaskSpec {
 }
 
 impl TaskSpec {
-    /// `count` tasks, each in a world of its own. Keys carry split and seed, so that splits of different seeds or names
-    /// share no task. Every solution is replayed before the task is given out.
+    /// `count` tasks, each in its own world. Keys carry split and seed, so that splits of different seeds or names
+    /// share no task. Every solution is replayed before the task is returned.
     pub fn tasks(&self, split: &str, seed: u64, count: usize) -> Vec<Task> {
         let root = Seed::root(seed).with("shop tasks").with(split);
         let made = (0u64..).filter_map(|number| {
@@ -72,12 +72,12 @@ pub(super) struct Scene {
     wishes: Vec<Wish>,
 }
 
-/// A goal with what it is about.
+/// A goal with its object.
 struct Wish {
     goal: Goal,
     item: String,
     order: String,
-    /// The city or colour wished for, and what the tool takes for it.
+    /// The requested city or colour, and the tool's argument for it.
     detail: (String, String),
 }
 
@@ -128,7 +128,8 @@ impl Scene {
         Desk::new(self.world.clone(), self.kit.clone(), self.snag.clone())
     }
 
-    /// The calls of somebody with these manners, errors run into included. Who lets an error be stops there.
+    /// Calls of a player with these habits, including errors it runs into. A player that does not handle an error stops
+    /// there.
     fn calls(&self, manners: Manners) -> Option<Vec<ToolCall>> {
         let name = &self.world.customers.get(&self.customer)?.name;
         let mut desk = self.desk();
@@ -138,7 +139,7 @@ impl Scene {
             made.push(self.kit.call(Tool::FindOrder, &[&self.customer, &wish.item]));
             let mut order = desk.listed(&wish.order).to_owned();
             for tool in wish.means(&self.world, manners)? {
-                // At most one error stands in the way of a call.
+                // At most one error precedes a call.
                 for _ in 0..2 {
                     let call = self.kit.call(tool, &wish.arguments(tool, &order));
                     let answer = desk.run(&call);
@@ -182,7 +183,7 @@ impl Wish {
     }
 }
 
-/// A wish of this customer about an item that none of the others is about.
+/// A request of this customer about an item that no other request is about.
 fn wish(world: &World, customer: &str, goal: Goal, taken: &[&String], rng: &mut Rng) -> Option<Wish> {
     let orders = world.customers.get(customer)?.orders.iter().filter_map(|id| Some((id, world.orders.get(id)?)));
     let fitting: Vec<(&String, &String)> = orders
@@ -209,7 +210,7 @@ fn wish(world: &World, customer: &str, goal: Goal, taken: &[&String], rng: &mut 
     Some(Wish { goal, item: item.clone(), order: order.clone(), detail })
 }
 
-/// An error on the way to one of the wishes.
+/// An error on the way to one of the requests.
 fn snag(world: &World, wishes: &[Wish], rng: &mut Rng) -> Option<Snag> {
     if rng.below(100) >= SNAG_PERCENT {
         return None;

@@ -1,7 +1,7 @@
-//! The shop's tools: what each does to the shop, and the code name and description it goes by in one episode.
+//! The shop's tools: their effects, and their code names and descriptions in one episode.
 //!
-//! A tool's name says nothing: every task has code names, descriptions and an order of its own, so that reading the
-//! schemas is the only way to know which tool does what.
+//! A tool's name says nothing: every task has its own code names, descriptions and order, so that reading the schemas
+//! is the only way to know which tool does what.
 
 use hone_trace::{DuplicateTool, Seed, ToolCall, ToolSet, ToolSpec};
 use serde_json::{Map, Value, json};

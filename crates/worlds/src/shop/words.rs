@@ -1,8 +1,8 @@
-//! The shop's words, made of syllables: names, goods, cities and the code names of tools.
+//! The shop's words, built from syllables: names, products, cities and the code names of tools.
 //!
-//! There are 19,600 of them, so that a policy learns to copy a word and not the words; and a word belongs either
-//! to training tasks or to held-out tasks, never to both. Colours and the verbs of wishes and descriptions are common to
-//! both: they are what a policy has to know, the rest is what it has to copy.
+//! There are 19,600 of them, so that a policy learns to copy a word rather than memorise words; and a word belongs
+//! either to training tasks or to held-out tasks, never to both. Colours and the verbs of requests and descriptions are
+//! common to both: a policy has to know those, and copy the rest.
 
 use std::collections::HashSet;
 
@@ -62,7 +62,7 @@ impl<'a> Words<'a> {
         letters.into_iter().filter(|letter| has_codes(*letter)).take(count).map(&mut code).collect()
     }
 
-    /// As [`Words::word`], with a capital letter.
+    /// Like [`Words::word`], capitalised.
     pub(super) fn name(&mut self) -> String {
         let word = self.word();
         word[..1].to_ascii_uppercase() + &word[1..]

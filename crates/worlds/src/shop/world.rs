@@ -13,7 +13,7 @@ pub struct World {
     pub customers: BTreeMap<String, Customer>,
     pub orders: BTreeMap<String, Order>,
     pub products: BTreeMap<String, Product>,
-    /// Where orders can be sent.
+    /// Cities that orders can be sent to.
     pub cities: BTreeSet<String>,
 }
 
@@ -27,7 +27,7 @@ pub struct Customer {
 pub struct Order {
     pub status: Status,
     pub city: String,
-    /// By the product's name.
+    /// By product name.
     pub items: BTreeMap<String, Item>,
 }
 
@@ -37,7 +37,7 @@ pub struct Item {
     pub returned: bool,
 }
 
-/// A kind of thing, with the id of each colour it comes in.
+/// Product, with the id of each colour it comes in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Product {
     pub colours: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! Scripted policies of the ticket desk that weigh nothing: they take what lies on top, or give up.
+//! Scripted policies of the triage environment that weigh nothing: they take the first document, or escalate.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ fn article_id(text: &str) -> Option<String> {
     (digits > 0).then(|| text[at..at + 3 + digits].to_owned())
 }
 
-/// The line that says what to do, or all of it.
+/// The line that says what to do, or the whole text.
 fn fix(text: &str) -> String {
     let after = ["Fix: ", "Resolution\n"].iter().find_map(|mark| text.split(mark).nth(1)).unwrap_or(text);
     after.lines().next().unwrap_or(after).trim_matches('"').to_owned()

@@ -87,7 +87,7 @@ fn terms(text: &str) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
-    /// By hand: 3 texts of 2, 3 and 4 terms, mean 3; "cat" is in two of them.
+    /// Computed by hand: 3 texts of 2, 3 and 4 terms, mean 3; "cat" is in two of them.
     #[test]
     fn scores_are_the_formula() {
         let index = Bm25::new(["cat dog", "cat cat bird", "one two three four"]);

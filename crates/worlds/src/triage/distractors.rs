@@ -1,4 +1,4 @@
-//! Which wrong documents stand beside the right ones in a reader's prompt.
+//! Selection of the wrong documents shown beside the right ones in a reader's prompt.
 //!
 //! The harder the level, the closer they are: level 1 takes other products, level 2 shares the product or the symptom,
 //! level 3 adds the same symptom with another cause, the same cause at another product, and incidents that look right.

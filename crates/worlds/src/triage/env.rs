@@ -36,7 +36,7 @@ pub(super) struct TriageEnv {
     pub(super) world: Arc<World>,
     pub(super) task: Task,
     pub(super) gold: Gold,
-    /// Id to text of what the agent was shown.
+    /// Text by id of the documents the agent was shown.
     pub(super) context: IndexMap<String, String>,
     pub(super) retrieved: Vec<String>,
     pub(super) submitted: Option<Submitted>,
@@ -55,7 +55,7 @@ impl Env for TriageEnv {
             Action::Reply(_) => (self.no_submission(&format!("Nobody reads replies here. Call {SUBMIT}.")), 0),
             Action::Malformed(failure) => (self.no_submission(&format!("{failure}. {}", failure.hint)), 0),
         };
-        // The reader has one turn, whatever it made of it.
+        // The reader has one turn, however it used it.
         self.done |= self.mode == Mode::Reader;
         if self.done && self.submitted.is_none() {
             messages.clear();

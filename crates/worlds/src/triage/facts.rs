@@ -40,7 +40,8 @@ impl Submitted {
     }
 }
 
-/// An answer may have this many times the reference's words, or naming everything would be naming the right thing.
+/// Maximum length of an answer in multiples of the reference's words; otherwise naming everything would count as naming
+/// the right thing.
 const LONGEST: usize = 3;
 
 impl Gold {

@@ -1,5 +1,5 @@
-//! Invented products and fixes, in the shape of the catalogue's. A policy that meets other words in every knowledge base has to
-//! copy what it reads; one that always meets the same learns them by heart.
+//! Invented products and fixes, in the shape of the catalogue's. A policy that sees different words in every knowledge
+//! base has to copy what it reads; one that always sees the same words memorises them.
 
 use hone_trace::Rng;
 
@@ -18,7 +18,7 @@ pub(super) fn product(rng: &mut Rng) -> String {
     format!("{}{rest} {kind}", first.to_uppercase())
 }
 
-/// A sentence with `{value}` and, every other time, `{service}`.
+/// A sentence with `{value}` and, half the time, `{service}`.
 pub(super) fn fix(rng: &mut Rng) -> String {
     let verb = one(rng, &VERBS);
     let object: Vec<String> = (0..=rng.below(3)).map(|_| noun(rng)).collect();
@@ -42,7 +42,7 @@ fn noun(rng: &mut Rng) -> String {
     if rng.below(2) == 0 { one(rng, &NOUNS).to_owned() } else { word(rng) }
 }
 
-/// Two or three syllables, or any letters: those make a policy copy tokens that seldom stand together.
+/// Two or three syllables, or arbitrary letters, which make a policy copy tokens that rarely occur together.
 fn word(rng: &mut Rng) -> String {
     if rng.below(3) == 0 {
         return (0..3 + rng.below(4)).map(|_| char::from(b'a' + rng.below(26) as u8)).collect();

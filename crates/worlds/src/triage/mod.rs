@@ -4,11 +4,11 @@
 //! are in the prompt and the agent submits once. In `triage-searcher` it has to find them with real BM25 search first.
 //! Everything follows from a seed: no data is downloaded, and two machines make the same tasks.
 //!
-//! - [`WorldSpec`] says which knowledge base; [`World`] is one, immutable and shared by every episode in it.
-//! - [`TaskSpec`] says which tasks; [`TaskSpec::generate`] makes the three [`Splits`], disjoint by construction and
+//! - [`WorldSpec`] selects a knowledge base; [`World`] is one, immutable and shared by every episode in it.
+//! - [`TaskSpec`] selects tasks; [`TaskSpec::generate`] creates the three [`Splits`], disjoint by construction and
 //!   checked.
-//! - [`TriageArena`] opens any of these tasks: a task names its world, and worlds are made once.
-//! - [`rubric`] is what a triage episode earns.
+//! - [`TriageArena`] opens any of these tasks: a task names its world, and worlds are created once.
+//! - [`rubric`] is the reward of a triage episode.
 //!
 //! It knows nothing of prompts as ids, of samplers or of training.
 

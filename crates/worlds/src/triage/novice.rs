@@ -11,13 +11,13 @@ use super::tasks::{known_gold, unknown_gold};
 use super::text::Scene;
 use super::world::World;
 
-/// Of a hundred tickets, those it takes no care of.
+/// Percentage of tickets it treats carelessly.
 const CARELESS_PERCENT: usize = 60;
-/// Of a hundred tickets, those it is sure of: of clear ones, where it else says any tenth, and of others, where it else
-/// says what is true.
+/// Percentage of tickets it claims to be sure of: among clear ones, where it otherwise says a random tenth, and among
+/// others, where it otherwise says the truth.
 const SURE_PERCENT: [usize; 2] = [95, 50];
 
-/// The calls before the submission, and what is submitted.
+/// The calls before the submission, and the submission.
 pub(super) struct Work {
     pub calls: Vec<ToolCall>,
     pub submitted: Submitted,
@@ -46,7 +46,7 @@ pub(super) fn work(careful: Work, world: &World, scene: &Scene, shown: &[String]
     Work { calls, submitted: Submitted { confidence, ..submitted } }
 }
 
-/// The right answer if this document alone decided; `None` where it answers nothing by itself.
+/// The right answer if only this document counted; `None` if it answers nothing by itself.
 fn answer_of(world: &World, id: &str) -> Option<Gold> {
     known_gold(world, world.problem_of(id)?).filter(|gold| gold.gold_ids == [id])
 }

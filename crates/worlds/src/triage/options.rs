@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hone_arena::catalogue::Options;
 use hone_arena::documented;
 use hone_arena::registry::{Counts, EnvOptions, Environment, RegistryError};
+use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::users::NewUser;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +28,7 @@ pub(crate) const SEARCHER: EnvEntry = EnvEntry {
     advice: "For search and reading over several turns; size = \"tiny\" suits policies of a million parameters",
     paper: None,
     options: Options::of::<TriageSpec>(),
-    // Looking for the ticket's own words and taking the first hit is right more often than not: what is to be learned is
+    // Searching for the ticket's own words and taking the first hit is right more often than not: the skill to learn is
     // when not to.
     make: Make { read: read::<TriageSpec>, user: false, floor: Some(Floor { at_most: 0.7, options: "{}" }) },
 };
@@ -46,8 +47,8 @@ documented! {
         pub tasks: usize where whole(1, 1_000_000),
         /// Tasks of each split that is never trained on.
         pub held_out: usize where whole(0, 1_000_000),
-        /// What held-out tickets are about. `test`: products and failure modes that training never sees; `dev`: held-out
-        /// symptoms of those it sees; `fresh`: what it sees, in knowledge bases it never sees.
+        /// Subject of held-out tickets. `test`: products and failure modes that training never sees; `dev`: held-out
+        /// symptoms of those it sees; `fresh`: symptoms it sees, in knowledge bases it never sees.
         pub held_out_from: HeldOut,
         /// Another seed is another knowledge base with other answers.
         pub seed: u64 where seed(),
@@ -59,19 +60,19 @@ documented! {
         pub documents: Option<usize> where whole(1, 1_000),
         /// Seen products of each domain, 1 to 8.
         pub products: usize where whole(1, 8),
-        /// Knowledge bases with other codes, values and ids, which tasks take in turn: a small model cannot learn 64 by
-        /// heart.
+        /// Knowledge bases with different codes, values and ids, which tasks cycle through: a small model cannot
+        /// memorise 64.
         pub worlds: usize where whole(1, 65_536),
-        /// Every knowledge base of training, and of `fresh`, names products and fixes in invented words: what `dev` and `test`
-        /// then ask, in real ones, cannot be answered but by reading.
+        /// Every knowledge base of training, and of `fresh`, names products and fixes in invented words: questions of
+        /// `dev` and `test`, in real words, can then only be answered by reading.
         pub invented: bool,
         /// Whom `hone sft` imitates. The novice takes care two times in five; else a reader answers from the first article
         /// and a searcher escalates without a search.
         pub demonstrator: Demonstrator,
         /// Tickets without an answer, of every hundred: escalating is right.
         pub unknown_percent: usize where whole(0, 100),
-        /// Tickets, of every hundred, that fit two articles and name neither's code: half of the guesses are wrong, and only
-        /// the confidence can say so.
+        /// Percentage of tickets that fit two articles and name neither's code: half of the guesses are wrong, and only
+        /// the confidence can reflect that.
         pub vague_percent: usize where whole(0, 100),
         /// Tickets over difficulty 1, of every hundred, about an open incident.
         pub incident_percent: usize where whole(0, 100),
@@ -147,6 +148,10 @@ impl EnvOptions for TriageSpec {
         Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
     }
 
+    fn rubric(&self) -> RubricSpec {
+        rubric()
+    }
+
     fn held_out_split(&self) -> &'static str {
         self.held_out_from.name()
     }
@@ -177,7 +182,7 @@ impl EnvOptions for TriageSpec {
             name: self.name.clone(),
             arena: Arc::new(TriageArena::default()),
             splits: splits.into_iter().map(|(name, tasks)| (name.to_owned(), tasks)).collect(),
-            rubric: rubric()?,
+            rubric: self.rubric().build()?,
             baselines: baselines(),
         })
     }

@@ -1,8 +1,8 @@
 //! Rubric of a triage episode.
 //!
-//! Correctness weighs more than calibration, or being predictably wrong would pay. The perfect answer earns 1. What
-//! policies without understanding earn on average is held under these floors by a test (`tests/triage/floors.rs`), in
-//! both modes and sizes:
+//! Correctness weighs more than calibration, or being predictably wrong would pay. The perfect answer earns 1. A test
+//! (`tests/triage/floors.rs`) holds the mean reward of policies without understanding under these floors, in both modes
+//! and sizes:
 //!
 //! | policy | floor |
 //! |---|---|
@@ -15,26 +15,33 @@
 //! | escalates always, confidence 1 | 0.27 |
 //! | escalates always, at the share of tickets without an answer (0.2) | 0.34 |
 
-use hone_arena::rewards::{
-    Product, Rubric, RubricError, Term, calibration, correct, format, grounding, parsimony, rouge, support,
-};
+use hone_arena::rewards::spec::{ProductSpec, RubricSpec};
+use serde_json::{Map, Value};
+
+/// Kind, name and weight of each component. `support` is watched: paraphrase is not seen, so the perfect answer need not
+/// reach 1.
+const COMPONENTS: [(&str, &str, f64); 7] = [
+    ("correct", "correct", 0.45),
+    ("rouge_l", "quality", 0.0),
+    ("parsimony", "parsimony", 0.0),
+    ("grounding", "grounding", 0.2),
+    ("calibration", "calibration", 0.1),
+    ("format", "format", 0.05),
+    ("support", "support", 0.0),
+];
 
 /// The rubric of both triage environments.
-pub fn rubric() -> Result<Rubric, RubricError> {
-    let parsimony = parsimony::Parsimony::default();
-    // Both look at the same text, the resolution.
-    let quality = rouge::RougeL { on: parsimony.on, ..rouge::RougeL::default() };
-    let terms = vec![
-        Term::new("correct", 0.45, correct::Correct::default()),
-        Term::new("quality", 0.0, quality),
-        Term::new("parsimony", 0.0, parsimony),
-        Term::new("grounding", 0.2, grounding::Grounding::default()),
-        Term::new("calibration", 0.1, calibration::Calibration::default()),
-        Term::new("format", 0.05, format::Format::default()),
-        // Watched: paraphrase is not seen, so the perfect answer need not reach 1.
-        Term::new("support", 0.0, support::Support::default()),
-    ];
-    let product =
-        Product { name: "concise_quality".into(), of: vec!["quality".into(), "parsimony".into()], weight: 0.2 };
-    Rubric::new(terms, vec![product])
+pub fn rubric() -> RubricSpec {
+    let component = |(kind, name, weight): (&str, &str, f64)| {
+        let keys = [("kind", kind.into()), ("name", name.into()), ("weight", Value::from(weight))];
+        let mut table: Map<String, Value> = keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        if kind == "rouge_l" {
+            // The text that parsimony looks at.
+            table.insert("on".into(), "resolution".into());
+        }
+        table
+    };
+    let of = ["quality", "parsimony"].map(String::from).to_vec();
+    let product = ProductSpec { name: "concise_quality".into(), of, weight: 0.2 };
+    RubricSpec { component: COMPONENTS.map(component).to_vec(), product: vec![product] }
 }

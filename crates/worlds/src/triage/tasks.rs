@@ -1,23 +1,29 @@
 //! Triage tasks in four splits, from one seed.
 //!
 //! Train and dev are played in a world that does not mention the held-out products and failure modes at all; test asks
-//! about exactly those. Dev has symptoms (product × failure mode) of its own among the seen ones. Fresh has the symptoms of
-//! train in knowledge bases of its own, so that no fact of it was ever seen. Task `i` of a split depends on the seed and on
-//! earlier tasks only: asking for more tasks appends and moves none.
+//! about exactly those. Dev has its own symptoms (product × failure mode) among the seen ones. Fresh has the symptoms
+//! of train in its own knowledge bases, so that none of its facts was ever seen. Task `i` of a split depends only on
+//! the seed and on earlier tasks: asking for more tasks appends and moves none.
+
+mod gold;
+mod pool;
 
 use std::collections::HashSet;
 
-use hone_trace::{Rng, Seed, Task, TaskSet, TaskSetError, ToolCall};
+use hone_trace::{Rng, Seed, Task, TaskSet, TaskSetError};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::distractors;
 use super::facts::{Gold, Submitted};
 use super::novice::{self, Work};
 use super::text::{self, Scene};
-use super::tools::{self, HITS, SUBMIT};
-use super::world::{Problem, SITES, Scope, Shelf, Size, World, WorldSpec};
+use super::world::{Problem, Scope, Shelf, Size, World, WorldSpec};
 use hone_arena::solution::{DEMONSTRATION, Demonstrator};
+
+use gold::{find, submission};
+pub(super) use gold::{known_gold, unknown_gold};
+use pool::{Draft, Kind, Pool, site};
 
 /// The agent's access to the documents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -49,9 +55,10 @@ pub struct TaskSpec {
     pub size: Size,
     /// Seen products per domain, 1 to 8.
     pub products: usize,
-    /// Knowledge bases with other codes, values and ids, which tasks take in turn: more of them cannot be learnt by heart.
+    /// Knowledge bases with different codes, values and ids, which tasks cycle through: more of them cannot be
+    /// memorised.
     pub worlds: usize,
-    /// Every knowledge base of train and fresh has products and fixes in words of its own.
+    /// Every knowledge base of train and fresh has its own words for products and fixes.
     pub invented: bool,
     /// Whose episodes imitation sees.
     pub demonstrator: Demonstrator,
@@ -63,12 +70,12 @@ pub struct TaskSpec {
     pub level: Option<u8>,
     /// Documents in a reader's prompt; absent: twice the level.
     pub documents: Option<usize>,
-    /// Of a hundred tickets, how many have no answer.
+    /// Percentage of tickets without an answer.
     pub unknown_percent: usize,
-    /// Of a hundred tickets, how many do not say which of two articles is the right one: only the confidence can be
-    /// honest about those.
+    /// Percentage of tickets that do not say which of two articles is the right one: only the confidence can be honest
+    /// about those.
     pub vague_percent: usize,
-    /// Of a hundred tickets over level 1, how many are about an open incident.
+    /// Percentage of tickets over level 1 that are about an open incident.
     pub incident_percent: usize,
 }
 
@@ -95,7 +102,7 @@ impl Default for TaskSpec {
     }
 }
 
-/// A part of the tasks with a purpose of its own.
+/// Split of the tasks, with its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Split {
     Train,
@@ -126,7 +133,8 @@ impl Split {
     }
 }
 
-/// True for the symptoms of dev: every sixth, on a diagonal, so that no product and no failure mode is dev's alone.
+/// True for the symptoms of dev: every sixth, on a diagonal, so that no product and no failure mode belongs only to
+/// dev.
 fn reserved(problem: Problem) -> bool {
     (problem.domain + problem.product + problem.failure) % 6 == 5
 }
@@ -140,7 +148,7 @@ pub struct Splits {
     pub test: TaskSet,
 }
 
-/// Why tasks cannot be made.
+/// Reason why tasks cannot be generated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
     #[error(
@@ -171,7 +179,7 @@ impl TaskSpec {
             (_, 0) => self.seed,
             _ => other("triage more worlds"),
         };
-        // The catalogue's own words are what is tested.
+        // The test is about the catalogue's own words.
         let invented = self.invented && matches!(split, Split::Train | Split::Fresh);
         WorldSpec { seed, size: self.size, scope, products: self.products, invented }
     }
@@ -225,7 +233,7 @@ impl TaskSpec {
         Ok(tasks)
     }
 
-    /// The number of a task among a hundred, shuffled: of every hundred tasks each kind has exactly its share.
+    /// Number of a task within its hundred, shuffled: in every hundred tasks each kind has exactly its share.
     fn roll(&self, split: Split, index: usize) -> usize {
         let mut rolls: [usize; 100] = std::array::from_fn(|roll| roll);
         let seed = Seed::root(self.seed).with("triage kinds").with(split.name()).at(index as u64 / 100);
@@ -341,167 +349,6 @@ impl TaskSpec {
 
 /// Draws for one task before the world counts as exhausted.
 const ATTEMPTS: u64 = 200;
-
-struct Draft {
-    kind: Kind,
-    scene: Scene,
-    ticket: String,
-    gold: Gold,
-    /// Calls that find the documents, before the submission.
-    calls: Vec<ToolCall>,
-    documents: Vec<String>,
-}
-
-impl Draft {
-    /// The part no other task may share: the ticket. Vague ones are too alike for that; they differ in what is shown
-    /// with them.
-    fn identity(&self) -> String {
-        match self.kind {
-            Kind::Vague => format!("{} {}", self.ticket, self.documents.join(" ")),
-            _ => self.ticket.clone(),
-        }
-    }
-}
-
-/// The answer to a ticket, by kind.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Article,
-    /// An article and the change procedure it refers to.
-    Procedure,
-    /// An article, and nothing in the ticket tells it from another with the same symptom.
-    Vague,
-    Incident,
-    Unknown,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Article => "article",
-            Self::Procedure => "procedure",
-            Self::Vague => "vague",
-            Self::Incident => "incident",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-/// The problems a split may ask about.
-struct Pool<'a> {
-    world: &'a World,
-    split: Split,
-    plain: Vec<Problem>,
-    procedural: Vec<Problem>,
-    unknown: Vec<Problem>,
-    incidents: Vec<usize>,
-}
-
-impl<'a> Pool<'a> {
-    fn new(world: &'a World, split: Split) -> Self {
-        let mut pool = Self {
-            world,
-            split,
-            plain: Vec::new(),
-            procedural: Vec::new(),
-            unknown: Vec::new(),
-            incidents: Vec::new(),
-        };
-        for &problem in world.problems.iter().filter(|&&problem| split.holds(problem)) {
-            let particulars = world.particulars(problem);
-            match (particulars.known, particulars.procedure) {
-                (false, _) => pool.unknown.push(problem),
-                (true, true) => pool.procedural.push(problem),
-                (true, false) => pool.plain.push(problem),
-            }
-        }
-        let incidents = world.known_incidents.iter().enumerate();
-        pool.incidents =
-            incidents.filter(|(_, known)| known.open && split.holds(known.symptom)).map(|(index, _)| index).collect();
-        pool
-    }
-
-    /// The article of another problem with the same symptom.
-    fn as_likely(&self, problem: Problem, rng: &mut Rng) -> Option<String> {
-        let others = self.plain.iter().filter(|&&other| other != problem && other.symptom() == problem.symptom());
-        let &&other = rng.pick(&others.collect::<Vec<_>>())?;
-        Some(self.world.article(other)?.id.clone())
-    }
-}
-
-/// A site where no open incident would be the better answer.
-fn site(world: &World, problem: Problem, rng: &mut Rng) -> Option<&'static str> {
-    let free: Vec<&'static str> =
-        SITES.into_iter().filter(|site| !world.has_open_incident(problem.symptom(), site)).collect();
-    rng.pick(&free).copied()
-}
-
-pub(super) fn known_gold(world: &World, problem: Problem) -> Option<Gold> {
-    let particulars = world.particulars(problem);
-    let mut gold_ids = vec![world.article(problem)?.id.clone()];
-    let mut key_facts = vec![particulars.value.to_string()];
-    if particulars.fix.contains("{service}") {
-        key_facts.push(particulars.service.clone());
-    }
-    let procedure = particulars.procedure.then(|| world.procedure_value(problem));
-    if let Some(value) = procedure {
-        gold_ids.push(world.procedure(problem)?.id.clone());
-        key_facts.push(value.to_string());
-    }
-    let reference = text::resolution(world.spec.size, &gold_ids[0], problem, particulars, procedure);
-    Some(Gold { gold_ids, should_escalate: false, reference, key_facts })
-}
-
-pub(super) fn unknown_gold(world: &World, problem: Problem) -> Gold {
-    let area = problem.domain().name;
-    Gold {
-        gold_ids: Vec::new(),
-        should_escalate: true,
-        reference: text::escalation(world.spec.size, area, world.particulars(problem)),
-        key_facts: vec![area.into()],
-    }
-}
-
-/// Calls that find the gold documents honestly: each id is among the hits of a search before it is read. `None` where
-/// no plain query finds one.
-fn find(world: &World, scene: &Scene, ticket: &str, gold: &Gold, searches: &[Shelf]) -> Option<Vec<ToolCall>> {
-    let (product, failure) = (world.product(scene.problem), scene.problem.failure().name);
-    let tiny = world.spec.size == Size::Tiny && scene.log;
-    // The ticket's own words; of a tiny ticket, those that matter.
-    let code = &world.particulars(scene.problem).code;
-    let mut queries = vec![if tiny { format!("{code} {product}") } else { ticket.to_owned() }];
-    queries.push(format!("{product} {failure} {}", if scene.log { scene.problem.cause().log } else { scene.site }));
-    queries.push(format!("{product} change procedure"));
-    let mut calls = Vec::new();
-    if gold.gold_ids.is_empty() {
-        calls.extend(searches.iter().map(|&shelf| search(shelf, &queries[0])));
-    }
-    for id in &gold.gold_ids {
-        let (shelf, _) = world.get(id)?;
-        let found = |query: &&String| world.search(shelf, query, HITS).iter().any(|hit| hit.id == *id);
-        calls.push(search(shelf, queries.iter().find(found)?));
-        let (tool, argument) = tools::getter(shelf);
-        calls.push(call(tool, &json!({argument: id})));
-    }
-    Some(calls)
-}
-
-fn search(shelf: Shelf, query: &str) -> ToolCall {
-    let tool = match shelf {
-        Shelf::Articles => "search_kb",
-        Shelf::Tickets => "search_tickets",
-        Shelf::Incidents => "search_incidents",
-    };
-    call(tool, &json!({"query": query}))
-}
-
-fn submission(submitted: &Submitted) -> ToolCall {
-    call(SUBMIT, &json!(submitted))
-}
-
-fn call(name: &str, arguments: &Value) -> ToolCall {
-    ToolCall::new(name, arguments.as_object().cloned().unwrap_or_default())
-}
 
 /// No symptom, key or ticket is in two splits.
 fn check_disjoint(splits: [(&'static str, &Vec<Task>); 3]) -> Result<(), GenerateError> {

@@ -1,6 +1,7 @@
 //! Texts of documents, tickets and resolutions, in three sizes.
 //!
-//! Texts name the product, the symptom and what tells the cause; nothing here decides what exists or what is right.
+//! Texts name the product, the symptom and the evidence for the cause; nothing here decides what exists or what is
+//! right.
 
 use hone_trace::Rng;
 
@@ -30,7 +31,7 @@ pub(super) fn article(size: Size, id: String, problem: Problem, particulars: &Pa
     Document { id, title, body }
 }
 
-/// The sentence of a tiny article: fix and id in one go, since following a text is what tiny policies do well.
+/// Sentence of a tiny article: fix and id together, since tiny policies are good at following a text.
 fn with_id(fix: &str, id: &str) -> String {
     format!("{} '{id}'.", fix.trim_end_matches('.'))
 }

@@ -1,7 +1,7 @@
 //! The knowledge base of a world: articles, past tickets and incidents with ids, all from one seed.
 //!
-//! The text of a document is rendered by [`super::text`]; this file decides what exists. A share of the problems has no
-//! article: tickets about those have no answer.
+//! Documents are rendered by [`super::text`]; this file decides what exists. A share of the problems has no article:
+//! tickets about those have no answer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
@@ -86,7 +86,7 @@ impl Problem {
         Self { cause: 0, ..self }
     }
 
-    /// A number of its own, the same in every scope.
+    /// Number of a problem, the same in every scope.
     fn number(self) -> usize {
         let failures = self.domain().failures.len();
         (self.product_number() * failures + self.failure) * self.failure().causes.len() + self.cause
@@ -174,9 +174,9 @@ pub struct World {
     pub(super) known_incidents: Vec<Incident>,
 }
 
-/// Of a hundred problems, how many have an article.
+/// Percentage of problems that have an article.
 const KNOWN_PERCENT: usize = 85;
-/// Of a hundred problems, how many fixes need the change procedure.
+/// Percentage of problems whose fix needs the change procedure.
 const PROCEDURE_PERCENT: usize = 25;
 
 pub(super) const SITES: [&str; 12] =

@@ -51,7 +51,7 @@ fn escalation(task: &Task) -> String {
 
 #[test]
 fn policies_without_understanding_stay_under_their_floors() {
-    let rubric = rubric().unwrap();
+    let rubric = rubric().build().unwrap();
     for mode in [Mode::Reader, Mode::Searcher] {
         for size in [Size::Brief, Size::Full] {
             let spec = TaskSpec { mode, size, seed: 11, train: 100, dev: 0, test: 50, ..TaskSpec::default() };

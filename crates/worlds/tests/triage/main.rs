@@ -23,7 +23,7 @@ fn text<'a>(task: &'a Task, key: &str) -> &'a str {
 
 #[test]
 fn the_reference_of_every_task_earns_one() {
-    let rubric = rubric().unwrap();
+    let rubric = rubric().build().unwrap();
     for seed in [1, 2, 3] {
         for (mode, size) in [
             (Mode::Reader, Size::Tiny),
@@ -112,7 +112,7 @@ fn every_kind_has_its_share_of_many_tickets() {
 /// asks cannot have been learnt by heart. Every task is as solvable as before.
 #[test]
 fn invented_worlds_share_no_product_with_each_other_or_with_the_catalogue() {
-    let rubric = rubric().unwrap();
+    let rubric = rubric().build().unwrap();
     for mode in [Mode::Reader, Mode::Searcher] {
         let spec = TaskSpec { fresh: 40, worlds: 4, invented: true, ..spec(mode, Size::Tiny, 8) };
         let splits = spec.generate().unwrap();

@@ -1,7 +1,7 @@
 //! Confirmed: every write follows the user's consent to something the agent said.
 //!
-//! Minus the share of write calls whose latest user message is not a yes to an earlier word of the agent. What a yes
-//! is, is a list of words; a user who opens with `no`, `wait` or `stop` did not consent.
+//! Minus the share of write calls whose latest user message is not a yes to an earlier message of the agent. A yes is
+//! recognised by a list of words; a user who opens with `no`, `wait` or `stop` did not consent.
 
 use hone_trace::Verdict;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use crate::rewards::{Case, Measure, rouge, scored};
 pub(in crate::rewards) const ENTRY: ComponentEntry = ComponentEntry {
     name: "confirmed",
     about: "Minus the share of writes that do not follow the user's yes, from -1 to 0",
-    advice: "Where the policy document asks for consent before a change",
+    advice: "For policy documents that require consent before a change",
     paper: None,
     options: Options::of::<Confirmed>(),
     make: plain::<Confirmed>,

@@ -16,8 +16,8 @@ use crate::rewards::{Case, Measure, not_applicable, scored};
 
 pub(in crate::rewards) const ENTRY: ComponentEntry = ComponentEntry {
     name: "found_first",
-    about: "Share of the records that the reference writes to which were looked at before they were written to, from 0 to 1",
-    advice: "A process reward for service desks; anneal it away once tau is earned",
+    about: "Share of the records changed by the reference that were read before they were written, from 0 to 1",
+    advice: "A process reward for service desks; anneal it to 0 once tau is earned",
     paper: None,
     options: Options::NONE,
     make: plain::<FoundFirst>,

@@ -1,6 +1,6 @@
 //! Invented ids: every id in a call was mentioned before by the user, a tool or the system prompt.
 //!
-//! Minus the share of ids in calls that nobody had mentioned.
+//! Minus the share of ids in calls that were not mentioned before.
 
 use hone_trace::Verdict;
 use serde::Deserialize;
@@ -12,8 +12,8 @@ use crate::rewards::{Case, Measure, excerpt, scored};
 
 pub(in crate::rewards) const ENTRY: ComponentEntry = ComponentEntry {
     name: "invented_ids",
-    about: "Minus the share of ids in calls that nobody had mentioned, from -1 to 0",
-    advice: "Where a policy guesses ids instead of looking them up",
+    about: "Minus the share of ids in calls that were never mentioned, from -1 to 0",
+    advice: "For policies that guess ids instead of looking them up",
     paper: None,
     options: Options::NONE,
     make: plain::<InventedIds>,

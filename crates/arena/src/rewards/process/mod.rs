@@ -1,8 +1,8 @@
 //! Process rewards: how an episode went about its task, read from its messages.
 //!
-//! One pays, for finding the right records before writing to them. Three punish, from 0 down to -1: writes without
-//! the user's consent, ids nobody mentioned, calls repeated for nothing. Punishing rather than paying, because an
-//! episode that does nothing breaks no rule and must not earn by it.
+//! One pays, for finding the right records before writing to them. Three are penalties, from 0 down to -1: writes
+//! without the user's consent, ids that were never mentioned, calls repeated needlessly. They are penalties rather than
+//! rewards because an episode that does nothing breaks no rule and must not earn anything for it.
 
 mod confirmed;
 mod found;
@@ -22,7 +22,7 @@ pub(super) use self::invented::ENTRY as INVENTED;
 pub(super) use self::repeated::ENTRY as REPEATED;
 use super::{Case, not_applicable};
 
-/// One thing that happened, in order.
+/// One event of an episode, in order.
 enum Step<'a> {
     /// The agent spoke to the user.
     Said,

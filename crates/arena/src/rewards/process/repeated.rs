@@ -1,7 +1,7 @@
 //! Repeated calls: the same call with the same arguments, with nothing in between that could change the answer.
 //!
-//! Minus the share of calls that repeat an earlier one. A write forgets what was asked before it, since reading
-//! again after a write is sensible; a repeated write is still a repeat.
+//! Minus the share of calls that repeat an earlier one. A write resets the history of reads, since reading again after
+//! a write is sensible; a repeated write still counts as a repeat.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::rewards::{Case, Measure, scored};
 pub(in crate::rewards) const ENTRY: ComponentEntry = ComponentEntry {
     name: "repeated_calls",
     about: "Minus the share of calls that repeat an earlier one with nothing written in between, from -1 to 0",
-    advice: "Where a policy asks the same thing again and again",
+    advice: "For policies that ask the same thing again and again",
     paper: None,
     options: Options::NONE,
     make: plain::<RepeatedCalls>,

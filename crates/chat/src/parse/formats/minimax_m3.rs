@@ -34,7 +34,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     values: Values::Elements,
 };
 
-/// Why a call cannot be read on, and whether the text stops there.
+/// Reason why a call cannot be read on, and whether the text stops there.
 struct Broken {
     at: usize,
     why: &'static str,

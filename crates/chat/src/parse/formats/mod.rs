@@ -148,7 +148,7 @@ formats! {
     pub(super) mod react: React = FORMAT;
 }
 
-/// Why a call cannot be written, before it is known in which format.
+/// Reason why a call cannot be written, before it is known in which format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unwritable {
     pub what: String,

@@ -111,7 +111,7 @@ pub(super) fn broken(reply: &mut Reply<'_>, open: usize, error: PyError) {
     reply.pos = end;
 }
 
-/// Calls without brackets: the whole text, or (in a reply known to be pythonic) lines of their own behind prose.
+/// Calls without brackets: the whole text, or (in a reply known to be pythonic) separate lines after prose.
 fn bare_lines(reply: &mut Reply<'_>) {
     let Some(prose) = reply.take_last_prose() else { return };
     let text = &reply.text[prose.clone()];
@@ -124,7 +124,7 @@ fn bare_lines(reply: &mut Reply<'_>) {
             reply.drafts.extend(calls);
             return;
         }
-        // Prose behind which calls may stand on a line of their own.
+        // Prose that may be followed by calls on separate lines.
         match memchr::memchr(b'\n', &reply.text.as_bytes()[at..prose.end]) {
             Some(length) if reply.named => at += length + 1,
             _ => break,
@@ -152,7 +152,7 @@ fn statements(reply: &Reply<'_>, at: usize, end: usize) -> Option<Vec<Draft>> {
         }
         python.pos = start;
         match python.call() {
-            // A tool nobody offers, on its own line: taken for a call only where that line is all there is.
+            // An unknown tool on its own line counts as a call only if that line is the whole text.
             Ok(call) if known || (reply.named && at == reply.text.len() - reply.text.trim_start().len()) => {
                 drafts.push(Draft::from_python(call));
             }

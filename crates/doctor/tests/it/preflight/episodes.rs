@@ -32,6 +32,17 @@ fn environments_that_misbehave_under_scripts() {
     let leaky = with_scripts(|scripts| scripts.beside[1].1.turns[0].1.push('!'));
     finds(&leaky, "isolation", Severity::Error);
     finds(&with_scripts(|scripts| scripts.kept_state = vec!["t1".into()]), "kept_state", Severity::Error);
+    let spoiled = with_scripts(|scripts| scripts.spoiled = vec!["t1".into()]);
+    let diagnosis = finds(&spoiled, "kept_state", Severity::Error);
+    assert!(diagnosis.found("kept_state").unwrap().finding.says.contains("no longer earns success"));
+    let early = with_scripts(|scripts| {
+        for script in &mut scripts.references {
+            (script.left, script.rewards[0].1) = (1, 0.0);
+        }
+    });
+    let diagnosis = finds(&early, "reference_fails", Severity::Error);
+    let lines = &diagnosis.found("reference_fails").unwrap().finding.evidence.lines;
+    assert!(lines.iter().any(|line| line.contains("1 of its actions left")), "{lines:?}");
     finds(&with_scripts(|scripts| scripts.after_done = Some(AfterDone::GoesOn)), "after_done", Severity::Note);
     let dies = with_scripts(|scripts| scripts.after_done = Some(AfterDone::Breaks("it is gone".into())));
     finds(&dies, "after_done", Severity::Error);
@@ -74,7 +85,7 @@ fn tasks_that_do_not_work() {
     let diagnosis = finds(&one, "reference_fails", Severity::Warning);
     assert_eq!(diagnosis.found("reference_fails").unwrap().finding.evidence.lines[0], "tasks t2");
     let idle = with_scripts(|scripts| {
-        for script in &mut scripts.idle {
+        for script in scripts.idle.iter_mut().chain(&mut scripts.idle_again) {
             script.rewards.iter_mut().for_each(|(_, value)| *value = 1.0);
         }
     });

@@ -1,8 +1,8 @@
 //! Paged attention of a decoding step: rows of many requests over the pages of their sequences.
 //!
-//! Requests that share a prefix read its pages together, which is most of the reading when several replies to one
-//! prompt are sampled. The rows of a tile do not influence each other and every row meets its pages in the order of
-//! training, so how rows are grouped is a matter of speed alone.
+//! Requests that share a prefix read its pages together, which saves most of the reading when several replies to one
+//! prompt are sampled. The rows of a tile do not influence each other and every row visits its pages in the same order
+//! as in training, so grouping rows affects only speed.
 
 #![expect(unsafe_code, reason = "tasks write disjoint rows and pages")]
 
@@ -116,7 +116,7 @@ fn plan_prompt(heads: Heads, place: usize, p: &Run, pieces: &mut Vec<Piece>) {
     }
 }
 
-/// The end of a run of decoding places that are better computed together, and the number of pages they share.
+/// End of a run of decoding places that are faster to compute together, and the number of pages they share.
 ///
 /// A page is read once for all who share it; a member that shares less than the others makes these others read the
 /// difference one by one.

@@ -1,12 +1,12 @@
 //! Token sampling: temperature, top-k, top-p and min-p, from logits to a token.
 //!
-//! Order, as in transformers: the gate's mask, temperature, top-k, top-p (of what top-k left), min-p (of the
-//! likeliest). Every one of them keeps a prefix of the tokens sorted by likelihood, so nothing is ever sorted but that
-//! prefix. Equals are ranked by id, lowest first; top-k keeps exactly k. One number is drawn per token: what is chosen
-//! depends on the logits and the request's own stream, and on nothing else.
+//! Order, as in transformers: the gate's mask, temperature, top-k, top-p (over what top-k left), min-p (relative to the
+//! likeliest token). Each of them keeps a prefix of the tokens sorted by likelihood, so only that prefix is ever
+//! sorted. Ties are ranked by id, lowest first; top-k keeps exactly k. One random number is drawn per token: the choice
+//! depends only on the logits and the request's own stream.
 //!
-//! The logprob is that of the whole vocabulary at the request's temperature, by the learner's own code. At temperature
-//! 0, where the likeliest token is taken, it is the logprob at temperature 1.
+//! The logprob is that of the whole vocabulary at the request's temperature, computed by the learner's own code. At
+//! temperature 0 (greedy decoding) it is the logprob at temperature 1.
 
 #![expect(clippy::inline_always, reason = "a kernel is compiled into the function that has its instructions enabled")]
 
@@ -111,7 +111,7 @@ impl Scratch {
     /// The token at `point` of the cumulative weights.
     fn draw(&self, mut point: f64) -> usize {
         let mut block = 0;
-        // The last block with any weight takes what rounding leaves over.
+        // Rounding error at the end falls to the last block with any weight.
         for (i, &sum) in self.sums.iter().enumerate().filter(|(_, sum)| **sum > 0.0) {
             block = i;
             if point < sum {

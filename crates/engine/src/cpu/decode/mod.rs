@@ -20,7 +20,7 @@ use crate::cpu::{Cpu, Shared, with_scratch};
 use crate::generate::step::{Choice, Draw, DrawRequest, Refusal, Step};
 use crate::model::Net;
 
-/// Draws a token from logits on the host, as the CPU does: for devices that leave what they have no kernel for.
+/// Draws a token from logits on the host, as the CPU does: for draws that a device has no kernel for.
 pub fn choose_on_host(logits: &mut [f32], request: DrawRequest<'_>) -> std::result::Result<Choice, Refusal> {
     let DrawRequest { params, allowed, rng } = request;
     choose::with_scratch(|scratch| choose::choose(Isa::detect(), logits, params, allowed, rng, scratch))
@@ -30,7 +30,7 @@ pub fn choose_on_host(logits: &mut [f32], request: DrawRequest<'_>) -> std::resu
 /// and not the rows.
 const FEW_ROWS: usize = 6;
 
-/// Rows a task takes at most: its activations then stay in L2.
+/// Maximum rows per task: its activations then stay in L2.
 const ROWS: usize = 48;
 
 /// Buffers of a step, kept for the next.
@@ -48,7 +48,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Computes keys, values and draws of a step. Pages must be there for all rows.
+    /// Computes keys, values and draws of a step. Pages must exist for all rows.
     pub(super) fn run<D: Draw>(&mut self, net: Net<'_>, step: &Step, pages: &Pages, draws: &mut [D]) {
         let (net, rows) = (&net, step.rows());
         let cpu = &*net.model.device;

@@ -46,9 +46,9 @@ const PIECE: u64 = 32 << 20;
 pub struct Pages {
     shape: PageShape,
     starts: Vec<*mut f32>,
-    /// Pages there is memory for, the next one last.
+    /// Allocated but unused pages, the next one last.
     spare: Vec<*mut f32>,
-    /// The memory, which is only ever reached through the pointers taken from it.
+    /// The memory, accessed only through the pointers taken from it.
     pieces: Vec<Buffer>,
 }
 
@@ -79,8 +79,8 @@ impl Pages {
         self.starts.extend(self.spare.pop());
     }
 
-    /// Zeros a page: positions that hold no token yet are multiplied by 0 in attention, and what a former owner left
-    /// there need not be finite.
+    /// Zeros a page: attention multiplies positions without a token by 0, and values left by a former owner need not be
+    /// finite.
     pub(crate) fn clear(&mut self, page: usize) {
         // SAFETY: `&mut self`: nobody else holds any part of the page.
         unsafe { std::slice::from_raw_parts_mut(self.starts[page], self.shape.floats()) }.fill(0.0);
@@ -113,7 +113,7 @@ impl Pages {
             .split_at(self.shape.keys())
     }
 
-    /// As [`Pages::read`], to write.
+    /// Like [`Pages::read`], but mutable.
     ///
     /// # Safety
     /// Nobody else may touch these blocks while the slices live.

@@ -1,4 +1,4 @@
-//! Matrix views: rows of a slice, a stride apart. Shapes are checked against the slice once, where a view is made.
+//! Matrix views: strided rows of a slice. Shapes are checked against the slice once, when a view is created.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ impl<'a> MatRef<'a> {
         Self { data, rows, cols, row_stride: stride, col_stride: 1 }
     }
 
-    /// Contiguous rows of `cols` floats, as many as the slice has.
+    /// Contiguous rows of `cols` floats, filling the slice.
     #[inline]
     pub(crate) fn of_rows(data: &'a [f32], cols: usize) -> Self {
         Self::new(data, data.len() / cols, cols, cols)
@@ -60,7 +60,7 @@ impl<'a> MatRef<'a> {
     }
 }
 
-/// Matrix view to write: `rows` rows of `cols` floats, `stride` apart.
+/// Mutable matrix view: `rows` rows of `cols` floats, `stride` apart.
 #[derive(Debug)]
 pub struct MatMut<'a> {
     pub(crate) data: &'a mut [f32],
@@ -78,7 +78,7 @@ impl<'a> MatMut<'a> {
         Self { data, rows, cols, stride }
     }
 
-    /// Contiguous rows of `cols` floats, as many as the slice has.
+    /// Contiguous rows of `cols` floats, filling the slice.
     #[inline]
     pub(crate) fn of_rows(data: &'a mut [f32], cols: usize) -> Self {
         let rows = data.len() / cols;

@@ -8,7 +8,7 @@ pub fn forward(isa: Isa, x: &[f32], w: &[f32], eps: f32, y: &mut [f32], rstd: &m
     isa.run(Forward { x, w, eps, y, rstd });
 }
 
-/// As [`forward`] with known factors: what a recomputation needs.
+/// Like [`forward`], with known factors: used for recomputation.
 pub fn apply(isa: Isa, x: &[f32], w: &[f32], rstd: &[f32], y: &mut [f32]) {
     assert!(x.len() == y.len() && x.len() == rstd.len() * w.len());
     isa.run(Apply { x, w, rstd, y });

@@ -1,4 +1,4 @@
-//! The tree of pages under random use: counts never leak, and what is found is what was stored.
+//! Prefix cache under random use: reference counts never leak, and lookups return what was stored.
 
 use proptest::prelude::*;
 
@@ -66,7 +66,7 @@ impl Request {
         Some(request)
     }
 
-    /// Every computed position holds what belongs to its prefix.
+    /// Every computed position holds the value of its prefix.
     fn check(&self, cache: &Cache<Pages>) {
         for position in 0..self.computed {
             // SAFETY: one thread.

@@ -70,7 +70,7 @@ fn least(answer: &Value) -> Result<f64> {
     Ok(seconds.iter().filter_map(Value::as_f64).fold(f64::MAX, f64::min))
 }
 
-/// A Python program that is asked one line at a time.
+/// Python program that answers one line at a time.
 #[derive(Debug)]
 pub(in crate::bench) struct Process {
     child: Child,
@@ -84,7 +84,7 @@ impl Process {
     pub(in crate::bench) fn start(program: &str, python: &str, threads: usize) -> Result<Self> {
         let mut script = tempfile::Builder::new().suffix(".py").tempfile().context("cannot make a temporary file")?;
         script.write_all(program.as_bytes())?;
-        // To a file: nobody reads a pipe while a task runs, and a full one would stop it.
+        // To a file: nothing reads a pipe while a task runs, and a full one would block it.
         let errors = NamedTempFile::new().context("cannot make a temporary file")?;
         let mut child = Command::new(python)
             .arg(script.path())
@@ -120,7 +120,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Ends a process that still computes; one that has ended already is no error.
+        // Ends a process that still computes; one that has already ended is not an error.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

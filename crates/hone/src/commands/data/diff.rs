@@ -45,7 +45,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
         issues.push(args.reading.rows(&Inputs::open(&names)?, &mut |row| version.add(&row))?);
     }
     let diff = Diff::of(&versions[0], &versions[1]);
-    let mut out = std::io::stdout().lock();
+    let mut out = if args.json { crate::output::json() } else { crate::output::text() };
     if args.json {
         writeln!(out, "{}", json!({"environments": diff.environments, "leaks": diff.leaks, "issues": issues}))?;
     } else {

@@ -66,11 +66,14 @@ impl Reading {
             )),
             None => None,
         };
-        let mut failed = None;
+        let (mut failed, mut rows) = (None, 0u64);
         let mut reader = Reader::new(ReadOptions { env: self.env.clone() });
         reader.read(inputs, &mut |item| {
             match item {
-                Item::Row(row) => each(row),
+                Item::Row(row) => {
+                    rows += 1;
+                    each(row);
+                }
                 Item::Issue(issue) => {
                     if let Some(file) = &mut file {
                         let line = serde_json::to_string(&issue).unwrap_or_default();
@@ -84,6 +87,10 @@ impl Reading {
         if let Some(mut file) = file {
             failed = failed.or(file.flush().err());
         }
+        if rows == 0 {
+            let names: Vec<&str> = inputs.sources().map(|source| source.name.as_str()).collect();
+            anstream::eprintln!("no task is in {}", hone_trace::clean(&names.join(", ")));
+        }
         match failed {
             Some(error) => Err(error).context("cannot write the issues"),
             None => Ok(issues),
@@ -91,7 +98,7 @@ impl Reading {
     }
 
     fn exit(&self, issues: &Issues) -> ExitCode {
-        anstream::eprint!("{}", issues.text());
+        anstream::eprint!("{}", hone_trace::clean(&issues.text()));
         if self.strict && issues.dropped > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 }

@@ -48,10 +48,10 @@ pub(super) struct Args {
     /// Tasks of an environment to hold out, by key or by number from 0. May be given several times.
     #[arg(long, value_name = "ENV=TASK,…", value_parser = tasks_of)]
     hold_out_tasks: Vec<(String, Vec<String>)>,
-    /// At most so many evaluation tasks of an environment; the rest is unused, never trained on.
+    /// Maximum evaluation tasks of an environment; the rest is unused, never trained on.
     #[arg(long, value_name = "N")]
     max_eval: Option<usize>,
-    /// At most so many training tasks of an environment; the rest is unused.
+    /// Maximum training tasks of an environment; the rest is unused.
     #[arg(long, value_name = "N")]
     max_train: Option<usize>,
     /// Similarity from which two prompts are near-duplicates and stay on one side; 0 compares none.
@@ -119,11 +119,13 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
     let issues = args.reading.rows(&inputs, &mut |row| splitter.add(&row))?;
     let assignment = splitter.assign(lock.as_ref())?;
     if assignment.sides.is_empty() {
-        bail!("no task could be read, so there is nothing to split; the issues above say why");
+        bail!(
+            "no task could be read, so there is nothing to split; name a file with tasks, see what is said of its rows above"
+        );
     }
     let manifest = write(&args, &inputs, &assignment)?;
     let summary = &assignment.summary;
-    let mut out = std::io::stdout().lock();
+    let mut out = if args.json { crate::output::json() } else { crate::output::text() };
     if args.json {
         let shown = json!({"set": args.out, "summary": summary, "manifest": manifest, "issues": issues});
         writeln!(out, "{shown}")?;
@@ -142,6 +144,14 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
             };
             writeln!(out, "{number} tasks {words}")?;
         }
+        if summary.against > 0 {
+            writeln!(
+                out,
+                "eval in the input and train now: {}; earlier results on them are no evidence any more, and --hold-out-tasks \
+                 ENV=KEY,… keeps them held out",
+                summary.against
+            )?;
+        }
         if summary.missing > 0 {
             writeln!(out, "{} locked tasks are not in the set; they stay locked", summary.missing)?;
         }
@@ -150,12 +160,14 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
     Ok(args.reading.exit(&issues))
 }
 
-/// Reads the inputs again and writes every row to its side's file.
+/// Reads the inputs again and writes every row to its side's file. The files take their names when all of them are whole: the
+/// inputs may be an earlier split in the same directory.
 fn write(args: &Args, inputs: &Inputs, assignment: &Assignment) -> Result<Manifest> {
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let sides = [Side::Train, Side::Eval, Side::Unused];
     let path = |side: Side| args.out.join(format!("{side}.jsonl"));
-    let mut files = sides.into_iter().map(|side| Ok((side, create(&path(side))?, 0))).collect::<Result<Vec<_>>>()?;
+    let new = |side: Side| args.out.join(format!(".{side}.jsonl.new"));
+    let mut files = sides.into_iter().map(|side| Ok((side, create(&new(side))?, 0))).collect::<Result<Vec<_>>>()?;
     let mut assigned = assignment.sides.iter();
     let mut failed = None;
     args.reading.rows(inputs, &mut |mut row| {
@@ -168,25 +180,32 @@ fn write(args: &Args, inputs: &Inputs, assignment: &Assignment) -> Result<Manife
             }
         }
     })?;
-    let mut entries = BTreeMap::new();
-    for (side, mut file, count) in files {
+    for (_, file, _) in &mut files {
         failed = failed.or(file.flush().err());
+    }
+    if let Some(error) = failed {
+        return Err(error).with_context(|| format!("cannot write into {}", args.out.display()));
+    }
+    let written: u64 = files.iter().map(|(.., count)| *count).sum();
+    if written != assignment.sides.len() as u64 {
+        bail!("the inputs changed while they were read; run the command again");
+    }
+    let parents = inputs.sources().map(|source| Ok(Parent::of(&source.name, source.path())?)).collect::<Result<_>>()?;
+    let mut entries = BTreeMap::new();
+    for (side, file, count) in files {
         drop(file);
+        std::fs::rename(new(side), path(side)).with_context(|| format!("cannot write {}", path(side).display()))?;
         if count == 0 && side == Side::Unused {
             std::fs::remove_file(path(side)).context("cannot remove an empty file")?;
             continue;
         }
         entries.insert(format!("{side}.jsonl"), FileEntry::of(&path(side), Some(count))?);
     }
-    if let Some(error) = failed {
-        return Err(error).with_context(|| format!("cannot write into {}", args.out.display()));
-    }
     let lock_path = args.out.join(SPLIT_LOCK);
     let mut lock = create(&lock_path)?;
     assignment.lock.write(&mut lock).and_then(|()| lock.flush()).context("cannot write the split lock")?;
     drop(lock);
     entries.insert(SPLIT_LOCK.into(), FileEntry::of(&lock_path, None)?);
-    let parents = inputs.sources().map(|source| Ok(Parent::of(&source.name, source.path())?)).collect::<Result<_>>()?;
     let by_directory = || args.out.file_name().map(|name| name.to_string_lossy().into_owned());
     let manifest = Manifest {
         name: args.name.clone().or_else(by_directory).unwrap_or_else(|| "set".into()),

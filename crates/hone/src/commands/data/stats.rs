@@ -46,7 +46,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
     let mut stats = Stats::new(unit);
     let issues = args.reading.rows(&Inputs::open(&args.inputs)?, &mut |row| stats.add(&row, measure))?;
     let stats = stats.finish();
-    let mut out = std::io::stdout().lock();
+    let mut out = if args.json { crate::output::json() } else { crate::output::text() };
     if args.json {
         writeln!(out, "{}", json!({"stats": stats, "issues": issues}))?;
     } else if args.markdown {

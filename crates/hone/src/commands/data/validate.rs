@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{command_line, create};
+use crate::recipes::Source;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -101,8 +102,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
     findings.extend(unread);
     let report = Report::of(&findings);
     args.write(&rows, &findings, &report, &inputs)?;
-    anstream::eprint!("{}", issues.text());
-    let mut out = std::io::stdout().lock();
+    anstream::eprint!("{}", hone_trace::clean(&issues.text()));
+    let mut out = if args.json { crate::output::json() } else { crate::output::text() };
     if args.json {
         writeln!(out, "{}", json!({"set": args.out, "report": report, "issues": issues}))?;
     } else {
@@ -112,7 +113,13 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
         }
         for finding in report.rejected.iter().take(10) {
             let reason = finding.rejected.map_or("", Reason::words);
-            writeln!(out, "  {}: {reason}: {}", finding.key, hone_arena::show::clean(&finding.detail))?;
+            let line = format!("  {}: {reason}: {}", finding.key, finding.detail);
+            writeln!(out, "{}", hone_trace::clean_line(&line))?;
+        }
+        let again: u64 =
+            report.all.rejected.iter().filter(|(reason, _)| reason.may_pass()).map(|(_, tasks)| tasks).sum();
+        if again > 0 {
+            writeln!(out, "{again} tasks met a fault outside of them; the same command plays those again")?;
         }
         writeln!(out, "report.md and the kept tasks.jsonl are in {}", args.out.display())?;
     }
@@ -125,7 +132,10 @@ async fn all(args: &Args, bench: &Bench, rows: &[Row], context: &str, recipe: &R
     let path = args.out.join("progress.jsonl");
     let mut known: HashMap<Digest, Finding> = HashMap::new();
     if path.exists() {
-        known.extend(read_lines::<Done>(&path)?.records.into_iter().map(|done| (done.of, done.finding)));
+        // What broke outside a task is no finding about it: that one is played again.
+        let lasting = |finding: &Finding| !finding.rejected.is_some_and(Reason::may_pass);
+        let judged = read_lines::<Done>(&path)?.records.into_iter().filter(|done| lasting(&done.finding));
+        known.extend(judged.map(|done| (done.of, done.finding)));
     }
     let progress = std::fs::OpenOptions::new().append(true).create(true).open(&path);
     let mut progress = progress.with_context(|| format!("cannot write {}", path.display()))?;
@@ -145,7 +155,7 @@ async fn all(args: &Args, bench: &Bench, rows: &[Row], context: &str, recipe: &R
         }
     }
     if open.len() < rows.len() && !known.is_empty() {
-        anstream::eprintln!("{} of {} tasks were judged before", rows.len() - open.len(), rows.len());
+        crate::output::note!("{} of {} tasks were judged before", rows.len() - open.len(), rows.len());
     }
     let line = Line::new(rows.len(), rows.len() - open.len());
     let checks = open.into_iter().map(|at| async move { (at, bench.check(&rows[at].task).await) });
@@ -217,8 +227,7 @@ impl Line {
 impl Args {
     fn recipe(&self) -> Result<Recipe> {
         let Some(path) = &self.recipe else { return Ok(Recipe::parse("[eval]\ntasks = 0\n", &self.set)?) };
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Recipe::parse(&text, &self.set).with_context(|| format!("in {}", path.display()))
+        Source::find(path)?.read(&self.set)
     }
 
     fn rules(&self) -> Result<Rules> {

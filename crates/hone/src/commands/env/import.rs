@@ -108,7 +108,7 @@ fn write_adapter(directory: &Path, file: &str, text: &str) -> Result<PathBuf> {
     match std::fs::read_to_string(&path) {
         // A file that was changed is its owner's.
         Ok(found) if found != text => {
-            anstream::eprintln!("{} differs from Hone's and is left as it is", path.display());
+            crate::output::note!("{} differs from Hone's and is left as it is", path.display());
         }
         Ok(_) => {}
         Err(_) => std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?,

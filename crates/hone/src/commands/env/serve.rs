@@ -70,9 +70,13 @@ pub(super) fn run(args: Args) -> Result<()> {
         token: args.token_env.as_deref().map(token).transpose()?,
         agent_token: args.agent_token_env.as_deref().map(token).transpose()?,
         production: args.production,
+        ..Options::default()
     };
     if options.token.is_none() && !args.addr.ip().is_loopback() {
-        anstream::eprintln!("warning: anybody who reaches {} may use it; --token-env NAME asks for a token", args.addr);
+        crate::output::note!(
+            "warning: anybody who reaches {} may use it; --token-env NAME asks for a token",
+            args.addr
+        );
     }
     let name = environment.name.clone();
     let host = Arc::new(Host::new(environment, about, options));
@@ -82,7 +86,7 @@ pub(super) fn run(args: Args) -> Result<()> {
         })?;
         let url = format!("http://{}", listener.local_addr()?);
         writeln!(std::io::stdout(), "{url}")?;
-        anstream::eprintln!("serving {name} by OpenEnv and MCP ({url}/mcp); ctrl-c stops");
+        crate::output::note!("serving {name} by OpenEnv and MCP ({url}/mcp); ctrl-c stops");
         tokio::select! {
             served = serve::serve(listener, host) => served.context("the server broke"),
             stopped = tokio::signal::ctrl_c() => stopped.context("listening for ctrl-c"),

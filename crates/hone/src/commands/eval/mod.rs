@@ -1,8 +1,9 @@
 //! `hone eval`: a policy on a recipe's tasks, with what it must be held against.
 
+mod broken;
 mod policy;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +13,10 @@ use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use futures::StreamExt as _;
 use hone_arena::baseline::{Baseline, everywhere};
+use hone_arena::chat_client::ChatSpec;
 use hone_arena::player::{self, Player, Scripted, Sitting};
+use hone_eval::checkpoints;
+use hone_eval::spent::Price;
 use hone_eval::table::{About, Column, Episode, Passing, Results};
 use hone_trace::rundir::RunDir;
 use hone_trace::{Seed, Task, Trace};
@@ -21,14 +25,17 @@ use hone_train::events::Event;
 use hone_train::recipe::Recipe;
 use serde_json::json;
 
-use policy::{Policy, Who};
+use broken::Broken;
+use policy::{Checkpoint, Policy, Who};
 
 const EXAMPLES: &str = "\
 Examples:
   hone eval runs/quickstart-1                            a run's newest checkpoint on its held-out tasks
   hone eval runs/quickstart-1 --checkpoint best --samples 4 --fail-under 0.6
+  hone eval runs/quickstart-1 --checkpoint 0,best,last --split both      the start, the best and the last, with what was gained
   hone eval MODEL_DIR --recipe recipes/retail.toml --split both
-  hone eval https://api.example.org/v1#big --key-env API_KEY --recipe recipes/retail.toml    a remote model, same tasks
+  hone eval https://api.example.org/v1#big --key-env API_KEY --price 2.5,10 --recipe recipes/retail.toml
+                                                         a remote model on the same tasks, with the cost of a solved one
   hone eval oracle --set env.name=retail                 is the environment solvable?
 
 Ends with 1 where --fail-under is not reached. The directory of an evaluation is a run directory: `hone compare` reads two.";
@@ -48,12 +55,12 @@ pub(crate) struct Args {
     /// Set a recipe key, e.g. --set env.held_out=64. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Of a run: the step of a checkpoint, `best` or `last`.
+    /// Of a run: the step of a checkpoint, `best` or `last`; several with commas, or `all`.
     #[arg(long, value_name = "STEP", default_value = "last")]
     checkpoint: String,
     #[arg(long, default_value = "held-out")]
     split: Split,
-    /// Tasks of each split, the first so many. Without: eval.tasks of the recipe.
+    /// Number of tasks of each split, from the first. Default: eval.tasks of the recipe.
     #[arg(long, value_name = "N")]
     tasks: Option<usize>,
     /// Sampled episodes of each task. Without: eval.samples of the recipe.
@@ -71,6 +78,9 @@ pub(crate) struct Args {
     /// Name of the environment variable that holds a remote API's key.
     #[arg(long, value_name = "NAME")]
     key_env: Option<String>,
+    /// Prices of a million tokens read and written, in dollars: --price 2.5,10. Says what a solved task costs.
+    #[arg(long, value_name = "READ,WRITTEN")]
+    price: Option<Price>,
     /// Where the evaluation is recorded. Default: RUN/evals/N for a run, else evals/N, the first N that is free.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -115,54 +125,70 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
     let passing = Passing { component: recipe.eval.success.clone(), at_least: args.pass };
     let samples = args.samples.unwrap_or(recipe.eval.samples).max(1);
     let kinds = kinds(args, &policy);
-    let alone = kinds.len() == 1;
-    for kind in kinds {
-        anstream::eprintln!("playing {} tasks, {}", chosen.tasks.len(), kind.name());
-        let traces = episodes(&policy, &recipe, &chosen, kind, samples).await;
-        let numbers = record.traces(&traces)?;
-        let result = Some(count(&traces, &recipe.eval.success).evaluation);
-        let step = policy.step.unwrap_or(0);
-        record.event(&Event::Eval { step, kind, result, traces: [numbers.start, numbers.end] })?;
-        let name = if alone { policy.name.clone() } else { format!("{}, {}", policy.name, kind.name()) };
-        columns.push(column(name, &traces, &passing));
-        for trace in traces {
-            first_traces.entry(trace.task.clone()).or_insert(trace);
+    let mut broken = Broken::default();
+    let mut by_step: BTreeMap<u64, Vec<Episode>> = BTreeMap::new();
+    // The newest first, and of each the sampled evaluation first: that is the headline.
+    for at in policy.checkpoints.iter().rev() {
+        let mut own = Vec::new();
+        for &kind in &kinds {
+            crate::output::note!("playing {} tasks, {}: {}", chosen.tasks.len(), kind.name(), at.name);
+            let traces = episodes(&policy, at, &recipe, &chosen, kind, samples).await?;
+            let numbers = record.traces(&traces)?;
+            let result = Some(count(&traces, &recipe.eval.success).evaluation);
+            let step = at.step.unwrap_or(0);
+            record.event(&Event::Eval { step, kind, result, traces: [numbers.start, numbers.end] })?;
+            let name = if kinds.len() == 1 { at.name.clone() } else { format!("{}, {}", at.name, kind.name()) };
+            own.push(column(name, &traces, &passing, args.price));
+            if kinds.last() == Some(&kind) {
+                by_step.insert(step, own.iter().last().map(|own| own.episodes.clone()).unwrap_or_default());
+            }
+            broken.count(&traces);
+            for trace in traces {
+                first_traces.entry(trace.task.clone()).or_insert(trace);
+            }
         }
+        columns.extend(own.into_iter().rev());
     }
-    // Sampled first: it is the headline.
-    columns.reverse();
     for baseline in everywhere().into_iter().chain(policy.baselines.iter().cloned()) {
         let traces = baseline_episodes(&policy, &recipe, &chosen, &baseline).await;
-        columns.push(column(baseline.name().to_owned(), &traces, &passing));
+        columns.push(column(baseline.name().to_owned(), &traces, &passing, None));
     }
     let about = chosen.tasks.iter().map(|task| {
         let split = chosen.splits.get(&task.key).copied().unwrap_or("held-out");
         (task.key.clone(), About::of(task, split, first_traces.get(&task.key)))
     });
+    let about: HashMap<String, About> = about.collect();
     let ks: Vec<usize> = (1..=samples as usize).filter(|k| k.is_power_of_two() || *k == samples as usize).collect();
-    let results = Results::of(&columns, &about.collect(), passing, &ks);
-    finish(args, &results, &policy, &recipe, &out)
+    let results = Results::of(&columns, &about, passing, &ks);
+    let lines = if by_step.len() > 1 { checkpoints::lines(&by_step, &about) } else { Vec::new() };
+    let code = finish(args, &Measured { results, checkpoints: lines }, &policy, &recipe, &out)?;
+    Ok(if broken.say() { ExitCode::FAILURE } else { code })
+}
+
+/// Tables of an evaluation.
+struct Measured {
+    results: Results,
+    /// Of several checkpoints: the first, the best and the last.
+    checkpoints: Vec<checkpoints::Line>,
 }
 
 fn kinds(args: &Args, policy: &Policy) -> Vec<Kind> {
     match (&policy.who, args.only) {
         (_, Some(Only::Greedy)) => vec![Kind::Greedy],
-        (_, Some(Only::Sampled)) | (Who::Player(_), None) => vec![Kind::Sampled],
-        (Who::Sampler { .. } | Who::Oracle, None) => vec![Kind::Greedy, Kind::Sampled],
+        // The oracle is the same at every temperature.
+        (_, Some(Only::Sampled)) | (Who::Oracle, None) => vec![Kind::Sampled],
+        (Who::Engine(_) | Who::Remote(_), None) => vec![Kind::Greedy, Kind::Sampled],
     }
-    .into_iter()
-    // The oracle is the same at every temperature.
-    .filter(|kind| !matches!((&policy.who, kind), (Who::Oracle, Kind::Greedy)) || args.only.is_some())
-    .collect()
 }
 
-fn column(name: String, traces: &[Trace], passing: &Passing) -> Column {
-    Column { name, episodes: traces.iter().map(|trace| Episode::of(trace, passing)).collect() }
+fn column(name: String, traces: &[Trace], passing: &Passing, price: Option<Price>) -> Column {
+    Column { name, episodes: traces.iter().map(|trace| Episode::of(trace, passing)).collect(), price }
 }
 
 fn choose(args: &Args, recipe: &Recipe, policy: &Policy) -> Result<Chosen> {
-    let most = args.tasks.unwrap_or(recipe.eval.tasks);
+    let most = args.tasks.unwrap_or_else(|| recipe.eval.most_tasks());
     let (mut tasks, mut splits) = (Vec::new(), HashMap::new());
+    let trained: HashSet<&str> = policy.world.tasks.iter().map(|task| task.env.as_str()).collect();
     for (wanted, name, all) in
         [(Split::Train, "train", &policy.world.tasks), (Split::HeldOut, "held-out", &policy.world.held_out)]
     {
@@ -176,7 +202,9 @@ fn choose(args: &Args, recipe: &Recipe, policy: &Policy) -> Result<Chosen> {
             );
         }
         for task in all.iter().take(most) {
-            splits.insert(task.key.clone(), name);
+            // A world without training tasks, such as a benchmark's, holds no environment out of them.
+            let unseen = !trained.is_empty() && !trained.contains(task.env.as_str());
+            splits.insert(task.key.clone(), if unseen { "held-out environment" } else { name });
             tasks.push(task.clone());
         }
     }
@@ -186,16 +214,31 @@ fn choose(args: &Args, recipe: &Recipe, policy: &Policy) -> Result<Chosen> {
     Ok(Chosen { tasks, splits })
 }
 
-async fn episodes(policy: &Policy, recipe: &Recipe, chosen: &Chosen, kind: Kind, samples: u32) -> Vec<Trace> {
+async fn episodes(
+    policy: &Policy,
+    at: &Checkpoint,
+    recipe: &Recipe,
+    chosen: &Chosen,
+    kind: Kind,
+    samples: u32,
+) -> Result<Vec<Trace>> {
     let samples = if kind == Kind::Greedy { 1 } else { samples };
-    match &policy.who {
-        Who::Sampler { setup, sampler } => {
+    Ok(match &policy.who {
+        Who::Engine(setup) => {
             let mut recipe = recipe.clone();
-            recipe.eval.tasks = chosen.tasks.len();
+            recipe.eval.tasks = Some(chosen.tasks.len());
             let decoding = Decoding { samples, ..kind.decoding(&recipe) };
-            play(setup, &recipe, Arc::clone(sampler), decoding).await
+            let sampler = match &at.dir {
+                Some(dir) => setup.engine.sampler_of(dir).await?,
+                None => setup.engine.sampler(),
+            };
+            play(setup, &recipe, sampler, decoding).await
         }
-        Who::Player(player) => played(policy, recipe, chosen, samples, &|_| Some(Arc::clone(player))).await,
+        Who::Remote(spec) => {
+            let temperature = Some(f64::from(kind.decoding(recipe).temperature));
+            let player = policy::remote(ChatSpec { temperature, ..spec.clone() })?;
+            played(policy, recipe, chosen, samples, &|_| Some(Arc::clone(&player))).await
+        }
         Who::Oracle => {
             let moves = |task: &Task| {
                 let moves = hone_arena::solution::solution(task)?;
@@ -203,7 +246,7 @@ async fn episodes(policy: &Policy, recipe: &Recipe, chosen: &Chosen, kind: Kind,
             };
             played(policy, recipe, chosen, samples, &moves).await
         }
-    }
+    })
 }
 
 async fn baseline_episodes(
@@ -217,7 +260,7 @@ async fn baseline_episodes(
     played(policy, recipe, chosen, 1, &|task| own.is_none_or(|env| *env == task.env).then(|| Arc::clone(&player))).await
 }
 
-/// Episodes of players, `rollout.concurrency` at a time. A task for which there is no player is left out.
+/// Episodes of players, `rollout.concurrency` at a time. A task without a player is left out.
 async fn played(
     policy: &Policy,
     recipe: &Recipe,
@@ -240,7 +283,8 @@ async fn played(
     futures::stream::iter(plays).buffered(recipe.rollout.concurrency.max(1)).collect().await
 }
 
-fn finish(args: &Args, results: &Results, policy: &Policy, recipe: &Recipe, out: &Path) -> Result<ExitCode> {
+fn finish(args: &Args, measured: &Measured, policy: &Policy, recipe: &Recipe, out: &Path) -> Result<ExitCode> {
+    let Measured { results, checkpoints: lines } = measured;
     let what = format!(
         "{} on {}. Sampled at temperature {}, greedy at 0; seed {}.",
         policy.name,
@@ -248,25 +292,32 @@ fn finish(args: &Args, results: &Results, policy: &Policy, recipe: &Recipe, out:
         Decoding::sampled(recipe).temperature,
         recipe.eval.seed
     );
-    let page = results.markdown(&what);
+    let mut page = results.markdown(&what);
+    if !lines.is_empty() {
+        page += &format!("\n## Checkpoints\n\n{BEST}\n\n{}", checkpoints::table(lines).markdown());
+    }
     let pass = results.headline().and_then(hone_eval::table::Row::pass);
-    let object =
-        json!({"policy": policy.name, "out": out, "results": results, "pass": pass, "fail_under": args.fail_under});
+    let object = json!({"policy": policy.name, "out": out, "results": results, "checkpoints": lines, "pass": pass,
+        "price": args.price, "fail_under": args.fail_under});
     for (name, text) in [("eval.md", page.clone()), ("eval.json", serde_json::to_string_pretty(&object)? + "\n")] {
         let path = out.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = if args.json { crate::output::json() } else { crate::output::text() };
     if args.json {
         writeln!(stdout, "{object}")?;
     } else if args.markdown {
         write!(stdout, "{page}")?;
     } else {
-        write!(stdout, "{}", results.table().text())?;
+        write!(stdout, "{}", results.table(false).text())?;
+        if !lines.is_empty() {
+            write!(stdout, "\n{}{BEST}\n", checkpoints::table(lines).text())?;
+        }
         let Passing { component, at_least } = &results.passing;
         writeln!(
             stdout,
-            "\npassed: {component} of at least {at_least}; 95 % by bootstrap over tasks. Recorded in {}",
+            "\npassed: {component} of at least {at_least}; 95 % by bootstrap over tasks.{} Recorded in {}",
+            results.effect().map(|effect| format!(" The {effect}.")).unwrap_or_default(),
             out.display()
         )?;
     }
@@ -274,15 +325,18 @@ fn finish(args: &Args, results: &Results, policy: &Policy, recipe: &Recipe, out:
     match pass {
         Some(pass) if pass.mean >= bar => Ok(ExitCode::SUCCESS),
         Some(pass) => {
-            anstream::eprintln!("pass@1 is {:.3}, under {bar}", pass.mean);
+            crate::output::note!("pass@1 is {:.3}, under {bar}", pass.mean);
             Ok(ExitCode::FAILURE)
         }
         None => {
-            anstream::eprintln!("no episode was scored, so {bar} is not reached");
+            crate::output::note!("no episode was scored, so {bar} is not reached");
             Ok(ExitCode::FAILURE)
         }
     }
 }
+
+const BEST: &str =
+    "best: the highest of the checkpoints played, so too high by luck; p: sign-flip test of the last against the first";
 
 fn free_directory(run: Option<&Path>) -> PathBuf {
     let root = run.map_or_else(|| PathBuf::from("evals"), |run| run.join("evals"));

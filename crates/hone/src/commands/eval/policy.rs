@@ -1,6 +1,6 @@
 //! Whom `hone eval` measures: a checkpoint of the native engine, a model behind an API, or the solution.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,19 +10,30 @@ use hone_arena::chat_client::{ChatClient, ChatSpec};
 use hone_arena::player::{Player, Remote};
 use hone_arena::registry::World;
 use hone_arena::rewards::Rubric;
-use hone_trace::Sampler;
 use hone_trace::rundir::RunReader;
 use hone_train::recipe::Recipe;
 use hone_train::run::recorded_recipe;
 use hone_train::setup::Setup;
+use hone_worlds::registry::EnvSpec;
 use serde_json::json;
 
 use super::{Args, Split};
+use crate::recipes::{QUICKSTART, Source};
 
 pub(super) enum Who {
-    Sampler { setup: Box<Setup>, sampler: Arc<dyn Sampler> },
-    Player(Arc<dyn Player>),
+    Engine(Box<Setup>),
+    Remote(ChatSpec),
     Oracle,
+}
+
+/// One policy to be played: of a run there may be several.
+#[derive(Debug, Clone)]
+pub(super) struct Checkpoint {
+    /// As tables name it.
+    pub(super) name: String,
+    /// Its weights; absent: those the engine opened.
+    pub(super) dir: Option<PathBuf>,
+    pub(super) step: Option<u64>,
 }
 
 /// A policy in its world.
@@ -34,12 +45,11 @@ pub(super) struct Policy {
     /// The environments' own baselines, and the environment of each by name.
     pub(super) baselines: Vec<Arc<dyn Baseline>>,
     pub(super) own_baselines: HashMap<String, String>,
-    /// The run it is of, and the step of its checkpoint.
+    /// In the order of their steps.
+    pub(super) checkpoints: Vec<Checkpoint>,
+    /// The run it is of.
     pub(super) run: Option<PathBuf>,
-    pub(super) step: Option<u64>,
 }
-
-const QUICKSTART: &str = include_str!("../../../../../recipes/quickstart.toml");
 
 /// The run of a checkpoint: RUN/checkpoints/step-….
 fn run_of(checkpoint: &Path) -> Option<PathBuf> {
@@ -67,24 +77,20 @@ impl Policy {
             );
         }
         let run = path.as_ref().filter(|path| path.join("recipe.toml").is_file());
-        let (checkpoint, step) = match (run, &path) {
-            (Some(run), _) => checkpoint(run, &args.checkpoint)?,
-            (None, Some(path)) => (Some(path.clone()), step_of(path)),
-            (None, None) => (None, None),
+        let chosen: Vec<(Option<PathBuf>, Option<u64>)> = match (run, &path) {
+            (Some(run), _) => checkpoints(run, &args.checkpoint)?,
+            (None, Some(path)) => vec![(Some(path.clone()), step_of(path))],
+            (None, None) => vec![(None, None)],
         };
         let run = run.cloned().or_else(|| run_of(path.as_deref()?));
         let mut recipe = read_recipe(args, run.as_deref())?;
         if run.is_none()
-            && let Some(model) = &checkpoint
+            && let Some((Some(model), _)) = chosen.first()
         {
             recipe.policy.model = Some(model.clone());
         }
         let recipe = super::super::train::with_policy(recipe, scratch)?;
         let mut setup = Box::new(crate::engines::open(&recipe).await?);
-        let sampler = match (&run, &checkpoint) {
-            (Some(_), Some(dir)) => setup.engine.sampler_of(dir).await?,
-            _ => setup.engine.sampler(),
-        };
         let world = World {
             arena: Arc::clone(&setup.arena),
             tasks: setup.tasks.clone(),
@@ -92,7 +98,7 @@ impl Policy {
             baselines: setup.baselines.clone(),
         };
         // What is played are the held-out tasks of the setup: those that were asked for.
-        let most = args.tasks.unwrap_or(recipe.eval.tasks);
+        let most = args.tasks.unwrap_or_else(|| recipe.eval.most_tasks());
         let take = |tasks: &[hone_trace::Task]| tasks.iter().take(most).cloned().collect::<Vec<_>>();
         setup.held_out = match args.split {
             Split::HeldOut => take(&world.held_out),
@@ -100,9 +106,15 @@ impl Policy {
             Split::Both => [take(&world.tasks), take(&world.held_out)].concat(),
         };
         let shown = args.policy.clone().unwrap_or_else(|| "the recipe's model".into());
-        let name = step.filter(|_| run.is_some()).map_or(shown.clone(), |step| format!("{shown} at step {step}"));
-        let mut policy = Self::in_world(world, Arc::clone(&setup.rubric), name, Who::Sampler { setup, sampler });
-        (policy.run, policy.step) = (run, step);
+        let checkpoints = chosen.into_iter().map(|(dir, step)| Checkpoint {
+            name: step.filter(|_| run.is_some()).map_or(shown.clone(), |step| format!("{shown} at step {step}")),
+            dir: dir.filter(|_| run.is_some()),
+            step,
+        });
+        let checkpoints: Vec<Checkpoint> = checkpoints.collect();
+        let name = if let [one] = &checkpoints[..] { one.name.clone() } else { shown };
+        let mut policy = Self::in_world(world, Arc::clone(&setup.rubric), name, Who::Engine(setup));
+        (policy.run, policy.checkpoints) = (run, checkpoints);
         Ok((recipe, policy))
     }
 
@@ -111,13 +123,10 @@ impl Policy {
         let recipe = read_recipe(args, None)?;
         let spec: ChatSpec = serde_json::from_value(json!({
             "url": url, "model": model, "key_env": args.key_env, "max_tokens": recipe.sampling.max_new_tokens.max(256),
-            "temperature": f64::from(recipe.eval.temperature.unwrap_or(recipe.sampling.temperature)),
         }))?;
-        let client = match ChatClient::new(spec) {
-            Ok(client) => client,
-            Err(what) => bail!("the model cannot be asked: {what}"),
-        };
-        let policy = Self::of(&recipe, model.to_owned(), Who::Player(Arc::new(Remote(client))))?;
+        // A key that is not set is told before anything is opened.
+        remote(spec.clone())?;
+        let policy = Self::of(&recipe, model.to_owned(), Who::Remote(spec))?;
         Ok((recipe, policy))
     }
 
@@ -130,25 +139,49 @@ impl Policy {
         let own = world.baselines.iter().flat_map(|(env, list)| list.iter().map(move |baseline| (env, baseline)));
         let own_baselines = own.clone().map(|(env, baseline)| (baseline.name().to_owned(), env.clone())).collect();
         let baselines = own.map(|(_, baseline)| Arc::clone(baseline)).collect();
-        Self { name, who, rubric, baselines, own_baselines, world, run: None, step: None }
+        let checkpoints = vec![Checkpoint { name: name.clone(), dir: None, step: None }];
+        Self { name, who, rubric, baselines, own_baselines, world, checkpoints, run: None }
+    }
+}
+
+pub(super) fn remote(spec: ChatSpec) -> Result<Arc<dyn Player>> {
+    match ChatClient::new(spec) {
+        Ok(client) => Ok(Arc::new(Remote(client))),
+        Err(what) => bail!("the model cannot be asked: {what}"),
     }
 }
 
 fn read_recipe(args: &Args, run: Option<&Path>) -> Result<Recipe> {
     match (&args.recipe, run) {
-        (Some(path), _) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Recipe::parse(&text, &args.set).with_context(|| format!("in {}", path.display()))
-        }
+        (Some(path), _) => Source::find(path)?.read(&args.set),
         (None, Some(run)) if args.set.is_empty() => Ok(recorded_recipe(run)?),
         (None, Some(run)) => Ok(Recipe::parse(&RunReader::open(run)?.recipe()?, &args.set)?),
-        (None, None) => Ok(Recipe::parse(QUICKSTART, &args.set)?),
+        (None, None) => {
+            let recipe = QUICKSTART.source().read(&args.set)?;
+            if args.policy.is_some() {
+                let envs = recipe.env.iter().map(EnvSpec::name).collect::<Vec<_>>().join(", ");
+                anstream::eprintln!("no --recipe: playing the quickstart's environment ({envs})");
+            }
+            Ok(recipe)
+        }
     }
 }
 
-/// A checkpoint of a run, by step, `best` or `last`.
-fn checkpoint(run: &Path, wanted: &str) -> Result<(Option<PathBuf>, Option<u64>)> {
+/// Checkpoints of a run, each by step, `best` or `last`, or all of them; in the order of their steps, each once.
+fn checkpoints(run: &Path, wanted: &str) -> Result<Vec<(Option<PathBuf>, Option<u64>)>> {
     let all = RunReader::open(run)?.checkpoints()?;
+    let mut found: BTreeMap<u64, PathBuf> = BTreeMap::new();
+    if wanted == "all" && !all.is_empty() {
+        found.extend(all);
+    } else {
+        for one in wanted.split(',').map(str::trim) {
+            found.extend([checkpoint(run, &all, one)?]);
+        }
+    }
+    Ok(found.into_iter().map(|(step, dir)| (Some(dir), Some(step))).collect())
+}
+
+fn checkpoint(run: &Path, all: &[(u64, PathBuf)], wanted: &str) -> Result<(u64, PathBuf)> {
     let known = || all.iter().map(|(step, _)| step.to_string()).collect::<Vec<_>>().join(", ");
     let found = match wanted {
         "last" => all.last().cloned(),
@@ -164,19 +197,14 @@ fn checkpoint(run: &Path, wanted: &str) -> Result<(Option<PathBuf>, Option<u64>)
             step_of(&target).map(|step| (step, target))
         }
         step => {
-            let step: u64 =
-                step.parse().with_context(|| format!("--checkpoint takes a step, best or last, found {step:?}"))?;
+            let step: u64 = step.parse().with_context(|| {
+                format!("--checkpoint takes steps, best and last with commas between them, or all; found {step:?}")
+            })?;
             all.iter().find(|(at, _)| *at == step).cloned()
         }
     };
-    match found {
-        Some((step, path)) => Ok((Some(path), Some(step))),
-        None => bail!(
-            "{} has no checkpoint {wanted}; it has {}",
-            run.display(),
-            if all.is_empty() { "none".into() } else { known() }
-        ),
-    }
+    let has = || if all.is_empty() { "none".into() } else { known() };
+    found.with_context(|| format!("{} has no checkpoint {wanted}; it has {}", run.display(), has()))
 }
 
 fn step_of(path: &Path) -> Option<u64> {

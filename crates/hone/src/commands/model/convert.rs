@@ -75,7 +75,7 @@ pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
     adapter.merge(&model)?.save(&args.out, args.storage.into())?;
     copy_companions(&place.model, &args.out)?;
     let from = place.adapter.unwrap_or_default();
-    anstream::eprintln!("merged {} into {}: {}", from.display(), place.model.display(), args.out.display());
+    crate::output::note!("merged {} into {}: {}", from.display(), place.model.display(), args.out.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -101,7 +101,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
         }
     }
     copy_companions(&place.model, &args.out)?;
-    anstream::eprintln!("wrote {}", args.out.display());
+    crate::output::note!("wrote {}", args.out.display());
     Ok(ExitCode::SUCCESS)
 }
 

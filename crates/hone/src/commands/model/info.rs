@@ -107,7 +107,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         }
         report.policy = Some(adapter.clone());
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = if args.json { crate::output::json() } else { crate::output::text() };
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
     } else {

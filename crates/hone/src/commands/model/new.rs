@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let model = Model::random(config, Arc::new(Cpu::new(0)?), args.seed);
     model.save(&args.dir, args.storage.into())?;
     let tokens = ModelDir::open(&args.dir)?.tokenizer()?.vocab_size();
-    anstream::eprintln!(
+    crate::output::note!(
         "made {}: {} parameters, {tokens} tokens of {} embedding rows, seed {}",
         args.dir.display(),
         model.parameters(),
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 fn tokenizer(args: &Args) -> Result<TokenizerFiles> {
     let texts = if args.text.is_empty() {
         let bytes: usize = OWN_TEXT.iter().map(|text| text.len()).sum();
-        anstream::eprintln!("no --text: the tokenizer is trained on {} KB of Hone's own documentation", bytes / 1000);
+        crate::output::note!("no --text: the tokenizer is trained on {} KB of Hone's own documentation", bytes / 1000);
         OWN_TEXT.map(str::to_owned).to_vec()
     } else {
         args.text.iter().map(|file| read_text(file)).collect::<std::result::Result<_, _>>()?

@@ -37,7 +37,7 @@ pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     } else {
         match &estimate {
             Some(Ok(estimate)) => show_time(estimate),
-            Some(Err(error)) => anstream::eprintln!("time     not measured: {}", clean(&error.to_string())),
+            Some(Err(error)) => crate::output::note!("time     not measured: {}", clean(&error.to_string())),
             None => {}
         }
         let text = recipe.to_toml()?;
@@ -45,12 +45,12 @@ pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
         write!(stdout, "{}", if stdout.is_terminal() { clean(&text) } else { text })?;
     }
     if let Some(shortage) = &shortage {
-        anstream::eprintln!("{shortage}");
+        crate::output::note!("{shortage}");
     }
     let measured = estimate.and_then(Result::ok);
     let first = measured.and_then(|estimate| Some((estimate.episodes_broken, estimate.first_fault?)));
     if let Some((broken, first)) = &first {
-        anstream::eprintln!("{broken} episodes broke; the first: {}", clean(first));
+        crate::output::note!("{broken} episodes broke; the first: {}", clean(first));
     }
     Ok(if shortage.is_none() && first.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -58,9 +58,9 @@ pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
 fn show(budget: &Budget, recipe: &Recipe) {
     match budget.memory {
         Some(memory) => show_memory(memory),
-        None => anstream::eprintln!("memory   on another machine"),
+        None => crate::output::note!("memory   on another machine"),
     }
-    anstream::eprintln!(
+    crate::output::note!(
         "tokens   {} episodes a step, at most {} tokens a step and {} in {} steps (every episode as long as the window)",
         budget.episodes_per_step,
         budget.tokens_per_step,
@@ -71,7 +71,7 @@ fn show(budget: &Budget, recipe: &Recipe) {
 
 fn show_memory(memory: MemoryBudget) {
     let (bytes, MemoryBudget { parts, total_bytes }) = (gigabytes, memory);
-    anstream::eprintln!(
+    crate::output::note!(
         "memory   {} at most: weights {}, gradients and optimizer {}, second set of weights {}, activations {}, keys and \
          values {}; free {}",
         bytes(total_bytes),
@@ -91,7 +91,7 @@ fn show_memory(memory: MemoryBudget) {
         anstream::eprintln!("plan     {again}; keys and values take up to {pages} pages of {tokens} tokens");
     }
     if let Some([whole, adapted]) = memory.largest() {
-        anstream::eprintln!(
+        crate::output::note!(
             "fits     with these batches and this window: models of up to {} parameters trained whole, of up to {} with an \
              adapter (policy.lora)",
             parameters(whole),
@@ -114,8 +114,8 @@ fn show_time(estimate: &Estimate) {
         0 => "none of them broke".to_owned(),
         broken => format!("{broken} of them broke"),
     };
-    anstream::eprintln!("episodes {} played to measure the time; {broken}", estimate.episodes_measured);
-    anstream::eprintln!(
+    crate::output::note!("episodes {} played to measure the time; {broken}", estimate.episodes_measured);
+    crate::output::note!(
         "time     about {:.0} s a step and {:.0} s in all, without evaluations: measured on {} episodes of {:.0} sampled \
          tokens in {:.1} s, and scaled up; larger batches are cheaper per episode",
         estimate.step_s,

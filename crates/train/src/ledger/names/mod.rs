@@ -1,5 +1,5 @@
-//! Every metric a run writes, with one line each, and the only way to name one: a name that is not on the list does not
-//! compile. docs/metrics.md is written from here, and a test holds a run against it.
+//! Every metric a run writes, one line each, and the only way to name one: a name that is not on the list does not
+//! compile. docs/metrics.md is generated from here, and a test compares a run with it.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write as _};
@@ -116,7 +116,7 @@ pub fn named(name: &str) -> Option<Name> {
 /// The documented metric a written name belongs to.
 pub fn find(name: &str) -> Option<&'static Metric> {
     let all = || SECTIONS.iter().flat_map(|section| section.metrics);
-    // A name in full before a family: `reward/success_rate` is no component.
+    // Full names before families: `reward/success_rate` is not a component.
     all().find(|metric| metric.name == name).or_else(|| all().find(|metric| matches(metric.name, name)))
 }
 
@@ -137,8 +137,9 @@ fn part_matches(pattern: &str, part: &str) -> bool {
 /// docs/metrics.md.
 pub fn markdown() -> String {
     let mut page = String::from(
-        "# Metrics\n\nWhat a line of `metrics.jsonl` says about one step. Written from `crates/train/src/ledger/names/list.rs`; change \
-         it there and run\n`HONE_BLESS=1 cargo test -p hone-train metrics_page`.\n\nA value that is not known is absent, never 0.\n",
+        "# Metrics\n\nThe fields of a line of `metrics.jsonl`, one line per step. Generated from \
+         `crates/train/src/ledger/names/list.rs`; change it there and run\n`HONE_BLESS=1 cargo test -p hone-train \
+         metrics_page`.\n\nAn unknown value is absent, never 0.\n",
     );
     for Section { title, lead, metrics } in SECTIONS {
         let _ = write!(page, "\n## {title}\n\n{lead}\n\n| metric | is |\n|---|---|\n");

@@ -1,5 +1,6 @@
-//! A run on W&B's server while it goes on: the rows of the offline run, sent as W&B's own client sends them (`upsertBucket`, then
-//! `file_stream`). A thread of its own sends: training waits for nothing but the last rows, and those have a deadline.
+//! Upload of a run to W&B's server while it is in progress: the rows of the offline run, sent as W&B's own client sends
+//! them (`upsertBucket`, then `file_stream`). A separate thread sends: training waits for nothing but the last rows,
+//! and those have a deadline.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};

@@ -69,7 +69,7 @@ fn check_booking(arguments: &Dict) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The flights with prices and routes, and what they cost for everyone.
+/// The flights with prices and routes, and their total cost for all passengers.
 fn price_flights(world: &World, arguments: &Dict) -> Result<(Value, Value), Failure> {
     let (cabin, passengers) = (arg(arguments, "cabin"), arg(arguments, "passengers"));
     let flights = arg(arguments, "flights");
@@ -80,7 +80,7 @@ fn price_flights(world: &World, arguments: &Dict) -> Result<(Value, Value), Fail
         price_segment(segment, &leg)?;
         fare = num::add("+=", &fare, &num::times(ops::len(passengers)?, &leg.price)?)?;
     }
-    // Something empty that is not a list is kept as it came.
+    // An empty value that is not a list is kept unchanged.
     let flights = if segments.is_empty() { flights.clone() } else { Value::list(segments) };
     Ok((flights, fare))
 }

@@ -25,7 +25,7 @@ pub(crate) const USERS: TableId = TableId(2);
 /// The moment every episode takes place at.
 pub(crate) const NOW: &str = "2024-05-15T15:00:00";
 
-/// In the order in which the model is shown them.
+/// In the order in which the model sees them.
 pub const TOOLS: [Tool; 14] = [
     Tool {
         name: "book_reservation",

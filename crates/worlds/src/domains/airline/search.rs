@@ -106,7 +106,7 @@ fn connection(first: &Value, second: &Value, date: &Value, rules: Rules) -> Resu
     };
     let departure = ops::field(second, "scheduled_departure_time_est")?;
     let misses = match rules {
-        // As texts: "06:00:00+1" is later than "06:00:00".
+        // Compared as strings: "06:00:00+1" is later than "06:00:00".
         Rules::Compat => num::less(departure, arrival)?,
         Rules::Strict => departure.as_str() < arrival.as_str().map(|time| time.trim_end_matches("+1")),
     };

@@ -5,7 +5,7 @@ use super::super::tool::{Answer, Failure, Rules, arg, refuse, show};
 use super::super::world::World;
 use super::{Leg, RESERVATIONS, USERS, available_leg, charge, is_gift_card, price_segment, seats};
 
-/// The reservation; under the strict rules only one that still stands.
+/// The reservation; under the strict rules only one that is not cancelled.
 fn reservation(world: &World, id: &Value, rules: Rules) -> Result<Value, Failure> {
     let Some(reservation) = world.find(RESERVATIONS, id)? else { return refuse("reservation not found") };
     if rules == Rules::Strict && ops::field(reservation, "status").is_ok_and(|status| ops::is(status, "cancelled")) {

@@ -1,4 +1,4 @@
-//! Tokens, with the errors Python's tokenizer raises. Those win over any syntax error, wherever they stand.
+//! Tokens, with the errors Python's tokenizer raises. They take precedence over any syntax error, wherever they occur.
 
 use num_bigint::BigInt;
 
@@ -28,7 +28,7 @@ pub(super) struct Tokens {
     pub(super) all: Vec<Token>,
     /// Per token, how many parentheses are open after it.
     pub(super) levels: Vec<usize>,
-    /// An integer literal beyond what Python converts: an error once the parser reaches it.
+    /// Integer literal longer than Python converts: an error once the parser reaches it.
     pub(super) too_long: Option<(usize, String)>,
 }
 

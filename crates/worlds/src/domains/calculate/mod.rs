@@ -1,9 +1,9 @@
-//! The `calculate` tool: what Python's `eval` makes of digits, `+-*/().` and spaces.
+//! The `calculate` tool: Python's `eval` restricted to digits, `+-*/().` and spaces.
 //!
 //! The alphabet is small but the language is not: `**` and `//` are operators, `()` is a tuple, `...` is Ellipsis, and
-//! `2(3)` is a call. All of it ends in `str(round(float(x), 2))` or in one of Python's error texts. Nothing is handed to
-//! an interpreter; work is bounded in both rule sets, which is the one place where `compat` differs on purpose (upstream
-//! hangs on `9**9**9`).
+//! `2(3)` is a call. All of it ends in `str(round(float(x), 2))` or in one of Python's error texts. Nothing is passed
+//! to an interpreter; work is bounded in both rule sets, which is the only intended difference of `compat` from
+//! upstream (upstream hangs on `9**9**9`).
 
 mod eval;
 mod lex;
@@ -28,7 +28,7 @@ pub(super) struct PowerLimit {
     answer: &'static str,
 }
 
-/// Far beyond what a float can hold, so the answer is what Python would say if it ever came back.
+/// Far beyond the range of a float, so the answer is the one Python would give if it ever finished.
 const COMPAT_POWERS: PowerLimit = PowerLimit { bits: 1 << 20, answer: "int too large to convert to float" };
 const STRICT_POWERS: PowerLimit = PowerLimit { bits: 1 << 10, answer: "the power is too large" };
 

@@ -1,7 +1,7 @@
 //! Python's expression grammar over these tokens, with the error it reports for each way to get it wrong.
 //!
-//! As in CPython there are two passes: the first only accepts or refuses; the second, over refused text, walks the same
-//! way and names the fault where a more telling name than "invalid syntax" exists.
+//! As in CPython there are two passes: the first only accepts or refuses; the second, over refused text, follows the
+//! same path and names the fault if there is a more specific name than "invalid syntax".
 
 use super::super::py::Raised;
 use super::lex::{Token, Tokens, lex};
@@ -170,7 +170,7 @@ impl Parser<'_> {
         tree
     }
 
-    /// An atom and the calls after it. What cannot be read as a call is left for what comes next.
+    /// An atom and the calls after it. Anything that cannot be parsed as a call is left for the next rule.
     fn primary(&mut self) -> Parsed {
         let mut tree = self.atom()?;
         loop {
@@ -237,7 +237,7 @@ impl Parser<'_> {
         if self.take(&Token::Close)? { Ok(tree) } else { Err(Fault::Here) }
     }
 
-    /// `(*x)` and `(**x)`: never right, and in the second pass with a name of their own. The first pass, too, reads a
+    /// `(*x)` and `(**x)`: never valid, and with their own error in the second pass. The first pass also reads a
     /// starred operand, as the start of a tuple that never comes.
     fn starred(&mut self) -> Result<(), Fault> {
         let before = self.at;

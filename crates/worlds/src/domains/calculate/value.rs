@@ -12,7 +12,7 @@ use super::PowerLimit;
 pub(super) enum Number {
     Int(BigInt),
     Float(f64),
-    /// From a negative number to a broken power. No way leads back to a real number.
+    /// From a negative number to a fractional power. It never becomes a real number again.
     Complex(f64, f64),
     Tuple,
     Ellipsis,
@@ -129,7 +129,7 @@ fn true_division(a: &BigInt, b: &BigInt) -> Result<f64, Raised> {
     let (quotient, remainder) = num_integer::Integer::div_rem(&a, &b);
     let quotient = (quotient << 1usize) + u32::from(!remainder.is_zero());
     let exponent = -(shift + 1);
-    // Two steps, because 2^exponent alone may be out of range.
+    // In two steps, because 2^exponent by itself may be out of range.
     let half = exponent / 2;
     let rounded = quotient.to_f64().unwrap_or(f64::INFINITY);
     let float = rounded * 2f64.powi(half as i32) * 2f64.powi((exponent - half) as i32);

@@ -1,7 +1,7 @@
 //! Goals of airline customers, and the calls that fulfil them.
 //!
 //! As in retail, a goal is in the user's terms and its calls are searched among all reservations, flights and payment
-//! methods that fit them. Only what the policy allows is asked for.
+//! methods that fit them. Users only ask for what the policy allows.
 
 use hone_trace::{Rng, ToolCall};
 use serde_json::{Value as Json, json};
@@ -103,7 +103,7 @@ impl<'a> Customer<'a> {
         methods.map(|methods| methods.values().collect()).unwrap_or_default()
     }
 
-    /// Cards and gift cards: what changes are paid with.
+    /// Cards and gift cards: the payment methods for changes.
     fn payers(&self) -> Vec<&'a Value> {
         self.methods().into_iter().filter(|method| text(method, "source") != "certificate").collect()
     }
@@ -300,7 +300,7 @@ fn search(origin: &str, destination: &str, date: &str) -> ToolCall {
     call("search_direct_flight", &route)
 }
 
-/// A new one-way trip for the user alone, on the cheapest direct flight of a day.
+/// New one-way trip for the user only, on the cheapest direct flight of a day.
 fn book(customer: &Customer<'_>, rng: &mut Rng) -> Option<Goal> {
     let flights: Vec<&Value> = customer.world.records(FLIGHTS).map(|(_, flight)| flight).collect();
     let example = *pick(rng, &flights);

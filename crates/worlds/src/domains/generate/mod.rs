@@ -1,12 +1,12 @@
 //! Worlds and tasks out of a seed: retail and airline with nothing downloaded.
 //!
-//! A task is one or more goals. A goal says what the user wants in terms a user has ("the lamp in my delivered order",
-//! "the flight at 13:00") and lists every call that would satisfy it. A task is kept only when
+//! A task is one or more goals. A goal says what the user wants in a user's terms ("the lamp in my delivered order",
+//! "the flight at 13:00") and lists every call that would satisfy it. A task is kept only if
 //! - each goal is satisfied by exactly one end state, searched over all records the user owns,
 //! - the reference's writes succeed, in any order of the goals with the same end,
 //! - replaying the reference earns 1 and doing nothing earns 0.
 //!
-//! Difficulty 1 is one change that the user names by id; 2 describes what is to be changed, or asks for a choice among
+//! Difficulty 1 is one change that the user names by id; 2 describes the item to change, or asks for a choice among
 //! variants or flights; 3 has two changes and a question.
 
 mod airline;
@@ -43,7 +43,7 @@ pub struct Recipe {
     pub tasks: usize,
     /// Tasks of the customers that are held out.
     pub held_out: usize,
-    /// 1 to 3, or all in turn.
+    /// 1 to 3, or all alternating.
     pub difficulty: Option<u8>,
 }
 
@@ -52,13 +52,13 @@ pub struct Recipe {
 pub struct Generated {
     pub domain: Arc<Domain>,
     pub tasks: Vec<Task>,
-    /// In the same world, of customers none of `tasks` is about.
+    /// In the same world, about customers that none of `tasks` is about.
     pub held_out: Vec<Task>,
-    /// Drafts that a check refused, or that came up before.
+    /// Drafts that a check refused, or duplicates.
     pub refused: usize,
 }
 
-/// Why nothing was made.
+/// Reason why nothing was generated.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
     #[error("the generated world does not fit its own models")]
@@ -144,7 +144,7 @@ fn tasks(
             Kind::Telecom => telecom::task(domain, person, &mut rng, difficulty),
             Kind::Retail | Kind::Airline => draft.and_then(|draft| finish(domain, draft)),
         };
-        // What is wrong with a phone is not in its user's words.
+        // The fault of a phone is not part of its user's words.
         let same = |task: &Task| format!("{}{:?}", task.prompt, task.extra.get("initial_state"));
         if let Some(mut task) = task.filter(|task| known.insert(same(task))) {
             task.key = key;
@@ -160,18 +160,18 @@ fn tasks(
 
 /// Something the user wants done.
 struct Goal {
-    /// In the user's words, as a sentence of its own: "I want to …".
+    /// In the user's words, as a complete sentence: "I want to …".
     says: String,
     /// Calls that look up what the write needs.
     reads: Vec<ToolCall>,
-    /// Every call that does what the user said, of all the calls there are.
+    /// Every possible call that does what the user asked for.
     satisfying: Vec<ToolCall>,
 }
 
 /// A task before it is checked.
 struct Draft {
     user_id: String,
-    /// Who the user is, in the third person of an instruction: "You are …".
+    /// The user's identity, phrased as an instruction: "You are …".
     identity: String,
     /// The agent's question for the facts that find the user.
     asks: &'static str,
@@ -183,7 +183,7 @@ struct Draft {
     knows: Vec<Topic>,
 }
 
-/// Checks a draft and makes it a task, or drops it.
+/// Checks a draft and turns it into a task, or drops it.
 fn finish(domain: &Arc<Domain>, draft: Draft) -> Option<Task> {
     let writes = draft.goals.iter().map(|goal| only_end(domain, &goal.satisfying)).collect::<Option<Vec<_>>>()?;
     if !commute(domain, &writes) {
@@ -216,7 +216,7 @@ fn finish(domain: &Arc<Domain>, draft: Draft) -> Option<Task> {
     holds(domain, &task).then_some(task)
 }
 
-/// Instruction for an actor who plays the user. The wishes are in the user's own voice.
+/// Instruction for an actor who plays the user. The requests are in the user's own voice.
 fn instruction(identity: &str, wishes: &[String]) -> String {
     let wishes: Vec<_> = wishes.iter().map(|wish| format!("- {wish}")).collect();
     format!(

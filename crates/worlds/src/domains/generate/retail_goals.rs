@@ -16,7 +16,7 @@ use crate::domains::retail::{ORDERS, PRODUCTS, USERS};
 use crate::domains::world::World;
 use hone_arena::users::Topic;
 
-/// A customer and what they own.
+/// A customer with their orders and payment methods.
 struct Customer<'a> {
     world: &'a World,
     id: &'a str,
@@ -150,7 +150,7 @@ impl<'a> Customer<'a> {
         self.orders.iter().copied().filter(|order| by.matches(order))
     }
 
-    /// Looks at the orders one by one until the right one, as somebody must who was not told its id.
+    /// Looks at the orders one by one until the right one, as an agent must who was not told its id.
     fn reads(&self, by: &OrderBy) -> Vec<ToolCall> {
         let look = |order: &&Value| call("get_order_details", &[("order_id", text(order, "order_id").into())]);
         match self.orders.iter().position(|order| by.matches(order)) {

@@ -88,7 +88,7 @@ impl Symptom {
     }
 }
 
-/// Something wrong: how it comes about, and what mends it. `true` is the user's.
+/// A problem: its cause and its fix. `true` marks the user's tools.
 struct Problem {
     symptom: Symptom,
     causes: Vec<(bool, &'static str, Value)>,
@@ -132,7 +132,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// A problem of the phone alone, with one cause and one fix.
+/// Problem of the phone only, with one cause and one fix.
 fn phone(symptom: Symptom, cause: (&'static str, Value), fix: (&'static str, Value)) -> Problem {
     Problem { symptom, causes: vec![(true, cause.0, cause.1)], fixes: vec![(true, fix.0, fix.1)] }
 }
@@ -200,7 +200,7 @@ fn picture_problems() -> Vec<Problem> {
     ]
 }
 
-/// A task of a customer with as many problems as it is difficult, or none where its solution does not hold.
+/// Task of a customer with one problem per level of difficulty; `None` if its solution does not work.
 pub(super) fn task(domain: &Arc<Domain>, place: &str, rng: &mut Rng, difficulty: u8) -> Option<Task> {
     let desk = domain.open();
     let subject = Subject::read(desk.world(), place)?;

@@ -1,4 +1,4 @@
-//! The words worlds are made of.
+//! Vocabulary of the generated worlds.
 
 pub(super) const FIRST_NAMES: [&str; 32] = [
     "Ada", "Alma", "Anton", "Bruno", "Carla", "Cem", "Dara", "Dimitri", "Edith", "Emil", "Farah", "Felix", "Greta",

@@ -13,7 +13,7 @@ use super::{Dict, Value, text};
 /// Deeper nesting is refused: Python raises `RecursionError` near a thousand levels, and no record needs ten.
 const MAX_DEPTH: usize = 256;
 
-/// Why a text is not JSON.
+/// Reason why a text is not JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not JSON at byte {at}: {what}")]
 pub struct BadJson {

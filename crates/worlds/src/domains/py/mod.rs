@@ -1,7 +1,7 @@
-//! The part of Python's data model that tau-bench's observations and errors are made of.
+//! The part of Python's data model that appears in tau-bench's observations and errors.
 //!
-//! tau-bench has no schema: what the agent sends goes straight into Python dictionaries, comes back through `json.dumps`
-//! and fails with Python's own error texts. Byte-exact replays therefore need Python's values, spelling, arithmetic and
+//! tau-bench has no schema: the agent's arguments go straight into Python dictionaries, come back through `json.dumps`
+//! and fail with Python's own error texts. Byte-exact replays therefore need Python's values, spelling, arithmetic and
 //! exceptions. This module has those and nothing else: it knows no orders and no flights.
 
 pub mod json;

@@ -69,8 +69,8 @@ pub fn sub(operator: &str, left: &Value, right: &Value) -> Result<Value, Raised>
     binary(operator, left, right, |a, b| a - b, |a, b| a - b)
 }
 
-/// An integer times something. A text or list is repeated, which no caller keeps: it is returned unrepeated, so that
-/// what fails next fails on the right type.
+/// Integer multiplication. A string or list would be repeated, which no caller keeps: it is returned unrepeated, so
+/// that the next operation fails on the right type.
 pub fn times(count: i64, value: &Value) -> Result<Value, Raised> {
     if matches!(value, Value::Str(_) | Value::List(_)) {
         return Ok(value.clone());

@@ -11,7 +11,7 @@ pub fn repr(value: &Value) -> String {
     out
 }
 
-/// `str(x)`, which is also what an f-string shows.
+/// `str(x)`, as also shown by an f-string.
 pub fn str(value: &Value) -> String {
     match value {
         Value::Str(text) => text.to_string(),

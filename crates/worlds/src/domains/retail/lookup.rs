@@ -1,4 +1,4 @@
-//! Finding and reading records, and the one write that touches no order: a user's address.
+//! Finding and reading records, and the only write that does not involve an order: a user's address.
 
 use super::super::py::{Dict, Value, ops};
 use super::super::tool::{Answer, Rules, arg, refuse, show};

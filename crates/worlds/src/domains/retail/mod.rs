@@ -1,7 +1,7 @@
 //! The retail domain: orders that are pending or delivered, products with variants, users who pay.
 //!
-//! The tools check in tau-bench's order, because the first failed check is what the agent reads, and write in its
-//! order, because what was written before an exception stays written.
+//! The tools check in tau-bench's order, because the agent reads the first failed check, and write in its order,
+//! because writes before an exception are kept.
 
 mod delivered;
 mod lookup;
@@ -22,7 +22,7 @@ pub(crate) const USERS: TableId = TableId(2);
 
 const ADDRESS: [&str; 6] = ["address1", "address2", "city", "state", "country", "zip"];
 
-/// In the order in which the model is shown them.
+/// In the order in which the model sees them.
 pub const TOOLS: [Tool; 16] = [
     Tool { name: "calculate", parameters: &["expression"], run: calculate::run },
     Tool { name: "cancel_pending_order", parameters: &["order_id", "reason"], run: pending::cancel },
@@ -107,7 +107,7 @@ fn change_balance(
     ops::set(card, "balance", super::py::num::round2(&balance))
 }
 
-/// Fails unless every id is in the order at least as often as it is asked for.
+/// Fails unless the order contains every id as often as requested.
 fn check_items(order: &Value, item_ids: &Value, missing: impl Fn(&Value) -> String) -> Result<(), Failure> {
     let items = ops::iterate(ops::field(order, "items")?)?;
     let owned = items.iter().map(|item| ops::field(item, "item_id").cloned()).collect::<Result<Vec<_>, _>>()?;
@@ -120,7 +120,7 @@ fn check_items(order: &Value, item_ids: &Value, missing: impl Fn(&Value) -> Stri
     Ok(())
 }
 
-/// Where the first item with this id stands in the order.
+/// Position of the first item with this id in the order.
 fn item_position(order: &Value, id: &Value) -> Result<usize, Raised> {
     let items = ops::iterate(ops::field(order, "items")?)?;
     for (at, item) in items.iter().enumerate() {
@@ -136,7 +136,7 @@ fn pairs(item_ids: &Value, new_item_ids: &Value) -> Result<Vec<(Value, Value)>, 
     Ok(ops::iterate(item_ids)?.into_iter().zip(ops::iterate(new_item_ids)?).collect())
 }
 
-/// The price difference of an exchange, unrounded: what the new items cost more than the old ones.
+/// Price difference of an exchange, unrounded: the cost of the new items minus that of the old ones.
 fn price_difference(world: &World, order: &Value, item_ids: &Value, new_item_ids: &Value) -> Result<Value, Failure> {
     if ops::len(item_ids)? != ops::len(new_item_ids)? {
         return refuse("the number of items to be exchanged should match");

@@ -113,7 +113,7 @@ fn new_reservation(id: &str, arguments: &Dict, passengers: &Value, payments: &Va
     RESERVATION.shape(&Value::dict(fields))
 }
 
-/// The segments as a reservation keeps them, and what they cost for everyone.
+/// The segments as stored in a reservation, and their cost for all passengers.
 fn price(world: &World, infos: &Models, cabin: &Value, passengers: &Value) -> Result<(Vec<Value>, Value), Failure> {
     let (mut segments, mut fare) = (Vec::new(), Value::Int(0));
     for info in &infos.items {

@@ -62,7 +62,7 @@ fn search(world: &World, wanted: &Wanted<'_>) -> Result<Vec<Value>, Failure> {
     Ok(found)
 }
 
-/// None stands for any airport.
+/// `None` matches any airport.
 fn is_any_or(wanted: &Value, own: &Value) -> bool {
     matches!(wanted, Value::None) || ops::equal(own, wanted)
 }

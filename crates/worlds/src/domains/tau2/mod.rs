@@ -111,12 +111,12 @@ fn calculate(_: &mut World, arguments: &Dict, rules: super::tool::Rules) -> Answ
     calculate::evaluate_value(super::tool::arg(arguments, "expression"), rules)
 }
 
-/// A list that upstream turns into models when all its entries are dictionaries; otherwise it stays as it came and
-/// fails where it is used.
+/// List that upstream turns into models if all its entries are dictionaries; otherwise it is kept unchanged and fails
+/// where it is used.
 struct Models {
     items: Vec<Value>,
     shaped: bool,
-    /// The list as it is passed on.
+    /// The list as passed on.
     value: Value,
 }
 
@@ -130,7 +130,7 @@ impl Models {
         Ok(Self { value: Value::list(items.clone()), items, shaped: true })
     }
 
-    /// `item.name`: models have attributes, what stayed a dictionary has none.
+    /// `item.name`: models have attributes, dictionaries do not.
     fn attribute<'a>(&self, item: &'a Value, name: &str) -> Result<&'a Value, Failure> {
         let field = item.as_dict().and_then(|fields| fields.get(name)).filter(|_| self.shaped);
         field.ok_or_else(|| ops::no_attribute(item, name).into())

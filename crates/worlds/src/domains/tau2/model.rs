@@ -1,5 +1,6 @@
 //! The models of tau2's databases: field order, types, defaults. Values are coerced as pydantic coerces them.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::super::py::{Dict, Raised, Value, text};
@@ -96,36 +97,6 @@ fn coerce(holds: Holds, value: &Value, at: &str, faults: &mut Vec<Fault>) -> Opt
     };
     let inside = |key: &str| if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") };
     match (holds, value) {
-        (Holds::Text, Value::Str(_)) => Some(value.clone()),
-        (Holds::Text, _) => fault("Input should be a valid string", "string_type"),
-        (Holds::Flag, _) => match flag(value) {
-            Ok(flag) => Some(Value::Bool(flag)),
-            Err((what, kind)) => fault(what, kind),
-        },
-        (Holds::Whole, _) => match whole(value) {
-            Ok(number) => Some(number),
-            Err((what, kind)) => fault(what, kind),
-        },
-        (Holds::Number, _) => match number(value) {
-            Some(number) => Some(Value::Float(number)),
-            None if value.as_str().is_some() => {
-                fault("Input should be a valid number, unable to parse string as a number", "float_parsing")
-            }
-            None => fault("Input should be a valid number", "float_type"),
-        },
-        (Holds::Choice(options) | Holds::Enum(options), Value::Str(text)) if options.contains(&&**text) => {
-            Some(value.clone())
-        }
-        (Holds::Choice(options), _) => fault(&format!("Input should be {}", quoted(options)), "literal_error"),
-        (Holds::Enum(options), _) => fault(&format!("Input should be {}", quoted(options)), "enum"),
-        (Holds::Date, _) => match value.as_str().and_then(date) {
-            Some(date) => Some(Value::str(date)),
-            None => fault("Input should be a valid date, written YYYY-MM-DD", "date_parsing"),
-        },
-        (Holds::Moment, _) => match value.as_str().and_then(moment) {
-            Some(moment) => Some(Value::str(moment)),
-            None => fault("Input should be a valid datetime, written YYYY-MM-DDTHH:MM:SS", "datetime_parsing"),
-        },
         (Holds::Optional(_), Value::None) => Some(Value::None),
         (Holds::Optional(holds) | Holds::Or(holds, _), _) => coerce(*holds, value, at, faults),
         (Holds::List(holds), Value::List(items)) => {
@@ -165,6 +136,46 @@ fn coerce(holds: Holds, value: &Value, at: &str, faults: &mut Vec<Fault>) -> Opt
             }
         }
         (Holds::OneOf(..), _) => fault("Input should be a valid dictionary or instance", "model_type"),
+        _ => match scalar(holds, value) {
+            Ok(value) => Some(value),
+            Err((what, kind)) => fault(&what, kind),
+        },
+    }
+}
+
+/// A value without parts: the coerced value, or pydantic's message and the kind of its error.
+fn scalar(holds: Holds, value: &Value) -> Result<Value, (Cow<'static, str>, &'static str)> {
+    let wrong = |what: &'static str, kind| Err((Cow::Borrowed(what), kind));
+    match holds {
+        Holds::Flag => flag(value).map(Value::Bool).or_else(|(what, kind)| wrong(what, kind)),
+        Holds::Whole => whole(value).or_else(|(what, kind)| wrong(what, kind)),
+        Holds::Number => match number(value) {
+            Some(number) => Ok(Value::Float(number)),
+            None if value.as_str().is_some() => {
+                wrong("Input should be a valid number, unable to parse string as a number", "float_parsing")
+            }
+            None => wrong("Input should be a valid number", "float_type"),
+        },
+        Holds::Choice(options) | Holds::Enum(options) => match value.as_str() {
+            Some(text) if options.contains(&text) => Ok(value.clone()),
+            _ => {
+                let kind = if matches!(holds, Holds::Enum(_)) { "enum" } else { "literal_error" };
+                Err((Cow::Owned(format!("Input should be {}", quoted(options))), kind))
+            }
+        },
+        Holds::Date => match value.as_str().and_then(date) {
+            Some(date) => Ok(Value::str(date)),
+            None => wrong("Input should be a valid date, written YYYY-MM-DD", "date_parsing"),
+        },
+        Holds::Moment => match value.as_str().and_then(moment) {
+            Some(moment) => Ok(Value::str(moment)),
+            None => wrong("Input should be a valid datetime, written YYYY-MM-DDTHH:MM:SS", "datetime_parsing"),
+        },
+        // Text; `coerce` has taken everything with parts.
+        _ => match value {
+            Value::Str(_) => Ok(value.clone()),
+            _ => wrong("Input should be a valid string", "string_type"),
+        },
     }
 }
 
@@ -392,7 +403,7 @@ pub(super) static RESERVATION: Model = Model {
 mod tests {
     use super::shorten;
 
-    /// As pydantic shows them.
+    /// As shown by pydantic.
     #[test]
     fn long_values_are_cut_by_bytes_between_letters() {
         for (text, shown) in [

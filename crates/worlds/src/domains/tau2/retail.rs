@@ -1,4 +1,4 @@
-//! tau2's retail tools: the table, reading, and what the writing ones share.
+//! tau2's retail tools: the table, the reads, and the common part of the writes.
 
 use super::super::py::{Dict, Value, num, ops};
 use super::super::retail::{ORDERS, PRODUCTS, USERS};

@@ -62,7 +62,7 @@ pub(super) fn cancel(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
     show(order(world, id)?)
 }
 
-/// Fails unless the order has every id as often as it is asked for.
+/// Fails unless the order contains every id as often as requested.
 fn check_items(order: &Value, ids: &Value, missing: impl Fn(&str) -> String) -> Result<(), Failure> {
     let items = ops::iterate(ops::field(order, "items")?)?;
     let owned = Value::list(items.iter().map(|item| ops::field(item, "item_id").cloned()).collect::<Result<_, _>>()?);

@@ -85,7 +85,7 @@ pub(super) fn date(text: &str) -> Option<String> {
     is_shaped(text, "0000-00-00").then(|| text.to_owned())
 }
 
-/// `datetime`, of `2025-01-20T14:30:00` or a date alone, as `str` shows it: `2025-01-20 14:30:00`.
+/// `datetime` of `2025-01-20T14:30:00` or just a date, as `str` shows it: `2025-01-20 14:30:00`.
 pub(super) fn moment(text: &str) -> Option<String> {
     match text.split_once(['T', ' ']) {
         Some((day, time)) if is_shaped(time, "00:00:00") => Some(format!("{} {time}", date(day)?)),
@@ -100,7 +100,7 @@ fn is_shaped(text: &str, pattern: &str) -> bool {
     text.len() == pattern.len() && text.bytes().zip(pattern.bytes()).all(fits)
 }
 
-/// The text without its underscores, which stand alone and inside only.
+/// The text without its underscores, which must be single and between digits.
 fn without_underscores(text: &str) -> Option<String> {
     let misplaced = text.starts_with('_') || text.ends_with('_') || text.contains("__");
     (!misplaced).then(|| text.replace('_', ""))

@@ -1,4 +1,4 @@
-//! Catalogue of failures: the products, failure modes, causes and fixes triage worlds are made of.
+//! Catalogue of failures: the products, failure modes, causes and fixes of triage worlds.
 //!
 //! A case is one product × one failure mode of its domain × one cause of that failure. The fix is the cause's, with a
 //! value that every world draws anew: it has to be read from the knowledge base and cannot be learnt by heart. The last
@@ -12,7 +12,7 @@ mod networking;
 mod security;
 mod storage;
 
-/// One kind of tickets and the team that takes what nobody can answer.
+/// Kind of ticket, and the team that takes unanswerable ones.
 #[derive(Debug)]
 pub(super) struct Domain {
     pub(super) name: &'static str,
@@ -31,7 +31,7 @@ pub(super) struct Failure {
     pub(super) causes: [Cause; 3],
 }
 
-/// Why it fails, how that shows, and what helps.
+/// Cause of a failure, its symptom, and its fix.
 #[derive(Debug)]
 pub(super) struct Cause {
     pub(super) name: &'static str,
@@ -58,7 +58,7 @@ pub(super) const SEEN_PRODUCTS: usize = 8;
 /// Failure modes of a domain that training may see; the rest is held out.
 pub(super) const SEEN_FAILURES: usize = 5;
 
-/// Codes of tiny tickets: short, and told apart by their first letters.
+/// Codes of tiny tickets: short, and distinguished by their first letters.
 pub(super) const CODE_WORDS: [&str; 64] = [
     "oak", "elm", "ash", "fir", "yew", "fig", "ivy", "fox", "owl", "bee", "ant", "cat", "dog", "hen", "pig", "cow",
     "ram", "bat", "elk", "eel", "jay", "gnu", "sun", "sky", "ice", "fog", "mud", "sea", "bay", "gem", "tin", "zinc",

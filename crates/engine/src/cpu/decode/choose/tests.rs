@@ -1,4 +1,4 @@
-//! The choice of a token against exact probabilities.
+//! Token sampling, checked against exact probabilities.
 
 use super::*;
 use crate::cpu::kernels::testing::{each_isa, noise};

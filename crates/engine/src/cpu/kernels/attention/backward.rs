@@ -2,16 +2,17 @@
 //!
 //! With P = exp(S - lse), D = rowsum(dO * O): dV = P^T dO, dS = P * (dO V^T - D), dQ = scale dS K, dK = dS^T (scale Q).
 //!
-//! Deterministic reduction: every sum has one order, which the shapes of heads and trees decide and the number of
-//! threads never does. Keys are taken in the blocks of [`key_blocks`], which begin anew with every run of tokens of the
-//! forest, and queries in tiles counted from the block they look at. A query's gradient adds the blocks of its
-//! ancestors' runs, then those of its own run, each block summed apart; a key's adds the tiles of its run's subtree,
-//! from its own block on.
+//! Deterministic reduction: every sum has one order, determined by the shapes of heads and trees and never by the
+//! number of threads. Keys are visited in the blocks of [`key_blocks`], which start anew with every token run of the
+//! forest, and queries in tiles counted from the block they attend to. A query's gradient adds the blocks of its
+//! ancestors' runs, then those of its own run, each block summed separately; a key's gradient adds the tiles of its
+//! run's subtree, from its own block on.
 //!
-//! With trees and heads enough for all threads, one task computes a tree for a key head, every block of
-//! weights once. Else the work is cut finer, in two passes that each recompute the weights: one owns the queries it
-//! writes, one the keys and values. No two tasks ever add to the same place, and both ways visit the same blocks and
-//! tiles in the same order: the bits do not depend on which was taken, and no partial sums are kept.
+//! If there are enough trees and heads for all threads, one task computes a whole tree for a key head, and every block
+//! of attention weights once. Otherwise the work is divided more finely, into two passes that each recompute the
+//! weights: one owns the queries it writes, the other the keys and values. No two tasks ever add to the same place, and
+//! both ways visit the same blocks and tiles in the same order: the bits do not depend on the choice, and no partial
+//! sums are kept.
 
 #![expect(unsafe_code, reason = "tasks write disjoint rows and heads of the gradients")]
 
@@ -57,14 +58,14 @@ pub fn backward(cpu: &Cpu, heads: Heads, spans: &[Span], from: BackwardInput<'_>
     cpu.parallel(pieces.len(), |task| keys(isa, heads, spans, pieces[task], from, delta, dqkv));
 }
 
-/// The spans of each tree: a root and what follows it up to the next root.
+/// The spans of each tree: a root and everything up to the next root.
 fn trees(spans: &[Span]) -> Vec<Range<usize>> {
     let roots: Vec<usize> = (0..spans.len()).filter(|&i| spans[i].chain.is_empty()).collect();
     let ends = roots.iter().skip(1).copied().chain(std::iter::once(spans.len()));
     roots.iter().zip(ends).map(|(&from, to)| from..to).collect()
 }
 
-/// Blocks of a run's keys as (first row, rows): part of the arithmetic, since each is summed apart.
+/// Blocks of a run's keys as (first row, rows). They affect the rounding, since each is summed separately.
 fn key_blocks(run: &Range<usize>) -> impl Iterator<Item = (usize, usize)> + use<> {
     let end = run.end;
     run.clone().step_by(KEYS).map(move |key| (key, KEYS.min(end - key)))
@@ -78,7 +79,7 @@ fn ancestors<'a>(spans: &'a [Span], span: &'a Span) -> impl Iterator<Item = &'a 
     })
 }
 
-/// Query rows with what belongs to them, rows of `padded` floats; and the scores of a tile of them.
+/// Query rows with their outputs and gradients, rows of `padded` floats; and the scores of a tile of them.
 struct Rows<'s> {
     q: &'s mut [f32],
     dout: &'s mut [f32],
@@ -102,7 +103,7 @@ impl<'s> Rows<'s> {
         Self { q, dout, lse, delta, scores, dscores }
     }
 
-    /// Takes in some tokens; `delta` is read from the buffer, or computed where there is none yet.
+    /// Loads some tokens; `delta` is read from the buffer, or computed if there is none yet.
     fn fill(
         &mut self,
         isa: Isa,
@@ -247,7 +248,7 @@ fn whole_tree(isa: Isa, heads: Heads, tree: &[Span], head: usize, from: Backward
     });
 }
 
-/// BackwardInput of the queries of one piece; also stores their `delta`.
+/// Gradients of the queries of one piece; also stores their `delta`.
 fn queries(
     isa: Isa,
     heads: Heads,
@@ -287,7 +288,7 @@ fn queries(
     });
 }
 
-/// BackwardInput of the keys and values of one block of rows: all rows of the subtree from the block on look at it.
+/// Gradients of the keys and values of one block of rows: all rows of the subtree from the block on attend to it.
 fn keys(
     isa: Isa,
     heads: Heads,

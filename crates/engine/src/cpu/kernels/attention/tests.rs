@@ -101,7 +101,7 @@ fn backward_matches_finite_differences() {
     });
 }
 
-/// With enough threads the work is cut finer, and every gradient is added in the same order all the same.
+/// With enough threads the work is divided more finely, and yet every gradient is added in the same order.
 #[test]
 fn gradients_do_not_depend_on_the_threads() {
     each_isa(|isa| {

@@ -49,7 +49,7 @@ impl<'s> Tile<'s> {
         }
     }
 
-    /// Takes in a block for the rows from `first` on. Keys that no row sees may hold anything finite.
+    /// Absorbs a block for the rows from `first` on. Keys that no row sees may hold any finite value.
     pub(crate) fn absorb(&mut self, block: Block<'_>, first: usize, seen: Seen) {
         let (dim, wide) = (self.heads.dim, self.heads.padded());
         assert!(block.keys.len() >= dim * KEYS && block.values.len() >= KEYS * wide && first < self.rows);
@@ -131,7 +131,7 @@ impl Kernel for Absorb<'_> {
     fn run<S: Simd>(self, s: S) {
         let Self { q, scores, out, max, sum, block, seen, dim, wide } = self;
         let rows = max.len();
-        // What no row sees is not read: of the page a request is about to fill, that is half on average.
+        // Keys that no row sees are not read: on average that is half of the page a request is filling.
         let count = (seen.from + (rows - 1) / seen.group).min(KEYS);
         let columns = if count <= LANES { LANES } else { KEYS };
         let keys = Panels { data: block.keys, panel_stride: 0, k_stride: KEYS };

@@ -25,9 +25,9 @@ const SMALL: usize = 1 << 20;
 /// `C[n,k] += dY[t,n]^T X[t,k]`: the gradient of a weight matrix from that of its outputs and its inputs, on all
 /// threads.
 ///
-/// For a small result, tasks divide the rows of t, which are then read by the thread that wrote them, and packed
-/// once; their sums are added in the order of the rows. Where it is large, they divide the rows of the result. Which,
-/// and into how many chunks, is a matter of shapes and not of threads: it is part of the arithmetic.
+/// For a small result, tasks divide the rows of t, which are then read by the thread that wrote them, and packed once;
+/// their sums are added in the order of the rows. For a large result, tasks divide the rows of the result. The choice,
+/// and the number of chunks, depend on shapes and not on threads, because they affect the rounding.
 pub fn outer(cpu: &Cpu, dy: MatRef<'_>, x: MatRef<'_>, c: &mut [f32]) {
     let (t, n, k) = (dy.rows, dy.cols, x.cols);
     assert!(x.rows == t && c.len() >= n * k);

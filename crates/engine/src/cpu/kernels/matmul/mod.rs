@@ -1,9 +1,9 @@
 //! Batch-invariant matrix products (GEMM): a fixed order of summation.
 //!
-//! `C[m,n] = sum over k of A[m,k] * B[k,n]`, k ascending, one accumulator per element: a row of the result is the same
-//! bits whatever other rows are computed with it, however the work is cut, on any number of threads. Sampler and
-//! learner agree because both end here. `B` is read in panels of 32 columns; weights are packed that way once per
-//! version ([`Packed`]), which is what makes products of a few rows (decoding) fast too.
+//! `C[m,n] = sum over k of A[m,k] * B[k,n]`, k ascending, one accumulator per element: a row of the result has the same
+//! bits regardless of which other rows are computed with it, how the work is divided, and the number of threads.
+//! Sampler and learner agree because both use this kernel. `B` is read in panels of 32 columns; weights are packed that
+//! way once per version ([`Packed`]), which makes products of a few rows (decoding) fast too.
 
 #![expect(unsafe_code, reason = "the register tile reads through pointers; bounds are asserted at the entrance")]
 
@@ -264,8 +264,7 @@ impl Block<'_> {
         pick!(12 11 10 9 8 7 6 5 4 3 2 1);
     }
 
-    /// The register tile: `MR` rows and `NV` vectors from `at` on; `AHEAD` prefetches
-    /// what the next tile reads.
+    /// Register tile: `MR` rows and `NV` vectors from `at` on; `AHEAD` prefetches the operand of the next tile.
     #[inline(always)]
     unsafe fn tile<S: Simd, const MR: usize, const NV: usize, const AHEAD: bool>(&self, simd: S, at: At, out: Out) {
         let (rs, cs) = (self.a.row_stride, self.a.col_stride);
@@ -309,13 +308,13 @@ pub fn rows(isa: Isa, x: MatRef<'_>, w: Packed<'_>, y: MatMut<'_>, mode: Accumul
     block(isa, x, w.operand(0), y, mode);
 }
 
-/// As [`rows`] for the outputs from `first`, a multiple of [`PANEL`], on: as many as `y` has columns.
+/// Like [`rows`], for the outputs from `first` (a multiple of [`PANEL`]) on, one per column of `y`.
 pub fn outputs(isa: Isa, x: MatRef<'_>, w: Packed<'_>, first: usize, y: MatMut<'_>, mode: Accumulate) {
     assert!(first.is_multiple_of(PANEL) && first + y.cols <= w.outputs && x.cols == w.inputs);
     block(isa, x, w.operand(first / PANEL), y, mode);
 }
 
-/// As [`rows`] on all threads, for few rows: the columns are divided.
+/// Like [`rows`], on all threads, for few rows: the columns are divided.
 pub fn columns(cpu: &Cpu, x: MatRef<'_>, w: Packed<'_>, y: MatMut<'_>, mode: Accumulate) {
     assert!(x.cols == w.inputs && y.cols == w.outputs && x.rows == y.rows);
     if x.rows == 0 {

@@ -200,7 +200,7 @@ pub trait Simd: Copy + Send + Sync {
         self.exp_negative(self.sub(zero, self.max(self.splat(-89.0), self.sub(zero, x))))
     }
 
-    /// As [`Simd::exp`] for x up to 88: what the exponents of a softmax are.
+    /// Like [`Simd::exp`], for x up to 88, which covers the exponents of a softmax.
     #[inline(always)]
     fn exp_negative(self, x: Self::F) -> Self::F {
         // Clamped from below so that `n` stays a normal exponent.

@@ -113,7 +113,7 @@ pub(super) fn refuel(world: &mut World, arguments: &Dict) -> Result<Value, Failu
     ]))
 }
 
-/// Adds a charge to the customer's draft bill, which is made where there is none.
+/// Adds a charge to the customer's draft bill, which is created if there is none.
 fn charge_next_bill(world: &mut World, customer_id: &Value, amount: f64, description: &str) -> Result<(), Failure> {
     let (_, owner) = customer(world, customer_id)?;
     let draft = bills_of(world, owner)?.into_iter().find(|(_, bill)| has_status(bill, "Draft"));

@@ -19,7 +19,7 @@ const PLANS: TableId = TableId(4);
 pub(super) const TODAY: &str = "2025-02-25";
 const CYCLE_END: &str = "2025-02-28";
 
-/// In the order in which upstream lists them.
+/// In upstream's order.
 pub(super) static FUNCTIONS: [Function<World>; 19] = [
     Function::new(Use::Read, "get_customer_by_phone", &["phone_number"], |world, arguments| {
         Ok(customer_by_phone(world, arg(arguments, "phone_number"))?.1.clone())
@@ -103,7 +103,7 @@ pub(super) fn line_by_phone<'a>(world: &'a World, number: &Value) -> Result<Foun
     found.map_or_else(|| refuse(format!("Line with phone number {} not found", text::str(number))), Ok)
 }
 
-/// By the number of contact, or of one of the customer's lines.
+/// Customer by contact number, or by the number of one of their lines.
 pub(super) fn customer_by_phone<'a>(world: &'a World, number: &Value) -> Result<Found<'a>, Failure> {
     // Looked up once: every call of an episode comes here.
     let mut numbers: HashMap<&str, &Value> = HashMap::new();
@@ -218,7 +218,7 @@ fn switched(world: &World, place: &str, message: &str) -> Result<Value, Failure>
     Ok(Value::dict([("message", message.into()), ("line", line)]))
 }
 
-/// Numbers of an answer that is no record are shown as texts.
+/// Numbers in an answer that is not a record are shown as strings.
 fn usage(world: &mut World, arguments: &Dict) -> Result<Value, Failure> {
     let (_, line) = line_of(world, arguments)?;
     let (_, plan) = plan(world, ops::field(line, "plan_id")?)?;
@@ -232,7 +232,7 @@ fn usage(world: &mut World, arguments: &Dict) -> Result<Value, Failure> {
     ]))
 }
 
-/// A value in an answer that is no record: numbers and flags as texts.
+/// Value in an answer that is not a record: numbers and flags as strings.
 pub(super) fn loose(value: &Value) -> Value {
     match value {
         Value::Bool(_) | Value::Int(_) | Value::Big(_) | Value::Float(_) => Value::str(text::str(value)),

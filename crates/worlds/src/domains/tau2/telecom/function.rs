@@ -1,4 +1,4 @@
-//! Functions of telecom's two toolkits: the tools, and what sets a scenario up or asserts on it.
+//! Functions of telecom's two toolkits: the tools, and the functions that set up a scenario or assert on it.
 
 use super::super::super::py::{Dict, Raised, Value, json};
 use super::super::super::tool::Failure;
@@ -49,7 +49,7 @@ impl<S> Function<S> {
     }
 }
 
-/// The text of an answer: strings as they are, all else as JSON.
+/// Text of an answer: strings unchanged, everything else as JSON.
 pub(super) fn shown(answer: &Value) -> String {
     match answer {
         Value::Str(text) => text.to_string(),

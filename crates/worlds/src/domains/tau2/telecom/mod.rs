@@ -1,7 +1,8 @@
-//! tau2's telecom: a carrier with customers, lines and bills, and a user with a phone of their own.
+//! tau2's telecom: a carrier with customers, lines and bills, and a user with their own phone.
 //!
-//! Agent and user have tools each, over databases of their own. After every call the two are brought into step: a line
-//! that is suspended leaves the phone without service, a bill that is sent asks the user for money, a payment settles it.
+//! Agent and user each have tools over their own database. The two databases are synchronised after every call: a
+//! suspended line leaves the phone without service, sending a bill requests a payment from the user, and a payment
+//! settles it.
 
 #![expect(clippy::unnecessary_wraps, reason = "functions of one table have one type, whether they can fail or not")]
 
@@ -77,7 +78,7 @@ pub(in crate::domains) fn run(
     Ok(shown(&answer))
 }
 
-/// Runs a tool and leaves the databases as they are, as upstream does with a reference's calls.
+/// Runs a tool without changing the databases, as upstream does with a reference's calls.
 pub(in crate::domains) fn call(
     world: &mut World,
     phone: &mut Phone,

@@ -115,7 +115,7 @@ const STRENGTH: Holds = Enum(&["none", "poor", "fair", "good", "excellent"]);
 const TECHNOLOGY: Holds = Enum(&["none", "2G", "3G", "4G", "5G"]);
 const NO_SIGNAL: Holds = Or(&STRENGTH, || "none".into());
 
-/// Modes that a phone can prefer, as they are listed to its user.
+/// Network modes that a phone can prefer, as listed to its user.
 pub(super) const MODES: [&str; 4] = ["4g_5g_preferred", "4g_only", "3g_only", "2g_only"];
 
 /// States of a connection.
@@ -197,7 +197,7 @@ pub(super) static SURROUNDINGS: Model = Model {
 
 /// A model of which nothing is given.
 pub(super) fn defaults(model: &'static Model) -> Value {
-    // Every field of these models has a value of its own.
+    // Every field of these models has a default.
     model.shape_closed(&Value::dict(Dict::new())).unwrap_or(Value::None)
 }
 

@@ -1,4 +1,4 @@
-//! The user's phone and surroundings: fields, the search for a network, and what follows from both.
+//! The user's phone and surroundings: fields, the search for a network, and their consequences.
 //!
 //! Fields are records of a [`World`], so that states are compared and hashed as the carrier's are. Upstream checks no
 //! field that a tool sets: a preference or an access point may hold whatever a call gave, and fails where it is used.
@@ -76,7 +76,7 @@ impl Phone {
         Ok(())
     }
 
-    /// The state of the card, as it is seen.
+    /// Visible state of the SIM card.
     pub(super) fn sim(&self) -> &str {
         if self.on("sim_card_missing") { "missing" } else { self.device("sim_card_status").as_str().unwrap_or("") }
     }
@@ -91,7 +91,7 @@ impl Phone {
         self.connect("no_service", "none", "none".into());
     }
 
-    /// Searches for a network: what is connected afterwards follows from card, preference, place and line.
+    /// Searches for a network: the connection follows from card, preference, place and line.
     pub(super) fn search(&mut self) -> Result<(), Failure> {
         if self.sim() == "active" {
             let signal = |phone: &Self, technology: &str| {
@@ -256,7 +256,7 @@ pub(super) fn on_off(on: bool) -> &'static str {
     if on { "ON" } else { "OFF" }
 }
 
-/// Refuses what cannot be: upstream asserts it.
+/// Refuses impossible states, which upstream asserts.
 pub(super) fn ensure(holds: bool) -> Result<(), Failure> {
     if holds { Ok(()) } else { refuse("") }
 }

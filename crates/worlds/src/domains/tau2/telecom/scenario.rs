@@ -1,4 +1,4 @@
-//! Functions on the phone that are no tools: they set a scenario up, or assert on its end.
+//! Functions on the phone that are not tools: they set up a scenario, or assert on its end.
 
 use super::super::super::py::{Dict, Value, num, ops, text};
 use super::super::super::tool::{Failure, arg, refuse};
@@ -128,7 +128,7 @@ pub(super) fn revoke(phone: &mut Phone, arguments: &Dict) -> Answer {
     Ok(Value::list(vec![Value::Bool(done), Value::str(text)]))
 }
 
-/// True when the phone's value is the one that a call expects.
+/// True if the phone's value is the one that a call expects.
 pub(super) fn expect(value: &Value, arguments: &Dict) -> Answer {
     Ok(Value::Bool(ops::equal(value, arg(arguments, "expected_status"))))
 }

@@ -81,7 +81,7 @@ pub(super) fn data_saver(phone: &mut Phone, _: &Dict) -> Answer {
     Ok(phone.report(&format!("Data Saver Mode is now {}.", on_off(on))))
 }
 
-/// Upstream puts whatever is no dictionary in place before it fails on it.
+/// Upstream stores a value that is not a dictionary before it fails on it.
 pub(super) fn set_apn(phone: &mut Phone, arguments: &Dict) -> Answer {
     let given = arg(arguments, "apn_settings");
     let settings = if given.as_dict().is_some() { APN.shape_closed(given)? } else { given.clone() };

@@ -8,8 +8,8 @@ use hone_trace::keys::Key;
 use super::LOSSES;
 use crate::catalogue::{UnknownName, nearest};
 
-/// Numbers that several losses read. One that a single loss reads stands in that loss's entry. Which loss reads which, and
-/// with what default, is in docs/algorithms.md.
+/// Hyperparameters that several losses read. One that only a single loss reads is in that loss's entry.
+/// docs/algorithms.md lists which loss reads which, and the defaults.
 const SHARED: &[Key] = keys! {
     /// Lower clip: ratios under 1 − clip_low are clipped.
     clip_low: f64 where real(0.0, 1.0),
@@ -24,24 +24,24 @@ const SHARED: &[Key] = keys! {
 };
 
 /// Every number that some loss reads: the shared ones, then each loss's own.
-pub static KNOBS: &[Key] = &all::<{ count() }>();
+pub static HYPERPARAMETERS: &[Key] = &all::<{ count() }>();
 
 const fn count() -> usize {
     let (mut count, mut at) = (SHARED.len(), 0);
     while at < LOSSES.len() {
-        count += LOSSES[at].make.knobs.len();
+        count += LOSSES[at].make.hyperparameters.len();
         at += 1;
     }
     count
 }
 
-/// [`SHARED`] and the knobs of all entries as one array: a table's keys are a constant.
+/// [`SHARED`] and the hyperparameters of all entries as one array: a table's keys are a constant.
 const fn all<const N: usize>() -> [Key; N] {
     let mut keys = [SHARED[0]; N];
     let mut filled = copy(SHARED, &mut keys, 0);
     let mut at = 0;
     while at < LOSSES.len() {
-        filled = copy(LOSSES[at].make.knobs, &mut keys, filled);
+        filled = copy(LOSSES[at].make.hyperparameters, &mut keys, filled);
         at += 1;
     }
     keys
@@ -57,7 +57,7 @@ const fn copy(from: &[Key], to: &mut [Key], place: usize) -> usize {
     place + from.len()
 }
 
-/// Why a loss cannot be built from its recipe.
+/// Reason why a loss cannot be built from its recipe.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BadLoss {
     #[error(transparent)]
@@ -76,13 +76,13 @@ pub enum BadLoss {
 
 /// Numbers a recipe gives a loss. A constructor takes those it reads; a number left over is an error.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Knobs {
+pub struct Hyperparameters {
     loss: String,
     given: BTreeMap<String, f64>,
     read: Vec<&'static str>,
 }
 
-impl Knobs {
+impl Hyperparameters {
     pub(super) fn new(loss: &str, given: BTreeMap<String, f64>) -> Self {
         Self { loss: loss.to_owned(), given, read: Vec::new() }
     }
@@ -102,7 +102,7 @@ impl Knobs {
         self.take_optional(option).ok_or_else(|| BadLoss::Missing { loss: self.loss.clone(), option, why })
     }
 
-    /// Refuses what nobody read. `others` are the options every loss has.
+    /// Refuses options that no part has read. `others` are the options every loss has.
     pub(super) fn finish(self, others: &[&'static str]) -> Result<(), BadLoss> {
         let Some(option) = self.given.into_keys().next() else { return Ok(()) };
         let known: Vec<_> = self.read.iter().chain(others).copied().collect();

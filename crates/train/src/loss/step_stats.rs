@@ -1,9 +1,9 @@
 //! Step-wide statistics, for objectives that need them before they can judge one token.
 
-/// Statistics of all targets of an optimizer step. [`super::Objective::survey`] makes one from the step's parts; an
-/// objective that was given none surveys what it sees, which is right when the step is one batch.
+/// Statistics of all targets of an optimizer step. [`super::Objective::step_stats`] computes them from the step's
+/// micro-batches; an objective without them uses the batch it sees, which is right if the step is one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Survey {
+pub struct StepStats {
     pub mean_advantage: f64,
     pub mean_logp: f64,
     /// Tokens that score at least this are selected by the surrogate's selector.
