@@ -70,9 +70,11 @@ pub enum Drawn {
 pub fn draw(gpu: &Gpu, logits: View<'_, f32>, vocab: usize, tickets: &[Ticket], masks: &Masks) -> Result<Vec<Drawn>> {
     let (rows, stride, width) = (tickets.len(), vocab.next_multiple_of(8), vocab.div_ceil(32));
     let known = tickets.iter().all(|t| t.mask.is_none_or(|row| row < masks.rows));
-    ensure(vocab > 0 && logits.len >= rows * stride && known && masks.words.len() == masks.rows * width, "draw", || {
-        format!("{} logits for {rows} rows, {} masks", logits.len, masks.rows)
-    })?;
+    ensure(
+        vocab > 0 && logits.len >= rows * stride && known && masks.words.len() == masks.rows * width,
+        "draw",
+        || format!("{} logits for {rows} rows, {} masks", logits.len, masks.rows),
+    )?;
     let settings = |t: &Ticket| {
         let (k, mask) = (t.top_k.min(i32::MAX.cast_unsigned()), t.mask.map_or(-1.0, |row| row as f64));
         [f64::from(t.temperature), t.unit, f64::from(t.top_p), f64::from(t.min_p), f64::from(k), mask]
@@ -99,9 +101,7 @@ pub fn draw(gpu: &Gpu, logits: View<'_, f32>, vocab: usize, tickets: &[Ticket], 
     let out = out.read()?;
     let float = |at: usize| f32::from_bits(out[at].cast_unsigned());
     let drawn = |row: usize| match u32::try_from(out[row]) {
-        Ok(token) => {
-            Drawn::Token { token, logprob: float(rows + row), sampling_logprob: float(2 * rows + row) }
-        }
+        Ok(token) => Drawn::Token { token, logprob: float(rows + row), sampling_logprob: float(2 * rows + row) },
         Err(_) if out[row] == -2 => Drawn::NothingAllowed,
         Err(_) => Drawn::NotFinite,
     };

@@ -93,7 +93,8 @@ pub fn run<T: Float>(
         // SAFETY: as head.cu declares; lengths checked above. Targets at or past the vocabulary are the caller's to refuse.
         unsafe { gpu.launch(launch, &args) }?;
         if let Some(g) = &mut gradient {
-            let d = Matrix::strided(logits.view().cast::<T>(), rows, vocab, stride * (size_of::<f32>() / size_of::<T>()));
+            let d =
+                Matrix::strided(logits.view().cast::<T>(), rows, vocab, stride * (size_of::<f32>() / size_of::<T>()));
             let dhidden = MatrixMut::new(g.dhidden.slice(range.start * dim..range.end * dim), rows, dim);
             matmul.run(Product::AB, d, embedding, dhidden, Store::Set)?;
             let store = if from == 0 { g.store } else { Store::Add };

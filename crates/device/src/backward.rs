@@ -61,7 +61,7 @@ impl<T: Float> Body<'_, T> {
         };
         let mut grads = match trained {
             Trained::Full(flat) => {
-                let (buffer, fresh) = flat.to_overwrite()?;
+                let (buffer, fresh) = flat.overwritten()?;
                 for range in self.spec.added.iter().filter(|_| fresh) {
                     buffer.part_mut(range.clone()).clear(self.gpu).map_err(fault)?;
                 }
@@ -195,12 +195,7 @@ impl<T: Float> Body<'_, T> {
     }
 
     /// Gradient of gates and ups; the activation goes to `act`.
-    fn gated_backward(
-        &self,
-        dact: &Buffer<T>,
-        gate_up: &Buffer<T>,
-        act: Option<&mut Buffer<T>>,
-    ) -> Result<Buffer<T>> {
+    fn gated_backward(&self, dact: &Buffer<T>, gate_up: &Buffer<T>, act: Option<&mut Buffer<T>>) -> Result<Buffer<T>> {
         let mut dgate_up = self.buffer(gate_up.len())?;
         let (mut act, mlp) = (act.map(Buffer::view_mut), self.spec.config.mlp);
         let to = &mut dgate_up.view_mut();
@@ -288,12 +283,11 @@ impl<T: Float> Body<'_, T> {
         grads: &mut Grads<'_>,
     ) -> Result<Buffer<T>> {
         let normed = || Ok(self.normed(r2.view(), &self.layer(layer).post_norm)?.0);
-        let (gate_up, y) = match gate_up {
-            Some(kept) => (kept, None),
-            None => {
-                let y: Buffer<T> = normed()?;
-                (self.project(layer, Projection::GateUp, y.view(), r2.len() / self.spec.config.hidden)?, Some(y))
-            }
+        let (gate_up, y) = if let Some(kept) = gate_up {
+            (kept, None)
+        } else {
+            let y: Buffer<T> = normed()?;
+            (self.project(layer, Projection::GateUp, y.view(), r2.len() / self.spec.config.hidden)?, Some(y))
         };
         let dgate_up = if self.adapter.is_some() {
             let act = self.gated(&gate_up)?;

@@ -158,6 +158,23 @@ mod tests {
     }
 
     #[test]
+    fn eight_bits_on_the_cpu_are_refused_with_what_to_write_and_host_memory_is_not() {
+        let spec = EngineSpec {
+            model: "/no/such/model".into(),
+            adapter: None,
+            lora: None,
+            run: "r".into(),
+            seed: 0,
+            threads: 1,
+            options: Map::new(),
+        };
+        let said = |moments| on_cpu(Options { moments, ..Options::default() }, &spec).err().unwrap().to_string();
+        assert!(said(MomentStore::EightBit).contains("set engine.moments = \"f32\""));
+        // They get as far as looking for the model.
+        assert!([MomentStore::F32, MomentStore::Host].into_iter().all(|store| said(store).contains("/no/such/model")));
+    }
+
+    #[test]
     fn options_are_read_and_others_are_refused_by_name() {
         assert_eq!(options("{}"), Ok(Options::default()));
         let read = options(r#"{"device": "cuda", "precision": "f32", "moments": "8bit"}"#).unwrap();

@@ -159,7 +159,17 @@ mod tests {
     #[test]
     fn every_parameter_is_either_written_by_a_product_or_cleared() {
         for tied in [true, false] {
-            let shape = Shape { vocab: 40, hidden: 24, mlp: 40, layers: 3, heads: 2, key_heads: 1, head_dim: 8, tied, ..Shape::default() };
+            let shape = Shape {
+                vocab: 40,
+                hidden: 24,
+                mlp: 40,
+                layers: 3,
+                heads: 2,
+                key_heads: 1,
+                head_dim: 8,
+                tied,
+                ..Shape::default()
+            };
             let params = ModelParams::new(&shape.config().unwrap());
             let runs = added(&params);
             for param in &params.table.params {

@@ -36,12 +36,12 @@ impl Flat {
     }
 
     pub(crate) fn write(&mut self, values: &[f32]) -> Result<()> {
-        self.to_overwrite()?.0.write(values).map_err(fault)
+        self.overwritten()?.0.write(values).map_err(fault)
     }
 
     /// The array to be overwritten where the second is true, and to be added to where not. Values between tensors are zeros in
     /// both.
-    pub(crate) fn to_overwrite(&mut self) -> Result<(&mut Buffer<f32>, bool)> {
+    pub(crate) fn overwritten(&mut self) -> Result<(&mut Buffer<f32>, bool)> {
         let (buffer, fresh) = match self.buffer.take() {
             Some(buffer) => (buffer, self.cleared),
             None => (Buffer::zeros(&self.gpu, self.len).map_err(fault)?, true),
@@ -53,7 +53,7 @@ impl Flat {
     /// The array to be added to.
     pub(crate) fn view_mut(&mut self) -> Result<ViewMut<'_, f32>> {
         let stale = self.cleared && self.buffer.is_some();
-        let (buffer, _) = self.to_overwrite()?;
+        let (buffer, _) = self.overwritten()?;
         if stale {
             buffer.fill_bytes(0).map_err(fault)?;
         }

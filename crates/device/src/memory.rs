@@ -59,7 +59,16 @@ mod tests {
 
     /// Qwen3-4B's shape.
     fn large() -> Config {
-        let shape = Shape { vocab: 151_936, hidden: 2560, mlp: 9728, layers: 36, heads: 32, key_heads: 8, head_dim: 128, ..Shape::default() };
+        let shape = Shape {
+            vocab: 151_936,
+            hidden: 2560,
+            mlp: 9728,
+            layers: 36,
+            heads: 32,
+            key_heads: 8,
+            head_dim: 128,
+            ..Shape::default()
+        };
         Shape { context: 40_960, tied: true, ..shape }.config().unwrap()
     }
 

@@ -27,7 +27,8 @@ pub enum MomentStore {
 }
 
 impl MomentStore {
-    pub(crate) const ALL: [(&'static str, Self); 3] = [("f32", Self::F32), ("8bit", Self::EightBit), ("host", Self::Host)];
+    pub(crate) const ALL: [(&'static str, Self); 3] =
+        [("f32", Self::F32), ("8bit", Self::EightBit), ("host", Self::Host)];
 
     /// Line of a recipe that asks for it.
     pub(crate) fn setting(self) -> &'static str {
@@ -159,7 +160,16 @@ mod tests {
 
     #[test]
     fn flags_say_of_every_parameter_whether_it_decays() {
-        let shape = Shape { vocab: 40, hidden: 24, mlp: 40, layers: 2, heads: 2, key_heads: 1, head_dim: 8, ..Shape::default() };
+        let shape = Shape {
+            vocab: 40,
+            hidden: 24,
+            mlp: 40,
+            layers: 2,
+            heads: 2,
+            key_heads: 1,
+            head_dim: 8,
+            ..Shape::default()
+        };
         let table = ModelParams::new(&shape.config().unwrap()).table;
         let flags = decays(&table);
         assert!(table.params.iter().any(|p| p.shape.len() == 1) && table.params.iter().any(|p| p.shape.len() == 2));

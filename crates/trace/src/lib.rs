@@ -32,8 +32,8 @@ pub use batch::{Batch, BatchNode, LossStats, Target};
 pub use clean::{clean, clean_json, clean_line};
 pub use digest::{BadDigest, Digest};
 pub use engine::{
-    AdamWSettings, Engine, EngineFault, EngineKind, EngineSpec, FreshSpec, LearnerSpec, LeanState, LoraSpec, Memory, Reference,
-    Workload,
+    AdamWSettings, Engine, EngineFault, EngineKind, EngineSpec, FreshSpec, LeanState, LearnerSpec, LoraSpec, Memory,
+    Reference, Workload,
 };
 pub use group::{Advantage, Fate, Group, Lesson, NoSignal, Span};
 pub use lock::{LockError, SPLIT_LOCK, Side, SplitLock};

@@ -133,7 +133,9 @@ fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
     }
     let (least, tokens) = (Workload { batch_tokens: work.window, ..again }, work.window);
     if let Some(episodes) = largest(1, work.episodes as usize, |n| fits(Workload { episodes: n as u64, ..least })) {
-        return Some(format!("train.recompute = true, train.batch_tokens = {tokens} and rollout.concurrency = {episodes}"));
+        return Some(format!(
+            "train.recompute = true, train.batch_tokens = {tokens} and rollout.concurrency = {episodes}"
+        ));
     }
     // Smaller moments change numbers, so that they come last.
     let lean = |work: Workload| {
@@ -256,7 +258,94 @@ async fn measure(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use hone_trace::{EngineFault, PolicyVersion, Sampler};
+
     use super::*;
+
+    /// An engine of which only the memory is asked: 100 bytes free, activations and cache by their tokens.
+    struct Small {
+        optimizer: u64,
+        lean: Option<u64>,
+    }
+
+    #[async_trait]
+    impl Engine for Small {
+        fn sampler(&self) -> Arc<dyn Sampler> {
+            unreachable!()
+        }
+        fn version(&self) -> PolicyVersion {
+            unreachable!()
+        }
+        async fn learner(&self, _: &LearnerSpec) -> Result<Box<dyn Learner>, EngineFault> {
+            unreachable!()
+        }
+        async fn sampler_of(&self, _: &Path) -> Result<Arc<dyn Sampler>, EngineFault> {
+            unreachable!()
+        }
+        fn vocabulary(&self) -> usize {
+            unreachable!()
+        }
+        fn memory(&self, work: &Workload) -> Option<Memory> {
+            let activation_bytes = work.batch_tokens as u64 / if work.recompute { 4 } else { 1 };
+            Some(Memory {
+                parameters: 1,
+                weights_bytes: 1000,
+                optimizer_bytes: self.optimizer,
+                reference_bytes: 0,
+                activation_bytes,
+                cache_bytes: work.episodes * 10,
+                available_bytes: Some(100),
+                kept_layers: None,
+                pages: [0, 32],
+                lean: self.lean.map(|optimizer_bytes| LeanState { setting: "moments = \"8bit\"", optimizer_bytes }),
+            })
+        }
+        async fn export(&self, _: &Path) -> Result<(), EngineFault> {
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn the_smallest_change_that_fits_is_named_and_smaller_moments_come_last() {
+        let work = Workload { batch_tokens: 40, recompute: false, copies: 0, episodes: 2, window: 16 };
+        let said = |optimizer, lean| change(&Small { optimizer, lean }, work);
+        assert_eq!(said(40, Some(5)), None, "it fits as it is");
+        assert_eq!(said(50, Some(5)).unwrap(), "train.batch_tokens = 30");
+        assert_eq!(said(70, Some(5)).unwrap(), "train.recompute = true");
+        assert_eq!(
+            said(80, Some(5)).unwrap(),
+            "train.recompute = true, train.batch_tokens = 16 and rollout.concurrency = 1"
+        );
+        assert_eq!(said(99, Some(20)).unwrap(), "moments = \"8bit\"");
+        assert_eq!(
+            said(99, Some(60)).unwrap(),
+            "moments = \"8bit\", train.recompute = true and train.batch_tokens = 16"
+        );
+        assert_eq!(said(99, None), None);
+        assert_eq!(said(99, Some(98)), None);
+    }
+
+    #[test]
+    fn an_optimizer_that_cannot_be_had_is_refused_with_a_smaller_one_where_that_fits() {
+        let budget = |optimizer, lean| {
+            let work = Workload { batch_tokens: 40, recompute: false, copies: 0, episodes: 2, window: 16 };
+            let parts = Small { optimizer, lean }.memory(&work).unwrap();
+            let memory = Some(MemoryBudget { parts, total_bytes: parts.total() });
+            Budget { memory, episodes_per_step: 1, tokens_per_step: 1, tokens: 1, change: None }.check()
+        };
+        assert!(budget(100, None).is_ok());
+        let text = |optimizer, lean| budget(optimizer, lean).unwrap_err().to_string();
+        assert!(
+            text(120, Some(60)).contains("set moments = \"8bit\", train a smaller model"),
+            "{}",
+            text(120, Some(60))
+        );
+        assert!(!text(120, Some(110)).contains("moments"));
+    }
 
     #[test]
     fn the_largest_number_that_fits_is_found_at_every_border() {

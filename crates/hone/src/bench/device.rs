@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 /// Weights are random, of the shape of Qwen3. Needs an NVIDIA GPU; docs/performance.md has figures. Nothing is compared:
 /// scripts/gpu_check.py measures PyTorch beside the kernels.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line: none follows from another")]
 pub(crate) struct Args {
     /// Shape: 0.6b, 1.7b, 4b or 8b
     #[arg(long, value_name = "SIZE", default_value = "0.6b")]

@@ -14,8 +14,8 @@ use hone_engine::optim::{AdamW, AdamWSettings};
 use hone_engine::parity::{self, How};
 use hone_engine::weights::Host;
 use hone_engine::{
-    Adapter, Config, Cpu, EngineError, Forest, Generator, GeneratorSettings, Keep, LossGradients, Model, Net, Pass, Policy,
-    Snapshot, Trained,
+    Adapter, Config, Cpu, EngineError, Forest, Generator, GeneratorSettings, Keep, LossGradients, Model, Net, Pass,
+    Policy, Snapshot, Trained,
 };
 use hone_trace::{BatchNode, Flow, SampleRequest, SamplingParams, Seed, TokenGate, TokenMask};
 use serde_json::{Map, Value, json};
@@ -67,7 +67,8 @@ pub(super) fn run() -> Result<Value> {
         laws.guarded(&format!("{what}, bf16"), |laws| {
             let there = Model::fresh(config.clone(), Arc::clone(&wide), 7)?;
             repeated(laws, &format!("{what}, bf16"), &there)?;
-            generate(&there, &SamplingParams { top_p: 0.9, max_new_tokens: 40, ..SamplingParams::default() }, true).map(drop)
+            generate(&there, &SamplingParams { top_p: 0.9, max_new_tokens: 40, ..SamplingParams::default() }, true)
+                .map(drop)
         });
     }
     optimizer::<f32>(&mut laws, &cpu);
@@ -77,7 +78,8 @@ pub(super) fn run() -> Result<Value> {
 
 fn config(head_dim: usize, tied: bool) -> Result<Config> {
     let (heads, key_heads) = if head_dim == 128 { (2, 1) } else { (4, 2) };
-    let shape = Shape { vocab: VOCAB, hidden: 64, mlp: 104, layers: 3, heads, key_heads, head_dim, tied, ..Shape::default() };
+    let shape =
+        Shape { vocab: VOCAB, hidden: 64, mlp: 104, layers: 3, heads, key_heads, head_dim, tied, ..Shape::default() };
     Ok(shape.config()?)
 }
 
@@ -105,7 +107,8 @@ fn bits(a: &[f32], b: &[f32]) -> bool {
 /// Logprobs and gradients, plain, packed, with shared prefixes and recomputation, and under an adapter.
 fn passes(laws: &mut Laws, what: &str, here: &Model, there: &Model<Cuda<f32>>) -> Result<()> {
     let sequences = sequences();
-    let slopes: Vec<Vec<f32>> = sequences.iter().map(|s| (1..s.len()).map(|i| (i % 5) as f32 - 1.5).collect()).collect();
+    let slopes: Vec<Vec<f32>> =
+        sequences.iter().map(|s| (1..s.len()).map(|i| (i % 5) as f32 - 1.5).collect()).collect();
     let packed = How { packed: true, ..How::default() };
     let shared = How { share_prefix: true, ..How::default() };
     let (mine, theirs) = (Net::new(there, None), Net::new(here, None));
@@ -144,7 +147,7 @@ impl TokenGate for Thirds {
     }
 
     fn mask(&mut self, mask: &mut TokenMask<'_>) {
-        (0..VOCAB as u32).filter(|token| (token + self.0) % 3 != 0).for_each(|token| mask.forbid(token));
+        (0..VOCAB as u32).filter(|token| !(token + self.0).is_multiple_of(3)).for_each(|token| mask.forbid(token));
     }
 }
 
