@@ -295,7 +295,7 @@ fn effect(changes: Option<bool>) -> &'static str {
     match changes {
         Some(true) => "reference changes state",
         Some(false) => "reference changes nothing",
-        None => "reference unknown",
+        None => "reference is unknown",
     }
 }
 

@@ -4,7 +4,7 @@ use hone_doctor::Severity;
 use hone_trace::{Advantage, Boundary, Fault, Lesson, Limit, Message, Outcome, Reward, ToolCall};
 use serde_json::{Map, Value, json};
 
-use crate::twin::{Episode, Stage, Twin};
+use crate::twin::{Episode, HEALTHY, Stage, Twin};
 use crate::twins::finds;
 
 fn training(stage: Stage) -> bool {
@@ -139,6 +139,26 @@ fn logprobs_of_other_tokens() {
     };
     let diagnosis = finds(&twin, "logprob_mismatch", Severity::Error);
     assert_eq!(diagnosis.found("logprob_mismatch").unwrap().finding.evidence.traces.len(), 3);
+}
+
+/// Where a batch is learned from in several updates, the learner's logprobs drift within the step: that is no mismatch.
+#[test]
+fn logprobs_that_drift_between_updates_of_one_batch() {
+    let drifting = Twin {
+        episode: |stage, episode| {
+            if training(stage) {
+                episode.logprob -= 0.1 * episode.replica as f32;
+                let (sign, own) = (if solved(episode) { 1.0 } else { -1.0 }, episode.logprob);
+                let drift = |token: usize| if token.is_multiple_of(2) { 0.018 } else { -0.018 };
+                episode.lesson = Some(lesson(episode, sign, |token| own + drift(token)));
+            }
+        },
+        ..Twin::default()
+    };
+    assert!(drifting.diagnosis().found("logprob_mismatch").is_some(), "one update has nothing to drift from");
+    let several = HEALTHY.replace("[train]", "[train]\nmini_batch = 8").leak();
+    let drifting = Twin { recipe: several, ..drifting };
+    assert!(drifting.diagnosis().found("logprob_mismatch").is_none());
 }
 
 #[test]

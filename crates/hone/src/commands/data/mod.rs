@@ -89,7 +89,7 @@ impl Reading {
         }
         if rows == 0 {
             let names: Vec<&str> = inputs.sources().map(|source| source.name.as_str()).collect();
-            anstream::eprintln!("no task is in {}", hone_trace::clean(&names.join(", ")));
+            crate::output::note!("no task is in {}", names.join(", "));
         }
         match failed {
             Some(error) => Err(error).context("cannot write the issues"),

@@ -160,7 +160,7 @@ fn read_recipe(args: &Args, run: Option<&Path>) -> Result<Recipe> {
             let recipe = QUICKSTART.source().read(&args.set)?;
             if args.policy.is_some() {
                 let envs = recipe.env.iter().map(EnvSpec::name).collect::<Vec<_>>().join(", ");
-                anstream::eprintln!("no --recipe: playing the quickstart's environment ({envs})");
+                crate::output::note!("no --recipe: playing the quickstart's environment ({envs})");
             }
             Ok(recipe)
         }
