@@ -71,6 +71,8 @@ patience = 1000
 tasks = 16
 controls = false
 success = "correct"
+[doctor]
+waive = {{ script_faults = "it misbehaves at random", environment_opens = "it misbehaves at random" }}
 """
 
 
