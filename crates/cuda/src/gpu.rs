@@ -223,7 +223,7 @@ impl Gpu {
         self.inner.context.new_stream().map_err(CudaError::driver("cuStreamCreate"))
     }
 
-    /// What is queued from now on comes after the event.
+    /// Order of the stream: work queued from now on runs after the event.
     pub(crate) fn wait_for(&self, event: &CudaEvent) -> Result<()> {
         self.stream.wait(event).map_err(CudaError::driver("cuStreamWaitEvent"))
     }

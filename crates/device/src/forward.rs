@@ -68,7 +68,7 @@ struct Stay {
 }
 
 impl Stay {
-    /// What stays of a layer.
+    /// Activations of a layer that are kept.
     fn of<T>(self, layer: usize, mut kept: Kept<T>) -> Option<Layer<T>> {
         if layer < self.gates_from {
             kept.gate_up = None;

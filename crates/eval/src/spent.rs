@@ -30,7 +30,7 @@ impl Price {
     }
 }
 
-/// What the scored episodes of a row took.
+/// Tokens and cost of a row's scored episodes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     pub tokens: Usage,

@@ -265,7 +265,7 @@ impl Results {
         table
     }
 
-    /// What the tasks' references do, where all do the same: rows by that would say nothing new.
+    /// Effect of the tasks' references, where it is the same for all: rows by effect would say nothing new.
     pub fn effect(&self) -> Option<String> {
         let [(name, tasks)] = self.effects.iter().collect::<Vec<_>>()[..] else { return None };
         Some(format!("{name} in all {tasks} tasks"))

@@ -173,7 +173,7 @@ pub struct Estimate {
     /// Seconds the measurement took.
     pub measured_s: f64,
     pub episodes_measured: u64,
-    /// How many of them were broken by something outside the policy.
+    /// Number of them broken by something outside the policy.
     pub episodes_broken: u64,
     /// Boundary of the first fault, and its message.
     #[serde(skip_serializing_if = "Option::is_none")]

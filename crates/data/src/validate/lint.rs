@@ -67,7 +67,7 @@ const BOOKKEEPING: [&str; 11] = [
     "runtime_version",
 ];
 
-/// What makes a task the same under another key: all that it asks for and is judged by. Tasks of one prompt may differ in what
+/// Content that makes a task the same under another key: all that it asks for and is judged by. Tasks of one prompt may differ in what
 /// the environment is told of them alone, such as a number to be guessed.
 fn content(task: &Task) -> u64 {
     let prompt: Vec<&str> = task.prompt.split_whitespace().collect();

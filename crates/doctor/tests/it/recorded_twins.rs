@@ -141,7 +141,7 @@ fn logprobs_of_other_tokens() {
     assert_eq!(diagnosis.found("logprob_mismatch").unwrap().finding.evidence.traces.len(), 3);
 }
 
-/// Where a batch is learned from in several updates, the learner's logprobs drift within the step: that is no mismatch.
+/// Drift of the learner's logprobs between several updates of one batch is no mismatch.
 #[test]
 fn logprobs_that_drift_between_updates_of_one_batch() {
     let drifting = Twin {

@@ -40,7 +40,7 @@ pub(crate) struct Episode {
     pub turns: Vec<TurnRecord>,
     pub outcome: Outcome,
     pub rewards: Vec<Reward>,
-    /// What the recorded total is, where it is not the sum; NaN: there is none.
+    /// Recorded total, where it is not the sum; NaN: there is none.
     pub total: Option<f64>,
     /// Key of the task, where it is not the stage's own.
     pub key: Option<String>,

@@ -188,7 +188,7 @@ fn a_remote_model_plays_the_same_tasks() {
     assert!(all.contains("-1.000"), "{all}");
 }
 
-/// What the stand-in says, by the model's name, and the temperature it was asked at.
+/// Reply of the stand-in, by the model's name, and the temperature of the request.
 fn said(asked: &serde_json::Value, temperatures: &mut Vec<f64>) -> serde_json::Value {
     temperatures.extend(asked["temperature"].as_f64());
     let reason = if asked["model"] == "cut" { "length" } else { "stop" };

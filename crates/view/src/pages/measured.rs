@@ -11,7 +11,7 @@ use crate::html::{Html, clipped};
 use crate::put;
 use crate::run::Run;
 
-/// What the page needs of `eval.json`.
+/// Parts of `eval.json` that the page shows.
 #[derive(Deserialize)]
 struct Measured {
     results: Results,

@@ -1,6 +1,6 @@
 //! MiniCPM 5: `<function name="…"><param name="…">` value `</param></function>`.
 //!
-//! Where a tokenizer's blanks are lost on the way, the tags lose theirs, or show the letter that stands for one.
+//! Tags without their blanks are repaired: a tokenizer may lose them, or show the letter that stands for one.
 
 use super::{Dialect, FormatEntry, Reply, Values, alone};
 use crate::parse::draft::Fault;
