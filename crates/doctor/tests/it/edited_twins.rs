@@ -9,7 +9,7 @@ use hone_trace::{Advantage, Lesson, Message, ToolCall};
 use serde_json::{Map, json};
 
 use crate::probes::model;
-use crate::twin::{Episode, STEPS, Stage, Twin};
+use crate::twin::{Episode, HEALTHY, STEPS, Stage, Twin};
 use crate::twins::finds;
 
 fn training(stage: Stage) -> bool {
@@ -106,19 +106,7 @@ fn versions_that_lag() {
 /// The same allowance, used as it may be.
 #[test]
 fn versions_that_lag_as_far_as_they_may() {
-    let recipe = "
-name = \"twin\"
-[async]
-staleness = 3
-[train]
-steps = 24
-groups = 4
-group_size = 4
-[[rubric.component]]
-kind = \"tau_state\"
-[[rubric.component]]
-kind = \"parse_penalty\"
-";
+    let recipe = HEALTHY.replace("[train]", "[async]\nstaleness = 3\n[train]").leak();
     let twin = Twin {
         recipe,
         episode: |stage, episode| {
