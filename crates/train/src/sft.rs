@@ -268,7 +268,9 @@ fn repeated(group: usize, vocab: u32, rng: &mut Rng) -> Credited {
 }
 
 /// Tokens with their weights, in the advantages' place. Nobody sampled them, so no ratio is taken against a sampler.
-fn sequence(group: usize, ids: Vec<u32>, weights: &[f32]) -> Credited {
+fn sequence(group: usize, mut ids: Vec<u32>, weights: &[f32]) -> Credited {
+    // Tokens after the last weighted one predict nothing.
+    ids.truncate(weights.iter().rposition(|weight| *weight > 0.0).map_or(1, |last| last + 1));
     let weighted = || weights.iter().copied().enumerate().skip(1).filter(|(_, weight)| *weight > 0.0);
     let place = |(position, _)| Place { position, sampler: 0.0, behaviour: 0.0, old: None };
     let advantages = weighted().map(|(_, weight)| weight).collect();

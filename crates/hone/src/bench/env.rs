@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use hone_trace::Task;
-use hone_worlds::domains::generate::{Recipe, generate};
+use hone_worlds::domains::generate::{Names, Recipe, generate};
 use hone_worlds::domains::verdict::judge;
 use hone_worlds::domains::{Desk, Domain, Kind, Profile, tasks};
 use serde_json::{Value, json};
@@ -137,6 +137,7 @@ impl Subject {
                 tasks: 100,
                 held_out: 0,
                 difficulty: None,
+                names: Names::Common,
             };
             let made = generate(&recipe)?;
             return Ok(Self { domain: made.domain, tasks: made.tasks, source: "a generated world".into() });

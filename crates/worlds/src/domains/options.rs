@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::baselines::baselines;
-use super::generate::{self, generate};
+use super::generate::{self, Names, generate};
 use super::service::{Service, scripted_users};
 use super::{Domain, Kind, Profile, tasks};
 use crate::registry::{EnvEntry, Floor, Make, read};
@@ -82,6 +82,9 @@ documented! {
         pub seed: u64 where seed(),
         /// Customers in the generated world. Every fifth is held out, and no training task is about them.
         pub customers: usize where whole(1, 1_000_000),
+        /// Names of customers made of syllables, so that a policy made from nothing learns to copy them; otherwise from a
+        /// list of 32. For generated worlds.
+        pub invented: bool,
         /// A tau-bench or tau2-bench directory of the domain instead of a generated world: trains on `train`,
         /// evaluates on `test`.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,6 +109,7 @@ impl Default for ServiceSpec {
             held_out: 200,
             seed: 1,
             customers: 500,
+            invented: false,
             data: None,
             profile: None,
             solo: false,
@@ -154,6 +158,7 @@ impl ServiceSpec {
             tasks: self.tasks,
             held_out: self.held_out,
             difficulty: self.difficulty,
+            names: if self.invented { Names::Invented } else { Names::Common },
         })
         .map_err(|source| RegistryError::Generate { name: self.name.clone(), source: source.into() })?;
         let version = format!("seed{}", self.seed);
@@ -170,6 +175,10 @@ impl ServiceSpec {
     ) -> Result<(Service, IndexMap<String, TaskSet>), RegistryError> {
         if self.difficulty.is_some() {
             let what = "tasks of a data directory have no `difficulty`; leave it out".to_owned();
+            return Err(RegistryError::Options { name: self.name.clone(), what });
+        }
+        if self.invented {
+            let what = "customers of a data directory have their own names; leave `invented` out".to_owned();
             return Err(RegistryError::Options { name: self.name.clone(), what });
         }
         let kind = self.kind();

@@ -7,7 +7,7 @@
 //!
 //! This module knows tables of records and nothing about their contents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use hone_trace::Digest;
@@ -27,6 +27,18 @@ pub struct Base {
     form: Form,
     tables: Vec<Table>,
     canon: OnceLock<Canon>,
+    indexes: [OnceLock<Option<Index>>; 2],
+}
+
+/// First record, in file order, of every text that is derived from a record.
+type Index = HashMap<String, Arc<str>>;
+
+/// An index over one table, named by its place among the indexes of its domain.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IndexId {
+    pub(crate) table: TableId,
+    pub(crate) place: usize,
+    pub(crate) text: fn(&Value) -> Result<String, Raised>,
 }
 
 #[derive(Debug)]
@@ -51,11 +63,23 @@ impl Base {
     pub fn new(form: Form, tables: Vec<(&'static str, Dict)>) -> Self {
         debug_assert!(tables.is_sorted_by_key(|(name, _)| *name));
         let tables = tables.into_iter().map(|(name, records)| Table { name, records }).collect();
-        Self { form, tables, canon: OnceLock::new() }
+        Self { form, tables, canon: OnceLock::new(), indexes: Default::default() }
     }
 
     pub fn records(&self, table: TableId) -> &Dict {
         &self.tables[table.0].records
+    }
+
+    /// `None` where the text of some record cannot be derived.
+    fn index(&self, id: IndexId) -> Option<&Index> {
+        let build = || {
+            let mut index = Index::new();
+            for (key, record) in self.records(id.table) {
+                index.entry((id.text)(record).ok()?).or_insert_with(|| key.clone());
+            }
+            Some(index)
+        };
+        self.indexes[id.place].get_or_init(build).as_ref()
     }
 
     fn canon(&self) -> &Canon {
@@ -142,6 +166,13 @@ impl World {
         let written = &self.written[table.0];
         let old = base.iter().map(|(key, record)| (key, written.get(key).unwrap_or(record)));
         old.chain(written.iter().filter(|(key, _)| !base.contains_key(*key)))
+    }
+
+    /// Key of the first record with this derived text: one lookup instead of a scan. `None` where only a scan can tell:
+    /// the episode wrote to the table, or some record has no such text.
+    pub(crate) fn first(&self, id: IndexId, text: &str) -> Option<Option<&Arc<str>>> {
+        let untouched = self.written[id.table.0].is_empty();
+        self.base.index(id).filter(|_| untouched).map(|index| index.get(text))
     }
 
     /// The records this episode wrote, table by table.

@@ -2,18 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hone_trace::{Action, Arena as _, Message, Task};
-use hone_worlds::domains::generate::{Generated, Recipe, generate};
+use hone_trace::{Action, Arena as _, Message, Task, ToolCall};
+use hone_worlds::domains::generate::{Generated, Names, Recipe, generate};
 use hone_worlds::domains::service::{Service, scripted_users};
 use hone_worlds::domains::verdict::judge;
 use hone_worlds::domains::{Kind, Profile};
+use serde_json::{Value, json};
 
 const NOTHING: &[&str] = &[];
 
 const PROFILES: [Profile; 3] = [Profile::Compat, Profile::Strict, Profile::Tau2];
 
 fn made(kind: Kind, profile: Profile, seed: u64) -> Generated {
-    generate(&Recipe { kind, profile, seed, users: 40, tasks: 60, held_out: 0, difficulty: None }).unwrap()
+    generate(&Recipe { kind, profile, seed, users: 40, tasks: 60, held_out: 0, difficulty: None, names: Names::Common })
+        .unwrap()
 }
 
 #[test]
@@ -50,8 +52,16 @@ fn one_seed_makes_one_world() {
 #[test]
 fn more_tasks_move_none_and_held_out_customers_are_never_trained_on() {
     for kind in [Kind::Retail, Kind::Airline] {
-        let recipe =
-            Recipe { kind, profile: Profile::Strict, seed: 6, users: 40, tasks: 30, held_out: 10, difficulty: None };
+        let recipe = Recipe {
+            kind,
+            profile: Profile::Strict,
+            seed: 6,
+            users: 40,
+            tasks: 30,
+            held_out: 10,
+            difficulty: None,
+            names: Names::Common,
+        };
         let (few, many) =
             (generate(&recipe).unwrap(), generate(&Recipe { tasks: 60, held_out: 20, ..recipe }).unwrap());
         assert_eq!((&few.tasks[..], &few.held_out[..]), (&many.tasks[..30], &many.held_out[..10]));
@@ -127,7 +137,61 @@ fn a_world_too_small_says_so() {
         tasks: 400,
         held_out: 0,
         difficulty: Some(1),
+        names: Names::Common,
     };
     let Err(error) = generate(&recipe) else { panic!("one customer wanted 400 different things") };
     assert!(error.to_string().contains("make the world larger"), "{error}");
+}
+
+#[test]
+fn invented_names_of_held_out_customers_hardly_occur_in_training() {
+    let names = |names| {
+        let recipe = Recipe {
+            kind: Kind::Retail,
+            profile: Profile::Strict,
+            seed: 2,
+            users: 400,
+            tasks: 300,
+            held_out: 80,
+            difficulty: Some(1),
+            names,
+        };
+        let Generated { tasks, held_out, .. } = generate(&recipe).unwrap();
+        let words = |tasks: &[Task]| -> BTreeSet<String> {
+            let ids = tasks.iter().map(|task| task.extra["user_id"].as_str().unwrap().to_owned());
+            ids.flat_map(|id| id.split('_').take(2).map(str::to_owned).collect::<Vec<_>>()).collect()
+        };
+        (words(&tasks), words(&held_out))
+    };
+    let (common, held_out) = names(Names::Common);
+    assert!(common.len() <= 64 && held_out.intersection(&common).count() * 2 > held_out.len());
+    let (invented, unseen) = names(Names::Invented);
+    assert!(invented.len() > 300, "{}", invented.len());
+    // A word of two short syllables may occur twice.
+    assert!(unseen.intersection(&invented).count() * 20 < unseen.len(), "{:?}", unseen.intersection(&invented));
+}
+
+#[test]
+fn a_customer_who_moved_is_found_by_the_new_zip_code_alone() {
+    let Generated { domain, tasks, .. } = made(Kind::Retail, Profile::Strict, 7);
+    let id = tasks[0].extra["user_id"].as_str().unwrap();
+    let mut desk = domain.open();
+    let mut call = |name: &str, arguments: Value| {
+        let Value::Object(arguments) = arguments else { panic!("an object") };
+        desk.call(&ToolCall::new(name, arguments)).unwrap().text
+    };
+    let record: Value = serde_json::from_str(&call("get_user_details", json!({"user_id": id}))).unwrap();
+    let find = |zip: &str| {
+        let name = &record["name"];
+        json!({"first_name": name["first_name"].as_str().unwrap().to_uppercase(), "last_name": name["last_name"], "zip": zip})
+    };
+    let old = record["address"]["zip"].as_str().unwrap();
+    assert_eq!(call("find_user_id_by_name_zip", find(old)), id);
+    let mut address = record["address"].clone();
+    address["zip"] = "99999".into();
+    address["user_id"] = id.into();
+    call("modify_user_address", address);
+    assert_eq!(call("find_user_id_by_name_zip", find("99999")), id);
+    assert!(call("find_user_id_by_name_zip", find(old)).contains("user not found"));
+    assert_eq!(call("find_user_id_by_email", json!({"email": record["email"]})), id);
 }

@@ -1,7 +1,7 @@
 //! Result files, graded again: of both shapes in worlds of our own, and the recorded gpt-4o file.
 
 use hone_trace::Task;
-use hone_worlds::domains::generate::{Generated, Recipe, generate};
+use hone_worlds::domains::generate::{Generated, Names, Recipe, generate};
 use hone_worlds::domains::grade::{Graded, grade};
 use hone_worlds::domains::{Kind, Profile};
 use serde_json::{Value, json};
@@ -9,8 +9,17 @@ use serde_json::{Value, json};
 use crate::upstream;
 
 fn generated(profile: Profile) -> Generated {
-    generate(&Recipe { kind: Kind::Retail, profile, seed: 5, users: 10, tasks: 6, held_out: 0, difficulty: Some(1) })
-        .unwrap()
+    generate(&Recipe {
+        kind: Kind::Retail,
+        profile,
+        seed: 5,
+        users: 10,
+        tasks: 6,
+        held_out: 0,
+        difficulty: Some(1),
+        names: Names::Common,
+    })
+    .unwrap()
 }
 
 /// The reference as a transcript, its last calls left out.

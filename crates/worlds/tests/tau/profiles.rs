@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{desk_of, own, upstream};
-use hone_worlds::domains::generate::{Recipe, generate};
+use hone_worlds::domains::generate::{Names, Recipe, generate};
 use hone_worlds::domains::verdict::judge;
 use hone_worlds::domains::{Desk, Domain, Kind, Profile, tasks};
 use serde_json::{Value, json};
@@ -219,7 +219,16 @@ fn odd_arguments_never_break_a_desk() {
     ];
     for kind in [Kind::Retail, Kind::Airline] {
         for profile in [Profile::Compat, Profile::Strict, Profile::Tau2] {
-            let recipe = Recipe { kind, profile, seed: 3, users: 5, tasks: 3, held_out: 0, difficulty: None };
+            let recipe = Recipe {
+                kind,
+                profile,
+                seed: 3,
+                users: 5,
+                tasks: 3,
+                held_out: 0,
+                difficulty: None,
+                names: Names::Common,
+            };
             let made = generate(&recipe).unwrap();
             let tools = made.domain.tools().unwrap();
             for call in made.tasks.iter().flat_map(|task| task.reference.clone().unwrap()) {
@@ -242,7 +251,18 @@ fn odd_arguments_never_break_a_desk() {
 }
 
 fn generated(kind: Kind, profile: Profile) -> Arc<Domain> {
-    generate(&Recipe { kind, profile, seed: 3, users: 5, tasks: 1, held_out: 0, difficulty: None }).unwrap().domain
+    generate(&Recipe {
+        kind,
+        profile,
+        seed: 3,
+        users: 5,
+        tasks: 1,
+        held_out: 0,
+        difficulty: None,
+        names: Names::Common,
+    })
+    .unwrap()
+    .domain
 }
 
 /// A line that cannot be read fails alone: the calls around it are answered as if it were not there.
@@ -325,6 +345,7 @@ fn retail_begins_as_its_task_says() {
         tasks: 6,
         held_out: 0,
         difficulty: Some(1),
+        names: Names::Common,
     })
     .unwrap();
     let call = made.tasks.iter().flat_map(|task| task.reference.clone().unwrap()).find(|call| {

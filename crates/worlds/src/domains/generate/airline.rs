@@ -3,7 +3,7 @@
 use hone_trace::Rng;
 
 use super::draw::{Ids, address, chance, date_of_birth, name, text, whole};
-use super::pick;
+use super::{Names, pick};
 use crate::domains::airline::AIRPORTS;
 use crate::domains::py::{Dict, Value};
 
@@ -13,14 +13,14 @@ pub(super) const CABINS: [&str; 3] = ["basic_economy", "economy", "business"];
 const SERVED: usize = 8;
 
 /// The tables in alphabetical order.
-pub(super) fn tables(rng: &mut Rng, users: usize) -> Vec<(&'static str, Dict)> {
+pub(super) fn tables(rng: &mut Rng, users: usize, names: Names) -> Vec<(&'static str, Dict)> {
     let flights = make_flights(rng);
     let mut ids = Ids::default();
     let (mut people, mut reservations) = (Dict::new(), Dict::new());
     for _ in 0..users {
-        let (first, last) = name(rng);
+        let (first, last) = name(rng, names);
         let id = ids.digits(rng, &format!("{}_{}_", first.to_lowercase(), last.to_lowercase()), 4);
-        let person = make_user(rng, &mut ids, &id, (first, last));
+        let person = make_user(rng, &mut ids, &id, (&first, &last));
         let own: Vec<Value> = (0..=rng.below(3))
             .filter_map(|_| make_reservation(rng, &mut ids, &id, &person, &flights))
             .map(|reservation| {
@@ -113,8 +113,8 @@ fn make_user(rng: &mut Rng, ids: &mut Ids, id: &str, (first, last): (&str, &str)
         methods.insert(method_id.into(), Value::dict(method));
     }
     let passenger = |rng: &mut Rng| {
-        let (first, last) = name(rng);
-        person(first, last, &date_of_birth(rng))
+        let (first, last) = name(rng, Names::Common);
+        person(&first, &last, &date_of_birth(rng))
     };
     let saved = (0..rng.below(3)).map(|_| passenger(rng)).collect();
     let home = address(rng);
@@ -163,8 +163,8 @@ fn make_reservation(rng: &mut Rng, ids: &mut Ids, user_id: &str, user: &Dict, fl
     let mut passengers =
         vec![person(text(own_name, "first_name"), text(own_name, "last_name"), text(&user_record, "dob"))];
     for _ in 0..rng.below(3) {
-        let (first, last) = name(rng);
-        passengers.push(person(first, last, &date_of_birth(rng)));
+        let (first, last) = name(rng, Names::Common);
+        passengers.push(person(&first, &last, &date_of_birth(rng)));
     }
     let count = passengers.len() as i64;
     let free = free_bags(text(&user_record, "membership"), cabin) * count;

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::airline::{CABINS, free_bags, person};
 use super::draw::{call, chance, items, name, text, whole};
-use super::{Draft, Goal, pick};
+use super::{Draft, Goal, Names, pick};
 use crate::domains::airline::{FLIGHTS, RESERVATIONS, USERS};
 use crate::domains::py::Value;
 use crate::domains::world::World;
@@ -190,14 +190,14 @@ fn rename(customer: &Customer<'_>, rng: &mut Rng, trip: &Value) -> Option<Goal> 
     let by = Customer::by(trip, true);
     let passengers = items(trip, "passengers");
     let wrong = pick(rng, passengers);
-    let (_, right) = name(rng);
+    let (_, right) = name(rng, Names::Common);
     let (first, last) = (text(wrong, "first_name"), text(wrong, "last_name"));
     if right == last || passengers.iter().filter(|other| text(other, "first_name") == first).count() > 1 {
         return None;
     }
     let renamed = |passenger: &Value| {
         let own = (text(passenger, "first_name"), text(passenger, "last_name"), text(passenger, "dob"));
-        json_of(&person(own.0, if (own.0, own.1) == (first, last) { right } else { own.1 }, own.2))
+        json_of(&person(own.0, if (own.0, own.1) == (first, last) { &right } else { own.1 }, own.2))
     };
     let change = |trip: &Value| {
         let passengers: Vec<Json> = items(trip, "passengers").iter().map(renamed).collect();

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use hone_trace::{Rng, ToolCall};
 
-use super::pick;
-use super::words::{CITIES, FIRST_NAMES, LAST_NAMES, STREETS};
+use super::words::{CITIES, CODAS, FIRST_NAMES, LAST_NAMES, ONSETS, STREETS, VOWELS};
+use super::{Names, pick};
 use crate::domains::py::Value;
 
 /// Ids that were not given out before.
@@ -27,8 +27,19 @@ impl Ids {
     }
 }
 
-pub(super) fn name(rng: &mut Rng) -> (&'static str, &'static str) {
-    (*pick(rng, &FIRST_NAMES), *pick(rng, &LAST_NAMES))
+/// First and last name.
+pub(super) fn name(rng: &mut Rng, names: Names) -> (String, String) {
+    match names {
+        Names::Common => ((*pick(rng, &FIRST_NAMES)).to_owned(), (*pick(rng, &LAST_NAMES)).to_owned()),
+        Names::Invented => (invented_name(rng), invented_name(rng)),
+    }
+}
+
+/// Two or three syllables: `Velan`, `Kituro`.
+fn invented_name(rng: &mut Rng) -> String {
+    let mut name: String = (0..2 + rng.below(2)).flat_map(|_| [*pick(rng, &ONSETS), *pick(rng, &VOWELS)]).collect();
+    name.push_str(pick::<&str>(rng, &CODAS));
+    name[..1].to_uppercase() + &name[1..]
 }
 
 /// In the key order of the data sets.

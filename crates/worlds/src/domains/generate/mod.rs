@@ -45,6 +45,17 @@ pub struct Recipe {
     pub held_out: usize,
     /// 1 to 3, or all alternating.
     pub difficulty: Option<u8>,
+    pub names: Names,
+}
+
+/// Names of customers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Names {
+    /// From a list of 32: a policy learns them as words.
+    #[default]
+    Common,
+    /// Made of syllables: a policy has to copy them.
+    Invented,
 }
 
 /// A world and tasks in it.
@@ -72,10 +83,14 @@ pub fn generate(recipe: &Recipe) -> Result<Generated, GenerateError> {
     let seed = Seed::root(recipe.seed).with(recipe.kind.name());
     let (mut rng, users) = (seed.with("world").rng(), recipe.users.max(1));
     let domain = Arc::new(match recipe.kind {
-        Kind::Retail => Domain::from_tables(recipe.kind, recipe.profile, retail::tables(&mut rng, users))?,
-        Kind::Airline => Domain::from_tables(recipe.kind, recipe.profile, airline::tables(&mut rng, users))?,
+        Kind::Retail => {
+            Domain::from_tables(recipe.kind, recipe.profile, retail::tables(&mut rng, users, recipe.names))?
+        }
+        Kind::Airline => {
+            Domain::from_tables(recipe.kind, recipe.profile, airline::tables(&mut rng, users, recipe.names))?
+        }
         Kind::Telecom if recipe.profile != Profile::Tau2 => return Err(LoadError::Tau2Alone.into()),
-        Kind::Telecom => telecom::domain(&mut rng, users)?,
+        Kind::Telecom => telecom::domain(&mut rng, users, recipe.names)?,
     });
     let (tasks, refused) = tasks(recipe, &domain, seed.with("task"), Customers::Seen, recipe.tasks)?;
     let (held_out, also) = tasks_held_out(recipe, &domain, seed)?;

@@ -3,18 +3,18 @@
 use hone_trace::Rng;
 
 use super::draw::{Ids, address, chance, name, text};
-use super::pick;
 use super::words::{PRODUCTS, Product};
+use super::{Names, pick};
 use crate::domains::py::num::round2_float;
 use crate::domains::py::{Dict, Value};
 
 /// The tables in alphabetical order.
-pub(super) fn tables(rng: &mut Rng, users: usize) -> Vec<(&'static str, Dict)> {
+pub(super) fn tables(rng: &mut Rng, users: usize, names: Names) -> Vec<(&'static str, Dict)> {
     let mut ids = Ids::default();
     let products: Dict = PRODUCTS.iter().map(|product| make_product(rng, &mut ids, product)).collect();
     let (mut people, mut orders) = (Dict::new(), Dict::new());
     for _ in 0..users {
-        let (first, last) = name(rng);
+        let (first, last) = name(rng, names);
         let id = ids.digits(rng, &format!("{}_{}_", first.to_lowercase(), last.to_lowercase()), 4);
         let methods = payment_methods(rng, &mut ids);
         let home = address(rng);
@@ -27,7 +27,7 @@ pub(super) fn tables(rng: &mut Rng, users: usize) -> Vec<(&'static str, Dict)> {
             })
             .collect();
         let person = Value::dict([
-            ("name", Value::dict([("first_name", first.into()), ("last_name", last.into())])),
+            ("name", Value::dict([("first_name", Value::str(first.as_str())), ("last_name", Value::str(last))])),
             ("address", home),
             ("email", Value::str(format!("{}.{}@example.com", first.to_lowercase(), &id[id.len() - 4..]))),
             ("payment_methods", Value::dict(methods)),

@@ -6,8 +6,8 @@ use hone_arena::users::{Script, Topic};
 use hone_trace::{Rng, Task};
 use serde_json::{Value, json};
 
-use super::NOTHING;
 use super::draw::{Ids, address, chance, date_of_birth, items, name, text};
+use super::{NOTHING, Names};
 use crate::domains::py;
 use crate::domains::tau2::telecom::{CUSTOMERS, PHONE_TABLES, TABLES, line_of_id, shape_list, shape_phone};
 use crate::domains::verdict::judge;
@@ -22,7 +22,7 @@ const PLANS: [(&str, f64, f64, f64); 4] = [
     ("Endless", 500.0, 90.0, 0.5),
 ];
 
-pub(super) fn domain(rng: &mut Rng, users: usize) -> Result<Domain, LoadError> {
+pub(super) fn domain(rng: &mut Rng, users: usize, names: Names) -> Result<Domain, LoadError> {
     let plans = PLANS.iter().enumerate().map(|(at, (name, limit, price, refuel))| {
         json!({"plan_id": format!("P{:03}", at + 1), "name": name, "data_limit_gb": limit, "price_per_month": price,
             "data_refueling_price_per_gb": refuel})
@@ -41,7 +41,7 @@ pub(super) fn domain(rng: &mut Rng, users: usize) -> Result<Domain, LoadError> {
                 "roaming_enabled": false, "contract_end_date": "2026-12-31"}));
             own.push(format!("L{id}"));
         }
-        let ((first, last), home) = (name(rng), address(rng));
+        let ((first, last), home) = (name(rng, names), address(rng));
         let contact = lines.last().map(|line| line["phone_number"].clone());
         customers.push(json!({"customer_id": format!("C{}", at + 1001), "full_name": format!("{first} {last}"),
             "date_of_birth": date_of_birth(rng), "email": format!("{}.{}@example.org", first.to_lowercase(), last.to_lowercase()),

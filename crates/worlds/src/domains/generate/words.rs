@@ -12,6 +12,12 @@ pub(super) const LAST_NAMES: [&str; 32] = [
     "Park", "Quinn", "Reyes", "Schmidt", "Silva", "Tanaka", "Vogel", "Weber", "Zhang",
 ];
 
+/// Parts of the syllables of invented names.
+pub(super) const ONSETS: [&str; 20] =
+    ["b", "c", "d", "f", "g", "h", "j", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "z", "br", "st"];
+pub(super) const VOWELS: [&str; 8] = ["a", "e", "i", "o", "u", "ai", "ea", "ou"];
+pub(super) const CODAS: [&str; 8] = ["", "", "l", "n", "r", "s", "t", "x"];
+
 /// City, state, first three digits of the zip code.
 pub(super) const CITIES: [(&str, &str, &str); 14] = [
     ("New York", "NY", "100"),

@@ -1,11 +1,37 @@
 //! Finding and reading records, and the only write that does not involve an order: a user's address.
 
-use super::super::py::{Dict, Value, ops};
+use super::super::py::{Dict, Raised, Value, ops};
 use super::super::tool::{Answer, Rules, arg, refuse, show};
-use super::super::world::{TableId, World};
+use super::super::world::{IndexId, TableId, World};
 use super::{ADDRESS, ORDERS, PRODUCTS, USERS};
 
+const BY_EMAIL: IndexId = IndexId { table: USERS, place: 0, text: email };
+const BY_NAME_ZIP: IndexId = IndexId { table: USERS, place: 1, text: name_zip };
+
+fn email(profile: &Value) -> Result<String, Raised> {
+    ops::lower(ops::field(profile, "email")?)
+}
+
+fn name_zip(profile: &Value) -> Result<String, Raised> {
+    let name = ops::field(profile, "name")?;
+    let (first, last) = (ops::field(name, "first_name")?, ops::field(name, "last_name")?);
+    joined(first, last, ops::field(ops::field(profile, "address")?, "zip")?)
+}
+
+/// Name and zip code as one text, a line each.
+fn joined(first: &Value, last: &Value, zip: &Value) -> Result<String, Raised> {
+    let lines = [ops::lower(first)?, ops::lower(last)?, zip.as_str().ok_or_else(|| Raised::key(zip))?.to_owned()];
+    if lines.iter().any(|line| line.contains('\n')) {
+        return Err(Raised::key(zip));
+    }
+    Ok(lines.join("\n"))
+}
+
 pub(super) fn user_by_email(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
+    let wanted = ops::lower(arg(arguments, "email")).ok();
+    if let Some(found) = wanted.and_then(|wanted| world.first(BY_EMAIL, &wanted)) {
+        return found.map_or_else(|| refuse("user not found"), |id| Ok(id.to_string()));
+    }
     for (id, profile) in world.records(USERS) {
         if ops::lower(ops::field(profile, "email")?)? == ops::lower(arg(arguments, "email"))? {
             return Ok(id.to_string());
@@ -15,6 +41,10 @@ pub(super) fn user_by_email(world: &mut World, arguments: &Dict, _: Rules) -> An
 }
 
 pub(super) fn user_by_name_zip(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
+    let wanted = joined(arg(arguments, "first_name"), arg(arguments, "last_name"), arg(arguments, "zip")).ok();
+    if let Some(found) = wanted.and_then(|wanted| world.first(BY_NAME_ZIP, &wanted)) {
+        return found.map_or_else(|| refuse("user not found"), |id| Ok(id.to_string()));
+    }
     for (id, profile) in world.records(USERS) {
         let name = ops::field(profile, "name")?;
         if ops::lower(ops::field(name, "first_name")?)? == ops::lower(arg(arguments, "first_name"))?
