@@ -216,6 +216,11 @@ documented! {
         pub copying: f64 where real(0.0, 1.0),
         /// Share of the steps after which none are mixed in.
         pub copying_until: f64 where real(0.0, 1.0),
+        /// Curriculum: the first turns of an episode that are imitated before whole episodes are. Openings teach copying at a
+        /// fraction of the tokens. 0: whole episodes from the first step.
+        pub opening_turns: u32 where whole(0, 10_000),
+        /// Share of the steps that imitate openings alone, if `opening_turns` is set.
+        pub opening_until: f64 where real(0.0, 1.0),
         /// Share of the steps that imitate the solutions of tasks with imperfect demonstrations, before those
         /// demonstrations are imitated.
         pub solutions_until: f64 where real(0.0, 1.0),
@@ -318,6 +323,8 @@ impl Default for SftRecipe {
             context_weight: 0.1,
             copying: 0.95,
             copying_until: 0.7,
+            opening_turns: 0,
+            opening_until: 0.5,
             solutions_until: 0.0,
             stop_at: None,
             check_every: 20,

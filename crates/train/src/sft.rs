@@ -1,10 +1,11 @@
 //! The warm start: imitation of the oracle or of recorded traces, with the learner and the packing of reinforcement learning.
 //!
-//! Small models learn to copy ids from the context last, so repeated random sequences are mixed in at first
-//! (`copying`), and fade out.
+//! Small models learn to copy ids from the context last. Two curricula help: repeated random sequences, mixed in at first and
+//! fading out (`copying`), and the first turns of episodes before whole ones (`opening_turns`).
 
 use std::path::{Path, PathBuf};
 
+use hone_arena::rollout::Rollouts;
 use hone_trace::rundir::RunDir;
 use hone_trace::{Learner, LossStats, OptimizerStep, Rng, Seed, Trace};
 use serde_json::Value;
@@ -113,7 +114,9 @@ struct Imitation<'a> {
     loss: Objective,
     schedule: Schedule,
     plan: Plan<'a>,
-    rollouts: hone_arena::rollout::Rollouts,
+    /// Whole episodes, and episodes that end after `sft.opening_turns`.
+    whole: Rollouts,
+    openings: Rollouts,
     state: State,
     /// The latest look at the held-out tasks, until a step reports it.
     held_out: Option<f64>,
@@ -129,6 +132,9 @@ impl<'a> Imitation<'a> {
         state: State,
     ) -> Result<Self, TrainError> {
         let sft = &recipe.sft;
+        let mut short = recipe.clone();
+        short.rollout.max_turns = short.rollout.max_turns.min(sft.opening_turns.max(1));
+        let rollouts = |recipe| setup.rollouts(recipe, setup.engine.sampler(), 1.0);
         Ok(Self {
             setup,
             recipe,
@@ -149,7 +155,8 @@ impl<'a> Imitation<'a> {
                 &material.tasks,
                 state.plan.clone(),
             ),
-            rollouts: setup.rollouts(recipe, setup.engine.sampler(), 1.0),
+            whole: rollouts(recipe),
+            openings: rollouts(&short),
             state,
             held_out: None,
         })
@@ -205,7 +212,8 @@ impl<'a> Imitation<'a> {
                 draws.extend(self.plan.draw(1).into_iter().map(|draw| (group, draw)));
             }
         }
-        sequences.extend(self.episodes(&draws, shown).await?);
+        let opening = sft.opening_turns > 0 && of_all <= sft.opening_until;
+        sequences.extend(self.episodes(&draws, shown, opening).await?);
         // In the order they were drawn, regardless of which was played first.
         sequences.sort_by_key(|credited| credited.sequence.group);
         Ok(sequences)
@@ -213,12 +221,19 @@ impl<'a> Imitation<'a> {
 
     /// Episodes of the draws. They are played on all cores where the runtime has more than one thread: a GPU learns from a
     /// batch in less time than one core takes to play it.
-    async fn episodes(&self, draws: &[(usize, Draw)], shown: Shown) -> Result<Vec<Credited>, TrainError> {
-        let weight = self.recipe.sft.context_weight as f32;
-        let Self { setup, material, rollouts, plan, .. } = self;
+    async fn episodes(
+        &self,
+        draws: &[(usize, Draw)],
+        shown: Shown,
+        opening: bool,
+    ) -> Result<Vec<Credited>, TrainError> {
+        let Self { setup, material, plan, .. } = self;
+        let sft = &self.recipe.sft;
+        let (rollouts, turns) =
+            if opening { (&self.openings, sft.opening_turns as usize) } else { (&self.whole, usize::MAX) };
         let one = async |(group, draw): (usize, Draw)| -> Result<Credited, TrainError> {
             let trace = material.episode(setup, rollouts, plan, draw, shown).await?;
-            Ok(imitated(group, &trace, weight))
+            Ok(imitated(group, &trace, turns, sft.context_weight as f32))
         };
         let handle = Handle::try_current().ok().filter(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(draws.len());
@@ -246,13 +261,15 @@ impl<'a> Imitation<'a> {
     }
 }
 
-/// A trace to imitate: the agent's tokens at weight 1, the others at `context_weight`.
-fn imitated(group: usize, trace: &Trace, context_weight: f32) -> Credited {
-    let ids: Vec<u32> = trace.tokens().collect();
-    let mut weights = vec![context_weight; ids.len()];
-    for (at, node) in trace.sampled() {
-        weights[at..at + node.tokens().len()].fill(1.0);
+/// The first turns of a trace to imitate: the agent's tokens at weight 1, the others at `context_weight`.
+fn imitated(group: usize, trace: &Trace, turns: usize, context_weight: f32) -> Credited {
+    let mut ids: Vec<u32> = trace.tokens().collect();
+    let agent: Vec<_> = trace.sampled().take(turns).map(|(at, node)| at..at + node.tokens().len()).collect();
+    if let Some(last) = agent.last().filter(|_| agent.len() == turns) {
+        ids.truncate(last.end);
     }
+    let mut weights = vec![context_weight; ids.len()];
+    agent.into_iter().for_each(|own| weights[own].fill(1.0));
     sequence(group, ids, &weights)
 }
 
@@ -275,4 +292,50 @@ fn sequence(group: usize, mut ids: Vec<u32>, weights: &[f32]) -> Credited {
     let place = |(position, _)| Place { position, sampler: 0.0, behaviour: 0.0, old: None };
     let advantages = weighted().map(|(_, weight)| weight).collect();
     Credited { sequence: Sequence { group, trace: 0, ids, places: weighted().map(place).collect() }, advantages }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use hone_trace::{Digest, Node, Outcome, PolicyVersion, Sampled, SamplingParams, ToolSet, TraceBuilder, TraceHead};
+
+    /// A prompt of three tokens, and two turns of two with an answer of one after each.
+    fn two_turns() -> Trace {
+        let head = TraceHead {
+            task: "t".into(),
+            env: "e".into(),
+            replica: 0,
+            seed: 0,
+            tools: Arc::new(ToolSet::none()),
+            sampling: SamplingParams::default(),
+        };
+        let mut builder = TraceBuilder::new(head, vec![1, 2, 3]);
+        for own in [[4, 5], [7, 8]] {
+            let version = PolicyVersion { run: "r".into(), step: 0, weights: Digest::of(b"w") };
+            builder.push(Node::sampled(own.to_vec(), Sampled::by(version, vec![-0.1; 2])).unwrap());
+            builder.push(Node::observation(vec![own[1] + 1]));
+        }
+        builder.finish(Outcome::Finished)
+    }
+
+    fn ids_and_places(turns: usize, context_weight: f32) -> (Vec<u32>, Vec<usize>) {
+        let Credited { sequence, advantages } = imitated(0, &two_turns(), turns, context_weight);
+        assert_eq!(sequence.places.len(), advantages.len());
+        (sequence.ids, sequence.places.iter().map(|place| place.position).collect())
+    }
+
+    #[test]
+    fn an_opening_ends_with_its_last_turn() {
+        assert_eq!(ids_and_places(1, 0.0), (vec![1, 2, 3, 4, 5], vec![3, 4]));
+        assert_eq!(ids_and_places(1, 0.5), (vec![1, 2, 3, 4, 5], vec![1, 2, 3, 4]));
+        assert_eq!(ids_and_places(2, 0.0), ids_and_places(usize::MAX, 0.0));
+    }
+
+    #[test]
+    fn tokens_that_predict_nothing_are_left_out() {
+        assert_eq!(ids_and_places(usize::MAX, 0.0), (vec![1, 2, 3, 4, 5, 6, 7, 8], vec![3, 4, 6, 7]));
+        assert_eq!(ids_and_places(usize::MAX, 0.5).0.len(), 9);
+    }
 }
