@@ -78,7 +78,7 @@ impl<T: Float> Backend for Cuda<T> {
     }
 
     fn zeros(&self, len: usize) -> Flat {
-        Flat::zeros(&self.shared.gpu, len)
+        Flat::zeros(&self.shared, len)
     }
 
     fn clear(&self, flat: &mut Flat) {

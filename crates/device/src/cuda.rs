@@ -11,6 +11,7 @@ use hone_engine::rope::{Rope, Table};
 use hone_engine::weights::ModelParams;
 use hone_engine::{Config, EngineError, Result};
 
+use crate::loan::Idle;
 use crate::moments::MomentStore;
 
 /// One GPU. `T` is what weights and activations are stored in: bf16, or f32 for tests.
@@ -21,11 +22,13 @@ pub struct Cuda<T> {
     pub(crate) storage: PhantomData<T>,
 }
 
-/// Resources shared by everything on the device: the stream, and the matrix products with their scratch memory.
+/// Resources shared by everything on the device: the stream, the matrix products with their scratch memory, and memory of
+/// gradients between two steps.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) gpu: Gpu,
     pub(crate) matmul: Matmul,
+    pub(crate) idle: Idle,
 }
 
 impl<T: Float> Cuda<T> {
@@ -33,7 +36,8 @@ impl<T: Float> Cuda<T> {
     pub fn open(ordinal: usize) -> Result<Self> {
         let gpu = Gpu::open(ordinal).map_err(fault)?;
         let matmul = Matmul::new(&gpu).map_err(fault)?;
-        Ok(Self { shared: Arc::new(Shared { gpu, matmul }), moments: MomentStore::default(), storage: PhantomData })
+        let shared = Arc::new(Shared { gpu, matmul, idle: Idle::default() });
+        Ok(Self { shared, moments: MomentStore::default(), storage: PhantomData })
     }
 
     /// Form and place of the moments of optimizers that are made from now on.

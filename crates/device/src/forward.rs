@@ -14,8 +14,9 @@ use hone_engine::{EngineError, Forest, Keep, Net, Pass, Result, Scored};
 
 use crate::batch::{Batch, rounded};
 use crate::cuda::{Cuda, Spec, fault};
+use crate::loan::Loan;
 use crate::lora::AdapterWeights;
-use crate::memory::{CHUNK, PassSize, RESERVE};
+use crate::memory::{CHUNK, PassSize, RESERVE, Stored};
 use crate::weights::Parameters;
 
 /// Activations that a pass keeps, and its memory limit.
@@ -36,6 +37,8 @@ pub(crate) struct State<T> {
     pub(crate) rstd: Buffer<f32>,
     pub(crate) scored: Buffer<T>,
     pub(crate) inverse: f32,
+    /// Gradient memory that gates and ups lie in.
+    pub(crate) loan: Option<Loan>,
 }
 
 /// A layer's activations, or only its input.
@@ -49,27 +52,40 @@ pub(crate) enum Layer<T> {
 pub(crate) struct Kept<T> {
     pub(crate) r1: Buffer<T>,
     pub(crate) rstd1: Buffer<f32>,
-    /// Rotated queries and keys are made of it again: a pass over memory.
+    /// Outputs of the norms, rotated queries and keys, gates and ups are absent where they are computed again.
+    pub(crate) y1: Option<Buffer<T>>,
     pub(crate) qkv: Buffer<T>,
+    pub(crate) split: Option<Split<T>>,
     /// Attention's output, of the kernels' width.
     pub(crate) o: Buffer<T>,
     pub(crate) lse: Buffer<f32>,
     pub(crate) r2: Buffer<T>,
     pub(crate) rstd2: Buffer<f32>,
-    /// Absent where they are computed again.
+    pub(crate) y2: Option<Buffer<T>>,
     pub(crate) gate_up: Option<Buffer<T>>,
 }
 
-/// Activations that stay: of each layer, and the first layer whose gates and ups do.
-#[derive(Debug, Clone, Copy)]
-struct Stay {
+/// Activations that stay, and where.
+#[derive(Debug)]
+pub(crate) struct Stay {
     keep: Keep,
+    stored: Stored,
+    /// The first layer whose gates and ups stay.
     gates_from: usize,
+    loan: Option<Loan>,
 }
 
 impl Stay {
+    /// Only what a layer's pass itself leaves: for a layer that is computed again, and for passes without a backward.
+    pub(crate) const NOTHING: Self = Self {
+        keep: Keep::Nothing,
+        stored: Stored { gates: 0, lent: false, normed: false, rotated: false },
+        gates_from: 0,
+        loan: None,
+    };
+
     /// Activations of a layer that are kept.
-    fn of<T>(self, layer: usize, mut kept: Kept<T>) -> Option<Layer<T>> {
+    fn of<T>(&self, layer: usize, mut kept: Kept<T>) -> Option<Layer<T>> {
         if layer < self.gates_from {
             kept.gate_up = None;
         }
@@ -182,11 +198,23 @@ impl<'a, T: Float> Body<'a, T> {
         input: View<'_, T>,
         rows: usize,
     ) -> Result<Buffer<T>> {
+        let width = which.range(self.layer(layer)).len() / (input.len() / rows);
+        self.project_into(layer, which, input, rows, self.buffer(rows * width)?)
+    }
+
+    /// As [`Self::project`], in memory that is there already.
+    fn project_into(
+        &self,
+        layer: usize,
+        which: Projection,
+        input: View<'_, T>,
+        rows: usize,
+        mut out: Buffer<T>,
+    ) -> Result<Buffer<T>> {
         let at = self.layer(layer);
         let range = which.range(at);
         let inner = input.len() / rows;
         let width = range.len() / inner;
-        let mut out = self.buffer(rows * width)?;
         let (x, w) = (Matrix::new(input, rows, inner), Matrix::new(self.weights.weight(range), width, inner));
         let y = MatrixMut::new(out.view_mut(), rows, width);
         self.matmul.run(Product::ABt, x, w, y, Store::Set).map_err(fault)?;
@@ -303,27 +331,33 @@ impl<'a, T: Float> Body<'a, T> {
         batch: &Batch,
         angles: &Buffer<f32>,
         entry: Entry<'_, T>,
+        stay: &Stay,
     ) -> Result<(Kept<T>, Buffer<T>)> {
         let (at, rows, heads) = (self.layer(layer), batch.padded, self.spec.heads.padded());
         let (r1, y, rstd1) = self.enter(entry, &at.input_norm)?;
         let qkv = self.project(layer, Projection::Qkv, y.view(), rows)?;
-        drop(y);
+        let y1 = stay.stored.normed.then_some(y);
         let split = self.split(layer, self.rotation(angles, batch.position.view()), qkv.view())?;
         let mut o = self.buffer(rows * heads.q * heads.dim)?;
         let mut lse = Buffer::uninit(self.gpu, rows * heads.q).map_err(fault)?;
         let operands = self.operands(&split, &qkv);
         attention::forward(self.gpu, heads, &batch.plan, operands, &mut o.view_mut(), &mut lse.view_mut())
             .map_err(fault)?;
-        drop(split);
+        let split = stay.stored.rotated.then_some(split);
         let packed = self.packed(&o)?;
         let out = self.project(layer, Projection::Out, packed.as_ref().unwrap_or(&o).view(), rows)?;
         drop(packed);
         let (r2, y, rstd2) = self.enter(Entry::Add(&r1, out), &at.post_norm)?;
-        let gate_up = self.project(layer, Projection::GateUp, y.view(), rows)?;
-        drop(y);
+        let gates = 2 * rows * self.spec.config.mlp;
+        let place = match stay.loan.as_ref().and_then(|loan| loan.place(at, gates)) {
+            Some(place) => place,
+            None => self.buffer(gates)?,
+        };
+        let gate_up = self.project_into(layer, Projection::GateUp, y.view(), rows, place)?;
+        let y2 = stay.stored.normed.then_some(y);
         let act = self.gated(&gate_up)?;
         let mlp = self.project(layer, Projection::Down, act.view(), rows)?;
-        Ok((Kept { r1, rstd1, qkv, o, lse, r2, rstd2, gate_up: Some(gate_up) }, mlp))
+        Ok((Kept { r1, rstd1, y1, qkv, split, o, lse, r2, rstd2, y2, gate_up: Some(gate_up) }, mlp))
     }
 
     pub(crate) fn gated(&self, gate_up: &Buffer<T>) -> Result<Buffer<T>> {
@@ -333,7 +367,7 @@ impl<'a, T: Float> Body<'a, T> {
     }
 
     /// All layers: (last residual sum, its normed rows, factor of each, what was kept).
-    fn layers(&self, batch: &Batch, angles: &Buffer<f32>, stay: Stay) -> Result<Through<T>> {
+    fn layers(&self, batch: &Batch, angles: &Buffer<f32>, stay: &Stay) -> Result<Through<T>> {
         let params = &self.spec.params;
         let mut x = self.buffer(batch.padded * self.spec.config.hidden)?;
         embed::forward(self.gpu, self.weights.weight(&params.embed), &batch.ids, &mut x.view_mut()).map_err(fault)?;
@@ -344,9 +378,9 @@ impl<'a, T: Float> Body<'a, T> {
         for layer in 0..self.spec.config.layers {
             let (through, previous) = match (before.take(), first.take()) {
                 (Some((whole, out)), _) => {
-                    (self.layer_forward(layer, batch, angles, Entry::Add(&whole.r2, out))?, Some(whole))
+                    (self.layer_forward(layer, batch, angles, Entry::Add(&whole.r2, out), stay)?, Some(whole))
                 }
-                (None, Some(x)) => (self.layer_forward(layer, batch, angles, Entry::Sum(x))?, None),
+                (None, Some(x)) => (self.layer_forward(layer, batch, angles, Entry::Sum(x), stay)?, None),
                 (None, None) => break,
             };
             kept.extend(previous.and_then(|whole| stay.of(layer - 1, whole)));
@@ -380,7 +414,7 @@ impl<'a, T: Float> Body<'a, T> {
         let stay = self.room(pass.forest, keep, activations.limit)?;
         let batch = Batch::new(self.gpu, self.spec, pass.forest, pass.targets)?;
         let angles = self.spec.angles(self.gpu, batch.longest)?;
-        let Through { last, hidden, rstd, kept } = self.layers(&batch, &angles, stay)?;
+        let Through { last, hidden, rstd, kept } = self.layers(&batch, &angles, &stay)?;
         let targets = &batch.targets;
         let mut scored = self.buffer(targets.padded * self.spec.config.hidden)?;
         let to = &mut scored.view_mut();
@@ -397,7 +431,8 @@ impl<'a, T: Float> Body<'a, T> {
         let result =
             Scored { logprobs: logprobs[..targets.count].to_vec(), entropies: entropies[..targets.count].to_vec() };
         if keep != Keep::Nothing {
-            activations.state = Some(State { batch, angles, layers: kept, last, rstd, scored, inverse });
+            let loan = stay.loan;
+            activations.state = Some(State { batch, angles, layers: kept, last, rstd, scored, inverse, loan });
         }
         Ok(result)
     }
@@ -407,21 +442,36 @@ impl<'a, T: Float> Body<'a, T> {
         let (config, rows) = (&self.spec.config, forest.rows());
         let pass = PassSize { config, rows: rounded(rows), keep, element: size_of::<T>() as u64 };
         let (needed, free) = (pass.least(), self.gpu.available().map_err(fault)?);
-        let asked = limit.unwrap_or(u64::MAX);
+        let (stated, asked) = (limit.is_some(), limit.unwrap_or(u64::MAX));
         let limit = asked.min(free);
         if needed > limit {
             return Err(EngineError::Memory { needed, limit, rows });
         }
-        let gates = pass.gates(asked.min(free.saturating_sub(RESERVE)));
-        Ok(Stay { keep, gates_from: config.layers - gates })
+        let loan = self.loan(keep, pass.rows);
+        let mut stored = pass.stored(asked.min(free.saturating_sub(RESERVE)), loan.is_some());
+        if !stated && loan.is_none() {
+            // Gradients and moments may not be allocated yet, and nobody has left room for them.
+            (stored.normed, stored.rotated) = (false, false);
+        }
+        Ok(Stay { keep, stored, gates_from: config.layers - stored.gates, loan })
+    }
+
+    /// Memory of a gradient without content, where the gates and ups of every layer fit in it.
+    fn loan(&self, keep: Keep, rows: usize) -> Option<Loan> {
+        if keep != Keep::Everything || self.adapter.is_some() {
+            return None;
+        }
+        let loan = self.weights.shared.idle.borrow(self.spec.params.table.len())?;
+        let gates = 2 * rows * self.spec.config.mlp;
+        let fits = self.spec.params.layers.iter().all(|layer| loan.place::<T>(layer, gates).is_some());
+        fits.then_some(loan)
     }
 
     /// Logits of the rows from `first` on.
     pub(crate) fn logits(&self, forest: &Forest, first: usize) -> Result<Vec<f32>> {
         let batch = Batch::new(self.gpu, self.spec, forest, &[])?;
         let angles = self.spec.angles(self.gpu, batch.longest)?;
-        let nothing = Stay { keep: Keep::Nothing, gates_from: 0 };
-        let hidden = self.layers(&batch, &angles, nothing)?.hidden;
+        let hidden = self.layers(&batch, &angles, &Stay::NOTHING)?.hidden;
         let (vocab, dim) = (self.spec.config.vocab, self.spec.config.hidden);
         let mut out = Vec::new();
         for from in (first..batch.rows).step_by(CHUNK) {

@@ -13,6 +13,7 @@ mod decode;
 mod flat;
 mod forward;
 mod graphs;
+mod loan;
 mod lora;
 mod memory;
 mod moments;
