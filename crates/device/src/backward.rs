@@ -13,7 +13,7 @@ use crate::cuda::{Cuda, fault};
 use crate::forward::{Activations, Body, Entry, Kept, Layer, Projection, Split, State, Stay};
 
 /// Gradients: of the weights, or of the adapter.
-enum Grads<'g> {
+pub(crate) enum Grads<'g> {
     /// Matrices are stored so: written where nothing was added yet.
     Full(ViewMut<'g, f32>, Store),
     Adapter(ViewMut<'g, f32>),
@@ -71,7 +71,21 @@ impl<T: Float> Body<'_, T> {
             }
             Trained::Adapter(flat) => Grads::Adapter(flat.view_mut()?),
         };
-        let mut dr = self.head_backward(gradients, &state, &mut grads)?;
+        let dr = self.descend(gradients, &mut state, &mut grads)?;
+        if !self.finite(&dr)? {
+            self.search(gradients, state, &mut grads)?;
+        }
+        Ok(())
+    }
+
+    /// Gradients of all parameters, and of the embedded tokens.
+    pub(crate) fn descend(
+        &self,
+        loss: LossGradients<'_>,
+        state: &mut State<T>,
+        grads: &mut Grads<'_>,
+    ) -> Result<Buffer<T>> {
+        let mut dr = self.head_backward(loss, state, grads)?;
         while let Some(kept) = state.layers.pop() {
             let layer = state.layers.len();
             let kept = match kept {
@@ -80,12 +94,12 @@ impl<T: Float> Body<'_, T> {
                     self.layer_forward(layer, &state.batch, &state.angles, Entry::Sum(x), &Stay::NOTHING)?.0
                 }
             };
-            dr = self.layer_backward(layer, &state, kept, dr, &mut grads)?;
+            dr = self.layer_backward(layer, state, kept, dr, grads)?;
         }
         if let Some(mut grad) = grads.full(&self.spec.params.embed) {
             embed::backward(self.gpu, dr.view(), &state.batch.ids, &mut grad).map_err(fault)?;
         }
-        Ok(())
+        Ok(dr)
     }
 
     /// Gradient of the last residual sum.
@@ -109,6 +123,7 @@ impl<T: Float> Body<'_, T> {
         };
         let call = self.head_call(state.scored.view(), targets.token.view(), state.inverse);
         head::run(self.gpu, self.matmul, call, &mut logprob, &mut entropy, Some(gradient)).map_err(fault)?;
+        self.saw(None, "gradient of the scored rows", &dscored)?;
         let mut dhidden = self.buffer(state.batch.padded * dim)?;
         rows::gather_sum(self.gpu, dscored.view(), &targets.runs, &mut dhidden.view_mut()).map_err(fault)?;
         drop(dscored);
@@ -264,24 +279,31 @@ impl<T: Float> Body<'_, T> {
         let at = self.layer(layer);
         let Kept { r1, rstd1, y1, qkv, split, o, lse, r2, rstd2, y2, gate_up } = kept;
         let dy = self.ffn_backward(layer, &r2, (y2, gate_up), &dr, grads)?;
+        self.saw(Some(layer), "gradient of the feed-forward", &dy)?;
         let dr = self.norm_backward(&dy, &r2, &rstd2, &at.post_norm, Some(&dr), grads)?;
+        self.saw(Some(layer), "gradient of the norm before the feed-forward", &dr)?;
         drop((dy, r2));
         let packed = self.packed(&o)?;
         let d_o =
             self.project_backward(layer, Projection::Out, dr.view(), packed.as_ref().unwrap_or(&o).view(), grads)?;
         drop(packed);
+        self.saw(Some(layer), "gradient of the projection of attention", &d_o)?;
         let split = match split {
             Some(kept) => kept,
             None => self.split(layer, self.rotation(&state.angles, state.batch.position.view()), qkv.view())?,
         };
         let dqkv = self.attention_backward(layer, state, (qkv, split, o, lse), d_o, grads)?;
+        self.saw(Some(layer), "gradient of attention", &dqkv)?;
         let y = match y1 {
             Some(kept) => kept,
             None => self.normed(r1.view(), &at.input_norm)?.0,
         };
         let dy = self.project_backward(layer, Projection::Qkv, dqkv.view(), y.view(), grads)?;
+        self.saw(Some(layer), "gradient of qkv", &dy)?;
         drop((y, dqkv));
-        self.norm_backward(&dy, &r1, &rstd1, &at.input_norm, Some(&dr), grads)
+        let dr = self.norm_backward(&dy, &r1, &rstd1, &at.input_norm, Some(&dr), grads)?;
+        self.saw(Some(layer), "gradient of the norm before attention", &dr)?;
+        Ok(dr)
     }
 
     /// Gradient of the feed-forward's normed input.

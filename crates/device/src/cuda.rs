@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hone_cuda::heads::{Padded, wide};
 use hone_cuda::rope::Heads;
@@ -29,6 +29,22 @@ pub(crate) struct Shared {
     pub(crate) gpu: Gpu,
     pub(crate) matmul: Matmul,
     pub(crate) idle: Idle,
+    pub(crate) faults: Mutex<Faults>,
+}
+
+/// Outputs of kernels that are not finite.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    /// The first of a pass, until the gradient's norm is asked for.
+    pub(crate) found: Option<String>,
+    /// Output that every pass makes not finite, for tests.
+    pub(crate) poisoned: Option<String>,
+}
+
+impl Shared {
+    pub(crate) fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<T: Float> Cuda<T> {
@@ -36,7 +52,7 @@ impl<T: Float> Cuda<T> {
     pub fn open(ordinal: usize) -> Result<Self> {
         let gpu = Gpu::open(ordinal).map_err(fault)?;
         let matmul = Matmul::new(&gpu).map_err(fault)?;
-        let shared = Arc::new(Shared { gpu, matmul, idle: Idle::default() });
+        let shared = Arc::new(Shared { gpu, matmul, idle: Idle::default(), faults: Mutex::default() });
         Ok(Self { shared, moments: MomentStore::default(), storage: PhantomData })
     }
 
@@ -45,6 +61,11 @@ impl<T: Float> Cuda<T> {
     pub fn with_moments(mut self, moments: MomentStore) -> Self {
         self.moments = moments;
         self
+    }
+
+    /// Makes an output of a kernel, such as `layer 1, SwiGLU`, not finite in every pass from now on: to test that it is named.
+    pub fn poison(&self, output: Option<&str>) {
+        self.shared.faults().poisoned = output.map(str::to_owned);
     }
 
     pub fn name(&self) -> &str {

@@ -7,6 +7,7 @@ use hone_cuda::attention::{self, Qkv, Rows};
 use hone_cuda::head::{self, Head};
 use hone_cuda::matmul::{Matrix, MatrixMut, Product, Store};
 use hone_cuda::rope::{self, QkNorm, Rotation};
+use hone_cuda::watch::Watch;
 use hone_cuda::{Buffer, Float, Gpu, Matmul, View, ViewMut, embed, heads, norm, rows, swiglu};
 use hone_engine::lora::Module;
 use hone_engine::weights::LayerParams;
@@ -83,6 +84,8 @@ impl Stay {
         gates_from: 0,
         loan: None,
     };
+    /// Each layer's input.
+    pub(crate) const INPUTS: Self = Self { keep: Keep::Inputs, ..Self::NOTHING };
 
     /// Activations of a layer that are kept.
     fn of<T>(&self, layer: usize, mut kept: Kept<T>) -> Option<Layer<T>> {
@@ -160,6 +163,7 @@ pub(crate) struct Body<'a, T> {
     pub(crate) spec: &'a Spec,
     pub(crate) weights: &'a Parameters<T>,
     pub(crate) adapter: Option<&'a AdapterWeights<T>>,
+    pub(crate) watch: Option<&'a Watch>,
 }
 
 impl<T> Clone for Body<'_, T> {
@@ -179,7 +183,15 @@ impl<'a, T: Float> Body<'a, T> {
             spec: &weights.spec,
             weights: &weights.values,
             adapter: net.adapter.map(|adapter| &adapter.weights),
+            watch: None,
         }
+    }
+
+    /// Notes an output of a kernel where the pass is watched.
+    pub(crate) fn saw(&self, layer: Option<usize>, what: &str, output: &Buffer<T>) -> Result<()> {
+        let Some(watch) = self.watch else { return Ok(()) };
+        let name = layer.map_or_else(|| what.to_owned(), |layer| format!("layer {layer}, {what}"));
+        watch.see(self.gpu, name, output).map_err(fault)
     }
 
     pub(crate) fn buffer(&self, len: usize) -> Result<Buffer<T>> {
@@ -335,28 +347,38 @@ impl<'a, T: Float> Body<'a, T> {
     ) -> Result<(Kept<T>, Buffer<T>)> {
         let (at, rows, heads) = (self.layer(layer), batch.padded, self.spec.heads.padded());
         let (r1, y, rstd1) = self.enter(entry, &at.input_norm)?;
+        self.saw(Some(layer), "norm before attention", &y)?;
         let qkv = self.project(layer, Projection::Qkv, y.view(), rows)?;
+        self.saw(Some(layer), "qkv", &qkv)?;
         let y1 = stay.stored.normed.then_some(y);
         let split = self.split(layer, self.rotation(angles, batch.position.view()), qkv.view())?;
+        self.saw(Some(layer), "rotated queries", &split.q)?;
+        self.saw(Some(layer), "rotated keys", &split.k)?;
         let mut o = self.buffer(rows * heads.q * heads.dim)?;
         let mut lse = Buffer::uninit(self.gpu, rows * heads.q).map_err(fault)?;
         let operands = self.operands(&split, &qkv);
         attention::forward(self.gpu, heads, &batch.plan, operands, &mut o.view_mut(), &mut lse.view_mut())
             .map_err(fault)?;
+        self.saw(Some(layer), "attention", &o)?;
         let split = stay.stored.rotated.then_some(split);
         let packed = self.packed(&o)?;
         let out = self.project(layer, Projection::Out, packed.as_ref().unwrap_or(&o).view(), rows)?;
         drop(packed);
+        self.saw(Some(layer), "projection of attention", &out)?;
         let (r2, y, rstd2) = self.enter(Entry::Add(&r1, out), &at.post_norm)?;
+        self.saw(Some(layer), "norm before the feed-forward", &y)?;
         let gates = 2 * rows * self.spec.config.mlp;
         let place = match stay.loan.as_ref().and_then(|loan| loan.place(at, gates)) {
             Some(place) => place,
             None => self.buffer(gates)?,
         };
         let gate_up = self.project_into(layer, Projection::GateUp, y.view(), rows, place)?;
+        self.saw(Some(layer), "gates and ups", &gate_up)?;
         let y2 = stay.stored.normed.then_some(y);
         let act = self.gated(&gate_up)?;
+        self.saw(Some(layer), "SwiGLU", &act)?;
         let mlp = self.project(layer, Projection::Down, act.view(), rows)?;
+        self.saw(Some(layer), "feed-forward", &mlp)?;
         Ok((Kept { r1, rstd1, y1, qkv, split, o, lse, r2, rstd2, y2, gate_up: Some(gate_up) }, mlp))
     }
 
@@ -367,10 +389,11 @@ impl<'a, T: Float> Body<'a, T> {
     }
 
     /// All layers: (last residual sum, its normed rows, factor of each, what was kept).
-    fn layers(&self, batch: &Batch, angles: &Buffer<f32>, stay: &Stay) -> Result<Through<T>> {
+    pub(crate) fn layers(&self, batch: &Batch, angles: &Buffer<f32>, stay: &Stay) -> Result<Through<T>> {
         let params = &self.spec.params;
         let mut x = self.buffer(batch.padded * self.spec.config.hidden)?;
         embed::forward(self.gpu, self.weights.weight(&params.embed), &batch.ids, &mut x.view_mut()).map_err(fault)?;
+        self.saw(None, "embedding", &x)?;
         let mut kept = Vec::new();
         // The layer before, whose sum the next norm adds to, and its output.
         let mut before: Option<(Kept<T>, Buffer<T>)> = None;
@@ -390,6 +413,7 @@ impl<'a, T: Float> Body<'a, T> {
             return Err(EngineError::Batch("a model has at least one layer".into()));
         };
         let (last, hidden, rstd) = self.enter(Entry::Add(&whole.r2, out), &params.norm)?;
+        self.saw(None, "final norm", &hidden)?;
         kept.extend(stay.of(self.spec.config.layers - 1, whole));
         Ok(Through { last, hidden, rstd, kept })
     }
@@ -415,11 +439,8 @@ impl<'a, T: Float> Body<'a, T> {
         let batch = Batch::new(self.gpu, self.spec, pass.forest, pass.targets)?;
         let angles = self.spec.angles(self.gpu, batch.longest)?;
         let Through { last, hidden, rstd, kept } = self.layers(&batch, &angles, &stay)?;
+        let scored = self.scored(&batch, hidden)?;
         let targets = &batch.targets;
-        let mut scored = self.buffer(targets.padded * self.spec.config.hidden)?;
-        let to = &mut scored.view_mut();
-        embed::gather(self.gpu, hidden.view(), batch.padded, targets.row.view(), to).map_err(fault)?;
-        drop(hidden);
         let inverse = 1.0 / pass.temperature;
         // Both in one array: one copy brings them to the host.
         let mut scores = Buffer::<f32>::uninit(self.gpu, 2 * targets.padded).map_err(fault)?;
@@ -435,6 +456,14 @@ impl<'a, T: Float> Body<'a, T> {
             activations.state = Some(State { batch, angles, layers: kept, last, rstd, scored, inverse, loan });
         }
         Ok(result)
+    }
+
+    /// Normed rows of the targets.
+    pub(crate) fn scored(&self, batch: &Batch, hidden: Buffer<T>) -> Result<Buffer<T>> {
+        let mut scored = self.buffer(batch.targets.padded * self.spec.config.hidden)?;
+        let to = &mut scored.view_mut();
+        embed::gather(self.gpu, hidden.view(), batch.padded, batch.targets.row.view(), to).map_err(fault)?;
+        Ok(scored)
     }
 
     /// Activations that there is room for; an error where the least of a pass does not fit.
@@ -499,9 +528,9 @@ impl<'a, T: Float> Body<'a, T> {
 }
 
 /// Output of the last layer.
-struct Through<T> {
-    last: Buffer<T>,
-    hidden: Buffer<T>,
-    rstd: Buffer<f32>,
-    kept: Vec<Layer<T>>,
+pub(crate) struct Through<T> {
+    pub(crate) last: Buffer<T>,
+    pub(crate) hidden: Buffer<T>,
+    pub(crate) rstd: Buffer<f32>,
+    pub(crate) kept: Vec<Layer<T>>,
 }

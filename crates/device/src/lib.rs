@@ -18,6 +18,7 @@ mod lora;
 mod memory;
 mod moments;
 mod pages;
+mod search;
 mod weights;
 
 pub use choice::{Device, Native, Precision};

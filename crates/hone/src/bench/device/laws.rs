@@ -229,6 +229,16 @@ fn repeated<T: Float>(laws: &mut Laws, what: &str, model: &Model<Cuda<T>>) -> Re
         format!("{what}, gates computed again give the same bits"),
         bits(&gradient(Some(least), &mut fresh())?, &first),
     );
+    for output in ["layer 1, SwiGLU", "layer 1, gradient of attention"] {
+        device.poison(Some(output));
+        let mut grads = fresh();
+        let done = gradient(None, &mut grads);
+        device.poison(None);
+        done?;
+        let norm = device.gradient_norm(&model.params.table, &grads)?;
+        let named = matches!(&norm, GradientNorm::NotFinite(name) if name.contains(output));
+        laws.holds(format!("{what}, a NaN in {output} is named"), named);
+    }
     let short = gradient(Some(least / 2), &mut fresh());
     laws.holds(format!("{what}, too little memory is refused"), matches!(short, Err(EngineError::Memory { .. })));
     Ok(())
