@@ -7,6 +7,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytemuck::Pod;
 use cudarc::cublaslt::sys::cudaDataType;
@@ -56,12 +57,17 @@ impl Float for f32 {
     }
 }
 
-/// Owned device memory.
+/// Where buffers begin: multiples of so many bytes. Products are planned for it.
+pub(crate) const ALIGNMENT: usize = 256;
+
+/// Device memory: its own, or lent by another buffer.
 #[derive(Debug)]
 pub struct Buffer<T> {
     gpu: Gpu,
     pointer: u64,
     len: usize,
+    /// Buffer that this one lies in; absent where the memory is its own.
+    lender: Option<Arc<Buffer<f32>>>,
     element: PhantomData<T>,
 }
 
@@ -94,7 +100,7 @@ impl<T: Element> Buffer<T> {
         let bytes = (len * size_of::<T>()).max(16);
         if let Some(scratch) = gpu.scratch() {
             let pointer = scratch.take(gpu, bytes)?;
-            return Ok(Self { gpu: gpu.clone(), pointer, len, element: PhantomData });
+            return Ok(Self { gpu: gpu.clone(), pointer, len, lender: None, element: PhantomData });
         }
         gpu.bind()?;
         let mut pointer = 0;
@@ -105,7 +111,21 @@ impl<T: Element> Buffer<T> {
             return Err(CudaError::OutOfMemory { asked: bytes, free, total });
         }
         code.result().map_err(CudaError::driver("cuMemAllocAsync"))?;
-        Ok(Self { gpu: gpu.clone(), pointer, len, element: PhantomData })
+        Ok(Self { gpu: gpu.clone(), pointer, len, lender: None, element: PhantomData })
+    }
+
+    /// Memory for `len` elements within a range of another buffer, which lives as long; `None` where they do not fit. What was
+    /// there is lost, and so are these elements once the range is written to (see [`Buffer::lent_mut`]).
+    pub fn within(lender: &Arc<Buffer<f32>>, range: Range<usize>, len: usize) -> Option<Self> {
+        let start = (range.start * size_of::<f32>()).next_multiple_of(ALIGNMENT);
+        let end = range.end.min(lender.len) * size_of::<f32>();
+        (start + len * size_of::<T>() <= end).then(|| Self {
+            gpu: lender.gpu.clone(),
+            pointer: lender.pointer + start as u64,
+            len,
+            lender: Some(Arc::clone(lender)),
+            element: PhantomData,
+        })
     }
 
     pub fn zeros(gpu: &Gpu, len: usize) -> Result<Self> {
@@ -246,8 +266,18 @@ impl<T> Buffer<T> {
     }
 }
 
+impl Buffer<f32> {
+    /// Write access to a buffer that may have lent parts of itself: whoever writes to a part is done with what lies in it.
+    pub fn lent_mut(self: &Arc<Self>) -> ViewMut<'_, f32> {
+        ViewMut { pointer: self.pointer, len: self.len, owner: PhantomData }
+    }
+}
+
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
+        if self.lender.is_some() {
+            return;
+        }
         if let Some(scratch) = self.gpu.scratch() {
             return scratch.give(self.pointer);
         }

@@ -35,7 +35,7 @@ pub mod scratch;
 pub mod shape;
 pub mod step;
 pub mod swiglu;
-mod watch;
+pub mod watch;
 
 pub use buffer::{Buffer, Float, View, ViewMut};
 pub use error::{CudaError, Result};

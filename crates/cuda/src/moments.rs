@@ -7,10 +7,10 @@ use crate::gpu::Gpu;
 /// Parameters that share the largest moment: the kernel's own constant.
 pub(crate) const BLOCK: usize = 256;
 
-/// Last codes of first and second moments.
-const MOST: [u8; 2] = [127, 255];
-/// Level of 1: eight to a power of two.
-const ONE: u32 = 1016;
+/// Last codes of first and second moments: those of the block's largest.
+const MOST: [u8; 2] = [120, 248];
+/// Bits of codes; the first moments' other one is their sign.
+const BITS: [u8; 2] = [127, 255];
 
 /// First and second moments.
 #[derive(Debug)]
@@ -89,19 +89,23 @@ impl Moments {
     }
 }
 
-/// Share of the largest that a code stands for.
-fn level(code: u8, most: u8) -> f32 {
-    if code == 0 { 0.0 } else { f32::from_bits((ONE - u32::from(most) + u32::from(code)) << 20) }
+/// Share of the largest that has the bits of the last code once it is multiplied by this: a power of two.
+fn shift(which: usize) -> f32 {
+    f32::from_bits(u32::from(MOST[which]) << 20)
+}
+
+/// Share of the largest that a code, without its sign, stands for.
+fn level(code: u8, which: usize) -> f32 {
+    f32::from_bits(u32::from(code) << 20) / shift(which)
 }
 
 /// Values of the codes of first (0) or second (1) moments; `tops` has both of each block.
 fn decoded(codes: &[u8], tops: &[f32], which: usize) -> Vec<f32> {
-    let most = MOST[which];
+    let bits = BITS[which];
     let blocks = codes.chunks(BLOCK).zip(tops.chunks_exact(2));
     let value = |&code: &u8, top: f32| {
-        // The first moments' upper bit is their sign.
-        let size = top * level(code & most, most);
-        if code & !most != 0 { -size } else { size }
+        let size = top * level(code & bits, which);
+        if code & !bits != 0 { -size } else { size }
     };
     blocks.flat_map(|(codes, tops)| codes.iter().map(move |code| value(code, tops[which]))).collect()
 }
@@ -118,16 +122,15 @@ fn encoded(values: &[f32], tops: &mut [f32], which: usize) -> Vec<u8> {
 }
 
 fn code(x: f32, top: f32, which: usize) -> u8 {
-    let (size, most) = (x.abs(), MOST[which]);
-    let sign = if x.is_sign_negative() { !most } else { 0 };
+    let size = x.abs();
+    let sign = if x.is_sign_negative() { !BITS[which] } else { 0 };
     if size == 0.0 {
         return sign;
     }
-    let nearest = ((size / top).to_bits() + (1 << 19)) >> 20;
+    let nearest = ((size / top * shift(which)).to_bits() + (1 << 19)) >> 20;
     // A second moment that is not zero never becomes zero.
-    let least = which as i64;
-    let code = if size >= top { i64::from(most) } else { i64::from(nearest) - i64::from(ONE) + i64::from(most) };
-    code.clamp(least, i64::from(most)) as u8 | sign
+    let code = if size >= top { u32::from(MOST[which]) } else { nearest };
+    code.clamp(which as u32, u32::from(MOST[which])) as u8 | sign
 }
 
 #[cfg(test)]
@@ -139,7 +142,8 @@ mod tests {
     fn what_was_decoded_is_encoded_to_the_same_codes() {
         let mut random = Random(3);
         for which in [0, 1] {
-            let mut codes: Vec<u8> = (0..3000).map(|_| random.below(256) as u8).collect();
+            let mut code = || random.below(usize::from(MOST[which]) + 1) as u8 | (random.below(2) as u8 * !BITS[which]);
+            let mut codes: Vec<u8> = (0..3000).map(|_| code()).collect();
             // A step leaves the largest of each block at its last code; one block has not moved yet.
             codes.iter_mut().step_by(BLOCK).for_each(|c| *c = MOST[which]);
             codes[512..768].fill(0);

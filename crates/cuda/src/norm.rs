@@ -9,6 +9,9 @@ use crate::gpu::{Gpu, Launch};
 /// Widest row: a thread of the backward owns eight columns, and a block has 1,024 threads.
 pub const WIDEST: usize = 8192;
 
+/// Rows per processor up to which the forward gives each a block: a processor holds that many warps' loads at a time.
+const FEW: usize = 8;
+
 /// `y = norm(x) * w`, and `rstd` per row. With `delta`, the sum `x + delta` is normed and written to `sum`.
 pub fn forward<T: Float>(
     gpu: &Gpu,
@@ -32,9 +35,13 @@ pub fn forward<T: Float>(
         }
         None => (None, None),
     };
-    let kernel = format!("rms_norm_forward_{}", T::SUFFIX);
-    let grid = (rows.div_ceil(8) as u32, 1);
-    let launch = Launch { module: "rms_norm", kernel: &kernel, grid, block: 256, shared: 0 };
+    // Few rows leave most of the GPU idle with a warp each: they get a block. The bits are the same.
+    let few = rows <= gpu.processors() as usize * FEW && dim <= WIDEST;
+    let (name, blocks, block) =
+        if few { ("few", rows, (dim / 8).next_multiple_of(32)) } else { ("forward", rows.div_ceil(8), 256) };
+    let kernel = format!("rms_norm_{name}_{}", T::SUFFIX);
+    let launch =
+        Launch { module: "rms_norm", kernel: &kernel, grid: (blocks as u32, 1), block: block as u32, shared: 0 };
     let args = [
         x.into(),
         delta.into(),
@@ -46,7 +53,8 @@ pub fn forward<T: Float>(
         dim.into(),
         eps.into(),
     ];
-    // SAFETY: as rms_norm_forward declares; lengths checked above.
+    // SAFETY: as rms_norm_forward and rms_norm_few declare; lengths checked above, and a block of the latter has a thread for
+    // every 8 columns.
     unsafe { gpu.launch(launch, &args) }
 }
 

@@ -7,14 +7,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use crate::buffer::Buffer;
+use crate::buffer::{ALIGNMENT, Buffer};
 use crate::error::{CudaError, Result};
 use crate::gpu::Gpu;
 
 /// Smallest block that is taken from the device.
 const BLOCK: usize = 64 << 20;
-/// Buffers begin at multiples of this, as those of the device's pool do: products are planned for it.
-const ALIGNMENT: usize = 256;
 
 /// Blocks of device memory and the buffers cut out of them.
 #[derive(Debug)]

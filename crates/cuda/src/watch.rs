@@ -11,7 +11,7 @@ use crate::gpu::{Gpu, Launch};
 
 /// Outputs seen so far, by name, and the number of the first that was not finite.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub struct Watch {
     names: Mutex<Vec<String>>,
     flag: Buffer<i32>,
     /// Look at the outputs; without it they are only counted.
@@ -21,12 +21,13 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(gpu: &Gpu, looks: bool, poisoned: Option<String>) -> Result<Self> {
+    /// A watch that `looks` at outputs or only counts them. The output named `poisoned` is made not finite, for tests.
+    pub fn new(gpu: &Gpu, looks: bool, poisoned: Option<String>) -> Result<Self> {
         Ok(Self { names: Mutex::default(), flag: Buffer::from_slice(gpu, &[i32::MAX])?, looks, poisoned })
     }
 
     /// Notes an output just written.
-    pub(crate) fn see<T: Float>(&self, gpu: &Gpu, name: String, output: &Buffer<T>) -> Result<()> {
+    pub fn see<T: Float>(&self, gpu: &Gpu, name: String, output: &Buffer<T>) -> Result<()> {
         let poisoned = self.poisoned.as_ref() == Some(&name);
         let index = {
             let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +56,7 @@ impl Watch {
     }
 
     /// Name of the first output that is not finite. Waits for the device.
-    pub(crate) fn found(&self) -> Result<Option<String>> {
+    pub fn found(&self) -> Result<Option<String>> {
         let first = self.flag.read()?[0];
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(usize::try_from(first).ok().and_then(|i| names.get(i).cloned()))

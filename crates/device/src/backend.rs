@@ -78,11 +78,12 @@ impl<T: Float> Backend for Cuda<T> {
     }
 
     fn zeros(&self, len: usize) -> Flat {
-        Flat::zeros(&self.shared.gpu, len)
+        Flat::zeros(&self.shared, len)
     }
 
     fn clear(&self, flat: &mut Flat) {
         flat.clear();
+        self.shared.faults().found = None;
     }
 
     fn read_flat(flat: &Flat) -> Result<Cow<'_, [f32]>> {
@@ -164,7 +165,9 @@ impl<T: Float> Backend for Cuda<T> {
     }
 
     fn forward(net: Net<'_, Self>, pass: Pass<'_>, keep: Keep, activations: &mut Activations<T>) -> Result<Scored> {
-        Body::of(net).forward(pass, keep, activations)
+        let body = Body::of(net);
+        let watch = body.poison()?;
+        Body { watch: watch.as_ref(), ..body }.forward(pass, keep, activations)
     }
 
     fn backward(
@@ -174,7 +177,9 @@ impl<T: Float> Backend for Cuda<T> {
         activations: &mut Activations<T>,
         trained: Trained<'_, Self>,
     ) -> Result<()> {
-        Body::of(net).backward(gradients, activations, trained)
+        let body = Body::of(net);
+        let watch = body.poison()?;
+        Body { watch: watch.as_ref(), ..body }.backward(gradients, activations, trained)
     }
 
     fn logits(net: Net<'_, Self>, forest: &Forest, first: usize, _: &mut Activations<T>) -> Result<Vec<f32>> {
@@ -203,7 +208,9 @@ impl<T: Float> Backend for Cuda<T> {
         }
         for param in &table.params {
             if !norm(buffer.view().slice(param.range.clone()))?.is_finite() {
-                return Ok(GradientNorm::NotFinite(param.name.clone()));
+                let found = self.shared.faults().found.take();
+                let first = found.map_or_else(String::new, |first| format!(" (the first that is not: {first})"));
+                return Ok(GradientNorm::NotFinite(format!("{}{first}", param.name)));
             }
         }
         Ok(GradientNorm::NotFinite("all parameters together".into()))

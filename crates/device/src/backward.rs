@@ -10,10 +10,10 @@ use hone_cuda::{Buffer, Float, View, ViewMut, embed, heads, norm, rope, rows, sw
 use hone_engine::{EngineError, LossGradients, Result, Trained};
 
 use crate::cuda::{Cuda, fault};
-use crate::forward::{Activations, Body, Entry, Kept, Layer, Projection, State};
+use crate::forward::{Activations, Body, Entry, Kept, Layer, Projection, Split, State, Stay};
 
 /// Gradients: of the weights, or of the adapter.
-enum Grads<'g> {
+pub(crate) enum Grads<'g> {
     /// Matrices are stored so: written where nothing was added yet.
     Full(ViewMut<'g, f32>, Store),
     Adapter(ViewMut<'g, f32>),
@@ -61,27 +61,45 @@ impl<T: Float> Body<'_, T> {
         };
         let mut grads = match trained {
             Trained::Full(flat) => {
-                let (buffer, fresh) = flat.overwritten()?;
+                // Gates and ups may lie where the gradients of their layer's matrices go: they are read before.
+                let (buffer, fresh) = flat.overwritten(state.loan.as_ref())?;
+                let mut view = buffer.lent_mut();
                 for range in self.spec.added.iter().filter(|_| fresh) {
-                    buffer.part_mut(range.clone()).clear(self.gpu).map_err(fault)?;
+                    view.slice(range.clone()).clear(self.gpu).map_err(fault)?;
                 }
-                Grads::Full(buffer.view_mut(), if fresh { Store::Set } else { Store::Add })
+                Grads::Full(view, if fresh { Store::Set } else { Store::Add })
             }
             Trained::Adapter(flat) => Grads::Adapter(flat.view_mut()?),
         };
-        let mut dr = self.head_backward(gradients, &state, &mut grads)?;
+        let dr = self.descend(gradients, &mut state, &mut grads)?;
+        if !self.finite(&dr)? {
+            self.search(gradients, state, &mut grads)?;
+        }
+        Ok(())
+    }
+
+    /// Gradients of all parameters, and of the embedded tokens.
+    pub(crate) fn descend(
+        &self,
+        loss: LossGradients<'_>,
+        state: &mut State<T>,
+        grads: &mut Grads<'_>,
+    ) -> Result<Buffer<T>> {
+        let mut dr = self.head_backward(loss, state, grads)?;
         while let Some(kept) = state.layers.pop() {
             let layer = state.layers.len();
             let kept = match kept {
                 Layer::Whole(kept) => *kept,
-                Layer::Input(x) => self.layer_forward(layer, &state.batch, &state.angles, Entry::Sum(x))?.0,
+                Layer::Input(x) => {
+                    self.layer_forward(layer, &state.batch, &state.angles, Entry::Sum(x), &Stay::NOTHING)?.0
+                }
             };
-            dr = self.layer_backward(layer, &state, kept, dr, &mut grads)?;
+            dr = self.layer_backward(layer, state, kept, dr, grads)?;
         }
         if let Some(mut grad) = grads.full(&self.spec.params.embed) {
             embed::backward(self.gpu, dr.view(), &state.batch.ids, &mut grad).map_err(fault)?;
         }
-        Ok(())
+        Ok(dr)
     }
 
     /// Gradient of the last residual sum.
@@ -105,6 +123,7 @@ impl<T: Float> Body<'_, T> {
         };
         let call = self.head_call(state.scored.view(), targets.token.view(), state.inverse);
         head::run(self.gpu, self.matmul, call, &mut logprob, &mut entropy, Some(gradient)).map_err(fault)?;
+        self.saw(None, "gradient of the scored rows", &dscored)?;
         let mut dhidden = self.buffer(state.batch.padded * dim)?;
         rows::gather_sum(self.gpu, dscored.view(), &targets.runs, &mut dhidden.view_mut()).map_err(fault)?;
         drop(dscored);
@@ -258,19 +277,33 @@ impl<T: Float> Body<'_, T> {
         grads: &mut Grads<'_>,
     ) -> Result<Buffer<T>> {
         let at = self.layer(layer);
-        let Kept { r1, rstd1, qkv, o, lse, r2, rstd2, gate_up } = kept;
-        let dy = self.ffn_backward(layer, &r2, gate_up, &dr, grads)?;
+        let Kept { r1, rstd1, y1, qkv, split, o, lse, r2, rstd2, y2, gate_up } = kept;
+        let dy = self.ffn_backward(layer, &r2, (y2, gate_up), &dr, grads)?;
+        self.saw(Some(layer), "gradient of the feed-forward", &dy)?;
         let dr = self.norm_backward(&dy, &r2, &rstd2, &at.post_norm, Some(&dr), grads)?;
+        self.saw(Some(layer), "gradient of the norm before the feed-forward", &dr)?;
         drop((dy, r2));
         let packed = self.packed(&o)?;
         let d_o =
             self.project_backward(layer, Projection::Out, dr.view(), packed.as_ref().unwrap_or(&o).view(), grads)?;
         drop(packed);
-        let dqkv = self.attention_backward(layer, state, (qkv, o, lse), d_o, grads)?;
-        let y = self.normed(r1.view(), &at.input_norm)?.0;
+        self.saw(Some(layer), "gradient of the projection of attention", &d_o)?;
+        let split = match split {
+            Some(kept) => kept,
+            None => self.split(layer, self.rotation(&state.angles, state.batch.position.view()), qkv.view())?,
+        };
+        let dqkv = self.attention_backward(layer, state, (qkv, split, o, lse), d_o, grads)?;
+        self.saw(Some(layer), "gradient of attention", &dqkv)?;
+        let y = match y1 {
+            Some(kept) => kept,
+            None => self.normed(r1.view(), &at.input_norm)?.0,
+        };
         let dy = self.project_backward(layer, Projection::Qkv, dqkv.view(), y.view(), grads)?;
+        self.saw(Some(layer), "gradient of qkv", &dy)?;
         drop((y, dqkv));
-        self.norm_backward(&dy, &r1, &rstd1, &at.input_norm, Some(&dr), grads)
+        let dr = self.norm_backward(&dy, &r1, &rstd1, &at.input_norm, Some(&dr), grads)?;
+        self.saw(Some(layer), "gradient of the norm before attention", &dr)?;
+        Ok(dr)
     }
 
     /// Gradient of the feed-forward's normed input.
@@ -278,31 +311,33 @@ impl<T: Float> Body<'_, T> {
         &self,
         layer: usize,
         r2: &Buffer<T>,
-        gate_up: Option<Buffer<T>>,
+        (y, gate_up): (Option<Buffer<T>>, Option<Buffer<T>>),
         dr: &Buffer<T>,
         grads: &mut Grads<'_>,
     ) -> Result<Buffer<T>> {
         let normed = || Ok(self.normed(r2.view(), &self.layer(layer).post_norm)?.0);
         let (gate_up, y) = if let Some(kept) = gate_up {
-            (kept, None)
+            (kept, y)
         } else {
-            let y: Buffer<T> = normed()?;
+            let y: Buffer<T> = y.map_or_else(normed, Ok)?;
             (self.project(layer, Projection::GateUp, y.view(), r2.len() / self.spec.config.hidden)?, Some(y))
         };
         let dgate_up = if self.adapter.is_some() {
             let act = self.gated(&gate_up)?;
             let dact = self.project_backward(layer, Projection::Down, dr.view(), act.view(), grads)?;
-            self.gated_backward(&dact, &gate_up, None)?
+            let dgate_up = self.gated_backward(&dact, &gate_up, None)?;
+            drop(gate_up);
+            dgate_up
         } else {
             // The activation is computed again by the pass that needs the same gates and ups.
             let dact = self.input_gradient(layer, Projection::Down, dr.view())?;
             let mut act = self.buffer(dact.len())?;
             let dgate_up = self.gated_backward(&dact, &gate_up, Some(&mut act))?;
-            drop(dact);
+            // The gradients of the layer's matrices begin here: gates and ups may lie in their memory.
+            drop((dact, gate_up));
             self.parameter_gradients(layer, Projection::Down, dr.view(), act.view(), grads)?;
             dgate_up
         };
-        drop(gate_up);
         let y = y.map_or_else(normed, Ok)?;
         self.project_backward(layer, Projection::GateUp, dgate_up.view(), y.view(), grads)
     }
@@ -311,13 +346,12 @@ impl<T: Float> Body<'_, T> {
         &self,
         layer: usize,
         state: &State<T>,
-        (qkv, o, lse): (Buffer<T>, Buffer<T>, Buffer<f32>),
+        (qkv, split, o, lse): (Buffer<T>, Split<T>, Buffer<T>, Buffer<f32>),
         d_o: Buffer<T>,
         grads: &mut Grads<'_>,
     ) -> Result<Buffer<T>> {
         let (own, heads) = (self.spec.heads, self.spec.heads.padded());
         let (whole, rotation) = (self.spec.whole(), self.rotation(&state.angles, state.batch.position.view()));
-        let split = self.split(layer, rotation, qkv.view())?;
         let d_o = if whole {
             d_o
         } else {

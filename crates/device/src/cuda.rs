@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hone_cuda::heads::{Padded, wide};
 use hone_cuda::rope::Heads;
@@ -11,6 +11,7 @@ use hone_engine::rope::{Rope, Table};
 use hone_engine::weights::ModelParams;
 use hone_engine::{Config, EngineError, Result};
 
+use crate::loan::Idle;
 use crate::moments::MomentStore;
 
 /// One GPU. `T` is what weights and activations are stored in: bf16, or f32 for tests.
@@ -21,11 +22,29 @@ pub struct Cuda<T> {
     pub(crate) storage: PhantomData<T>,
 }
 
-/// Resources shared by everything on the device: the stream, and the matrix products with their scratch memory.
+/// Resources shared by everything on the device: the stream, the matrix products with their scratch memory, and memory of
+/// gradients between two steps.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) gpu: Gpu,
     pub(crate) matmul: Matmul,
+    pub(crate) idle: Idle,
+    pub(crate) faults: Mutex<Faults>,
+}
+
+/// Outputs of kernels that are not finite.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    /// The first of a pass, until the gradient's norm is asked for.
+    pub(crate) found: Option<String>,
+    /// Output that every pass makes not finite, for tests.
+    pub(crate) poisoned: Option<String>,
+}
+
+impl Shared {
+    pub(crate) fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<T: Float> Cuda<T> {
@@ -33,7 +52,8 @@ impl<T: Float> Cuda<T> {
     pub fn open(ordinal: usize) -> Result<Self> {
         let gpu = Gpu::open(ordinal).map_err(fault)?;
         let matmul = Matmul::new(&gpu).map_err(fault)?;
-        Ok(Self { shared: Arc::new(Shared { gpu, matmul }), moments: MomentStore::default(), storage: PhantomData })
+        let shared = Arc::new(Shared { gpu, matmul, idle: Idle::default(), faults: Mutex::default() });
+        Ok(Self { shared, moments: MomentStore::default(), storage: PhantomData })
     }
 
     /// Form and place of the moments of optimizers that are made from now on.
@@ -41,6 +61,11 @@ impl<T: Float> Cuda<T> {
     pub fn with_moments(mut self, moments: MomentStore) -> Self {
         self.moments = moments;
         self
+    }
+
+    /// Makes an output of a kernel, such as `layer 1, SwiGLU`, not finite in every pass from now on: to test that it is named.
+    pub fn poison(&self, output: Option<&str>) {
+        self.shared.faults().poisoned = output.map(str::to_owned);
     }
 
     pub fn name(&self) -> &str {

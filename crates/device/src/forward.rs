@@ -7,6 +7,7 @@ use hone_cuda::attention::{self, Qkv, Rows};
 use hone_cuda::head::{self, Head};
 use hone_cuda::matmul::{Matrix, MatrixMut, Product, Store};
 use hone_cuda::rope::{self, QkNorm, Rotation};
+use hone_cuda::watch::Watch;
 use hone_cuda::{Buffer, Float, Gpu, Matmul, View, ViewMut, embed, heads, norm, rows, swiglu};
 use hone_engine::lora::Module;
 use hone_engine::weights::LayerParams;
@@ -14,8 +15,9 @@ use hone_engine::{EngineError, Forest, Keep, Net, Pass, Result, Scored};
 
 use crate::batch::{Batch, rounded};
 use crate::cuda::{Cuda, Spec, fault};
+use crate::loan::Loan;
 use crate::lora::AdapterWeights;
-use crate::memory::{CHUNK, PassSize, RESERVE};
+use crate::memory::{CHUNK, PassSize, RESERVE, Stored};
 use crate::weights::Parameters;
 
 /// Activations that a pass keeps, and its memory limit.
@@ -36,6 +38,8 @@ pub(crate) struct State<T> {
     pub(crate) rstd: Buffer<f32>,
     pub(crate) scored: Buffer<T>,
     pub(crate) inverse: f32,
+    /// Gradient memory that gates and ups lie in.
+    pub(crate) loan: Option<Loan>,
 }
 
 /// A layer's activations, or only its input.
@@ -49,27 +53,42 @@ pub(crate) enum Layer<T> {
 pub(crate) struct Kept<T> {
     pub(crate) r1: Buffer<T>,
     pub(crate) rstd1: Buffer<f32>,
-    /// Rotated queries and keys are made of it again: a pass over memory.
+    /// Outputs of the norms, rotated queries and keys, gates and ups are absent where they are computed again.
+    pub(crate) y1: Option<Buffer<T>>,
     pub(crate) qkv: Buffer<T>,
+    pub(crate) split: Option<Split<T>>,
     /// Attention's output, of the kernels' width.
     pub(crate) o: Buffer<T>,
     pub(crate) lse: Buffer<f32>,
     pub(crate) r2: Buffer<T>,
     pub(crate) rstd2: Buffer<f32>,
-    /// Absent where they are computed again.
+    pub(crate) y2: Option<Buffer<T>>,
     pub(crate) gate_up: Option<Buffer<T>>,
 }
 
-/// Activations that stay: of each layer, and the first layer whose gates and ups do.
-#[derive(Debug, Clone, Copy)]
-struct Stay {
+/// Activations that stay, and where.
+#[derive(Debug)]
+pub(crate) struct Stay {
     keep: Keep,
+    stored: Stored,
+    /// The first layer whose gates and ups stay.
     gates_from: usize,
+    loan: Option<Loan>,
 }
 
 impl Stay {
+    /// Only what a layer's pass itself leaves: for a layer that is computed again, and for passes without a backward.
+    pub(crate) const NOTHING: Self = Self {
+        keep: Keep::Nothing,
+        stored: Stored { gates: 0, lent: false, normed: false, rotated: false },
+        gates_from: 0,
+        loan: None,
+    };
+    /// Each layer's input.
+    pub(crate) const INPUTS: Self = Self { keep: Keep::Inputs, ..Self::NOTHING };
+
     /// Activations of a layer that are kept.
-    fn of<T>(self, layer: usize, mut kept: Kept<T>) -> Option<Layer<T>> {
+    fn of<T>(&self, layer: usize, mut kept: Kept<T>) -> Option<Layer<T>> {
         if layer < self.gates_from {
             kept.gate_up = None;
         }
@@ -144,6 +163,7 @@ pub(crate) struct Body<'a, T> {
     pub(crate) spec: &'a Spec,
     pub(crate) weights: &'a Parameters<T>,
     pub(crate) adapter: Option<&'a AdapterWeights<T>>,
+    pub(crate) watch: Option<&'a Watch>,
 }
 
 impl<T> Clone for Body<'_, T> {
@@ -163,7 +183,15 @@ impl<'a, T: Float> Body<'a, T> {
             spec: &weights.spec,
             weights: &weights.values,
             adapter: net.adapter.map(|adapter| &adapter.weights),
+            watch: None,
         }
+    }
+
+    /// Notes an output of a kernel where the pass is watched.
+    pub(crate) fn saw(&self, layer: Option<usize>, what: &str, output: &Buffer<T>) -> Result<()> {
+        let Some(watch) = self.watch else { return Ok(()) };
+        let name = layer.map_or_else(|| what.to_owned(), |layer| format!("layer {layer}, {what}"));
+        watch.see(self.gpu, name, output).map_err(fault)
     }
 
     pub(crate) fn buffer(&self, len: usize) -> Result<Buffer<T>> {
@@ -182,11 +210,23 @@ impl<'a, T: Float> Body<'a, T> {
         input: View<'_, T>,
         rows: usize,
     ) -> Result<Buffer<T>> {
+        let width = which.range(self.layer(layer)).len() / (input.len() / rows);
+        self.project_into(layer, which, input, rows, self.buffer(rows * width)?)
+    }
+
+    /// As [`Self::project`], in memory that is there already.
+    fn project_into(
+        &self,
+        layer: usize,
+        which: Projection,
+        input: View<'_, T>,
+        rows: usize,
+        mut out: Buffer<T>,
+    ) -> Result<Buffer<T>> {
         let at = self.layer(layer);
         let range = which.range(at);
         let inner = input.len() / rows;
         let width = range.len() / inner;
-        let mut out = self.buffer(rows * width)?;
         let (x, w) = (Matrix::new(input, rows, inner), Matrix::new(self.weights.weight(range), width, inner));
         let y = MatrixMut::new(out.view_mut(), rows, width);
         self.matmul.run(Product::ABt, x, w, y, Store::Set).map_err(fault)?;
@@ -303,27 +343,43 @@ impl<'a, T: Float> Body<'a, T> {
         batch: &Batch,
         angles: &Buffer<f32>,
         entry: Entry<'_, T>,
+        stay: &Stay,
     ) -> Result<(Kept<T>, Buffer<T>)> {
         let (at, rows, heads) = (self.layer(layer), batch.padded, self.spec.heads.padded());
         let (r1, y, rstd1) = self.enter(entry, &at.input_norm)?;
+        self.saw(Some(layer), "norm before attention", &y)?;
         let qkv = self.project(layer, Projection::Qkv, y.view(), rows)?;
-        drop(y);
+        self.saw(Some(layer), "qkv", &qkv)?;
+        let y1 = stay.stored.normed.then_some(y);
         let split = self.split(layer, self.rotation(angles, batch.position.view()), qkv.view())?;
+        self.saw(Some(layer), "rotated queries", &split.q)?;
+        self.saw(Some(layer), "rotated keys", &split.k)?;
         let mut o = self.buffer(rows * heads.q * heads.dim)?;
         let mut lse = Buffer::uninit(self.gpu, rows * heads.q).map_err(fault)?;
         let operands = self.operands(&split, &qkv);
         attention::forward(self.gpu, heads, &batch.plan, operands, &mut o.view_mut(), &mut lse.view_mut())
             .map_err(fault)?;
-        drop(split);
+        self.saw(Some(layer), "attention", &o)?;
+        let split = stay.stored.rotated.then_some(split);
         let packed = self.packed(&o)?;
         let out = self.project(layer, Projection::Out, packed.as_ref().unwrap_or(&o).view(), rows)?;
         drop(packed);
+        self.saw(Some(layer), "projection of attention", &out)?;
         let (r2, y, rstd2) = self.enter(Entry::Add(&r1, out), &at.post_norm)?;
-        let gate_up = self.project(layer, Projection::GateUp, y.view(), rows)?;
-        drop(y);
+        self.saw(Some(layer), "norm before the feed-forward", &y)?;
+        let gates = 2 * rows * self.spec.config.mlp;
+        let place = match stay.loan.as_ref().and_then(|loan| loan.place(at, gates)) {
+            Some(place) => place,
+            None => self.buffer(gates)?,
+        };
+        let gate_up = self.project_into(layer, Projection::GateUp, y.view(), rows, place)?;
+        self.saw(Some(layer), "gates and ups", &gate_up)?;
+        let y2 = stay.stored.normed.then_some(y);
         let act = self.gated(&gate_up)?;
+        self.saw(Some(layer), "SwiGLU", &act)?;
         let mlp = self.project(layer, Projection::Down, act.view(), rows)?;
-        Ok((Kept { r1, rstd1, qkv, o, lse, r2, rstd2, gate_up: Some(gate_up) }, mlp))
+        self.saw(Some(layer), "feed-forward", &mlp)?;
+        Ok((Kept { r1, rstd1, y1, qkv, split, o, lse, r2, rstd2, y2, gate_up: Some(gate_up) }, mlp))
     }
 
     pub(crate) fn gated(&self, gate_up: &Buffer<T>) -> Result<Buffer<T>> {
@@ -333,10 +389,11 @@ impl<'a, T: Float> Body<'a, T> {
     }
 
     /// All layers: (last residual sum, its normed rows, factor of each, what was kept).
-    fn layers(&self, batch: &Batch, angles: &Buffer<f32>, stay: Stay) -> Result<Through<T>> {
+    pub(crate) fn layers(&self, batch: &Batch, angles: &Buffer<f32>, stay: &Stay) -> Result<Through<T>> {
         let params = &self.spec.params;
         let mut x = self.buffer(batch.padded * self.spec.config.hidden)?;
         embed::forward(self.gpu, self.weights.weight(&params.embed), &batch.ids, &mut x.view_mut()).map_err(fault)?;
+        self.saw(None, "embedding", &x)?;
         let mut kept = Vec::new();
         // The layer before, whose sum the next norm adds to, and its output.
         let mut before: Option<(Kept<T>, Buffer<T>)> = None;
@@ -344,9 +401,9 @@ impl<'a, T: Float> Body<'a, T> {
         for layer in 0..self.spec.config.layers {
             let (through, previous) = match (before.take(), first.take()) {
                 (Some((whole, out)), _) => {
-                    (self.layer_forward(layer, batch, angles, Entry::Add(&whole.r2, out))?, Some(whole))
+                    (self.layer_forward(layer, batch, angles, Entry::Add(&whole.r2, out), stay)?, Some(whole))
                 }
-                (None, Some(x)) => (self.layer_forward(layer, batch, angles, Entry::Sum(x))?, None),
+                (None, Some(x)) => (self.layer_forward(layer, batch, angles, Entry::Sum(x), stay)?, None),
                 (None, None) => break,
             };
             kept.extend(previous.and_then(|whole| stay.of(layer - 1, whole)));
@@ -356,6 +413,7 @@ impl<'a, T: Float> Body<'a, T> {
             return Err(EngineError::Batch("a model has at least one layer".into()));
         };
         let (last, hidden, rstd) = self.enter(Entry::Add(&whole.r2, out), &params.norm)?;
+        self.saw(None, "final norm", &hidden)?;
         kept.extend(stay.of(self.spec.config.layers - 1, whole));
         Ok(Through { last, hidden, rstd, kept })
     }
@@ -380,12 +438,9 @@ impl<'a, T: Float> Body<'a, T> {
         let stay = self.room(pass.forest, keep, activations.limit)?;
         let batch = Batch::new(self.gpu, self.spec, pass.forest, pass.targets)?;
         let angles = self.spec.angles(self.gpu, batch.longest)?;
-        let Through { last, hidden, rstd, kept } = self.layers(&batch, &angles, stay)?;
+        let Through { last, hidden, rstd, kept } = self.layers(&batch, &angles, &stay)?;
+        let scored = self.scored(&batch, hidden)?;
         let targets = &batch.targets;
-        let mut scored = self.buffer(targets.padded * self.spec.config.hidden)?;
-        let to = &mut scored.view_mut();
-        embed::gather(self.gpu, hidden.view(), batch.padded, targets.row.view(), to).map_err(fault)?;
-        drop(hidden);
         let inverse = 1.0 / pass.temperature;
         // Both in one array: one copy brings them to the host.
         let mut scores = Buffer::<f32>::uninit(self.gpu, 2 * targets.padded).map_err(fault)?;
@@ -397,9 +452,18 @@ impl<'a, T: Float> Body<'a, T> {
         let result =
             Scored { logprobs: logprobs[..targets.count].to_vec(), entropies: entropies[..targets.count].to_vec() };
         if keep != Keep::Nothing {
-            activations.state = Some(State { batch, angles, layers: kept, last, rstd, scored, inverse });
+            let loan = stay.loan;
+            activations.state = Some(State { batch, angles, layers: kept, last, rstd, scored, inverse, loan });
         }
         Ok(result)
+    }
+
+    /// Normed rows of the targets.
+    pub(crate) fn scored(&self, batch: &Batch, hidden: Buffer<T>) -> Result<Buffer<T>> {
+        let mut scored = self.buffer(batch.targets.padded * self.spec.config.hidden)?;
+        let to = &mut scored.view_mut();
+        embed::gather(self.gpu, hidden.view(), batch.padded, batch.targets.row.view(), to).map_err(fault)?;
+        Ok(scored)
     }
 
     /// Activations that there is room for; an error where the least of a pass does not fit.
@@ -407,21 +471,36 @@ impl<'a, T: Float> Body<'a, T> {
         let (config, rows) = (&self.spec.config, forest.rows());
         let pass = PassSize { config, rows: rounded(rows), keep, element: size_of::<T>() as u64 };
         let (needed, free) = (pass.least(), self.gpu.available().map_err(fault)?);
-        let asked = limit.unwrap_or(u64::MAX);
+        let (stated, asked) = (limit.is_some(), limit.unwrap_or(u64::MAX));
         let limit = asked.min(free);
         if needed > limit {
             return Err(EngineError::Memory { needed, limit, rows });
         }
-        let gates = pass.gates(asked.min(free.saturating_sub(RESERVE)));
-        Ok(Stay { keep, gates_from: config.layers - gates })
+        let loan = self.loan(keep, pass.rows);
+        let mut stored = pass.stored(asked.min(free.saturating_sub(RESERVE)), loan.is_some());
+        if !stated && loan.is_none() {
+            // Gradients and moments may not be allocated yet, and nobody has left room for them.
+            (stored.normed, stored.rotated) = (false, false);
+        }
+        Ok(Stay { keep, stored, gates_from: config.layers - stored.gates, loan })
+    }
+
+    /// Memory of a gradient without content, where the gates and ups of every layer fit in it.
+    fn loan(&self, keep: Keep, rows: usize) -> Option<Loan> {
+        if keep != Keep::Everything || self.adapter.is_some() {
+            return None;
+        }
+        let loan = self.weights.shared.idle.borrow(self.spec.params.table.len())?;
+        let gates = 2 * rows * self.spec.config.mlp;
+        let fits = self.spec.params.layers.iter().all(|layer| loan.place::<T>(layer, gates).is_some());
+        fits.then_some(loan)
     }
 
     /// Logits of the rows from `first` on.
     pub(crate) fn logits(&self, forest: &Forest, first: usize) -> Result<Vec<f32>> {
         let batch = Batch::new(self.gpu, self.spec, forest, &[])?;
         let angles = self.spec.angles(self.gpu, batch.longest)?;
-        let nothing = Stay { keep: Keep::Nothing, gates_from: 0 };
-        let hidden = self.layers(&batch, &angles, nothing)?.hidden;
+        let hidden = self.layers(&batch, &angles, &Stay::NOTHING)?.hidden;
         let (vocab, dim) = (self.spec.config.vocab, self.spec.config.hidden);
         let mut out = Vec::new();
         for from in (first..batch.rows).step_by(CHUNK) {
@@ -449,9 +528,9 @@ impl<'a, T: Float> Body<'a, T> {
 }
 
 /// Output of the last layer.
-struct Through<T> {
-    last: Buffer<T>,
-    hidden: Buffer<T>,
-    rstd: Buffer<f32>,
-    kept: Vec<Layer<T>>,
+pub(crate) struct Through<T> {
+    pub(crate) last: Buffer<T>,
+    pub(crate) hidden: Buffer<T>,
+    pub(crate) rstd: Buffer<f32>,
+    pub(crate) kept: Vec<Layer<T>>,
 }

@@ -13,10 +13,12 @@ mod decode;
 mod flat;
 mod forward;
 mod graphs;
+mod loan;
 mod lora;
 mod memory;
 mod moments;
 mod pages;
+mod search;
 mod weights;
 
 pub use choice::{Device, Native, Precision};

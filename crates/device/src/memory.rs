@@ -17,33 +17,64 @@ pub(crate) struct PassSize<'a> {
     pub(crate) element: u64,
 }
 
+/// Activations that a pass keeps by choice; the backward pass computes the others again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Stored {
+    /// Layers, the last ones, whose gates and ups are kept: a matrix product each.
+    pub(crate) gates: usize,
+    /// They lie in memory that is counted elsewhere.
+    pub(crate) lent: bool,
+    /// Outputs of both norms of every layer: a pass over memory each.
+    pub(crate) normed: bool,
+    /// Rotated queries and keys of every layer: a pass over memory.
+    pub(crate) rotated: bool,
+}
+
 impl PassSize<'_> {
     /// The least it takes: with [`Keep::Everything`] the backward pass computes every layer's gates and ups again.
     pub(crate) fn least(self) -> u64 {
-        self.bytes(0)
+        self.bytes(Stored::default())
     }
 
     /// Layers, the last ones, whose gates and ups are kept within so many bytes.
     pub(crate) fn gates(self, limit: u64) -> usize {
         let most = if self.keep == Keep::Everything { self.config.layers } else { 0 };
-        (0..=most).rev().find(|&gates| gates == 0 || self.bytes(gates) <= limit).unwrap_or(0)
+        let fits = |gates| self.bytes(Stored { gates, ..Stored::default() }) <= limit;
+        (0..=most).rev().find(|&gates| gates == 0 || fits(gates)).unwrap_or(0)
     }
 
-    fn bytes(self, gates: usize) -> u64 {
+    /// What is kept within so many bytes, the most expensive to compute again first. Gates and ups take none of them where they
+    /// are `lent` memory.
+    pub(crate) fn stored(self, limit: u64, lent: bool) -> Stored {
+        let gates = if lent { self.config.layers } else { self.gates(limit) };
+        let least = Stored { gates, lent, ..Stored::default() };
+        if self.keep != Keep::Everything || gates < self.config.layers {
+            return least;
+        }
+        let more = [(true, true), (true, false)].map(|(normed, rotated)| Stored { normed, rotated, ..least });
+        more.into_iter().find(|&stored| self.bytes(stored) <= limit).unwrap_or(least)
+    }
+
+    fn bytes(self, stored: Stored) -> u64 {
         let Self { config: c, rows, keep, element } = self;
+        let own = if stored.lent { 0 } else { stored.gates as u64 };
         let wide = wide(c.heads.dim).unwrap_or(128);
         let (q, kv) = (c.heads.queries * wide, c.heads.keys * wide);
         let rows64 = rows as u64;
         let gate_up = element * 2 * c.mlp as u64;
         // Both residual sums, qkv, attention's output; factors of norms and softmax.
         let layer = element * (2 * c.hidden + c.heads.width() + q) as u64 + 4 * (c.heads.queries + 2) as u64;
+        let normed = if stored.normed { 2 * c.hidden } else { 0 };
+        // Values have a copy of their own where heads are not of the kernels' width.
+        let rotated = if stored.rotated { q + 2 * kv } else { 0 };
+        let more = normed + rotated;
         let kept = match keep {
             Keep::Nothing => layer + gate_up,
             Keep::Inputs => layer + gate_up + element * (c.hidden * c.layers) as u64,
-            Keep::Everything => layer * c.layers as u64 + gate_up * gates as u64,
+            Keep::Everything => (layer + element * more as u64) * c.layers as u64 + gate_up * own,
         };
         // The layer whose gates and ups are computed again has them beside those that are kept.
-        let again = if keep == Keep::Everything && gates < c.layers { gate_up } else { 0 };
+        let again = if keep == Keep::Everything && stored.gates < c.layers { gate_up } else { 0 };
         let backward = if keep == Keep::Nothing { 0 } else { 4 };
         let ffn = element * ((2 + backward) * c.mlp + 4 * c.hidden) as u64 + again;
         let attention = element * (3 * (q + 2 * kv) + c.heads.width() + 4 * c.hidden) as u64;
@@ -79,13 +110,32 @@ mod tests {
         assert_eq!(pass.gates(u64::MAX), 36);
         assert_eq!(pass.gates(0), 0);
         let mut before = 0;
-        for limit in (pass.least()..pass.bytes(36) + (1 << 29)).step_by(1 << 28) {
+        let bytes = |gates| pass.bytes(Stored { gates, ..Stored::default() });
+        for limit in (pass.least()..bytes(36) + (1 << 29)).step_by(1 << 28) {
             let gates = pass.gates(limit);
-            assert!(gates >= before && pass.bytes(gates) <= limit);
-            assert!(gates == 36 || pass.bytes(gates + 1) > limit, "one more would fit");
+            assert!(gates >= before && bytes(gates) <= limit);
+            assert!(gates == 36 || bytes(gates + 1) > limit, "one more would fit");
             before = gates;
         }
         assert_eq!(before, 36);
         assert_eq!(PassSize { keep: Keep::Inputs, ..pass }.gates(u64::MAX), 0, "inputs alone are kept");
+    }
+
+    #[test]
+    fn norms_and_rotations_are_kept_once_all_gates_are() {
+        let config = large();
+        let pass = PassSize { config: &config, rows: 8192, keep: Keep::Everything, element: 2 };
+        let all = Stored { gates: 36, lent: true, normed: true, rotated: true };
+        // Beside weights, gradients and 8-bit moments of four billion parameters within 60 GB.
+        assert_eq!(pass.stored(19_500_000_000, true), all);
+        assert_eq!(pass.stored(u64::MAX, false), Stored { lent: false, ..all });
+        assert_eq!(pass.stored(pass.least(), true), Stored { gates: 36, lent: true, ..Stored::default() });
+        let mut before = 0;
+        for limit in (pass.least()..pass.bytes(Stored { lent: false, ..all })).step_by(1 << 28) {
+            let stored = pass.stored(limit, false);
+            assert!(pass.bytes(stored) <= limit && (stored.gates == 36 || !stored.normed && !stored.rotated));
+            assert!(pass.bytes(stored) >= before);
+            before = pass.bytes(stored);
+        }
     }
 }

@@ -160,7 +160,6 @@ impl<B: Backend> Trainer<B> {
         let net = Net::new(&self.model, self.adapter.as_ref());
         let scored = net.forward(pass, self.keep, &mut self.activations)?;
         let gradients = LossGradients { dlogp: &self.dlogp, dentropy: &[] };
-        self.model.device.clear(&mut self.grads);
         let trained = match self.adapter {
             Some(_) => Trained::Adapter(&mut self.grads),
             None => Trained::Full(&mut self.grads),
@@ -177,6 +176,7 @@ impl<B: Backend> Trainer<B> {
             None => Trainable::Weights(&params.table, std::sync::Arc::make_mut(weights)),
         };
         self.optimizer.step(device, trainable, &self.grads, 1e-3, scale)?;
+        device.clear(&mut self.grads);
         let seconds = start.elapsed().as_secs_f64();
         let total: f64 = scored.logprobs.iter().map(|&l| -f64::from(l)).sum();
         Ok((seconds, total / scored.logprobs.len() as f64))

@@ -11,14 +11,37 @@ use crate::random::Random;
 use crate::rope::{Heads, QkNorm, Rotation};
 use crate::{embed as embed_kernels, norm, reference, rope as rope_kernels, swiglu as swiglu_kernels};
 
-pub(super) fn rms_norm<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
+pub(super) fn rms_norm<T: Float + PartialEq>(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for (rows, dim) in [(1, 8), (37, 264), (1201, 1024), (5, 8192)] {
         for fused in [false, true] {
             all.extend(norm_case::<T>(gpu, rows, dim, fused)?);
         }
     }
+    for (rows, dim) in [(1201, 264), (1500, 2560), (1100, 8192)] {
+        all.push(norm_alone::<T>(gpu, rows, dim)?);
+    }
     Ok(all)
+}
+
+/// Rows normed with many others and with few: the same bits, whichever kernel each number of rows takes.
+fn norm_alone<T: Float + PartialEq>(gpu: &Gpu, rows: usize, dim: usize) -> Result<Measured> {
+    let mut random = Random(dim as u64);
+    let mut draw = |len, scale| upload::<T>(gpu, &rounded::<T>(&random.normal(len, scale)));
+    let (x, delta, w) = (draw(rows * dim, 1.0)?, draw(rows * dim, 0.5)?, draw(dim, 1.0)?);
+    let normed = |rows: usize| -> Result<(Vec<T>, Vec<T>, Vec<f32>)> {
+        let (mut sum, mut y) = (poisoned::<T>(gpu, rows * dim)?, poisoned::<T>(gpu, rows * dim)?);
+        let mut rstd = poisoned::<f32>(gpu, rows)?;
+        let mut sum_view = sum.view_mut();
+        let add = Some((delta.view().slice(0..rows * dim), &mut sum_view));
+        let x = x.view().slice(0..rows * dim);
+        norm::forward(gpu, x, add, w.view(), &mut y.view_mut(), &mut rstd.view_mut(), 1e-6)?;
+        Ok((sum.read()?, y.read()?, rstd.read()?))
+    };
+    let (many, few) = (normed(rows)?, normed(65)?);
+    let len = 65 * dim;
+    let same = many.0[..len] == few.0[..] && many.1[..len] == few.1[..] && many.2[..65] == few.2[..];
+    Ok(compare(format!("65 of {rows}x{dim} alone, same bits"), &[f64::from(u8::from(same))], &[1.0], 0.0))
 }
 
 fn norm_case<T: Float>(gpu: &Gpu, rows: usize, dim: usize, fused: bool) -> Result<Vec<Measured>> {

@@ -6,12 +6,12 @@
 // Parameters are f32, or a bf16 weight and the 16 bits it lacks of f32: the weight is p rounded to the nearest (halves up, so
 // that the rest fits 16 bits), and both together are exactly p. Moments are f32, or 8 bits of a block's largest:
 //
-//   m = +-top_m * L(c - 127), c = 1..127;   v = top_v * L(c - 255), c = 1..255;   c = 0: zero
-//   L(k) = the float with three bits of mantissa k places below 1
+//   m = +-top_m * L(c) / L(120), c = 0..120;   v = top_v * L(c) / L(248), c = 0..248
+//   L(c) = the float with the bits c << 20: three bits of mantissa; below 8 multiples of L(1)
 //
 // A code is one of the two levels beside the value, drawn so that its mean is the value: without that, changes smaller
-// than half a level (6 %) would be lost in every step. The draw is a hash of index and step. A v that is not zero never
-// becomes zero, and a block's largest is kept exactly.
+// than half a level (6 %) would be lost in every step. The draw is a hash of index and step. In a block with a v above
+// zero (a normal float) no v is less than the lowest level, and a block's largest is kept exactly.
 // Layout: flat arrays of one length, 16-byte aligned: weight bf16 or f32, low i16; m, v f32 or u8; grad f32; tops [blocks of 256,
 // 2] f32; decays u8, one per 16 parameters (absent: all decay). clip is read from device memory, so that norm, clipping and
 // update follow one another without the host waiting. Bound by memory: 28 bytes move per parameter, 16 with 8-bit moments.
@@ -63,12 +63,20 @@ __device__ __forceinline__ void take(Split x, i64 i, int n, float (&p)[8]) {
         p[k] = k < n ? __uint_as_float(((u32)x.weight[i + k].bits << 16) + (int)x.low[i + k]) : 0.f;
 }
 __device__ __forceinline__ void give(Split x, i64 i, int n, const float (&p)[8]) {
-    u32 ws[4] = {}, ls[4] = {};
+    u32 bits[8], ws[4], ls[4];
+    float odd = 0.f;
 #pragma unroll
-    for (int k = 0; k < 8; k++) {
-        u32 bits = canonical(p[k]), high = upper(bits);
-        ws[k / 2] |= (k & 1) ? high : high >> 16;
-        ls[k / 2] |= ((bits - high) & 0xffffu) << (k % 2 * 16);
+    for (int k = 0; k < 8; k++) bits[k] = __float_as_uint(p[k]), odd = fmaf(p[k], 0.f, odd);
+    // One test for all eight: zero times a number that is not finite is a NaN.
+    if (odd != odd) {
+#pragma unroll
+        for (int k = 0; k < 8; k++) bits[k] = canonical(p[k]);
+    }
+    // The lower half is what the upper, rounded, lacks, in two's complement: the lower bits as they are.
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        ws[k] = __byte_perm(bits[2 * k] + 0x8000u, bits[2 * k + 1] + 0x8000u, 0x7632);
+        ls[k] = __byte_perm(bits[2 * k], bits[2 * k + 1], 0x5410);
     }
     if (n == 8) {
         *(uint4*)(x.weight + i) = {ws[0], ws[1], ws[2], ws[3]};
@@ -115,17 +123,21 @@ extern "C" __global__ void adamw_bf16(bf16* weight, short* low, float* m, float*
     adamw<Split>({weight, low}, m, v, grad, decays, clip, len, MADE);
 }
 
-// The units for roots and divisions instead of the library's exact functions: a level is 9 % wide, and arithmetic would
-// take longer than moving the bytes.
+// Arithmetic of the 8-bit steps. It has to stay below the time the bytes take, about 60 instructions per parameter: roots and
+// quotients come from the units for them (a level is 9 % wide), and codes are made and read by adding to the bits of floats.
 __device__ __forceinline__ float root_fast(float x) {
     float y;
-    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-__device__ __forceinline__ float divide_fast(float x, float by) {
+__device__ __forceinline__ float inverse_fast(float x) {
     float y;
-    asm("div.approx.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(by));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
+}
+// Largest over the warp of values that are not negative: their bits are ordered as they are.
+__device__ __forceinline__ float warp_top(float x) {
+    return __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(x)));
 }
 
 __device__ __forceinline__ u32 hash(u32 z) {
@@ -133,18 +145,47 @@ __device__ __forceinline__ u32 hash(u32 z) {
     z = (z ^ (z >> 15)) * 0x846ca68bu;
     return z ^ (z >> 16);
 }
+// Draws of the eight parameters of a group: the hash of the group times odd factors, each as even as the hash itself.
+__device__ __forceinline__ u32 dice_of(u32 group, int k) {
+    constexpr u32 odd[8] = {0x9e3779b9u, 0x85ebca6bu, 0xc2b2ae35u, 0x27d4eb2fu,
+                            0x165667b1u, 0xd6e8feb9u, 0xa0761d65u, 0xe7037ed1u};
+    return group * odd[k];
+}
 
-// 1.f is level 1016: eight levels to a power of two.
-__device__ __forceinline__ float level(int code, int most) { return __uint_as_float((u32)(1016 - most + code) << 20); }
+// Bits 20 to 27 of a float are its code, after a shift of the exponent that takes 1 to the last code. The shift is exact,
+// and gradual underflow makes the eight lowest codes multiples of one step, zero among them.
+__device__ __forceinline__ float shift_m() { return __uint_as_float(15u << 23); }
+__device__ __forceinline__ float back_m() { return __uint_as_float((254u - 15u) << 23); }
+__device__ __forceinline__ float shift_v() { return __uint_as_float(31u << 23); }
+__device__ __forceinline__ float back_v() { return __uint_as_float((254u - 31u) << 23); }
 
-// Code of x, at most `top`, as a share of it; `least` stands for anything above zero, `draw` has 16 random bits.
-__device__ __forceinline__ u32 encode(float x, float top, float per_top, int most, int least, u32 draw) {
-    float share = x * per_top;
-    u32 bits = __float_as_uint(share);
-    int below = (int)(bits >> 20) - (1016 - most), code = (int)((bits + (draw << 4)) >> 20) - (1016 - most);
-    if (below < 1) code = (float)draw * (1.f / 65536.f) * level(1, most) < share ? 1 : least;
-    code = x >= top ? most : min(code, most);
-    return x > 0.f ? code : 0;
+// Shares of the block's largest that code k of a word stands for; the upper bit of an m is its sign.
+__device__ __forceinline__ float share_m(u32 codes, int k) {
+    u32 top = k == 3 ? codes : codes << (24 - 8 * k);
+    return __uint_as_float((u32)((int)top >> 4) & 0x87f00000u) * back_m();
+}
+__device__ __forceinline__ float share_v(u32 codes, int k) {
+    u32 placed = k == 3 ? codes >> 4 : codes << (20 - 8 * k);
+    return __uint_as_float(placed & 0x0ff00000u) * back_v();
+}
+
+// Factor that makes shares of values up to `top`, a little more than its inverse: the share of the largest itself is never
+// below 1, and what it is above 1 (at most 6 units of the last place) the draw leaves room for. Zero for no largest.
+__device__ __forceinline__ float per(float top) { return top > 0.f ? inverse_fast(top) * (1.f + 0x1p-21f) : 0.f; }
+
+// Codes in the upper byte. Draws are 16 bits at bit 8: the carry out of 24 bits takes the code to the next level as often
+// as the share is near it.
+__device__ __forceinline__ u32 code_m(float m, float per_top, u32 dice) {
+    u32 bits = __float_as_uint(m * per_top * shift_m());
+    u32 sum = bits * 16u + __byte_perm(dice, 0, 0x4324);
+    return (sum & 0x7fffffffu) | (bits & 0x80000000u);
+}
+__device__ __forceinline__ u32 code_v(float v, float per_top, float least, u32 dice) {
+    u32 bits = __float_as_uint(fmaxf(v * per_top * shift_v(), least));
+    return bits * 16u + (dice & 0x00ffff00u);
+}
+__device__ __forceinline__ u32 upper_bytes(u32 a, u32 b, u32 c, u32 d) {
+    return __byte_perm(__byte_perm(a, b, 0x0073), __byte_perm(c, d, 0x0073), 0x5410);
 }
 
 __device__ __forceinline__ void take_codes(const unsigned char* x, int n, u32 (&codes)[2]) {
@@ -168,62 +209,74 @@ __device__ __forceinline__ void give_codes(unsigned char* x, int n, const u32 (&
         if (k < n) x[k] = (unsigned char)(codes[k / 4] >> (k % 4 * 8));
 }
 
-// A warp takes a block of 256.
-template <typename P>
-__device__ __forceinline__ void packed(P params, unsigned char* m, unsigned char* v, float2* tops, const float* grad,
-                                       const unsigned char* decays, const float* clip, i64 len, int step, Factors f) {
-    float scale = clip ? clip[0] * f.scale : f.scale;
-    if (!(scale >= 0.f)) return;
-    int lane = threadIdx.x & 31;
-    u32 seed = hash((u32)step * 0x9e3779b9u + 1u);
-    i64 warps = (i64)gridDim.x * (blockDim.x >> 5), blocks = (len + 255) / 256;
-    for (i64 block = (i64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); block < blocks; block += warps) {
-        i64 i = block * 256 + lane * 8;
-        int n = i < len ? count8(i, len) : 0;
-        float2 top = tops[block];
-        float mm[8] = {}, vv[8] = {}, p[8] = {};
-        if (n) {
-            u32 ms[2], vs[2];
-            float g[8];
-            take(params, i, n, p), take_codes(m + i, n, ms), take_codes(v + i, n, vs), take(grad + i, n, g);
-            float keep = !decays || decays[i / 16] ? f.keep : 1.f;
-#pragma unroll
-            for (int k = 0; k < 8; k++) {
-                u32 a = ms[k / 4] >> (k % 4 * 8) & 255, b = vs[k / 4] >> (k % 4 * 8) & 255;
-                float old_m = a & 127 ? top.x * level(a & 127, 127) : 0.f, old_v = b ? top.y * level(b, 255) : 0.f;
-                float d = g[k] * scale;
-                mm[k] = f.b1 * (a & 128 ? -old_m : old_m) + (1.f - f.b1) * d;
-                vv[k] = f.b2 * old_v + (1.f - f.b2) * d * d;
-                p[k] = p[k] * keep - f.rate * divide_fast(mm[k], root_fast(vv[k]) * f.root + f.eps);
-            }
-        }
-        float top_m = 0.f, top_v = 0.f;
-#pragma unroll
-        for (int k = 0; k < 8; k++) top_m = fmaxf(top_m, fabsf(mm[k])), top_v = fmaxf(top_v, vv[k]);
-        top_m = warp_max(top_m), top_v = warp_max(top_v);
-        if (lane == 0) tops[block] = make_float2(top_m, top_v);
-        if (!n) continue;
-        u32 ms[2] = {}, vs[2] = {};
-        float per_m = top_m > 0.f ? 1.f / top_m : 0.f, per_v = top_v > 0.f ? 1.f / top_v : 0.f;
+struct Packed {
+    unsigned char *m, *v;
+    float2* tops;
+    const float* grad;
+    const unsigned char* decays;
+};
+
+// Eight parameters of a block, the first n of them real: all eight are where `whole`, so that the compiler drops the rest.
+template <bool whole, typename P>
+__device__ __forceinline__ void packed_block(P params, Packed x, i64 block, i64 len, u32 seed, float scale, Factors f) {
+    i64 i = block * 256 + (threadIdx.x & 31) * 8;
+    int n = whole ? 8 : i < len ? count8(i, len) : 0;
+    float2 top = x.tops[block];
+    float mm[8] = {}, vv[8] = {}, p[8] = {};
+    if (n) {
+        u32 ms[2], vs[2];
+        float g[8];
+        take(params, i, n, p), take(x.grad + i, n, g), take_codes(x.m + i, n, ms), take_codes(x.v + i, n, vs);
+        float keep = !x.decays || x.decays[i / 16] ? f.keep : 1.f;
+        float kept_m = f.b1 * top.x, kept_v = f.b2 * top.y;
 #pragma unroll
         for (int k = 0; k < 8; k++) {
-            u32 dice = hash((u32)(i + k) * 0x9e3779b9u + ((u32)((i + k) >> 32) ^ seed));
-            u32 a = encode(fabsf(mm[k]), top_m, per_m, 127, 0, dice & 0xffff) | (mm[k] < 0.f ? 128 : 0);
-            u32 b = encode(vv[k], top_v, per_v, 255, 1, dice >> 16);
-            ms[k / 4] |= a << (k % 4 * 8), vs[k / 4] |= b << (k % 4 * 8);
+            float d = g[k] * scale;
+            mm[k] = kept_m * share_m(ms[k / 4], k % 4) + (1.f - f.b1) * d;
+            vv[k] = kept_v * share_v(vs[k / 4], k % 4) + (1.f - f.b2) * d * d;
+            p[k] = p[k] * keep - f.rate * mm[k] * inverse_fast(root_fast(vv[k]) * f.root + f.eps);
         }
-        give(params, i, n, p), give_codes(m + i, n, ms), give_codes(v + i, n, vs);
     }
+    float top_m = 0.f, top_v = 0.f;
+#pragma unroll
+    for (int k = 0; k < 8; k++) top_m = fmaxf(top_m, fabsf(mm[k])), top_v = fmaxf(top_v, vv[k]);
+    // Blocks without a normal float in them are zeros.
+    top_m = warp_top(top_m), top_v = warp_top(top_v);
+    top_m = top_m < 0x1p-126f ? 0.f : top_m, top_v = top_v < 0x1p-126f ? 0.f : top_v;
+    if ((threadIdx.x & 31) == 0) x.tops[block] = make_float2(top_m, top_v);
+    if (!n) return;
+    float per_m = per(top_m), per_v = per(top_v), least = __uint_as_float(top_v > 0.f ? 1u << 20 : 0u);
+    u32 group = hash((u32)(i >> 3) ^ seed), ms[8], vs[8];
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        u32 dice = dice_of(group, k);
+        ms[k] = code_m(mm[k], per_m, dice), vs[k] = code_v(vv[k], per_v, least, dice);
+    }
+    give(params, i, n, p);
+    give_codes(x.m + i, n, {upper_bytes(ms[0], ms[1], ms[2], ms[3]), upper_bytes(ms[4], ms[5], ms[6], ms[7])});
+    give_codes(x.v + i, n, {upper_bytes(vs[0], vs[1], vs[2], vs[3]), upper_bytes(vs[4], vs[5], vs[6], vs[7])});
+}
+
+// A warp takes a block of 256.
+template <typename P>
+__device__ __forceinline__ void packed(P params, Packed x, const float* clip, i64 len, int step, Factors f) {
+    float scale = clip ? clip[0] * f.scale : f.scale;
+    if (!(scale >= 0.f)) return;
+    u32 seed = hash((u32)step * 0x9e3779b9u + 1u);
+    i64 warps = (i64)gridDim.x * (blockDim.x >> 5), whole = len / 256;
+    i64 block = (i64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
+    for (; block < whole; block += warps) packed_block<true>(params, x, block, len, seed, scale, f);
+    if (block == whole && whole * 256 < len) packed_block<false>(params, x, block, len, seed, scale, f);
 }
 
 extern "C" __global__ void packed_f32(float* p, short*, unsigned char* m, unsigned char* v, float2* tops, const float* grad,
                                       const unsigned char* decays, const float* clip, i64 len, int step, FACTORS) {
-    packed<Whole>({p}, m, v, tops, grad, decays, clip, len, step, MADE);
+    packed<Whole>({p}, {m, v, tops, grad, decays}, clip, len, step, MADE);
 }
 extern "C" __global__ void packed_bf16(bf16* weight, short* low, unsigned char* m, unsigned char* v, float2* tops,
                                        const float* grad, const unsigned char* decays, const float* clip, i64 len, int step,
                                        FACTORS) {
-    packed<Split>({weight, low}, m, v, tops, grad, decays, clip, len, step, MADE);
+    packed<Split>({weight, low}, {m, v, tops, grad, decays}, clip, len, step, MADE);
 }
 
 // f32 parameters into the form the steps have them in, and back.

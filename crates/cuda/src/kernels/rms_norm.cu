@@ -6,9 +6,29 @@
 //   dw = sum over rows of dy * r * rstd
 //
 // Layout: x, delta, r, y [rows, dim] row-major, dim a multiple of 8; rstd [rows] f32; w [dim].
-// Fast because the row is read from memory once: the forward gives a row to a warp, whose second pass hits L1; the
-// backward gives every thread eight columns, so that dw is summed in registers over the rows of a block. The partial
-// sums of the blocks are added by `column_sum` in a fixed order: the result is the same in every run.
+// Fast because the row is read from memory once: the forward gives a row to a warp, whose second pass hits L1, or, where the
+// rows are too few to fill the GPU that way (decoding), to a block that keeps it in registers. Both add in one order, so
+// that a row has the same bits however many others are normed with it: the squares of eight columns, then every 32nd
+// group of eight from the left, then the 32 sums across the lanes. The backward gives every thread eight columns, so that dw is
+// summed in registers over the rows of a block. The partial sums of the blocks are added by `column_sum` in a fixed order:
+// the result is the same in every run.
+
+// Explicit fma: the compiler may not choose another rounding in one of the two kernels.
+__device__ __forceinline__ float squares(const float (&a)[8]) {
+    float sum = a[0] * a[0];
+#pragma unroll
+    for (int k = 1; k < 8; k++) sum = fmaf(a[k], a[k], sum);
+    return sum;
+}
+__device__ __forceinline__ float inverse_root(float sum, int dim, float eps) { return rsqrtf(sum / dim + eps); }
+template <typename T> __device__ __forceinline__ void add_rounded(float (&a)[8], const float (&b)[8]) {
+#pragma unroll
+    for (int k = 0; k < 8; k++) a[k] = to_f32(from_f32<T>(a[k] + b[k]));
+}
+__device__ __forceinline__ void scaled(float (&a)[8], float scale, const float (&w)[8]) {
+#pragma unroll
+    for (int k = 0; k < 8; k++) a[k] *= scale * w[k];
+}
 
 template <typename T>
 __device__ __forceinline__ void forward(const T* x, const T* delta, const T* w, T* r, T* y, float* rstd, int rows,
@@ -23,24 +43,50 @@ __device__ __forceinline__ void forward(const T* x, const T* delta, const T* w, 
         load8(x + base + i, a);
         if (delta) {
             load8(delta + base + i, b);
-#pragma unroll
-            for (int k = 0; k < 8; k++) a[k] = to_f32(from_f32<T>(a[k] + b[k]));
+            add_rounded<T>(a, b);
             store8(r + base + i, a);
         }
-#pragma unroll
-        for (int k = 0; k < 8; k++) sum += a[k] * a[k];
+        sum += squares(a);
     }
-    float scale = rsqrtf(warp_sum(sum) / dim + eps);
+    float scale = inverse_root(warp_sum(sum), dim, eps);
     if (lane == 0 && rstd) rstd[row] = scale;
     if (delta) source = r + base;
     for (int i = lane * 8; i < dim; i += 256) {
         float a[8], b[8];
         load8(source + i, a);
         load8(w + i, b);
-#pragma unroll
-        for (int k = 0; k < 8; k++) a[k] *= scale * b[k];
+        scaled(a, scale, b);
         store8(y + base + i, a);
     }
+}
+
+// A block per row; blockDim.x * 8 covers dim, and threads are whole warps. Every load is under way before the first sum.
+template <typename T>
+__device__ __forceinline__ void few(const T* x, const T* delta, const T* w, T* r, T* y, float* rstd, int dim, float eps) {
+    __shared__ float parts[1024];
+    int col = threadIdx.x * 8;
+    bool mine = col < dim;
+    i64 at = (i64)blockIdx.x * dim + col;
+    float a[8] = {}, b[8], weight[8];
+    if (mine) {
+        load8(x + at, a);
+        load8(w + col, weight);
+        if (delta) {
+            load8(delta + at, b);
+            add_rounded<T>(a, b);
+            store8(r + at, a);
+        }
+    }
+    parts[threadIdx.x] = squares(a);
+    __syncthreads();
+    // Every warp adds all parts, so that no second barrier is needed. Zeros past the row change nothing.
+    float sum = 0.f;
+    for (int i = threadIdx.x & 31; i < blockDim.x; i += 32) sum += parts[i];
+    float scale = inverse_root(warp_sum(sum), dim, eps);
+    if (threadIdx.x == 0 && rstd) rstd[blockIdx.x] = scale;
+    if (!mine) return;
+    scaled(a, scale, weight);
+    store8(y + at, a);
 }
 
 // One block sums dw over rows blockIdx.x, blockIdx.x + gridDim.x, ...; blockDim.x * 8 covers dim.
@@ -79,6 +125,9 @@ __device__ __forceinline__ void backward(const T* dy, const T* r, const float* r
     (const T* x, const T* delta, const T* w, T* r, T* y, float* rstd, int rows, int dim, float eps)
 #define FORWARD(T) forward<T>(x, delta, w, r, y, rstd, rows, dim, eps)
 BOTH(rms_norm_forward, FORWARD_PARAMS, FORWARD)
+
+#define FEW(T) few<T>(x, delta, w, r, y, rstd, dim, eps)
+BOTH(__launch_bounds__(1024) rms_norm_few, FORWARD_PARAMS, FEW)
 
 #define BACKWARD_PARAMS(T)                                                                                               \
     (const T* dy, const T* r, const float* rstd, const T* w, const T* above, T* dr, float* partial, int rows, int dim)

@@ -193,7 +193,8 @@ fn sampling(laws: &mut Laws, what: &str, here: &Model, there: &Model<Cuda<f32>>)
     Ok(())
 }
 
-/// A pass twice gives the same bits, and so does one that computes gates and ups again; too little memory is an error.
+/// A pass twice gives the same bits, and so does one whose gates and ups lie in the gradient's memory, or that keeps or computes
+/// again all it can; too little memory is an error.
 fn repeated<T: Float>(laws: &mut Laws, what: &str, model: &Model<Cuda<T>>) -> Result<()> {
     let nodes: Vec<BatchNode> = sequences().into_iter().map(|tokens| BatchNode { parent: None, tokens }).collect();
     let forest = Forest::new(&model.config, &nodes)?;
@@ -202,20 +203,43 @@ fn repeated<T: Float>(laws: &mut Laws, what: &str, model: &Model<Cuda<T>>) -> Re
     let pass = Pass { forest: &forest, targets: &targets, temperature: 1.0 };
     let dlogp: Vec<f32> = (0..targets.len()).map(|i| (i % 7) as f32 - 2.0).collect();
     let (net, device) = (Net::new(model, None), &model.device);
-    let mut grads = device.zeros(model.params.table.len());
-    let mut gradient = |limit: Option<u64>| -> hone_engine::Result<Vec<f32>> {
+    let fresh = || device.zeros(model.params.table.len());
+    let gradient = |limit: Option<u64>, grads: &mut _| -> hone_engine::Result<Vec<f32>> {
         let mut activations = device.activations(limit);
-        device.clear(&mut grads);
+        device.clear(grads);
         net.forward(pass, Keep::Everything, &mut activations)?;
         let slopes = LossGradients { dlogp: &dlogp, dentropy: &[] };
-        net.backward(pass, slopes, &mut activations, Trained::Full(&mut grads))?;
-        Ok(Cuda::<T>::read_flat(&grads)?.into_owned())
+        net.backward(pass, slopes, &mut activations, Trained::Full(&mut *grads))?;
+        Ok(Cuda::<T>::read_flat(grads)?.into_owned())
     };
-    let first = gradient(None)?;
-    laws.holds(format!("{what}, a pass repeats to the bit"), bits(&gradient(None)?, &first));
+    let mut grads = fresh();
+    let first = gradient(None, &mut grads)?;
+    laws.holds(format!("{what}, a pass repeats to the bit"), bits(&gradient(None, &mut fresh())?, &first));
+    laws.holds(format!("{what}, all kept, the same bits"), bits(&gradient(Some(1 << 32), &mut fresh())?, &first));
+    // The gradient has memory now, and nothing in it.
+    for limit in [None, Some(1 << 32)] {
+        let lent = gradient(limit, &mut grads)?;
+        laws.holds(
+            format!("{what}, gates in the gradient's memory, limit {limit:?}: the same bits"),
+            bits(&lent, &first),
+        );
+    }
     let least = device.bytes(&model.config, Need::Pass { rows: forest.rows(), keep: Keep::Everything });
-    laws.holds(format!("{what}, gates computed again give the same bits"), bits(&gradient(Some(least))?, &first));
-    let short = gradient(Some(least / 2));
+    laws.holds(
+        format!("{what}, gates computed again give the same bits"),
+        bits(&gradient(Some(least), &mut fresh())?, &first),
+    );
+    for output in ["layer 1, SwiGLU", "layer 1, gradient of attention"] {
+        device.poison(Some(output));
+        let mut grads = fresh();
+        let done = gradient(None, &mut grads);
+        device.poison(None);
+        done?;
+        let norm = device.gradient_norm(&model.params.table, &grads)?;
+        let named = matches!(&norm, GradientNorm::NotFinite(name) if name.contains(output));
+        laws.holds(format!("{what}, a NaN in {output} is named"), named);
+    }
+    let short = gradient(Some(least / 2), &mut fresh());
     laws.holds(format!("{what}, too little memory is refused"), matches!(short, Err(EngineError::Memory { .. })));
     Ok(())
 }
