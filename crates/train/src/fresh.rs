@@ -46,6 +46,14 @@ impl FreshRecipe {
         if !self.hidden.is_multiple_of(64) {
             return Err(format!("policy.fresh.hidden is {}; it must be a multiple of 64", self.hidden));
         }
+        if !self.hidden.is_multiple_of(2 * self.head_dim) {
+            return Err(format!(
+                "policy.fresh.hidden is {} and policy.fresh.head_dim {}; two heads share a key, so hidden must be a multiple of {}",
+                self.hidden,
+                self.head_dim,
+                2 * self.head_dim
+            ));
+        }
         Ok(())
     }
 }

@@ -169,10 +169,16 @@ impl<'a> Imitation<'a> {
         if step >= sft.steps {
             return Ok(false);
         }
-        let asked = step > 0 && step.is_multiple_of(sft.check_every.max(1));
+        // Openings alone solve nothing.
+        let asked = step > 0 && step.is_multiple_of(sft.check_every.max(1)) && !self.imitates_openings(step);
         let Some(enough) = sft.stop_at.filter(|_| asked) else { return Ok(true) };
         self.held_out = evaluate(self.setup, self.recipe, self.setup.engine.sampler()).await.success;
         Ok(self.held_out.is_none_or(|success| success < enough))
+    }
+
+    fn imitates_openings(&self, step: u64) -> bool {
+        let sft = &self.recipe.sft;
+        sft.opening_turns > 0 && step as f64 <= sft.steps as f64 * sft.opening_until
     }
 
     async fn step(&mut self) -> Result<SftStep, TrainError> {
@@ -212,8 +218,7 @@ impl<'a> Imitation<'a> {
                 draws.extend(self.plan.draw(1).into_iter().map(|draw| (group, draw)));
             }
         }
-        let opening = sft.opening_turns > 0 && of_all <= sft.opening_until;
-        sequences.extend(self.episodes(&draws, shown, opening).await?);
+        sequences.extend(self.episodes(&draws, shown, self.imitates_openings(step)).await?);
         // In the order they were drawn, regardless of which was played first.
         sequences.sort_by_key(|credited| credited.sequence.group);
         Ok(sequences)
