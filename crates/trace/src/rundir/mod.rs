@@ -91,7 +91,7 @@ impl RunDir {
     pub fn create(path: &Path, recipe: &str) -> Result<Self, RunDirError> {
         vacant(path)?;
         fs::create_dir_all(path).map_err(io_error("cannot create", path))?;
-        // If two processes start a run here at once, one creates this directory and the other gets the error.
+        // If two processes start a run here at the same time, one creates this directory and the other gets the error.
         let traces = path.join("traces");
         fs::create_dir(&traces).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => RunDirError::Exists(path.into()),
@@ -245,7 +245,7 @@ const FREE_SPACE: &str = ". Everything recorded so far is whole: free some space
 fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FREE_SPACE,
-        // Wrapped by a library on the way, only its words are left.
+        // A library wrapped the error: only its text is left.
         io::ErrorKind::Other if source.to_string().contains("No space left on device") => FREE_SPACE,
         io::ErrorKind::FileTooLarge => {
             ". Everything recorded so far is whole: raise the limit on file sizes (`ulimit -f`) and go on with `--resume`"

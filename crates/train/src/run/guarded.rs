@@ -9,7 +9,7 @@ use crate::guard::Fall;
 use crate::ledger::Ledger;
 
 impl Trainer<'_> {
-    /// Looks at the step that was just recorded.
+    /// Examines the step that was just recorded.
     pub(super) async fn guard(&mut self, ledger: &Ledger, watch: &mut dyn Watch) -> Result<(), TrainError> {
         let recipe = self.recipe;
         let seen = self.state.guard.look(recipe.guard, ledger, &recipe.eval.success, recipe.train.groups);
