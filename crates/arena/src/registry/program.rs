@@ -1,4 +1,4 @@
-//! `command = ["python3", "my_env.py"]`: an environment of the user's own, in any language.
+//! `command = ["python3", "my_env.py"]`: a user's own environment, in any language.
 
 use std::path::PathBuf;
 use std::sync::Arc;
