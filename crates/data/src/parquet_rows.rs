@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::DataError;
 use crate::source::Source;
 
-/// Hands every row to `each`, with its number from 1.
+/// Calls `each` with every row and its number from 1.
 pub(crate) fn read(
     source: &Source,
     each: &mut dyn FnMut(u64, Result<Map<String, Value>, String>) -> Result<(), DataError>,
@@ -42,7 +42,7 @@ fn value(field: &Field) -> Value {
         Field::Float(value) => f64::from(*value).into(),
         Field::Double(value) => (*value).into(),
         Field::Str(text) => text.as_str().into(),
-        // Writers that do not mark a column as text leave bytes.
+        // Some writers do not mark text columns as text.
         Field::Bytes(bytes) => String::from_utf8_lossy(bytes.data()).into_owned().into(),
         Field::Group(row) => record(row).into(),
         Field::ListInternal(list) => list.elements().iter().map(value).collect(),

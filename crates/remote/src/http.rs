@@ -132,7 +132,7 @@ impl Http {
         self.send_until(method, path, body, extra, |_| false).await
     }
 
-    /// Reads the answer to its end, or until there is enough of it: a stream of events may stay open.
+    /// Reads the answer to its end, or until it is sufficient: a stream of events may stay open.
     pub async fn send_until(
         &self,
         method: Method,
@@ -165,7 +165,7 @@ impl Http {
         Ok(Reply { status, headers, body })
     }
 
-    /// A request whose answer must be JSON of a good status.
+    /// A request whose answer must be JSON with a success status.
     pub async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let reply = self.send(method, path, body, &[]).await?;
         self.read(&reply)
@@ -205,7 +205,7 @@ impl Http {
         }
     }
 
-    /// Opens a connection and hands it over as a WebSocket's, with the accept key that the server sent.
+    /// Opens a connection and returns it upgraded to a WebSocket, with the accept key that the server sent.
     pub async fn upgrade(&self, path: &str, key: &str) -> Result<(reqwest::Upgraded, Option<String>), Failure> {
         let request = self
             .client
@@ -221,7 +221,7 @@ impl Http {
         self.no_redirect(status, response.headers())?;
         if status != StatusCode::SWITCHING_PROTOCOLS {
             let mut response = response;
-            // The first part will do: a refusal may be as long as it likes.
+            // The first chunk is enough: a refusal may be arbitrarily long.
             let said = response.chunk().await.ok().flatten().unwrap_or_default();
             return Err(self.bad_status(status, &self.redacted(excerpt(&said))));
         }

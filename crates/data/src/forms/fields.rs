@@ -21,7 +21,7 @@ impl Fields {
         (self.rest, self.repairs)
     }
 
-    /// The first of the names that has a value; `null` is none. Other names stay in the row.
+    /// The first of the names that has a value; `null` does not count. Other names stay in the row.
     pub(super) fn take(&mut self, names: &[&str]) -> Option<Value> {
         for name in names {
             if self.rest.get(*name).is_some_and(Value::is_null) {
@@ -41,7 +41,7 @@ impl Fields {
         self.repairs.push(Trouble::new(field, reason, fix));
     }
 
-    /// A text; a number is written out.
+    /// A text; a number is converted to text.
     pub(super) fn text(&mut self, field: &'static str, names: &[&str]) -> Result<Option<String>, Trouble> {
         match self.take(names) {
             None => Ok(None),
@@ -58,7 +58,7 @@ impl Fields {
         }
     }
 
-    /// Variables: an object, or the JSON text of one. Values that are no texts are written out.
+    /// Variables: an object, or the JSON text of one. Values that are not text are converted to text.
     pub(super) fn variables(&mut self, names: &[&str]) -> Result<IndexMap<String, String>, Trouble> {
         let object = |value: Value| match value {
             Value::Object(map) => Ok(map),
@@ -169,7 +169,7 @@ impl Fields {
     }
 }
 
-/// The side a name stands for: of a split, or of a file.
+/// The side that a name means: of a split, or of a file.
 pub(crate) fn side_of(name: &str) -> Option<Side> {
     let name = name.to_lowercase();
     let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();

@@ -16,7 +16,7 @@ pub enum Actions {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActionType {
     pub tool: ToolSpec,
-    /// Fields that say which type it is; not the agent's to fill in.
+    /// Fields that identify the type; the agent does not fill them in.
     fixed: Map<String, Value>,
 }
 
@@ -37,7 +37,7 @@ impl Actions {
         Ok(Self::Typed(types))
     }
 
-    /// The action that a call stands for; `None` where no action type has its name.
+    /// The action for a call; `None` if no action type has its name.
     pub fn action(&self, call: &ToolCall) -> Option<Value> {
         match self {
             Self::Mcp => Some(json!({"type": "call_tool", "tool_name": call.name, "arguments": call.arguments})),

@@ -1,4 +1,4 @@
-//! OpenEnv servers as environments: `/ws` sessions, or plain HTTP where the environment keeps no state.
+//! OpenEnv servers as environments: `/ws` sessions, or plain HTTP if the environment keeps no state.
 //!
 //! Tools come from the server: its MCP tools through step actions, or one tool for each action type of its schema. Reward
 //! and `done` come from the envelope; `null` is no reward. An episode holds one session, and with it one place of the pool.
