@@ -62,7 +62,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The most memory it has used, in MiB.
+    /// Peak memory, in MiB.
     fn memory(&self) -> Option<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -62,13 +62,13 @@ pub(super) fn run(args: Args) -> Result<()> {
     }
 }
 
-/// A program sees no variable that is not named; a user's model takes longer than a tool.
+/// A program sees only the variables that are named; a model as the user takes longer than a tool.
 const TAU2_KEYS: &str = "\
 variables = [\"TAU2_DATA_DIR\"]    # and the key of the user's model, where there is one: \"OPENAI_API_KEY\"
 deadline_s = 120
 ";
 
-/// Pays what the environment itself gave.
+/// Pays the environment's own reward.
 const COMPONENT: &str = "[[rubric.component]]\nkind = \"env_reward\"\n";
 
 /// The command of an adapter, as TOML.
@@ -106,7 +106,7 @@ fn write_adapter(directory: &Path, file: &str, text: &str) -> Result<PathBuf> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let path = directory.join(file);
     match std::fs::read_to_string(&path) {
-        // A file that was changed is its owner's.
+        // A modified file belongs to the user.
         Ok(found) if found != text => {
             crate::output::note!("{} differs from Hone's and is left as it is", path.display());
         }
