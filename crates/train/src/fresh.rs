@@ -16,7 +16,7 @@ use crate::recipe::Recipe;
 use crate::setup::SetupError;
 
 documented! {
-    /// `[policy.fresh]`: the size of a policy made from nothing.
+    /// `[policy.fresh]`: size of a policy created from scratch.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct FreshRecipe {

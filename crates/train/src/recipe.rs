@@ -109,7 +109,7 @@ documented! {
     #[derive(Debug, Clone, Default, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct PolicyRecipe {
-        /// A model directory in Hugging Face's layout; absent: the policy inside the binary, in the worlds that have one.
+        /// A model directory in Hugging Face's layout; absent: the embedded policy, for environments that have one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub model: Option<PathBuf>,
         /// A PEFT adapter on the model, to continue from: it is trained, not the model.
@@ -233,7 +233,7 @@ documented! {
     pub struct EvalRecipe {
         /// Steps between evaluations; 0: only before and after.
         pub every: u64 where whole(0, 1_000_000_000),
-        /// Number of held-out tasks of one evaluation, from the first; absent: 256, or all where fewer are held out.
+        /// Number of held-out tasks of one evaluation, from the first; absent: 256, or all if fewer are held out.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tasks: Option<usize> where whole(0, 1_000_000),
         /// Temperature of the sampled evaluation; absent: training's. 0 makes the greedy evaluation, which is always made too, the

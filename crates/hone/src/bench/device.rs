@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Moments of AdamW: f32, 8bit, or host (f32 in host memory)
     #[arg(long, value_name = "FORM", default_value = "f32")]
     moments: MomentStore,
-    /// Memory that training may take, in GB: less than it wants is computed again in the backward pass
+    /// Memory that training may take, in GB: activations that do not fit are recomputed in the backward pass
     #[arg(long, value_name = "GB")]
     memory: Option<f64>,
     /// Short training steps on top, whose memory must not grow
@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// Leave the training step out
     #[arg(long)]
     generate_only: bool,
-    /// Compare a small model on the GPU with the CPU instead, and time nothing; exits with 1 where they differ
+    /// Compare a small model on the GPU with the CPU instead, and time nothing; exits with code 1 if they differ
     #[arg(long)]
     laws: bool,
 }

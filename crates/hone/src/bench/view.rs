@@ -23,8 +23,8 @@ const HELD_OUT: u64 = 256;
 
 /// Open a large run in the viewer: seconds to open, milliseconds per page, memory.
 ///
-/// Without a run one is generated, of 2,000 steps and 1,000,000 traces, and looked at by a process of its own, so that
-/// making it does not count.
+/// Without a run one is generated, of 2,000 steps and 1,000,000 traces, and opened by a separate process, so that
+/// generating it does not count.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A run directory to measure instead of generating one.

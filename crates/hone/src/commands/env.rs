@@ -35,7 +35,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Names, and what they are
+    /// Names and descriptions
     List {
         #[arg(long)]
         json: bool,
@@ -58,7 +58,7 @@ enum Command {
     Play {
         #[command(flatten)]
         choice: Choice,
-        /// Whom you play
+        /// Role to play
         #[arg(long = "as", value_name = "ROLE", default_value = "agent")]
         role: Role,
     },

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Replies to each prompt; more than one need a temperature
     #[arg(long, value_name = "N", default_value_t = 1)]
     samples: u32,
-    /// Prompts in work at once
+    /// Prompts generated concurrently
     #[arg(long, value_name = "N", default_value_t = 16)]
     concurrency: usize,
     #[command(flatten)]

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 /// Begin a project: an environment in Python, its tasks, a recipe and a README of five commands
 ///
-/// Everything works at once:
+/// Everything works out of the box:
 ///
 ///   hone init garden && cd garden
 ///   hone env show recipe.toml

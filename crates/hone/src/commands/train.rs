@@ -217,7 +217,7 @@ fn read_recipe(args: &Args) -> Result<Recipe> {
     Ok(recipe)
 }
 
-/// A path relative to the current directory, if that is shorter.
+/// A path relative to the current directory, if it is inside it.
 fn shortest(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(here).unwrap_or(path).display().to_string()

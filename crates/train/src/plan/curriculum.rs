@@ -4,8 +4,8 @@ use hone_trace::{Task, documented};
 use serde::{Deserialize, Serialize};
 
 documented! {
-    /// `[plan.curriculum]`: prefers tasks whose success rate is inside the band. Those not measured yet are preferred
-    /// too: it must be tried to be known.
+    /// `[plan.curriculum]`: prefers tasks whose success rate is inside the band. Tasks not measured yet are preferred
+    /// too.
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct Curriculum {

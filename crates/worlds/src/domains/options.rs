@@ -86,8 +86,8 @@ documented! {
         /// evaluates on `test`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub data: Option<PathBuf>,
-        /// `compat`: tau-bench v1 to the byte; `strict`: arguments checked, known faults mended; `tau2`: tau2-bench. Absent:
-        /// `tau2` for a tau2-bench directory, else `strict`.
+        /// `compat`: tau-bench v1 to the byte; `strict`: arguments checked, known faults fixed; `tau2`: tau2-bench.
+        /// Absent: `tau2` for a tau2-bench directory, else `strict`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub profile: Option<Profile>,
         /// tau2's solo mode, for telecom: the agent also has the user's tools, gets a ticket and talks to nobody.
