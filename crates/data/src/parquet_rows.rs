@@ -16,7 +16,7 @@ pub(crate) fn read(
     let file = std::fs::File::open(source.path())
         .map_err(|error| DataError::Read { path: source.name.clone(), source: error })?;
     let reader = SerializedFileReader::new(file);
-    let reader = reader.map_err(|error| bad(format!("it is no parquet file that can be read: {error}")))?;
+    let reader = reader.map_err(|error| bad(format!("it is not a readable parquet file: {error}")))?;
     for (at, row) in reader.get_row_iter(None).map_err(|error| bad(error.to_string()))?.enumerate() {
         each(at as u64 + 1, row.map(|row| record(&row)).map_err(|error| error.to_string()))?;
     }

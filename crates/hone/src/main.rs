@@ -106,7 +106,7 @@ fn key_as_flag(error: &clap::Error) -> Option<String> {
     let places = hone_train::keys::places(&flag.trim_start_matches('-').replace('-', "_"));
     let sets: Vec<String> = places.iter().map(|path| format!("--set {path}=VALUE")).collect();
     let hint = format!("hint: it is a recipe's key: {}", sets.join(" or "));
-    (!sets.is_empty()).then(|| format!("error: {flag} is no option of `hone {command}`\n{hint}"))
+    (!sets.is_empty()).then(|| format!("error: {flag} is not an option of `hone {command}`\n{hint}"))
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -120,7 +120,7 @@ fn base(adapter: &Path) -> Result<PathBuf> {
     let of_run = of_run.and_then(|run| recorded_recipe(&run).ok()).and_then(|recipe: Recipe| recipe.policy.model);
     let mut places = named.clone().into_iter().chain(beside).chain(of_run);
     places.find(|place| place.join("config.json").is_file()).with_context(|| {
-        let named = named.map_or("nothing".to_owned(), |named| format!("{}, which is no model directory here", named.display()));
+        let named = named.map_or("nothing".to_owned(), |named| format!("{}, which is not a model directory here", named.display()));
         format!(
             "the adapter in {} names {named} as its base; write the directory of its base model into base_model_name_or_path \
              of {ADAPTER}",

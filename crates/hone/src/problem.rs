@@ -88,7 +88,7 @@ pub(crate) fn advised(error: impl Into<anyhow::Error>) -> anyhow::Error {
         ("Connection refused", "start the server, or correct its address: url = \"http://HOST:PORT\""),
         ("dns error", "correct the server's address: url = \"http://HOST:PORT\""),
         ("cannot start ", "install it, or name it in full; it is started in the recipe's directory (env.directory)"),
-        ("is no answer: ", "print to stderr: stdout is for answers, one JSON object a line"),
+        ("is not an answer: ", "print to stderr: stdout is for answers, one JSON object a line"),
         (" ended (", "correct the program; `hone env show RECIPE` tries it again"),
         (
             "no answer within ",

@@ -101,9 +101,7 @@ fn inside(directory: &Path) -> String {
     let recipe = directory.join("recipe.toml");
     if directory.join("checkpoints").is_dir() && recipe.is_file() {
         let run = directory.display();
-        return format!(
-            "it holds a run: `hone train --resume {run}` goes on with it, policy.model={run} starts from it"
-        );
+        return format!("it holds a run: `hone train --resume {run}` resumes it, policy.model={run} starts from it");
     }
     if recipe.is_file() {
         return format!("name the recipe in it, {}", recipe.display());

@@ -155,7 +155,7 @@ fn ctrl_c_ends_after_the_step_with_everything_recorded() {
     let mut stdout = String::new();
     child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
     assert!(child.wait().unwrap().success(), "{told:?}");
-    assert!(told.iter().any(|line| line.contains("ctrl-c again stops at once")), "{told:?}");
+    assert!(told.iter().any(|line| line.contains("ctrl-c again stops immediately")), "{told:?}");
     let result: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
     let steps = result["steps"].as_u64().unwrap();
     assert!(

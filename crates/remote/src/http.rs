@@ -52,8 +52,9 @@ pub struct Reply {
 impl Http {
     /// The error says what to change.
     pub fn new(base: &str, credentials: &Credentials<'_>) -> Result<Self, String> {
-        let mut base = Url::parse(base)
-            .map_err(|error| format!("url {base:?} is no address ({error}); write it like http://localhost:8000"))?;
+        let mut base = Url::parse(base).map_err(|error| {
+            format!("url {base:?} is not an address ({error}); write it like http://localhost:8000")
+        })?;
         if !matches!(base.scheme(), "http" | "https") {
             return Err(format!("url has the scheme {:?}; write http:// or https://", base.scheme()));
         }
@@ -105,7 +106,7 @@ impl Http {
     /// The same credentials at another address, which a trusted server named.
     pub fn at(&self, base: &str) -> Result<Self, Failure> {
         let mut base =
-            Url::parse(base).map_err(|error| Failure::refused(format!("{base:?} is no address: {error}")))?;
+            Url::parse(base).map_err(|error| Failure::refused(format!("{base:?} is not an address: {error}")))?;
         base.set_path(&format!("{}/", base.path().trim_end_matches('/')));
         Ok(Self { base, ..self.clone() })
     }
@@ -118,7 +119,7 @@ impl Http {
             url.set_path(&own);
             return Ok(url);
         }
-        self.base.join(path).map_err(|error| Failure::refused(format!("{path:?} is no path: {error}")))
+        self.base.join(path).map_err(|error| Failure::refused(format!("{path:?} is not a path: {error}")))
     }
 
     /// Sends a request and reads the whole answer. Deadlines are the caller's business.

@@ -79,7 +79,7 @@ pub enum RubricError {
     Weight { name: String, weight: f64 },
     #[error("two components are named {0:?}; give one of them another `name`")]
     Duplicate(String),
-    #[error("product {product:?} has the factor {factor:?}, which is no component; the components are {known}")]
+    #[error("product {product:?} has the factor {factor:?}, which is not a component; the components are {known}")]
     UnknownFactor { product: String, factor: String, known: String },
     #[error("product {0:?} has no factors; name components in `of`")]
     EmptyProduct(String),

@@ -98,7 +98,7 @@ impl Worker {
             text = format!("{text} (stderr: {})", clip_start(&said, 600));
         }
         if let Some(stray) = process.stray() {
-            text = format!("{text} (stdout had a line that is no answer: {stray})");
+            text = format!("{text} (stdout had a line that is not an answer: {stray})");
         }
         text
     }

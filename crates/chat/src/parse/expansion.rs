@@ -32,7 +32,7 @@ pub(super) fn check(schema: &Value) -> Result<usize, String> {
     let mut expansion = Expansion { root: schema, seen: HashMap::from([("#", None)]) };
     let weight = expansion.weigh(schema, 0)?;
     if weight.nodes > MAX_EXPANSION {
-        return Err(format!("its references stand for more than {MAX_EXPANSION} subschemas"));
+        return Err(format!("its references expand to more than {MAX_EXPANSION} subschemas"));
     }
     if weight.back < 2 {
         return Ok(usize::MAX);

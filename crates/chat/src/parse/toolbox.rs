@@ -105,7 +105,9 @@ impl Tool {
         let mut schema = schema.clone();
         normalise(&mut schema, &mut |written, read| {
             let name = &spec.name;
-            notes.push(format!("tool {name:?}: \"type\": {written:?} is no JSON Schema type and is read as {read:?}"));
+            notes.push(format!(
+                "tool {name:?}: \"type\": {written:?} is not a JSON Schema type and is read as {read:?}"
+            ));
         });
         let validator = jsonschema::options()
             .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT))

@@ -52,7 +52,7 @@ impl std::fmt::Display for Rewrite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (what, line) = match self {
             Self::Reasoning { line } => ("takes the reasoning out of earlier replies", line),
-            Self::Prompt { line } => ("rewrites what stands before a reply", line),
+            Self::Prompt { line } => ("rewrites the text before a reply", line),
         };
         write!(f, "the chat template {what}")?;
         if let Some(line) = line {

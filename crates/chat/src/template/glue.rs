@@ -286,7 +286,7 @@ fn items(value: &Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::Undefined => Ok(Value::from(Vec::<Value>::new())),
         ValueKind::Map => Ok(Value::from(pairs(value)?)),
-        kind => Err(Error::new(ErrorKind::InvalidOperation, format!("items: a value of type {kind} is no mapping"))),
+        kind => Err(Error::new(ErrorKind::InvalidOperation, format!("items: a value of type {kind} is not a mapping"))),
     }
 }
 
@@ -300,7 +300,7 @@ fn dictsort(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let index = usize::from(by.as_ref().and_then(Value::as_str) == Some("value"));
     let fold = !truthy(&case_sensitive);
     if value.kind() != ValueKind::Map {
-        return Err(Error::new(ErrorKind::InvalidOperation, "dictsort: the value is no mapping"));
+        return Err(Error::new(ErrorKind::InvalidOperation, "dictsort: the value is not a mapping"));
     }
     let mut keyed = Vec::new();
     for pair in pairs(value)? {

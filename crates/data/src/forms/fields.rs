@@ -47,7 +47,7 @@ impl Fields {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(number @ (Value::Number(_) | Value::Bool(_))) => {
-                self.repaired(field, format!("{number} is no text and was written out"), "quote it");
+                self.repaired(field, format!("{number} is not text and was converted"), "quote it");
                 Ok(Some(number.to_string()))
             }
             Some(other) => Err(Trouble::new(
@@ -90,7 +90,7 @@ impl Fields {
                     continue;
                 }
                 other => {
-                    self.repaired("env_variables", format!("{name} is no text and was written out"), "quote it");
+                    self.repaired("env_variables", format!("{name} is not text and was converted"), "quote it");
                     other.to_string()
                 }
             };
@@ -107,7 +107,7 @@ impl Fields {
             "browser_use" | "browser" => Ok(Modality::Browser),
             other => Err(Trouble::new(
                 "task_modality",
-                format!("{other:?} is no modality"),
+                format!("{other:?} is not a modality"),
                 "write tool_use, computer_use or browser_use",
             )),
         }
@@ -121,7 +121,7 @@ impl Fields {
             return Some(level);
         }
         let read = value.as_str().and_then(|text| text.trim().parse().ok());
-        let what = if read.is_some() { "was read as a number" } else { "is no level and was left out" };
+        let what = if read.is_some() { "was read as a number" } else { "is not a level and was dropped" };
         self.repaired("difficulty", format!("{value} {what}"), "write 1, 2 or 3");
         read
     }
@@ -163,7 +163,7 @@ impl Fields {
         let value = self.take(&["split"])?;
         let side = value.as_str().and_then(side_of);
         if side.is_none() {
-            self.repaired("split", format!("{value} is no side of a split and was left out"), "write train or eval");
+            self.repaired("split", format!("{value} is not a side of a split and was dropped"), "write train or eval");
         }
         side
     }

@@ -106,7 +106,7 @@ async fn one(
     let (id, reply) = match read {
         Err(error) => {
             let what = format!(
-                "line {} is no request ({error}); write {{\"prompt\": …}} or {{\"messages\": […]}}",
+                "line {} is not a request ({error}); write {{\"prompt\": …}} or {{\"messages\": […]}}",
                 number + 1
             );
             (Value::Null, Err(anyhow::Error::msg(what)))

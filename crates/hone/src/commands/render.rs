@@ -178,7 +178,9 @@ fn check_messages(messages: &[Value]) -> Result<()> {
         bail!("the conversation has no messages; give at least one, for example a user message");
     }
     match messages.iter().position(|message| !message.get("role").is_some_and(Value::is_string)) {
-        Some(at) => bail!("message {at} is no object with a \"role\"; write {{\"role\": \"user\", \"content\": …}}"),
+        Some(at) => {
+            bail!("message {at} is not an object with a \"role\"; write {{\"role\": \"user\", \"content\": …}}")
+        }
         None => Ok(()),
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     let run = run_directory(&out);
     if run.exists() && !args.resume {
-        bail!("{} holds an imitation that was stopped; go on with --resume, or remove it", run.display());
+        bail!("{} holds an interrupted imitation; continue it with --resume, or remove it", run.display());
     }
     if args.resume && run.exists() {
         same_recipe(&recipe, &run)?;

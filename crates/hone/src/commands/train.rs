@@ -76,7 +76,7 @@ fn placebo_kind(text: &str) -> Result<Placebo, String> {
     let names = Placebo::ALL.map(Placebo::name).join(", ");
     Placebo::ALL.into_iter().find(|placebo| placebo.name() == text).ok_or_else(|| {
         let near = did_you_mean(text, Placebo::ALL.map(Placebo::name));
-        format!("{text:?} is none of {names}{}{}", if near.is_empty() { "" } else { "; " }, near.trim_end())
+        format!("{text:?} is not one of {names}{}{}", if near.is_empty() { "" } else { "; " }, near.trim_end())
     })
 }
 
@@ -339,7 +339,7 @@ mod tests {
         assert!(!made_directory(&directory.path().join("a/b")).unwrap(), "an empty directory is free");
         std::fs::write(directory.path().join("a/b/notes.txt"), "mine").unwrap();
         let error = made_directory(&directory.path().join("a/b")).unwrap_err().to_string();
-        assert!(error.contains("no run's"), "{error}");
+        assert!(error.contains("do not belong to a run"), "{error}");
         assert!(made_directory(&directory.path().join("a/b/notes.txt")).is_err());
     }
 }

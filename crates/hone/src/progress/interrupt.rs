@@ -53,7 +53,7 @@ impl Interrupt {
             handle.notice(&notice);
             let number = signals.next().await;
             // Records can be read after a kill at any byte, and no terminal mode is left to undo.
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\nstopped at once\n");
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\nstopped immediately\n");
             // Rented instances would continue to cost.
             let _ = tokio::task::spawn_blocking(cleanup::release_all).await;
             std::process::exit(128 + number);

@@ -48,9 +48,9 @@ impl<'a> TrainProgress<'a> {
     pub(crate) fn start(recipe: &'a Recipe, setup: &'a Setup, samples: u64, directory: &Path) -> Self {
         let progress = Progress::start(Board::new(&recipe.name, "step", recipe.train.steps));
         let interrupt = Interrupt::default();
-        let resume = format!("`hone train --resume {}` goes on; ", directory.display());
+        let resume = format!("`hone train --resume {}` continues; ", directory.display());
         let resume = if has("train", Some("resume")) { resume } else { String::new() };
-        let notice = format!("stopping when this step is recorded; {resume}ctrl-c again stops at once");
+        let notice = format!("stopping when this step is recorded; {resume}ctrl-c again stops immediately");
         interrupt.listen(progress.handle(), notice);
         super::waits::listen(progress.handle());
         let live = Live::new(recipe);

@@ -68,7 +68,7 @@ impl FleetTask {
             None => None,
             Some(level) => {
                 let level = level.as_u64().and_then(|level| u8::try_from(level).ok());
-                Some(level.ok_or("its `difficulty` is no small number")?)
+                Some(level.ok_or("its `difficulty` is not a small number")?)
             }
         };
         Ok(Self {

@@ -58,7 +58,7 @@ pub enum Said {
 impl Said {
     pub fn read(text: &str) -> Result<Self, String> {
         let mut message: Map<String, Value> =
-            serde_json::from_str(text).map_err(|error| format!("a message that is no JSON object: {error}"))?;
+            serde_json::from_str(text).map_err(|error| format!("a message that is not a JSON object: {error}"))?;
         let data = message.remove("data").unwrap_or_default();
         match message.get("type").and_then(Value::as_str) {
             Some("observation") => {

@@ -67,7 +67,7 @@ struct Request {
 impl Request {
     fn read(request: &Value) -> Result<Self, Wrong> {
         let invalid = |what: &str| Wrong::new(-32600, format!("Invalid request: {what}"));
-        let fields = request.as_object().ok_or_else(|| invalid("it is no object"))?;
+        let fields = request.as_object().ok_or_else(|| invalid("it is not an object"))?;
         if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
             return Err(invalid("jsonrpc: it must be \"2.0\""));
         }

@@ -165,7 +165,7 @@ fn component(key: &str, name: &str, known: &[&str]) -> Result<(), RecipeError> {
         return Ok(());
     }
     Err(RecipeError(format!(
-        "{key} is {name:?}, which is no component of the rubric; {}Its components are {}",
+        "{key} is {name:?}, which is not a component of the rubric; {}Its components are {}",
         did_you_mean(name, known.iter().copied()),
         known.join(", ")
     )))

@@ -34,7 +34,7 @@ pub fn extended_recipe(directory: &Path, settings: &[String]) -> Result<Recipe, 
         let key = setting.split('=').next().unwrap_or_default().trim();
         if !MAY_CHANGE.contains(&key) {
             return Err(RecipeError::new(format!(
-                "--set {setting}: a run that goes on keeps its recipe; these may change: {}. For anything else start a new \
+                "--set {setting}: a resumed run keeps its recipe; these may change: {}. For anything else start a new \
                  run from this one: --set policy.model={}",
                 MAY_CHANGE.join(", "),
                 directory.display()

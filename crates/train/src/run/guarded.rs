@@ -52,7 +52,7 @@ impl Trainer<'_> {
 fn advice(rate: f64, back_to: Option<u64>, factor: f64) -> String {
     match back_to {
         Some(step) => format!(
-            "the run goes on from the checkpoint of step {step} with train.learning_rate = {:e} (times {factor})",
+            "the run continues from the checkpoint of step {step} with train.learning_rate = {:e} (times {factor})",
             rate * factor
         ),
         None => format!(

@@ -253,7 +253,7 @@ fn one_task(site: &Site, a: &Side, b: &Side, task: &str, body: &mut Html) -> Res
         back,
         "\">all tasks</a><b>",
         clipped(task, 200),
-        "</b><span>the same call stands in the same row</span></p>"
+        "</b><span>the same call is in the same row</span></p>"
     );
     let mut rollouts = Vec::new();
     for (letter, side) in [("A", a), ("B", b)] {

@@ -97,7 +97,7 @@ fn a_log_that_cannot_be_written_is_said_once() {
     let warnings = logs.update(None);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(
-        warnings[0].starts_with("log.wandb: cannot write ") && warnings[0].contains("; the run goes on"),
+        warnings[0].starts_with("log.wandb: cannot write ") && warnings[0].contains("; the run continues"),
         "{warnings:?}"
     );
     assert!(logs.update(None).is_empty() && logs.finish().is_empty());

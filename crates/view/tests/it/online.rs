@@ -115,7 +115,7 @@ fn a_server_that_refuses_is_said_once_without_the_key_and_the_file_is_whole() {
         warnings = logs.update(None);
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    assert!(warnings.len() == 1 && warnings[0].contains("answered 401") && warnings[0].contains("; the run goes on"));
+    assert!(warnings.len() == 1 && warnings[0].contains("answered 401") && warnings[0].contains("; the run continues"));
     assert!(!warnings[0].contains(KEY), "{warnings:?}");
     assert!(logs.update(None).is_empty() && logs.finish().is_empty());
     // A refusal is permanent: one request.

@@ -113,7 +113,7 @@ impl Desk {
     fn lay_over(&mut self, data: &Value) -> Result<(), String> {
         let part = |name: &str| data.get(name).filter(|value| !value.is_null()).map(py::Value::from);
         if let Some(agent) = part("agent_data") {
-            for (name, value) in agent.as_dict().ok_or("agent_data is no object")? {
+            for (name, value) in agent.as_dict().ok_or("agent_data is not an object")? {
                 let tables = self.domain.kind.tables();
                 let at = tables.iter().position(|table| **table == **name);
                 let at = at.ok_or_else(|| format!("agent_data: no table {name:?}; it has {}", tables.join(", ")))?;
@@ -124,7 +124,7 @@ impl Desk {
         if let Some(user) = part("user_data") {
             let name = self.domain.kind.name();
             let phone = self.phone.as_mut().ok_or_else(|| format!("user_data: {name}'s user has no database"))?;
-            for (name, value) in user.as_dict().ok_or("user_data is no object")? {
+            for (name, value) in user.as_dict().ok_or("user_data is not an object")? {
                 let at = telecom::PHONE_TABLES.iter().position(|table| **table == **name);
                 let at = at.ok_or_else(|| format!("user_data: no table {name:?}"))?;
                 let old = py::Value::dict(phone.world.records(TableId(at)).map(|(k, v)| (k.clone(), v.clone())));
@@ -150,7 +150,7 @@ impl Desk {
                 Ok(shaped)
             };
         }
-        let records = value.as_dict().ok_or_else(|| format!("agent_data: {name} is no object"))?;
+        let records = value.as_dict().ok_or_else(|| format!("agent_data: {name} is not an object"))?;
         let merged = records.iter().map(|(key, record)| {
             let old = self.world.get(table, key);
             (key.clone(), old.map_or_else(|| record.clone(), |old| merge(old, record)))

@@ -82,7 +82,7 @@ fn asserted(desk: &Desk, task: &Task, conditions: &mut IndexMap<String, bool>) -
                 let name = if conditions.contains_key(&name) { format!("{name} ({at})") } else { name };
                 conditions.insert(name, met == expected);
             }
-            Ok(other) => failed.push(format!("ENV_ASSERTION ({name}: {} is no truth value)", other.type_name())),
+            Ok(other) => failed.push(format!("ENV_ASSERTION ({name}: {} is not a truth value)", other.type_name())),
             Err(what) => failed.push(format!("ENV_ASSERTION ({name}: {what})")),
         }
     }

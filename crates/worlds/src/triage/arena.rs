@@ -53,7 +53,7 @@ impl TriageArena {
         let mode = [Mode::Reader, Mode::Searcher]
             .into_iter()
             .find(|mode| mode.env() == task.env)
-            .ok_or_else(|| format!("{:?} is no triage environment", task.env))?;
+            .ok_or_else(|| format!("{:?} is not a triage environment", task.env))?;
         let world = self.world(field(task, "world")?);
         let digest: Digest = field(task, "world_digest")?;
         if world.digest() != digest {

@@ -75,7 +75,7 @@ pub(super) struct Args {
 
 fn share_of(text: &str) -> Result<(String, f64), String> {
     let (env, share) = text.split_once('=').ok_or("write ENV=SHARE, such as github=0.02")?;
-    Ok((env.to_owned(), share.parse().map_err(|_| format!("{share:?} is no share; write ENV=0.02"))?))
+    Ok((env.to_owned(), share.parse().map_err(|_| format!("{share:?} is not a share; write ENV=0.02"))?))
 }
 
 fn tasks_of(text: &str) -> Result<(String, Vec<String>), String> {

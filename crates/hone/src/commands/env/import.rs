@@ -78,8 +78,8 @@ fn command(args: &Args, name: &str, adapter: &Path) -> Result<String> {
         if !args.source.starts_with("verifiers:") && !args.source.starts_with("tau2:") {
             bail!("only verifiers and tau2 take --arguments; leave it out");
         }
-        let table: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_str(arguments).context("--arguments is no JSON object; write it like '{\"level\": 2}'")?;
+        let table: serde_json::Map<String, serde_json::Value> = serde_json::from_str(arguments)
+            .context("--arguments is not a JSON object; write it like '{\"level\": 2}'")?;
         words.push(serde_json::to_string(&table)?);
     }
     // JSON's strings and lists are TOML's.

@@ -172,7 +172,7 @@ fn warnings(config: &Config, chat: &ModelDir, template: Option<&TemplateReport>)
         Ok(tokenizer) => {
             let special = tokenizer.special_ids();
             let strange = |id: &&u32| tokenizer.id_to_token(**id).is_none();
-            found.extend(chat.stop_ids().iter().find(strange).map(|id| format!("stop id {id} is no token")));
+            found.extend(chat.stop_ids().iter().find(strange).map(|id| format!("stop id {id} is not a token")));
             if !chat.stop_ids().iter().any(|id| special.contains(id)) && !chat.stop_ids().is_empty() {
                 found.push("no stop id is a special token: replies may end inside text".into());
             }

@@ -150,8 +150,8 @@ impl Server {
             "displayName": named.name, "config": Value::from(config).to_string()});
         let url = format!("{}/graphql", self.account.server);
         let answer = self.post(&url, &json!({"query": UPSERT, "variables": variables})).await?;
-        let answer: Value =
-            serde_json::from_str(&answer).map_err(|_| self.words("answered with what is no JSON", &answer))?;
+        let answer: Value = serde_json::from_str(&answer)
+            .map_err(|_| self.words("answered with something that is not JSON", &answer))?;
         let bucket = answer.pointer("/data/upsertBucket/bucket").filter(|bucket| bucket.is_object());
         let bucket = bucket.ok_or_else(|| self.words("did not make the run", &answer.to_string()))?;
         let text = |path: &str| bucket.pointer(path).and_then(Value::as_str).map(encoded);
