@@ -212,7 +212,8 @@ pub trait Learner: Send {
     async fn restore(&mut self, dir: &Path, step: u64) -> Result<(), LearnFault>;
 }
 
-/// Whose logprobs. Those of the policy that sampled are in the record ([`Sampled::logprobs`]) and need no pass.
+/// Policy whose logprobs are computed. Those of the sampling policy are in the record ([`Sampled::logprobs`]) and need
+/// no pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
     /// The current policy.

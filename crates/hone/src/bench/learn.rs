@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Also run with advantages that carry nothing: permute, shuffle or constant
     #[arg(long, value_name = "KIND")]
     placebo: Option<String>,
-    /// Where the runs go; one directory a seed [default: runs/bench-learn-N]
+    /// Output directory, with one directory per seed [default: runs/bench-learn-N]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print one JSON object

@@ -43,7 +43,7 @@ struct Loading {
     /// Threads [default: all cores]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
-    /// Where it is computed: cpu, cuda, or auto (a GPU where one can be used)
+    /// Device: cpu, cuda, or auto (a GPU if one can be used)
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Cpu)]
     device: Device,
     /// On a GPU: bf16, or f32 for comparisons

@@ -83,7 +83,7 @@ pub(super) struct Choice {
     /// train and held-out for generated worlds; train, dev or test as a data directory and triage have them
     #[arg(long, default_value = "train")]
     split: String,
-    /// Which task of the split: its number or its key
+    /// Task of the split: its number or its key
     #[arg(long, default_value = "0")]
     task: String,
     /// For retail and airline: the domain's directory of tau-bench or tau2-bench data. Without: a generated world

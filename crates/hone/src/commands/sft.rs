@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Set a recipe key, e.g. --set sft.steps=100. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Where the model is computed: cpu, cuda, or auto (a GPU where one can be used). The same as --set engine.device=…
+    /// Device that computes the model: cpu, cuda, or auto (a GPU if one can be used). The same as --set engine.device=…
     #[arg(long, value_name = "DEVICE")]
     device: Option<hone_device::Device>,
     /// Output directory of the model. Must not exist.

@@ -40,10 +40,10 @@ pub(crate) struct Args {
     /// Set a recipe key, e.g. --set train.steps=5. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Where the model is computed: cpu, cuda, or auto (a GPU where one can be used). The same as --set engine.device=…
+    /// Device that computes the model: cpu, cuda, or auto (a GPU if one can be used). The same as --set engine.device=…
     #[arg(long, value_name = "DEVICE", conflicts_with = "resume")]
     device: Option<hone_device::Device>,
-    /// Where the run is recorded. Default: runs/NAME-N, the first N that is free.
+    /// Run directory. Default: runs/NAME-N, with the first free N.
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
     /// Resume a run from its newest checkpoint, with the recipe it recorded. The numbers are those of an uninterrupted

@@ -151,7 +151,7 @@ proptest! {
         }
     }
 
-    /// Where no token has moved, every ratio loss has the gradient of REINFORCE: −weight × advantage.
+    /// If no token has moved, every ratio loss has the gradient of REINFORCE: −weight × advantage.
     #[test]
     fn on_policy_all_ratio_losses_share_one_gradient(raw in raw()) {
         for name in names() {

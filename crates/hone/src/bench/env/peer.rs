@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// The Python side: tau-bench's tools, data loader and hash.
 const REFERENCE: &str = include_str!("../../../../../scripts/bench_env.py");
 
-/// Where tau-bench's Python is found.
+/// Location of tau-bench's Python.
 #[derive(Debug, clap::Args)]
 pub(super) struct Python {
     /// A Python that runs tau-bench

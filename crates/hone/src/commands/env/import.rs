@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// Arguments of the environment, a JSON object: of load_environment (verifiers), of AgentGymEnv (tau2)
     #[arg(long, value_name = "JSON")]
     arguments: Option<String>,
-    /// Where the adapter is written
+    /// Output directory of the adapter
     #[arg(long, value_name = "DIR", default_value = "adapters")]
     to: PathBuf,
     /// A recipe to append the block to, instead of printing it

@@ -82,7 +82,7 @@ pub(crate) struct Args {
     /// Prices per million tokens read and written, in dollars: --price 2.5,10. Prints the cost per solved task.
     #[arg(long, value_name = "READ,WRITTEN")]
     price: Option<Price>,
-    /// Where the evaluation is recorded. Default: RUN/evals/N for a run, else evals/N, the first N that is free.
+    /// Output directory. Default: RUN/evals/N for a run, else evals/N, with the first free N.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[arg(long, conflicts_with = "json")]
