@@ -109,8 +109,7 @@ fn spoken(action: &Action) -> Message {
     }
 }
 
-/// Trace of an episode that no model sampled: turns without tokens, so that every component sees what it would see of a
-/// policy.
+/// Trace of an episode that no model sampled: turns without tokens, so that components see it like a policy's.
 struct Record {
     tools: Arc<ToolSet>,
     trace: TraceBuilder,

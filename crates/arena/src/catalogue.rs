@@ -27,11 +27,11 @@ pub struct Entry<T: 'static> {
     pub make: T,
 }
 
-/// The options of an entry: their keys, the least that must be written, and the defaults of the rest.
+/// The options of an entry: their keys, the required ones, and the defaults of the rest.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub keys: &'static [&'static [Key]],
-    /// The keys without a default, as a JSON object with values to show.
+    /// The keys without a default, as a JSON object with example values.
     pub example: &'static str,
     complete: fn(Value) -> Result<Value, serde_json::Error>,
 }
@@ -91,7 +91,7 @@ pub fn split<A: Documented>(table: Value) -> (Value, Value) {
     (Value::Object(own.into_iter().collect()), Value::Object(rest.into_iter().collect()))
 }
 
-/// A name nothing is known under.
+/// Unknown name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {what} {name:?}; {}known are {known}", did_you_mean(nearest.as_deref()))]
 pub struct UnknownName {

@@ -1,7 +1,7 @@
 //! A model behind an OpenAI-compatible `/chat/completions`: messages in, one reply out.
 //!
-//! One deadline covers everything, retries included. Only the infrastructure is asked again (no connection, 408, 429,
-//! 5xx), with growing pauses: a model that answers badly has answered. The key is read from the environment once and
+//! One deadline covers everything, retries included. Only infrastructure failures are retried (no connection, 408, 429,
+//! 5xx), with exponential backoff: a bad answer is still an answer. The key is read from the environment once and
 //! appears in no message; redirects are not followed, so it reaches no other host. Replies are read up to a bound.
 
 use std::fmt;
@@ -57,18 +57,18 @@ fn max_tokens() -> u32 {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completion {
     pub message: Value,
-    /// True when the reply ran into `max_tokens`.
+    /// True if the reply was truncated at `max_tokens`.
     pub cut: bool,
-    /// Tokens as the server counted them; absent where it does not say.
+    /// Tokens as the server counted them; absent if it does not report them.
     pub usage: Option<Usage>,
 }
 
-/// Why there is no reply.
+/// Reason why there is no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct ChatFault {
     pub what: String,
-    /// True when the same question may be answered another time.
+    /// True if the same request may succeed when repeated.
     pub transient: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct ChatClient {
 
 /// Longest reply that is read.
 const MAX_REPLY: usize = 1 << 20;
-/// First pause before asking again; it doubles up to the longest.
+/// First pause before a retry; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
@@ -121,7 +121,7 @@ impl ChatClient {
         &self.spec.model
     }
 
-    /// The content of the model's reply to `messages` (OpenAI's form). `extra` joins the request: `seed`,
+    /// The content of the model's reply to `messages` (OpenAI's form). `extra` is added to the request: `seed`,
     /// `response_format`, ….
     pub async fn reply(&self, messages: &[Value], extra: Map<String, Value>) -> Result<String, ChatFault> {
         let message = self.message(messages, extra).await?;
@@ -133,7 +133,7 @@ impl ChatClient {
         }
     }
 
-    /// The model's whole message, tool calls included, as the server wrote it. One that was cut short is a fault.
+    /// The model's whole message, tool calls included, as the server wrote it. A truncated one is a fault.
     pub async fn message(&self, messages: &[Value], extra: Map<String, Value>) -> Result<Value, ChatFault> {
         let completion = self.completion(messages, extra).await?;
         if completion.cut {
@@ -142,7 +142,7 @@ impl ChatClient {
         Ok(completion.message)
     }
 
-    /// The model's message, with what the server says of it.
+    /// The model's message, with the server's metadata.
     pub async fn completion(&self, messages: &[Value], extra: Map<String, Value>) -> Result<Completion, ChatFault> {
         let mut body = json!({"model": self.spec.model, "messages": messages, "max_tokens": self.spec.max_tokens});
         if let Some(fields) = body.as_object_mut() {

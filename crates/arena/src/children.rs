@@ -6,8 +6,9 @@
 //! Hone holds, and kills the registered groups when the pipe closes. (A parent-death signal would need `unsafe`, and is
 //! not inherited by grandchildren.)
 //!
-//! Some leave the group: `setsid`, daemons. A child's variables name its leash, its descendants inherit them, and `strays`
-//! finds those in `/proc`; the watchdog looks there too. Elsewhere than on Linux only groups are killed.
+//! Some processes leave the group (`setsid`, daemons). A child's environment variables name its leash, descendants
+//! inherit them, and `strays` finds those in `/proc`; the watchdog looks there too. On systems other than Linux only
+//! groups are killed.
 
 mod strays;
 
@@ -75,10 +76,10 @@ pub struct Leash {
 }
 
 impl Leash {
-    /// Kills the group and who left it. A group that is gone already is as good as killed.
+    /// Kills the group and processes that left it. A group that is already gone is not an error.
     pub fn kill(&self) {
         let Some(group) = self.group else { return };
-        // While their parents live, those that cleared their variables can still be told.
+        // While their parents live, processes that cleared their variables can still be identified.
         let left = self.mark.as_deref().map_or_else(Vec::new, |mark| strays::of(group, mark));
         let _ = kill_process_group(group, Signal::KILL);
         strays::kill(&left);

@@ -98,7 +98,7 @@ impl Names {
         ToolSpec { name: translated(&self.shown, tool.name), ..tool }
     }
 
-    /// A message as the agent is to read it.
+    /// A message as the agent reads it.
     fn disguise(&self, message: &mut Message) {
         match message {
             Message::Tool { name: Some(name), .. } => *name = translated(&self.shown, std::mem::take(name)),
@@ -117,7 +117,7 @@ fn translated(names: &HashMap<String, String>, name: String) -> String {
     names.get(&name).cloned().unwrap_or(name)
 }
 
-/// An episode in which every tool goes by another's name.
+/// An episode in which every tool has another's name.
 struct Renamed {
     env: Box<dyn Env>,
     names: Names,
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(listed(&episode), [("c", "does c"), ("b", "does b"), ("a", "does a")]);
     }
 
-    /// A policy that reads finds every tool under its new name; one that remembers gets another tool than it means.
+    /// A policy that reads its tools finds each under its new name; one that has memorised names calls the wrong tool.
     #[test]
     fn names_are_exchanged_and_calls_translated() {
         let mut episode = opened(Perturbation::NamesExchanged);

@@ -1,5 +1,5 @@
-//! Players: policies that act on text. A known solution, a scripted policy, a model behind an API, each played and scored as
-//! any policy is, into a trace without tokens.
+//! Players: policies that act on text. A known solution, a scripted policy, a model behind an API, each played and
+//! scored like any policy, into a trace without tokens.
 
 mod remote;
 
@@ -22,10 +22,10 @@ pub use remote::Remote;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Acted {
     pub action: Action,
-    /// The turn as it was written, reasoning and all; absent: what the action says.
+    /// The turn as it was written, reasoning included; absent: derived from the action.
     pub message: Option<Message>,
     pub usage: Option<Usage>,
-    /// True when the reply ran into the limit of its tokens: it is not carried out, and ends the episode.
+    /// True if the reply was truncated at its token limit: it is not executed, and ends the episode.
     pub cut: bool,
 }
 
@@ -173,8 +173,7 @@ fn spoken(action: Action) -> Message {
     }
 }
 
-/// Trace of an episode that no model sampled: turns without tokens, so that every component sees what it would see of a
-/// policy.
+/// Trace of an episode that no model sampled: turns without tokens, so that components see it like a policy's.
 struct Record {
     trace: TraceBuilder,
     version: PolicyVersion,
@@ -195,7 +194,7 @@ impl Record {
         Self { trace: TraceBuilder::new(head, Vec::new()), version }
     }
 
-    /// `action`: what was carried out.
+    /// `action`: the action that was executed.
     fn turn(&mut self, action: Option<Action>, turn: TurnRecord) -> Result<(), Fault> {
         let node = Node::sampled(Vec::new(), Sampled::by(self.version.clone(), Vec::new()))
             .map_err(|error| Fault::new(Boundary::Hone, error.to_string()))?;

@@ -1,6 +1,6 @@
 //! A trace for people: text for the terminal, with or without colour.
 //!
-//! Ids become text here and nowhere on the way to the loss. Model output is hostile: control characters, which could
+//! Ids become text here and nowhere on the path to the loss. Model output is hostile: control characters, which could
 //! move the cursor or rewrite the screen, are shown as escapes.
 
 use std::fmt::{self, Write as _};
@@ -12,7 +12,7 @@ use hone_trace::{Node, Origin, Outcome, Trace, TurnRecord, Verdict};
 pub struct Show<'a> {
     pub decode: &'a dyn Fn(&[u32]) -> String,
     pub colour: bool,
-    /// Longer texts are cut in the middle, and the cut is said. `None` shows everything.
+    /// Longer texts are cut in the middle, and the cut is marked. `None` shows everything.
     pub max_chars: Option<usize>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A task lists what to say under `says`: `[{"before": 2, "text": "…"}]` is said before the third call; if `before` is
 //! the number of calls, after the last. A task without it is closed by its outputs, or by "Done.". Oracles and
-//! imitation use this; an agent that made its calls without speaking would use values that nobody gave it.
+//! imitation use this; an agent that called without speaking would use values it was never given.
 
 use hone_trace::{Task, ToolCall};
 use serde::{Deserialize, Serialize};
@@ -29,26 +29,26 @@ pub const SAYS: &str = "says";
 /// reference.
 pub const DEMONSTRATION: &str = "demonstration";
 
-/// Whom imitation sees.
+/// Demonstrator that imitation learns from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Demonstrator {
     /// Always right.
     #[default]
     Oracle,
-    /// Knows how and often takes no care: see the `novice.rs` of each environment that has one.
+    /// Competent but often careless: see the `novice.rs` of each environment that has one.
     Novice,
 }
 
 /// The reply of an agent that has nothing to tell.
 pub const DONE: &str = "Done.";
 
-/// The moves of a perfect episode; `None` where the task has no reference, or its `says` cannot be read.
+/// The moves of a perfect episode; `None` if the task has no reference, or its `says` cannot be read.
 pub fn solution(task: &Task) -> Option<Vec<Move>> {
     moves(task, task.reference.as_ref()?)
 }
 
-/// The moves of the episode that imitation sees: the task's demonstration where it has one, else its solution.
+/// The moves to imitate: the task's demonstration if it has one, else its solution.
 pub fn demonstration(task: &Task) -> Option<Vec<Move>> {
     match task.extra.get(DEMONSTRATION) {
         Some(calls) => moves(task, &serde_json::from_value::<Vec<ToolCall>>(calls.clone()).ok()?),

@@ -69,11 +69,11 @@ async fn a_hang_is_killed_with_everything_it_started() {
     drop(file);
     let script = format!("exec 9<'{}'; flock -x 9; (sleep 1000) & sleep 1000", lock.display());
     assert_unscored(&verify(&script, 1.0).await, "verifier_deadline: ");
-    // Blocks until the last holder is dead; were one left alive, this test would not end.
+    // Blocks until the last holder is dead; if one were left alive, this test would not end.
     std::fs::File::open(&lock).unwrap().lock().unwrap();
 }
 
-/// The same where what it started left its process group, cleared its variables, or became a daemon.
+/// The same if its descendants left the process group, cleared their variables, or became daemons.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_hang_is_killed_with_what_left_its_group() {

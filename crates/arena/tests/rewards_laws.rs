@@ -196,7 +196,7 @@ proptest! {
         prop_assert_eq!(of(&article), 1.0, "stop words do not matter");
         let mixed: Vec<String> = article.iter().chain(&junk).cloned().collect();
         prop_assert!((of(&mixed) - (backed - 2) as f64 / (backed + filler - 2) as f64).abs() < 1e-12);
-        // Repeating what is supported does not make it more so.
+        // Repeating a supported phrase does not raise its support.
         let padded: Vec<String> = std::iter::repeat_n(&mixed, repeats).flatten().cloned().collect();
         prop_assert!(of(&padded) <= of(&mixed));
     }
@@ -223,7 +223,7 @@ proptest! {
         let forecasts: Vec<(f64, bool)> = forecasts.into_iter().map(|(c, y)| (f64::from(c) / 10.0, y)).collect();
         let parts = murphy(&forecasts).unwrap();
         prop_assert!((parts.loss - (parts.reliability - parts.resolution + parts.uncertainty)).abs() < 1e-12);
-        // A constant confidence knows nothing.
+        // A constant confidence has no resolution.
         let constant: Vec<(f64, bool)> = forecasts.iter().map(|&(_, y)| (0.3, y)).collect();
         prop_assert!(murphy(&constant).unwrap().resolution < 1e-12);
     }
@@ -282,7 +282,7 @@ proptest! {
         let overlong = SoftOverlong::new(max.max(cache), cache).unwrap();
         prop_assert!(overlong.value(short) >= overlong.value(long));
         prop_assert!((-1.0..=0.0).contains(&overlong.value(a)));
-        // No jump: one token more costs one step of the interval at most.
+        // No jump: one more token costs at most one step of the interval.
         prop_assert!(overlong.value(a) - overlong.value(a + 1) <= 1.0 / cache as f64 + 1e-12);
         prop_assert!(value(cost(short, max, "tokens")) >= value(cost(long, max, "tokens")));
         prop_assert!((-1.0..=0.0).contains(&value(cost(a, max, "tokens"))));

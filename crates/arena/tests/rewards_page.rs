@@ -1,4 +1,4 @@
-//! docs/rewards.md is what the entries say.
+//! docs/rewards.md matches the entries.
 
 use std::path::Path;
 

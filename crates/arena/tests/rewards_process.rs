@@ -111,7 +111,7 @@ fn a_repeat_is_the_same_call_with_nothing_changed_in_between() {
         {"name": "get", "arguments": "{\"order_id\": \"#W1\"}"}]}),
     );
     messages.push(call("get", json!({"order_id": "#W1"})));
-    // One repeat before the write; reading again after it is none.
+    // One repeat before the write; reading again after it is not a repeat.
     assert_eq!(all(messages.clone())[3], -0.25);
     messages.push(call("get", json!({"order_id": "#W1"})));
     assert_eq!(all(messages)[3], -0.4);

@@ -12,7 +12,7 @@ use hone_trace::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A component that always says the same.
+/// A component with a constant verdict.
 #[derive(Clone)]
 struct Says(Option<f64>);
 
@@ -44,12 +44,12 @@ proptest! {
         let sum: f64 = parts.iter().map(|(w, v)| w * v).sum();
         let weights: f64 = parts.iter().map(|(w, _)| w).sum();
         prop_assert!((total(terms(&scored), vec![]).value().unwrap() - sum).abs() < 1e-9);
-        // With one more component that is unscored, the mean per weight is what it was.
+        // With one more unscored component, the mean per weight is unchanged.
         let mut more = scored.clone();
         more.push((weight, None));
         let with = total(terms(&more), vec![]).value().unwrap();
         prop_assert!((with / (weights + weight) - sum / weights).abs() < 1e-9);
-        // NaN and infinities are no scores.
+        // NaN and infinities are not scores.
         for broken in [f64::NAN, f64::INFINITY] {
             more.last_mut().unwrap().1 = Some(broken);
             prop_assert!((total(terms(&more), vec![]).value().unwrap() - with).abs() < 1e-12);
@@ -203,7 +203,7 @@ fn an_episode_is_scored_from_its_facts_and_a_fault_is_not_scored() {
     assert!(card.total.why().contains("the tool server died"));
 }
 
-/// `otherwise` is for what an episode left unset, never for a scorer or an environment that failed.
+/// `otherwise` applies to what an episode left unset, never to a scorer or an environment that failed.
 #[test]
 fn what_an_episode_leaves_unset_can_have_a_value() {
     let rubric = spec(json!({"component": [{"kind": "correct", "otherwise": 0}]})).unwrap();

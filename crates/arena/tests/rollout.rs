@@ -17,7 +17,8 @@ use hone_trace::{
     StopReason, Task, Trace, Turn,
 };
 
-/// Says its lines in turn, as a model would: ids that end with the end of turn. Keeps every prompt it was given.
+/// Replies with its lines in order, as a model would: ids that end with the end of turn. Keeps every prompt it was
+/// given.
 struct Actor {
     renderer: Renderer,
     lines: Mutex<VecDeque<Line>>,
@@ -26,7 +27,7 @@ struct Actor {
 
 enum Line {
     Says(String),
-    /// Runs into the limit on new tokens.
+    /// Hits the limit on new tokens.
     Rambles,
     Fails {
         transient: bool,
@@ -199,7 +200,7 @@ async fn limits_truncate_by_name() {
 /// An environment that breaks as told, on the given episodes.
 struct Broken {
     opened: AtomicU32,
-    /// Breaks the first so many episodes.
+    /// Breaks this many episodes, from the first.
     episodes: u32,
     how: How,
 }
@@ -406,8 +407,8 @@ impl Env for SaysEnv {
     }
 }
 
-/// A message of any role that no window holds ends the episode before it is encoded, which would take a gigabyte; scorers
-/// see its beginning.
+/// A message too long for the window, of any role, ends the episode before it is encoded, which would take a gigabyte;
+/// scorers see its beginning.
 #[tokio::test]
 async fn a_message_that_no_window_holds_is_never_encoded() {
     let huge = "many words ".repeat(1 << 20);

@@ -66,7 +66,7 @@ impl Script {
         Self::new(&LOOP.replace("RUN", "step(ask)"))
     }
 
-    /// Answers each request in a thread of its own.
+    /// Answers each request in a separate thread.
     fn threaded() -> Self {
         Self::new(&LOOP.replace("RUN", "threading.Thread(target=step, args=(ask,), daemon=True).start()"))
     }
@@ -145,7 +145,7 @@ async fn the_documented_reward_scores() {
     assert!(matches!(scorer.verdict(&Case::default()).await, Verdict::Unscored { .. }));
 }
 
-/// The page shows the very files the tests above ran.
+/// The page shows exactly the files that the tests above ran.
 #[test]
 fn the_page_shows_the_examples() {
     let page = std::fs::read_to_string(docs().join("environments.md")).unwrap();
@@ -198,7 +198,7 @@ async fn a_hang_costs_its_episode_alone_while_the_process_lives() {
     let before = pid(&mut healthy).await;
     let fault = step(&mut stuck, "hang").await.unwrap_err();
     assert!(fault.transient && fault.what.contains("no answer within 3 s"), "{fault}");
-    // That nothing happens takes waiting for: this is longer than the probe that follows a missed deadline. The process
+    // Proving that nothing happens takes waiting: longer than the probe that follows a missed deadline. The process
     // answers the probe, so it lives on with its other episodes.
     tokio::time::sleep(Duration::from_millis(3500)).await;
     assert_eq!(pid(&mut healthy).await, before);
@@ -268,7 +268,7 @@ async fn nothing_outlives_the_arena() {
     let grandchild: i32 = text(&step(&mut episode, "fork").await.unwrap()).parse().unwrap();
     drop((episode, arena));
     gone(process).await;
-    // The grandchild is init's to reap; being a zombie there is as good as gone.
+    // Init reaps the grandchild; a zombie counts as gone.
     let state = || std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
     while !(state().is_empty() || state().contains(") Z ")) {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -292,7 +292,7 @@ async fn a_program_that_cannot_run_says_so() {
     assert!(unscored.contains("no such module"), "{unscored}");
 }
 
-/// A child gets a clean set of variables and those that the recipe names; a name that is not set is said at the start.
+/// A child gets a clean set of variables and those that the recipe names; an unset name is reported at the start.
 #[tokio::test]
 async fn a_program_sees_the_variables_it_is_meant_to_see() {
     let text = LOOP.replace("RUN", "answer(ask, done=True, facts={'seen': dict(os.environ)})");
@@ -305,7 +305,7 @@ async fn a_program_sees_the_variables_it_is_meant_to_see() {
         let facts = episode.env.end().facts;
         facts["seen"].as_object().unwrap().keys().cloned().collect::<Vec<String>>()
     };
-    // Cargo sets it for its tests: it stands for a key that only Hone is given.
+    // Cargo sets it for its tests: a stand-in for a key that only Hone is given.
     let secret = "CARGO_MANIFEST_DIR";
     let usual = seen(&[]).await;
     assert!(usual.iter().any(|name| name == "PATH") && !usual.iter().any(|name| name == secret), "{usual:?}");
@@ -316,7 +316,7 @@ async fn a_program_sees_the_variables_it_is_meant_to_see() {
     assert!(error.contains("HONE_NO_SUCH_VARIABLE") && error.contains("not set"), "{error}");
 }
 
-/// An environment that ends by itself takes what it started with it.
+/// An environment that exits takes its child processes with it.
 #[tokio::test]
 async fn nothing_a_dead_program_started_is_left() {
     let script = Script::serial();
@@ -327,8 +327,8 @@ async fn nothing_a_dead_program_started_is_left() {
     gone(child).await;
 }
 
-/// Plays Hone in a process of its own, for the test after it: opens an environment whose program starts another, and waits
-/// to be killed.
+/// Plays Hone in a separate process, for the next test: opens an environment whose program starts another, and waits to
+/// be killed.
 #[tokio::test]
 #[ignore = "run by nothing_survives_hone_being_killed"]
 async fn an_environment_with_a_grandchild_is_open() {
@@ -344,8 +344,7 @@ async fn an_environment_with_a_grandchild_is_open() {
     let _ = step(&mut episode, "ok").await;
 }
 
-/// Killed by the one signal nobody can catch, Hone leaves neither its children nor theirs behind: the pipe they hold open
-/// is closed.
+/// Killed by SIGKILL, Hone leaves neither children nor grandchildren behind: the pipe they hold open is closed.
 #[test]
 fn nothing_survives_hone_being_killed() {
     use std::io::Read as _;

@@ -12,7 +12,7 @@ use hone_arena::users::{
 use hone_trace::{Boundary, Seed};
 use serde_json::{Value, json};
 
-/// A server that gives these replies one after the other and keeps what it was asked. An empty reply hangs up.
+/// A server that gives these replies in order and records its requests. An empty reply hangs up.
 struct Server {
     url: String,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
@@ -37,7 +37,7 @@ impl Server {
         Self { url, asked }
     }
 
-    /// Says these things.
+    /// Replies with these texts.
     fn saying(replies: &[&str]) -> Self {
         Self::start(replies.iter().map(|reply| (200, completion(reply))).collect())
     }
@@ -250,7 +250,7 @@ async fn a_silent_server_meets_the_deadline() {
 
 #[tokio::test]
 async fn a_key_is_sent_and_never_shown() {
-    // PATH is set everywhere and its value is nothing a server would echo by chance.
+    // PATH is set everywhere, and no server would echo its value by chance.
     let key = std::env::var("PATH").unwrap();
     let server = Server::start(vec![(400, format!("bad key: {key}"))]);
     let spec = ChatSpec { key_env: Some("PATH".into()), ..server.spec() };

@@ -1,7 +1,7 @@
 //! The context budget: what the prompt costs, how many turns are left, and how oversized tool output is cut.
 //!
-//! The rule for tool output: where it exceeds its allowance, its head and its tail are kept, half of the allowance each,
-//! and a line between them says how much was cut. Nothing else is ever shortened, least of all the task.
+//! The rule for tool output: if it exceeds its allowance, its head and tail are kept, half of the allowance each, with
+//! a line between them that says how much was cut. Nothing else is ever shortened, least of all the task.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -59,7 +59,7 @@ pub struct DoesNotFit {
 
 impl PromptCost {
     /// `total` is the whole prompt's tokens, `without_tools` the same prompt's without tools; the texts are counted as
-    /// they stand.
+    /// given.
     pub fn measure(
         tokenizer: &Tokenizer,
         total: usize,
@@ -122,12 +122,12 @@ impl Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clipped {
     pub text: String,
-    /// Characters that were cut; zero where the text fitted.
+    /// Characters that were cut; 0 if the text fits.
     pub cut_chars: usize,
 }
 
 /// A text this many times longer than its allowance in tokens is read at its ends only: a tool that answers with 50 MB
-/// must not cost the time it takes to encode them. Tokens this long are rare (runs of white space); where they abound,
+/// must not cost the time it takes to encode them. Tokens this long are rare (runs of white space); with many of them,
 /// less is kept than would fit.
 const BYTES_PER_TOKEN: usize = 64;
 
@@ -174,7 +174,8 @@ pub fn clip_output(tokenizer: &Tokenizer, text: &str, limit: usize) -> Result<Cl
         let notice = format!("\n[{cut_chars} characters cut here to fit the context]\n");
         let clipped = [&text[..middle.start], &notice, &text[middle.end..]].concat();
         let length = tokenizer.count(&clipped)?;
-        // Below the notice's own length the notice is all that is left: silence would be worse than a few tokens over.
+        // Below the notice's own length only the notice is left: a silent cut would be worse than a few tokens too
+        // many.
         if length <= limit || keep == 0 {
             return Ok(Clipped { text: clipped, cut_chars });
         }

@@ -6,9 +6,9 @@ use serde_json::{Map, Value as Json, json};
 use crate::parse::{Format, Toolbox, parse};
 use crate::template::{ChatTemplate, Clock, TemplateInput};
 
-/// The format a template writes calls in, proven by reading a call back; `None` where it writes none we know.
+/// The format a template writes calls in, proven by reading a call back; `None` if it writes no known format.
 ///
-/// `variables` are the model's special tokens, which some templates cannot do without.
+/// `variables` are the model's special tokens, which some templates require.
 pub fn call_format(template: &ChatTemplate, variables: &Map<String, Json>) -> Option<Format> {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
     let tool = ToolSpec::new("get_weather", "The weather of a city", schema);
@@ -37,7 +37,7 @@ pub fn call_format(template: &ChatTemplate, variables: &Map<String, Json>) -> Op
         let calls = json!([{ "type": "function", "id": "callno000", "function": function }]);
         let reply = json!({ "role": "assistant", "content": "", "tool_calls": calls });
         let Some(called) = render(&[user.clone(), reply], false) else { continue };
-        // The reply alone: what follows the prompt that asks for it, or at least the prompt before its header.
+        // The reply by itself: the text after its generation prompt, or at least after the prompt before its header.
         let prompts =
             [true, false].into_iter().filter_map(|generation| render(std::slice::from_ref(&user), generation));
         let replies = prompts.filter_map(|prompt| called.strip_prefix(prompt.as_str()).map(str::to_owned));
@@ -50,9 +50,9 @@ pub fn call_format(template: &ChatTemplate, variables: &Map<String, Json>) -> Op
     None
 }
 
-/// The format in which a reply is exactly the expected call. A format with markers is the detected one. Without markers
-/// formats overlap, and the ones that would write the call just so come first, a leading token aside, which templates
-/// often leave to the model.
+/// The format in which a reply is exactly the expected call. A format with markers is the detected one. Formats without
+/// markers overlap; those that would write the call exactly like this come first, apart from a leading token, which
+/// templates often leave to the model.
 fn read_back(reply: &str, toolbox: &Toolbox, expected: &ToolCall) -> Option<Format> {
     let solid = |text: &str| text.split_whitespace().collect::<String>();
     let written = solid(reply);

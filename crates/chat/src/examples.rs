@@ -17,7 +17,7 @@ pub struct Examples {
     pub section: String,
     /// Keys of the tasks the calls come from, in order.
     pub used: Vec<String>,
-    /// Tasks passed over because a call of theirs could not be shown, with the reason.
+    /// Tasks skipped because one of their calls could not be shown, with the reason.
     pub skipped: Vec<(String, String)>,
 }
 
@@ -34,7 +34,7 @@ pub enum ExamplesError {
     TooFew { wanted: usize, found: usize, env: String, skipped: Vec<(String, String)> },
 }
 
-/// Chooses `k` worked calls for a task and writes them. The choice depends on the seed and the task alone; calls of
+/// Chooses `k` worked calls for a task and writes them. The choice depends only on the seed and the task; calls of
 /// tools not yet shown come first.
 pub fn examples(
     format: Format,

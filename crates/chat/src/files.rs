@@ -33,7 +33,7 @@ pub fn parse_json<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Fil
         path: path.to_owned(),
         line: error.line(),
         column: error.column(),
-        // serde_json ends its message with the position, which stands in front here.
+        // serde_json ends its message with the position, which comes first here.
         message: error.to_string().rsplit_once(" at line ").map_or(error.to_string(), |(text, _)| text.to_owned()),
     })
 }

@@ -17,8 +17,8 @@ pub struct StopStrings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StopHit {
     pub string: String,
-    /// Tokens that end at or before the start of the stop string. The token it starts in is not among them, even where
-    /// its first bytes belong to the text before.
+    /// Tokens that end at or before the start of the stop string. The token it starts in is not among them, even if its
+    /// first bytes belong to the text before.
     pub tokens_before: usize,
     /// Tokens up to and including the one that completes the stop string.
     pub tokens_through: usize,
@@ -27,7 +27,7 @@ pub struct StopHit {
 }
 
 impl StopStrings {
-    /// Empty strings are left out: they would stop every reply at once.
+    /// Empty strings are dropped: they would stop every reply immediately.
     pub fn new(tokenizer: &Tokenizer, strings: impl IntoIterator<Item = String>) -> Self {
         let strings: Vec<String> = strings.into_iter().filter(|string| !string.is_empty()).collect();
         Self { tokenizer: tokenizer.clone(), strings: strings.into() }

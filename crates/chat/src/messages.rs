@@ -3,8 +3,8 @@
 use hone_trace::{Message, ToolCall};
 use serde_json::{Map, Value as Json, json};
 
-/// Form in which a template wants the arguments of earlier calls. Most take an object and dump it themselves; some glue
-/// a string.
+/// Form in which a template takes the arguments of earlier calls. Most take an object and serialise it themselves; some
+/// concatenate a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arguments {
     Object,

@@ -1,6 +1,7 @@
 //! Model directories in Hugging Face's layout, as they are found in the wild.
 //!
-//! Read here: what turns messages into ids and says when a reply ends. Weights and architecture are the engine's.
+//! Read here: the files that turn messages into ids and say when a reply ends. The engine reads weights and
+//! architecture.
 
 use std::path::{Path, PathBuf};
 
@@ -89,8 +90,8 @@ impl ModelDir {
         self.tokenizer.as_ref().ok_or_else(|| ModelDirError::NoTokenizer(self.path.clone()))
     }
 
-    /// The chat template, chosen as transformers does: with tools the one named `tool_use` where there is one, else
-    /// the default.
+    /// The chat template, chosen as transformers does: with tools the one named `tool_use` if there is one, else the
+    /// default.
     pub fn template(&self, with_tools: bool) -> Result<ChatTemplate, ModelDirError> {
         let named = |name: &str| self.templates.iter().find(|template| template.name == name);
         let tool_use = if with_tools { named("tool_use") } else { None };
@@ -109,12 +110,12 @@ impl ModelDir {
         &self.special_tokens
     }
 
-    /// The ids a reply ends with. Empty where the directory names none.
+    /// The ids a reply ends with. Empty if the directory names none.
     pub fn stop_ids(&self) -> &[u32] {
         &self.stop_ids
     }
 
-    /// The longest sequence the model was made for, where config.json says.
+    /// Context window of the model, if config.json names one.
     pub fn context_window(&self) -> Option<usize> {
         self.context_window
     }
@@ -154,8 +155,7 @@ fn named_tokens(config: &Map<String, Json>, legacy: &Map<String, Json>) -> Map<S
     NAMED_TOKENS.iter().filter_map(|&name| Some((name.to_owned(), find(name)?.into()))).collect()
 }
 
-/// generation_config.json and the tokenizer's end token together, as servers take them; config.json where both are
-/// silent.
+/// Union of generation_config.json and the tokenizer's end token, as servers do; config.json if neither names one.
 fn stop_ids(
     generation: &Map<String, Json>,
     config: &Map<String, Json>,

@@ -1,5 +1,5 @@
-//! A tokenizer of one's own: byte-level BPE trained on given texts, with the special tokens and the chat template that
-//! belong together. Deterministic: the same texts give the same files.
+//! Tokenizer training: byte-level BPE on given texts, with the special tokens and the chat template that belong
+//! together. Deterministic: the same texts give the same files.
 
 use std::path::Path;
 
@@ -41,8 +41,8 @@ pub enum TrainTokenizerError {
     Failed(String),
 }
 
-/// Trains a tokenizer on texts. `vocab_size` counts everything; `extra` are further tokens to keep whole. The result may
-/// be smaller than asked for where the texts give no more merges.
+/// Trains a tokenizer on texts. `vocab_size` counts everything; `extra` are further tokens to keep whole. The result
+/// may be smaller than asked for if the texts yield no more merges.
 pub fn train_tokenizer(
     texts: impl IntoIterator<Item = String>,
     vocab_size: usize,

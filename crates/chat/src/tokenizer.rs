@@ -1,4 +1,4 @@
-//! Text to token ids and back: a thin face over the `tokenizers` crate, whose ids are Python's.
+//! Text to token ids and back: a thin wrapper around the `tokenizers` crate, whose ids are identical to Python's.
 //!
 //! Nothing is added, truncated or padded here: special tokens are what the text spells out.
 
@@ -19,7 +19,7 @@ pub struct Tokenizer {
     added: Arc<HashMap<u32, bool>>,
     /// Their texts, the longest first.
     added_texts: Arc<Vec<String>>,
-    /// The same tokenizer without its added tokens, made when it is first needed.
+    /// The same tokenizer without its added tokens, built on first use.
     plain: Arc<OnceLock<Result<tokenizers::Tokenizer, String>>>,
 }
 
@@ -49,7 +49,7 @@ pub enum TokenizerError {
     Decode(String),
 }
 
-/// One token of an encoding, with the bytes of the text it stands for.
+/// One token of an encoding, with its byte range in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     pub id: u32,
@@ -70,7 +70,8 @@ impl Tokenizer {
     pub(crate) fn with_added_tokens(json: &str, mut added: Vec<(u32, AddedToken)>) -> Result<Self, TokenizerError> {
         let mut inner: tokenizers::Tokenizer =
             json.parse().map_err(|error: tokenizers::Error| TokenizerError::Malformed(error.to_string()))?;
-        // A file saved by a training script may carry both; a prompt cut in silence is the fault we exist to prevent.
+        // A file saved by a training script may carry both; a silently truncated prompt is exactly the fault to
+        // prevent.
         inner.with_truncation(None).map_err(|error| TokenizerError::Malformed(error.to_string()))?;
         inner.with_padding(None);
         added.sort_by_key(|(id, _)| *id);
@@ -122,7 +123,7 @@ impl Tokenizer {
         &self.added_texts
     }
 
-    /// The ids of the text with the bytes each stands for.
+    /// The ids of the text with their byte ranges.
     pub(crate) fn encode_spans(&self, text: &str) -> Result<Vec<Token>, TokenizerError> {
         let encoding = self.inner.encode(text, false).map_err(|error| TokenizerError::Encode(error.to_string()))?;
         let spans = encoding.get_offsets().iter();
@@ -170,7 +171,7 @@ impl Tokenizer {
     }
 }
 
-/// The library cannot take added tokens away; it can read a file that has none.
+/// The library cannot remove added tokens; it can read a file without them.
 fn without_added_tokens(tokenizer: &tokenizers::Tokenizer) -> Result<tokenizers::Tokenizer, tokenizers::Error> {
     let mut file: serde_json::Value = serde_json::from_str(&tokenizer.to_string(false)?)?;
     file["added_tokens"] = serde_json::Value::Array(Vec::new());
@@ -182,13 +183,13 @@ fn without_added_tokens(tokenizer: &tokenizers::Tokenizer) -> Result<tokenizers:
 pub struct StreamDecoder {
     tokenizer: Tokenizer,
     ids: Vec<u32>,
-    /// `ids[prefix..read]` is text already given out, kept because decoders look at the token before (a leading space).
+    /// `ids[prefix..read]` is text already emitted, kept because decoders look at the token before (a leading space).
     prefix: usize,
     read: usize,
 }
 
-/// Ids held back at most while waiting for a character to complete. UTF-8 needs four bytes; more is a model that emits
-/// broken bytes, which are then given out as U+FFFD instead of being held for ever.
+/// Maximum ids held back while waiting for a character to complete. UTF-8 needs four bytes; more is a model that emits
+/// broken bytes, which are then emitted as U+FFFD instead of being held forever.
 const MAX_HELD: usize = 8;
 
 impl StreamDecoder {

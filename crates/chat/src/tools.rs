@@ -1,7 +1,7 @@
 //! Tools on their way into the prompt: reading them, and proving that they arrived.
 //!
-//! A template that ignores its `tools` argument renders a fine prompt for an agent that cannot know what it may call.
-//! That was the costliest fault of the runs we studied, so it is an error before anything is sampled.
+//! A template that ignores its `tools` argument renders a plausible prompt for an agent that cannot know which tools it
+//! has. That was the costliest fault of the runs we studied, so it is an error before anything is sampled.
 
 use std::fmt::Write as _;
 
@@ -90,7 +90,8 @@ pub fn missing_names(prompt: &str, tools: &[ToolSpec]) -> Vec<Missing> {
     missing
 }
 
-/// True when a name stands in the prompt by itself, as written or as JSON escapes it; `id` inside `did` does not count.
+/// True if a name occurs in the prompt as a whole word, as written or as JSON escapes it; `id` inside `did` does not
+/// count.
 fn occurs(prompt: &str, name: &str) -> bool {
     let escaped = Json::String(name.to_owned()).to_string();
     let escaped = escaped.trim_matches('"');
@@ -117,7 +118,7 @@ fn occurs(prompt: &str, name: &str) -> bool {
     stands(name) || stands(escaped) || stands(&ascii)
 }
 
-/// Schemas nest; a hostile one nests without end.
+/// Maximum schema depth: a hostile schema may nest without end.
 const MAX_SCHEMA_DEPTH: usize = 32;
 
 /// The names of a tool's parameters, nested ones too, as `(path, name)`.
@@ -184,12 +185,12 @@ pub(crate) fn template_tools(tools: &[ToolSpec]) -> Vec<Json> {
     tools.iter().map(ToolSpec::to_openai).collect()
 }
 
-/// A section of the system prompt that offers the tools in the Hermes manner, for templates that ignore `tools`.
+/// A section of the system prompt that offers the tools in Hermes style, for templates that ignore `tools`.
 pub fn system_section(tools: &[ToolSpec]) -> String {
     section_of(&template_tools(tools))
 }
 
-/// [`system_section`] of tools as templates are given them.
+/// [`system_section`] for tools in the form templates get.
 pub(crate) fn section_of(tools: &[Json]) -> String {
     let mut section = String::from("# Tools\n\nYou may call the functions listed within <tools></tools>:\n<tools>\n");
     for tool in tools {

@@ -7,7 +7,7 @@ use crate::template::{BadDate, Clock};
 /// The variable that says what day it is.
 pub const CURRENT_DATE: &str = "CURRENT_DATE";
 
-/// Words for the variables environments commonly set; others go by their own name.
+/// Words for the variables environments commonly set; others use their own name.
 const KNOWN: [(&str, &str); 4] = [
     (CURRENT_DATE, "Today's date"),
     ("CURRENT_TIME", "Current time"),
@@ -15,13 +15,13 @@ const KNOWN: [(&str, &str); 4] = [
     ("LOGGED_IN_NAME", "Name of the logged-in user"),
 ];
 
-/// The moment a task's variables name, their `CURRENT_DATE`. `None` where they name none; never the host's clock.
+/// The moment a task's variables name, their `CURRENT_DATE`. `None` if they name none; never the host's clock.
 pub fn clock(variables: &IndexMap<String, String>) -> Result<Option<Clock>, BadDate> {
     variables.get(CURRENT_DATE).map(|date| Clock::parse(date)).transpose()
 }
 
-/// The system prompt with the task's variables: `{{NAME}}` is replaced where the prompt has a place for it, and what
-/// found no place is listed at the end, so that no variable is lost.
+/// The system prompt with the task's variables: `{{NAME}}` is replaced wherever it occurs, and the remaining variables
+/// are listed at the end, so that none is lost.
 pub fn with_variables(system: &str, variables: &IndexMap<String, String>) -> String {
     let mut prompt = system.to_owned();
     let mut lines = Vec::new();

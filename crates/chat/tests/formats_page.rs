@@ -1,4 +1,4 @@
-//! docs/formats.md is what the catalogue says.
+//! docs/formats.md matches the catalogue.
 
 use std::path::Path;
 

@@ -67,7 +67,7 @@ fn every_case() {
     assert!(failures.is_empty(), "{} of {}:\n{failures:#?}", failures.len(), 2 * cases.len());
 }
 
-/// A reply cut anywhere says nothing else than the whole: a call it yields is a call of the whole, unaltered.
+/// A truncated reply yields only calls of the whole reply, unaltered.
 #[test]
 fn every_prefix_of_every_case() {
     let cases = cases();

@@ -29,7 +29,7 @@ fn tools() -> Toolbox {
     Toolbox::new(&set).expect("schemas")
 }
 
-/// Pieces that formats give a meaning, and that a value may hold all the same.
+/// Pieces that are markup in some format, and that a value may contain anyway.
 const PIECES: [&str; 44] = [
     "<tool_call>",
     "</tool_call>",
@@ -136,7 +136,7 @@ fn calls() -> impl Strategy<Value = Vec<ToolCall>> {
     proptest::collection::vec(call, 1..4)
 }
 
-/// True when a value's raw text could be taken for markup, which is the one thing an XML format cannot write.
+/// True if a value's raw text could be mistaken for markup, the only thing an XML format cannot write.
 fn has_markup(calls: &[ToolCall]) -> bool {
     calls.iter().any(|call| {
         let text = Value::Object(call.arguments.clone()).to_string();
@@ -150,8 +150,8 @@ fn has_markup(calls: &[ToolCall]) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Every format writes any calls so that they are read back, by itself and by detection; only raw XML values may
-    /// be refused, and only when they hold markup.
+    /// Every format writes any calls so that they are read back, by itself and by detection; only raw XML values may be
+    /// refused, and only if they contain markup.
     #[test]
     fn rendered_calls_parse_back(calls in calls()) {
         let tools = tools();
@@ -174,8 +174,8 @@ proptest! {
         }
     }
 
-    /// Every argument of every rendered call has its place, and the place is its own: other text there gives the same calls
-    /// with that argument changed and nothing else.
+    /// Every argument of every rendered call has its place, and the place is its own: other text there changes that
+    /// argument and nothing else.
     #[test]
     fn a_place_holds_its_argument_and_nothing_else(calls in calls(), other in -1e9..1e9f64) {
         let tools = tools();
@@ -397,7 +397,7 @@ const REASONING: [(&str, &str, bool); 24] = [
 ];
 
 /// Every format's good text in every pair of reasoning markers, closed, unclosed and repeated, with and without text
-/// around it: no call, neither by the format's name nor by any other, nor in auto.
+/// around it: no call, in the named format, in any other, or in auto.
 #[test]
 fn nothing_inside_reasoning_runs() {
     let tools = tools();
@@ -430,7 +430,7 @@ fn nothing_inside_reasoning_runs() {
     assert!(ran.is_empty(), "{} replies ran a call:\n{}", ran.len(), ran.join("\n"));
 }
 
-/// Markers that no model has: a call between them is not made, whatever they are called.
+/// Unknown markers: a call between them is not made, whatever their name.
 #[test]
 fn nothing_inside_invented_markers_runs() {
     let tools = tools();
@@ -477,7 +477,7 @@ fn nothing_inside_invented_markers_runs() {
     assert!(ran.is_empty(), "{} ran:\n{}", ran.len(), ran[..ran.len().min(40)].join("\n"));
 }
 
-/// A call behind reasoning runs in every format, whatever stands in the reasoning and however often it is closed.
+/// A call after reasoning runs in every format, whatever the reasoning contains and however often it is closed.
 #[test]
 fn a_call_behind_reasoning_runs() {
     let tools = tools();
@@ -500,7 +500,7 @@ fn a_call_behind_reasoning_runs() {
     }
 }
 
-/// Reasoning ends at its first closer: a second one behind a call is text, by the format's name and in auto.
+/// Reasoning ends at its first closer: a second one after a call is text, in the named format and in auto.
 #[test]
 fn a_second_closer_takes_no_call_back() {
     let tools = tools();
@@ -514,7 +514,7 @@ fn a_second_closer_takes_no_call_back() {
     }
 }
 
-/// Calls behind the end of the turn, or in an answer that the model made up, do not run, however they are written.
+/// Calls after the end of the turn, or in a tool result that the model made up, do not run, however they are written.
 #[test]
 fn nothing_behind_the_end_or_in_an_answer_runs() {
     let tools = tools();

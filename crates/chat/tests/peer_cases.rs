@@ -6,10 +6,11 @@
 //! of these classes; `HONE_PEER_AUTO=1` names no format.
 
 //!
-//! Of the new formats' cases that differ, most are named faults here where a peer passes something on: arguments that do
-//! not fit the schema, a tool that is not offered, values cut off before their end, markup without its blanks. A few are
-//! not faults: calls are read here where a peer reads none or another value (muse_glimmer without its head, two TOOLCALL
-//! lists, a list entry without arguments, escapes, a union), and functionary's bare `name` and JSON passes for a reply.
+//! Of the new formats' cases that differ, most are named faults here where a peer accepts something: arguments that do
+//! not fit the schema, a tool that is not offered, values cut off before their end, markup without its spaces. A few
+//! are not faults: calls are read here where a peer reads none or another value (muse_glimmer without its head, two
+//! TOOLCALL lists, a list entry without arguments, escapes, a union), and functionary's bare `name` and JSON counts as
+//! a reply.
 
 #![expect(clippy::expect_used, reason = "a test fails where its data is not as expected")]
 #![expect(clippy::print_stdout, reason = "the table is what the run is for")]
@@ -52,7 +53,7 @@ fn expected(case: &Value) -> Vec<Value> {
     std::iter::once(&case["expect"]).chain(others).map(calls).collect()
 }
 
-/// Equality of values, numbers by what they are: 3 is 3.0.
+/// Equality of values, with numbers compared by value: 3 is 3.0.
 fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
@@ -77,7 +78,7 @@ fn outcome(parsed: &Parsed, expected: &[Value]) -> Outcome {
     }
 }
 
-/// The format a case is in, where there is one; else it is told by its markers.
+/// The format of a case, if it names one; else it is detected.
 fn format_of(case: &Value) -> Option<Format> {
     let family = case["family"].as_str().unwrap_or_default();
     let alias = ALIASES.iter().find(|(known, _)| *known == family).map_or(family, |(_, format)| format);

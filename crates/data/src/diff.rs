@@ -9,7 +9,7 @@ use crate::Row;
 use crate::hash::{hash64, of_json};
 use crate::table::{Table, count, percent};
 
-/// A task, as small as comparing allows.
+/// A task, reduced to what a comparison needs.
 #[derive(Debug, Clone, PartialEq)]
 struct Known {
     env: u32,
@@ -22,7 +22,7 @@ struct Known {
     rest: u64,
 }
 
-/// One version of a set, as small as comparing allows.
+/// One version of a set, reduced to what a comparison needs.
 #[derive(Debug, Default)]
 pub struct Version {
     tasks: HashMap<String, Known>,
@@ -198,7 +198,7 @@ impl Diff {
         table
     }
 
-    /// The names behind the table: at most `limit` of each sort and environment, and how many more there are.
+    /// The tasks behind the table: at most `limit` of each kind and environment, and the number of the others.
     pub fn names(&self, limit: usize) -> String {
         let mut text = String::new();
         let mut list = |title: String, names: Vec<String>| {

@@ -41,18 +41,18 @@ impl Issue {
     }
 }
 
-/// Issues of a reading: all of them counted, the first few of every sort kept.
+/// Issues of a reading: all of them counted, the first few of each kind kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Issues {
     pub dropped: u64,
     pub repaired: u64,
     /// Count by kind and field.
     pub counts: BTreeMap<String, u64>,
-    /// The first of each sort, in the order they came.
+    /// The first of each kind, in order.
     pub examples: Vec<Issue>,
 }
 
-/// Examples kept of one sort.
+/// Examples kept per kind.
 const EXAMPLES: u64 = 5;
 
 impl Issues {

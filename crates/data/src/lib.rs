@@ -1,7 +1,7 @@
-//! Task sets: reading them from every form they come in, counting, comparing, splitting and validating them.
+//! Task sets: reading every input format, statistics, comparison, splits and validation.
 //!
-//! Everything streams: [`read::Reader`] yields one [`Row`] at a time, so that a million tasks need no gigabytes. A row
-//! that was dropped or repaired is an [`Issue`] with its file, line, field, reason and fix: nothing is skipped
+//! Everything streams: [`read::Reader`] yields one [`Row`] at a time, so that a million tasks do not need gigabytes. A
+//! row that was dropped or repaired is an [`Issue`] with its file, line, field, reason and fix: nothing is skipped
 //! silently. It knows environments only through `hone-arena`'s traits, and no model.
 
 pub mod diff;
@@ -35,7 +35,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row as a line of a task file of ours, its side included.
+    /// The row as a line of our own task file format, its side included.
     pub fn to_json(&self) -> Value {
         let mut form = serde_json::to_value(&self.task).unwrap_or_default();
         if let (Some(side), Some(fields)) = (self.side, form.as_object_mut()) {

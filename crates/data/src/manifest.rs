@@ -19,17 +19,17 @@ pub struct Manifest {
     pub name: String,
     /// Given, or the first twelve digits of the digest over the files' digests.
     pub version: String,
-    /// The sets it was made from.
+    /// The sets it was created from.
     pub parents: Vec<Parent>,
     /// The set's files, by name.
     pub files: BTreeMap<String, FileEntry>,
-    /// Tasks, however the maker counts them.
+    /// Task counts, as the command counts them.
     pub counts: Value,
-    /// The command that made it.
+    /// The command that created it.
     pub command: Vec<String>,
 }
 
-/// A file that a set was made from.
+/// A file that a set was created from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
     pub path: String,
@@ -74,7 +74,7 @@ impl Manifest {
             .map_err(|error| DataError::Form { path: path.display().to_string(), what: error.to_string() })
     }
 
-    /// Writes it into the set's directory, with a version by content where none was given.
+    /// Writes it into the set's directory, with a version derived from the content if none was given.
     pub fn write(mut self, directory: &Path) -> Result<Self, DataError> {
         if self.version.is_empty() {
             let all: String = self.files.values().map(|file| file.sha256.to_string()).collect();

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::DataError;
 use crate::source::Source;
 
-/// Hands every row to `each`, with its number from 1.
+/// Calls `each` with every row and its number from 1.
 pub(crate) fn read(
     source: &Source,
     each: &mut dyn FnMut(u64, Result<Map<String, Value>, String>) -> Result<(), DataError>,
@@ -16,7 +16,7 @@ pub(crate) fn read(
     let file = std::fs::File::open(source.path())
         .map_err(|error| DataError::Read { path: source.name.clone(), source: error })?;
     let reader = SerializedFileReader::new(file);
-    let reader = reader.map_err(|error| bad(format!("it is no parquet file that can be read: {error}")))?;
+    let reader = reader.map_err(|error| bad(format!("it is not a readable parquet file: {error}")))?;
     for (at, row) in reader.get_row_iter(None).map_err(|error| bad(error.to_string()))?.enumerate() {
         each(at as u64 + 1, row.map(|row| record(&row)).map_err(|error| error.to_string()))?;
     }
@@ -42,7 +42,7 @@ fn value(field: &Field) -> Value {
         Field::Float(value) => f64::from(*value).into(),
         Field::Double(value) => (*value).into(),
         Field::Str(text) => text.as_str().into(),
-        // Writers that do not mark a column as text leave bytes.
+        // Some writers do not mark text columns as text.
         Field::Bytes(bytes) => String::from_utf8_lossy(bytes.data()).into_owned().into(),
         Field::Group(row) => record(row).into(),
         Field::ListInternal(list) => list.elements().iter().map(value).collect(),

@@ -1,4 +1,4 @@
-//! Reading task files, one row at a time, whatever form they have.
+//! Reading task files, one row at a time, in any format.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub struct ReadOptions {
     pub env: Option<String>,
 }
 
-/// Reads inputs in order. A key that was seen before is an issue: an exact repetition and a conflict alike are dropped.
+/// Reads inputs in order. A key that was seen before is an issue: exact repetitions and conflicts are dropped.
 #[derive(Debug, Default)]
 pub struct Reader {
     options: ReadOptions,
@@ -44,12 +44,12 @@ fn labelled(input: &str) -> (Option<Side>, &str) {
     }
 }
 
-/// Inputs, found and fetched: they can be read several times.
+/// Resolved inputs, which can be read several times.
 #[derive(Debug)]
 pub struct Inputs(Vec<(Option<Side>, Source)>);
 
 impl Inputs {
-    /// Finds paths, URLs, directories and `-`; `train=PATH` and `eval=PATH` say which side of the split a file is.
+    /// Finds paths, URLs, directories and `-`; `train=PATH` and `eval=PATH` give a file's side of the split.
     pub fn open<S: AsRef<str>>(names: &[S]) -> Result<Self, DataError> {
         let mut inputs = Vec::new();
         for name in names {
@@ -69,7 +69,7 @@ impl Reader {
         Self { options, seen: HashMap::new() }
     }
 
-    /// Hands every row and issue of the inputs to `each`, which may stop the reading by an error.
+    /// Calls `each` with every row and issue of the inputs; an error from it stops the reading.
     pub fn read(
         &mut self,
         inputs: &Inputs,
@@ -102,7 +102,7 @@ impl Reader {
             let fields = match fault {
                 Some(fault) => Err(fault.to_owned()),
                 None => serde_json::from_slice::<Map<String, Value>>(&text).map_err(|error| {
-                    // Lines of the element, not of the file, where it is one line long.
+                    // Lines of the element, not of the file, unless it is one line long.
                     let at = if error.line() > 1 { format!("line {} of it, ", error.line()) } else { String::new() };
                     format!("{} ({at}column {})", plain(&error), error.column())
                 }),
@@ -113,7 +113,7 @@ impl Reader {
     }
 }
 
-/// serde_json's message without its own place.
+/// serde_json's message without its position.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.clone(), |(what, _)| what.to_owned())
@@ -141,7 +141,7 @@ fn parquet(
     crate::parquet_rows::read(source, &mut |line, fields| file.row(line, fields, each))
 }
 
-/// The sides of tau2-bench's tasks, by id: the file beside `tasks.json` says.
+/// The sides of tau2-bench's tasks, by id: from the file beside `tasks.json`.
 fn tau2_splits(path: &Path) -> Option<HashMap<String, Side>> {
     let beside = path.parent()?.join("split_tasks.json");
     let splits: Map<String, Value> = serde_json::from_slice(&std::fs::read(beside).ok()?).ok()?;
@@ -160,7 +160,7 @@ struct OneFile<'a> {
     side: Option<Side>,
     context: Context,
     splits: Option<HashMap<String, Side>>,
-    /// Rows so far: tau-bench's tasks are known by their position.
+    /// Rows so far: tau-bench's tasks are identified by position.
     at: usize,
 }
 
@@ -200,7 +200,7 @@ impl OneFile<'_> {
     fn repeats(&mut self, task: &hone_trace::Task) -> Option<Trouble> {
         let (key, content) = (hash64(task.key.as_bytes()), of_json(task));
         let before = self.reader.seen.insert(key, content)?;
-        // The first one stays the one that is compared with.
+        // Later ones are still compared with the first.
         self.reader.seen.insert(key, before);
         Some(if before == content {
             Trouble::new("key", "duplicate: the same task was read before", "remove one of the two")

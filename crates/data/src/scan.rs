@@ -1,6 +1,6 @@
 //! The values of a JSON document, one at a time: lines of JSON, an array, or the array under `"tasks"` of an object.
 //!
-//! Only strings and brackets are looked at, so that one malformed task costs itself and not the file, and that at most one
+//! Only strings and brackets are parsed, so that one malformed task does not cost the rest of the file, and at most one
 //! task is in memory.
 
 use std::io::{self, BufRead};
@@ -32,7 +32,7 @@ pub(crate) struct Elements<R> {
     input: R,
     line: u64,
     layout: Layout,
-    /// Something is left that nobody will read.
+    /// Part of the document will not be read.
     unread: bool,
 }
 
@@ -106,7 +106,7 @@ impl<R: BufRead> Elements<R> {
         }
     }
 
-    /// Passes over what is left of a line.
+    /// Skips the rest of a line.
     fn skip_line(&mut self) -> io::Result<()> {
         loop {
             let chunk = self.input.fill_buf()?;
@@ -157,7 +157,7 @@ impl<R: BufRead> Elements<R> {
             let Some(&byte) = self.input.fill_buf()?.first() else { return Ok(None) };
             match byte {
                 b'\n' => self.line += 1,
-                // A byte order mark, too.
+                // Including a byte order mark.
                 b' ' | b'\t' | b'\r' | 0xef | 0xbb | 0xbf => {}
                 b',' if commas => {}
                 byte => return Ok(Some(byte)),
@@ -219,23 +219,23 @@ struct State {
     /// The last string of depth 1, and the start of the string that is open.
     name: std::ops::Range<usize>,
     name_start: usize,
-    /// The last byte that is not blank.
+    /// The last byte that is not whitespace.
     last: u8,
 }
 
 impl State {
-    /// Outside everything, behind a value's text.
+    /// Outside any value, after a value's text.
     fn between(&self, text: &[u8]) -> bool {
         self.depth == 0 && !self.string && !text.is_empty()
     }
 
-    /// The byte opens an object or an array where none is allowed: it begins the next value.
+    /// The byte opens an object or array where none is allowed: it starts the next value.
     fn starts_another(&self, byte: u8) -> bool {
         let opens = !self.string && self.depth > 0 && matches!(byte, b'{' | b'[');
         opens && !matches!(self.last, b':' | b',' | b'[')
     }
 
-    /// Takes the byte that was just added to the text in.
+    /// Processes the byte that was just appended to the text.
     fn step(&mut self, byte: u8, text: &[u8]) -> Option<Ended> {
         if self.string {
             return self.step_in_string(byte, text);
@@ -277,7 +277,7 @@ impl State {
         None
     }
 
-    /// The value behind `"tasks":` of the document's outer object.
+    /// The value after `"tasks":` in the document's outer object.
     fn names_tasks(&self, text: &[u8]) -> bool {
         let here = self.first && self.depth == 1 && self.last == b':';
         here && text.get(self.name.clone()) == Some(b"tasks".as_slice())

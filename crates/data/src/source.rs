@@ -66,7 +66,7 @@ impl Source {
         name.rsplit_once('.').map_or("", |(_, extension)| extension)
     }
 
-    /// Its bytes, decompressed where the name ends in `.zst`.
+    /// Its bytes, decompressed if the name ends in `.zst`.
     pub fn open(&self) -> Result<Box<dyn BufRead>, DataError> {
         let read = |source| DataError::Read { path: self.name.clone(), source };
         let file = File::open(self.path()).map_err(read)?;
@@ -90,7 +90,7 @@ impl Source {
 const BESIDE: [&str; 6] =
     ["split_tasks.json", "manifest.json", "report.json", "rejected.jsonl", "progress.jsonl", "issues.jsonl"];
 
-/// The task files of a directory, by name: tau-bench's `tasks*.json` where it has them, else everything of a known form.
+/// The task files of a directory, by name: tau-bench's `tasks*.json` if present, else all files of a known format.
 fn directory(path: &Path) -> Result<Vec<Source>, DataError> {
     let read = |source| DataError::Read { path: path.display().to_string(), source };
     let mut files = Vec::new();
@@ -115,7 +115,7 @@ fn directory(path: &Path) -> Result<Vec<Source>, DataError> {
     Ok(files.into_iter().map(|(_, path)| source(path)).collect())
 }
 
-/// Kept, since some commands read their input twice.
+/// Standard input, stored in a file: some commands read their input twice.
 fn stdin() -> Result<NamedTempFile, DataError> {
     let copied = NamedTempFile::new().and_then(|mut file| {
         io::copy(&mut io::stdin().lock(), &mut file)?;
@@ -157,7 +157,7 @@ fn cloud(url: &str) -> Result<NamedTempFile, DataError> {
     Err(DataError::Fetch { url: url.into(), what })
 }
 
-/// Keys and regions come from the environment, as each provider's own tools read them.
+/// Opens a bucket. Keys and regions come from the environment, as each provider's own tools read them.
 #[cfg(feature = "cloud")]
 fn cloud(url: &str) -> Result<NamedTempFile, DataError> {
     use futures::StreamExt as _;

@@ -1,4 +1,4 @@
-//! Statistics of a task set: environment by split, with what the tasks have.
+//! Statistics of a task set, by environment and split.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ use crate::table::{Table, count, percent};
 pub struct Counts {
     pub train: u64,
     pub eval: u64,
-    /// Locked away by a split: over a cap, or similar to both sides.
+    /// Unused by a split: over a cap, or similar to both sides.
     pub unused: u64,
-    /// Tasks of which nothing says the side.
+    /// Tasks without a known side.
     pub unsplit: u64,
     pub total: u64,
     pub with_variables: u64,
@@ -31,7 +31,7 @@ pub struct Counts {
     pub prompt: Lengths,
 }
 
-/// A distribution of lengths, kept as counts so that a million need no list.
+/// A distribution of lengths, kept as counts, so that a million need no list.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lengths(BTreeMap<usize, u64>);
 
@@ -51,7 +51,7 @@ impl Lengths {
         other.0.iter().for_each(|(length, count)| *self.0.entry(*length).or_default() += count);
     }
 
-    /// The smallest length that at least this share of the prompts does not exceed. `None` of nothing.
+    /// The smallest length that at least this share of the prompts does not exceed. `None` without prompts.
     pub(crate) fn quantile(&self, share: f64) -> Option<usize> {
         let total: u64 = self.0.values().sum();
         let wanted = ((total as f64 * share).ceil() as u64).max(1);
@@ -94,7 +94,7 @@ impl Stats {
         }
     }
 
-    /// Sums up. To be called when all rows were added.
+    /// Computes the totals. Call after all rows have been added.
     #[must_use]
     pub fn finish(mut self) -> Self {
         self.all = Counts::default();
@@ -139,7 +139,7 @@ impl Stats {
     }
 }
 
-/// `tool_use 12, browser 3`; the name alone where there is one.
+/// `tool_use 12, browser 3`; only the name if there is one.
 fn listed<K: AsRef<str>>(counts: &BTreeMap<K, u64>) -> String {
     match counts.iter().collect::<Vec<_>>().as_slice() {
         [] => "–".into(),

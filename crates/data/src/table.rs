@@ -2,7 +2,7 @@
 
 use hone_trace::clean_line;
 
-/// A table: names of the columns, then rows. The first column is text, the others are numbers and lie to the right.
+/// A table: names of the columns, then rows. The first column is text, the others are right-aligned numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
     head: Vec<String>,
@@ -14,7 +14,7 @@ impl Table {
         Self { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
-    /// Cells hold names out of task files: what would move the cursor or end the line is made visible.
+    /// Cells may contain names from task files: control characters are made visible.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(cells.into_iter().map(|cell| clean_line(&cell.into())).collect());
     }
@@ -72,7 +72,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A share in per cent; `–` of nothing.
+/// A share in per cent; `–` if there is nothing to divide by.
 pub fn percent(part: u64, of: u64) -> String {
     if of == 0 { "–".into() } else { format!("{:.0} %", 100.0 * part as f64 / of as f64) }
 }

@@ -36,7 +36,7 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
     type Adapter: Debug + Clone + Send + Sync;
     /// Flat f32 array laid out by a parameter table: gradients.
     type Flat: Debug + Send + Sync;
-    /// First and second moments of AdamW, laid out by a parameter table. Their form and place is the device's to choose.
+    /// First and second moments of AdamW, laid out by a parameter table. The device chooses their form and location.
     type Moments: Debug + Send + Sync;
     /// Activations a forward pass keeps for the backward pass, and scratch.
     type Activations: Debug + Send;
@@ -87,7 +87,7 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
     /// First and second moments on the host, to save them.
     fn read_moments(moments: &Self::Moments) -> Result<[Cow<'_, [f32]>; 2]>;
 
-    /// Overwrites the moments from the host. What [`Backend::read_moments`] gave comes back to the bit.
+    /// Overwrites the moments from the host. What [`Backend::read_moments`] returned is restored bit for bit.
     fn write_moments(moments: &mut Self::Moments, values: [&[f32]; 2]) -> Result<()>;
 
     /// Activation workspace for passes of any size, of at most `limit` bytes.
@@ -107,20 +107,20 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
         4
     }
 
-    /// Layers whose activations a pass over `rows` tokens keeps whole where activations may take so many bytes; `None` where
+    /// Layers whose activations a pass over `rows` tokens keeps whole if activations may take `bytes` bytes; `None` if
     /// that does not depend on memory.
     fn kept_layers(&self, config: &Config, rows: usize, keep: Keep, bytes: u64) -> Option<usize> {
         let _ = (config, rows, keep, bytes);
         None
     }
 
-    /// Setting with which gradients and moments of so many parameters take fewer bytes.
+    /// Setting with which the gradients and moments of `parameters` parameters take fewer bytes.
     fn lean(&self, parameters: usize) -> Option<LeanState> {
         let _ = parameters;
         None
     }
 
-    /// Sampler and learner compute the same bits.
+    /// True if sampler and learner agree bit for bit.
     fn exact(&self) -> bool {
         true
     }
@@ -196,9 +196,9 @@ pub trait PageStore: Debug + Send {
 pub enum Need {
     /// Weights of one policy version.
     Weights,
-    /// Gradients and moments of so many parameters.
+    /// Gradients and moments of this many parameters.
     Optimizer { parameters: usize },
-    /// One page of keys and values.
+    /// One page of the KV cache.
     Page,
     /// Activations of a pass over `rows` tokens, all of them scored.
     Pass { rows: usize, keep: Keep },

@@ -140,7 +140,7 @@ impl<B: Backend> Trainer<B> {
         Ok(())
     }
 
-    /// Leaves activations what is left of `bytes` beside weights, gradients and moments.
+    /// Limits activations to what `bytes` leaves after weights, gradients and moments.
     pub fn limit(&mut self, bytes: u64) {
         let Model { config, params, device, .. } = &self.model;
         let parameters = self.adapter.as_ref().map_or(params.table.len(), |adapter| adapter.table.len());

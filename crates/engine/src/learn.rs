@@ -24,8 +24,8 @@ use crate::weights::{Storage, Table};
 #[derive(Debug)]
 pub struct LearnerSettings<B: Backend = Cpu> {
     pub adamw: AdamWSettings,
-    /// Activation checkpointing: recompute activations in the backward pass. Less memory, a third more work, the same
-    /// bits.
+    /// Activation checkpointing: recompute activations in the backward pass. Less memory, a third more work,
+    /// bit-identical results.
     pub recompute: bool,
     /// Bytes of activations a batch may need.
     pub memory_limit: Option<u64>,

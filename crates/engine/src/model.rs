@@ -123,8 +123,8 @@ pub enum Keep {
     Nothing,
     /// Every activation: fastest.
     Everything,
-    /// Gradient checkpoints: the input of each layer. The rest is recomputed, to the same bits: a fraction of the memory
-    /// for a third more work.
+    /// Gradient checkpoints: the input of each layer. The rest is recomputed, bit for bit: a fraction of the memory for
+    /// a third more work.
     Inputs,
 }
 

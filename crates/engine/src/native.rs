@@ -52,7 +52,7 @@ pub fn open_on<B: Backend>(device: Arc<B>, spec: &EngineSpec) -> std::result::Re
         (None, None) => None,
     };
     if let Some(adapter) = &mut adapter {
-        // Tells whoever loads the adapter elsewhere which base it belongs to.
+        // Names the base for whoever loads the adapter elsewhere.
         adapter.config.base = Some(spec.model.display().to_string());
     }
     Ok(Arc::new(NativeEngine::new(Snapshot::new(model, adapter, &spec.run))?))

@@ -149,7 +149,7 @@ impl Table {
     }
 }
 
-/// The table all sequences share, grown as longer ones come.
+/// Table shared by all sequences, grown for longer ones.
 #[derive(Debug)]
 pub struct Tables {
     rope: Rope,
@@ -166,7 +166,7 @@ impl Tables {
         if key != 0 {
             return Arc::new(Table::new(&self.rope, key, positions));
         }
-        // A poisoned lock only means that another thread ran out of memory here: the table in it is whole.
+        // A poisoned lock only means that another thread ran out of memory here: the table in it is intact.
         let mut table = self.plain.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if table.positions() < positions {
             *table = Arc::new(Table::new(&self.rope, 0, positions.next_power_of_two().max(256)));

@@ -142,7 +142,8 @@ fn what_runs_beside_a_request_does_not_change_it() {
         let alone = sample_all(&generator(&model, GeneratorSettings::default()), vec![request]);
         assert_eq!(alone, std::slice::from_ref(expected));
     }
-    // In other company: other order, other pieces of prompts, few at a time; the second time everything is in the cache.
+    // With different batches: other order, other prompt chunks, few at a time; the second time everything is in the
+    // cache.
     for settings in [
         GeneratorSettings { prefill_tokens: 7, ..GeneratorSettings::default() },
         GeneratorSettings { max_running: 3, prefill_tokens: 64, ..GeneratorSettings::default() },
@@ -192,7 +193,7 @@ fn a_prompt_is_computed_once_for_all_its_samples_and_for_the_next_turn() {
     sample_all(&generator, vec![request(with(3), 0, 5)]);
     let second = block_on(generator.stats()).unwrap();
     assert_eq!(second.prefilled_tokens - first.prefilled_tokens, 30);
-    // The next turn of an episode: its history, sampled tokens included, but for the token sampled last, is there.
+    // The next turn of an episode: its history, sampled tokens included, except the last sampled token, is cached.
     let turn = [with(2), samples[5].tokens.clone(), prompt(4, 10)].concat();
     let reply = sample_all(&generator, vec![request(turn.clone(), 1, 20)]);
     let third = block_on(generator.stats()).unwrap();
@@ -354,7 +355,7 @@ impl TokenGate for Pause {
     fn push(&mut self, _: u32) -> Flow {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 && self.reached.send(()).is_ok() {
-            // The other end is dropped when the test goes on.
+            // The other end is dropped when the test continues.
             let _ = self.go_on.recv();
         }
         Flow::Continue
@@ -374,7 +375,8 @@ fn trained_beside() -> (Arc<Policy>, Generator, NativeLearner) {
 
 const STEP: OptimizerStep = OptimizerStep { learning_rate: 0.5, max_grad_norm: None, publish: true };
 
-/// A request of 60 tokens that waits after the first `left`, what says that it does, and what to drop to let it go on.
+/// A request of 60 tokens that pauses after the first `left`, the signal that it has paused, and a handle whose drop
+/// resumes it.
 fn paused_at(
     generator: &Generator,
     left: u32,
@@ -390,7 +392,7 @@ fn paused_at(
 fn a_request_goes_on_with_new_weights_and_says_so() {
     let (policy, generator, mut learner) = trained_beside();
     let old = policy.current();
-    // The first waits for the second, so that both are under way when the weights change.
+    // The first waits for the second, so that both are running when the weights change.
     let (beside, was_reached, resume_beside) = paused_at(&generator, 10, 6);
     was_reached.recv().unwrap();
     let (reply, was_reached, resume) = paused_at(&generator, 25, 5);

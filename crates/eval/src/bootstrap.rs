@@ -1,12 +1,13 @@
 //! Bootstrap intervals over tasks: episodes of one task are not independent, so tasks are resampled, never episodes.
 //!
-//! The percentile interval of few tasks is too narrow, by the factor between the bootstrap's variance and the sample's and
-//! between the normal and Student's quantile. Both are put back in (Hesterberg 2015, "What teachers should know about the
-//! bootstrap", section 4.1.3).
+//! The percentile interval of few tasks is too narrow, by the factor between the bootstrap's variance and the sample's
+//! and between the normal and Student's quantile. Both are corrected (Hesterberg 2015, "What teachers should know about
+//! the bootstrap", section 4.1.3).
 //!
-//! Near 0 and 1 it is too narrow as well, since what was not seen cannot be drawn: with 64 tasks of four episodes and a truth of
-//! 0.03 it held that in 86 of 100 simulated evaluations. Shares are therefore drawn from the tasks and two more, one that
-//! always passes and one that never does (as Agresti and Coull 1998 add to a binomial); the estimate stays the tasks' own mean.
+//! Near 0 and 1 it is too narrow as well, since unseen outcomes cannot be drawn: with 64 tasks of four episodes and a
+//! true value of 0.03 it covered that in 86 of 100 simulated evaluations. Shares are therefore drawn from the tasks and
+//! two more, one that always passes and one that never does (as Agresti and Coull 1998 add to a binomial); the estimate
+//! stays the tasks' own mean.
 
 use hone_trace::{Rng, Seed};
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub struct Estimate {
     pub mean: f64,
     pub ci: [f64; 2],
-    /// Tasks it is the mean of.
+    /// Number of tasks.
     pub tasks: usize,
 }
 
@@ -25,7 +26,8 @@ const DRAWS: usize = 2000;
 const TRIES: usize = 10_000;
 const Z: f64 = 1.959_963_984_540_054;
 
-/// The mean of the tasks' values. `None` of nothing. `share`: the values are shares, and so are the interval's ends.
+/// The mean of the tasks' values. `None` without values. `share`: the values are shares, and so are the interval's
+/// ends.
 pub(crate) fn over_tasks(values: &[f64], share: bool) -> Option<Estimate> {
     drawn(values, share, DRAWS)
 }
@@ -87,7 +89,7 @@ pub(crate) fn sign_flip(differences: &[f64]) -> Option<f64> {
     let mut rng = Seed::root(0).with("sign flip").rng();
     let mut one = || moved.iter().map(|d| if rng.below(2) == 0 { *d } else { -d }).sum::<f64>().abs() >= seen;
     let as_large = (0..TRIES).filter(|_| one()).count();
-    // The order that was seen is one of those possible.
+    // The observed signs are one of the possible patterns.
     Some((as_large + 1) as f64 / (TRIES + 1) as f64)
 }
 
@@ -95,7 +97,8 @@ pub(crate) fn sign_flip(differences: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// The share of simulated evaluations whose interval holds the true mean: tasks from easy to hard, some episodes each.
+    /// The share of simulated evaluations whose interval covers the true mean: tasks from easy to hard, some episodes
+    /// each.
     fn covered(tasks: usize, episodes: u32, truth: f64) -> f64 {
         let (mut rng, rounds) = (Rng::new(11), 1500);
         let mut holds = || {
@@ -119,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Few tasks, nearly all alike: rather too wide than too narrow.
+    /// Few tasks, nearly all alike: the interval errs on the wide side.
     #[test]
     fn the_interval_of_little_evidence_is_not_too_narrow() {
         for (tasks, episodes, truth) in [(12, 4, 0.5), (20, 4, 0.1), (20, 1, 0.05), (64, 4, 0.03), (64, 1, 0.05)] {
@@ -149,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_sign_flip_test_is_exact_for_few_and_close_for_many() {
-        // Five tasks that all got better: 2 of 32 orders are as large.
+        // Five tasks that all got better: 2 of 32 sign patterns are as large.
         assert_eq!(sign_flip(&[1.0; 5]), Some(2.0 / 32.0));
         assert_eq!(sign_flip(&[0.0, 0.0]), Some(1.0));
         assert_eq!(sign_flip(&[]), None);

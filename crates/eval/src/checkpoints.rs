@@ -1,4 +1,4 @@
-//! Checkpoints of a run beside each other: the first, the best and the last, for held-out environments, held-out tasks and
+//! Checkpoint comparison: the first, the best and the last of a run, for held-out environments, held-out tasks and
 //! training tasks, and for each environment.
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,16 +11,16 @@ use crate::bootstrap::{Estimate, sign_flip};
 use crate::compare::success;
 use crate::table::{About, Episode, Row};
 
-/// Some tasks over the checkpoints.
+/// One set of tasks over the checkpoints.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     pub name: String,
     pub tasks: usize,
     pub first: At,
-    /// The highest of all. Of several noisy numbers the highest is too high by luck alone: quote the last.
+    /// The highest of all. The highest of several noisy numbers is biased upwards: quote the last.
     pub best: At,
     pub last: At,
-    /// Last less first, paired by task, with a sign-flip test.
+    /// Last minus first, paired by task, with a sign-flip test.
     pub gain: Option<Difference>,
     pub p_value: Option<f64>,
 }
@@ -33,8 +33,8 @@ pub struct At {
 }
 
 impl Line {
-    /// Lines of at least two checkpoints in the order of their steps: splits first, then each environment of a split. Tasks that
-    /// a checkpoint was not scored on are left out of all.
+    /// Lines of at least two checkpoints in the order of their steps: splits first, then each environment of a split.
+    /// Tasks that some checkpoint was not scored on are excluded.
     pub fn all(played: &BTreeMap<u64, Vec<Episode>>, about: &HashMap<String, About>) -> Vec<Self> {
         let mut groups: Vec<(u8, String)> = Vec::new();
         for about in about.values() {
@@ -75,7 +75,7 @@ fn one(name: &str, played: &BTreeMap<u64, Vec<Episode>>) -> Option<Line> {
         })
         .collect();
     let (first, last) = (*at.first()?, *at.last()?);
-    // Of equals the earliest.
+    // The earliest on ties.
     let best = at.iter().copied().reduce(|best, one| if one.pass.mean > best.pass.mean { one } else { best })?;
     let (before, after) = (by_step.get(&first.step)?, by_step.get(&last.step)?);
     let differences: Vec<f64> =

@@ -1,9 +1,9 @@
-//! Evaluation: honest numbers about a policy, and comparisons of two.
+//! Evaluation of a policy, and comparisons of several.
 //!
-//! [`passes`] and [`bootstrap`] are the statistics, [`table`] counts recorded episodes into rows by environment, split and
-//! difficulty, [`checkpoints`] sets those
-//! of a run beside each other, [`spent`] says what a solved task costs, [`detect`] finds behaviour in single episodes, [`compare`] pairs two evaluations of the same tasks. Everything
-//! is computed from traces: asked again later, it says the same.
+//! [`passes`] and [`bootstrap`] are the statistics, [`table`] counts recorded episodes into rows by environment, split
+//! and difficulty, [`checkpoints`] compares those of a run, [`spent`] computes the cost of a solved task, [`detect`]
+//! finds behaviour in single episodes, [`compare`] pairs two evaluations of the same tasks. Everything is computed from
+//! traces and can be recomputed.
 
 pub mod bootstrap;
 pub mod checkpoints;

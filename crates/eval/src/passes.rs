@@ -1,13 +1,12 @@
 //! Unbiased pass@k and pass^k: of n trials of a task, c passed.
 
-/// Chance that at least one of `k` trials drawn without replacement passes: 1 - C(n-c, k) / C(n, k). `None` where fewer than
-/// `k` trials were made.
+/// Chance that at least one of `k` trials drawn without replacement passes: 1 - C(n-c, k) / C(n, k). `None` for fewer
+/// than `k` trials.
 pub fn pass_at(n: usize, c: usize, k: usize) -> Option<f64> {
     (k >= 1 && k <= n && c <= n).then(|| 1.0 - ratio(n - c, n, k))
 }
 
-/// Chance that all of `k` trials drawn without replacement pass: C(c, k) / C(n, k). `None` where fewer than `k` trials were
-/// made.
+/// Chance that all of `k` trials drawn without replacement pass: C(c, k) / C(n, k). `None` for fewer than `k` trials.
 pub(crate) fn pass_hat(n: usize, c: usize, k: usize) -> Option<f64> {
     (k >= 1 && k <= n && c <= n).then(|| ratio(c, n, k))
 }

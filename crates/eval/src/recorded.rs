@@ -11,7 +11,7 @@ use hone_train::recipe::{Recipe, RecipeError};
 use crate::spent::Price;
 use crate::table::{Episode, Passing};
 
-/// Why a recording cannot be compared.
+/// Reason why a recording cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedError {
     #[error(transparent)]

@@ -1,9 +1,9 @@
-//! Tokens and money: what episodes took, and what a solved task comes to.
+//! Token usage and cost: of episodes, and per solved task.
 
 use hone_trace::Usage;
 use serde::{Deserialize, Serialize};
 
-/// Dollars (or any other money) for a million tokens that a model reads, and writes.
+/// Price in dollars (or any other currency) per million tokens read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Price {
     pub prompt: f64,
@@ -37,7 +37,7 @@ pub struct Spent {
     /// Absent without a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// Tokens, and money, by episode that passed: absent where none did.
+    /// Tokens and cost per passed episode; absent if none passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_solved: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,8 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// `passed`: the episodes that passed, failures paid for included. `None` where nobody counted one of them.
+    /// `passed`: number of passed episodes; failures count towards the cost. `None` if an episode's tokens were not
+    /// counted.
     pub(crate) fn of(
         episodes: impl Iterator<Item = Option<Usage>>,
         passed: usize,
@@ -70,7 +71,7 @@ impl Spent {
     }
 }
 
-/// Money with three digits that count: `$0.00123`, `$4.57`.
+/// Money with three significant digits: `$0.00123`, `$4.57`.
 pub(crate) fn money(amount: f64) -> String {
     let digits = if amount >= 1.0 || amount <= 0.0 { 2 } else { (2.0 - amount.log10().floor()).min(9.0) as usize };
     format!("${amount:.digits$}")

@@ -1,4 +1,4 @@
-//! Rows of an evaluation: by environment, split and difficulty, by whether anything was to be changed, and over all.
+//! Rows of an evaluation: by environment, split and difficulty, by whether the reference changes state, and over all.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -19,7 +19,7 @@ pub struct Passing {
     pub at_least: f64,
 }
 
-/// One episode, as far as tables go.
+/// One episode, as needed by the tables.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Episode {
     pub task: String,
@@ -28,7 +28,7 @@ pub struct Episode {
     /// True if it passed; `None` if it was not scored.
     pub passed: Option<bool>,
     pub reward: Option<f64>,
-    /// Tokens; `None` where nobody counted them.
+    /// Tokens; `None` if they were not counted.
     pub usage: Option<Usage>,
 }
 
@@ -91,7 +91,7 @@ pub struct Row {
     /// By k; only tasks with at least k scored episodes count, and the estimate gives their number.
     pub pass_at: BTreeMap<usize, Estimate>,
     pub pass_hat: BTreeMap<usize, Estimate>,
-    /// Absent where the tokens of an episode are not known.
+    /// Absent if the tokens of an episode are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Spent>,
 }
@@ -102,7 +102,7 @@ impl Row {
         Self::priced(episodes, ks, None)
     }
 
-    /// Counts episodes, and what they cost.
+    /// Counts episodes and their cost.
     pub fn priced<'a>(episodes: impl IntoIterator<Item = &'a Episode>, ks: &[usize], price: Option<Price>) -> Self {
         let mut by_task: BTreeMap<&str, Vec<&Episode>> = BTreeMap::new();
         for episode in episodes {
@@ -147,7 +147,7 @@ impl Row {
         }
     }
 
-    /// Tokens read and written by episode that passed, in words.
+    /// Tokens read and written per passed episode, as text.
     pub(crate) fn tokens_per_solved(&self) -> String {
         let tokens = self.spent.and_then(|spent| spent.tokens_per_solved);
         tokens.map_or_else(|| "–".into(), |tokens| hone_data::table::count(tokens.round() as u64))
@@ -157,7 +157,7 @@ impl Row {
         self.spent.and_then(|spent| spent.cost_per_solved).map_or_else(|| "–".into(), money)
     }
 
-    /// The share of tasks' episodes that pass.
+    /// Mean share of a task's episodes that pass.
     pub fn pass(&self) -> Option<Estimate> {
         self.pass_at.get(&1).copied()
     }
@@ -197,7 +197,7 @@ impl Results {
         }
         names.sort();
         names.dedup();
-        // A group that is all tasks says nothing new.
+        // A group that contains all tasks adds nothing.
         let members = |name: &(u8, String)| about.values().filter(|about| is_in(about, name)).count();
         names.retain(|name| name.0 == 0 || members(name) < about.len());
         let mut effects = BTreeMap::new();
@@ -225,7 +225,7 @@ impl Results {
         self.groups.first()?.policies.first().map(|(_, row)| row)
     }
 
-    /// Rows by group and policy. `intervals`: beside every estimate, where pass@1 alone has its own else.
+    /// Rows by group and policy. `intervals`: an interval beside every estimate; otherwise only beside pass@1.
     pub fn table(&self, intervals: bool) -> Table {
         let rows = || self.groups.iter().flat_map(|group| group.policies.iter().map(|(_, row)| row));
         let ks: BTreeSet<usize> = rows().flat_map(|row| row.pass_at.keys().copied()).filter(|k| *k > 1).collect();
@@ -265,7 +265,7 @@ impl Results {
         table
     }
 
-    /// Effect of the tasks' references, where it is the same for all: rows by effect would say nothing new.
+    /// Effect of the tasks' references, if it is the same for all: rows by effect would add nothing.
     pub fn effect(&self) -> Option<String> {
         let [(name, tasks)] = self.effects.iter().collect::<Vec<_>>()[..] else { return None };
         Some(format!("{name} in all {tasks} tasks"))
@@ -303,7 +303,7 @@ fn is_in(about: &About, name: &(u8, String)) -> bool {
     name.0 == 0 || groups_of(about).contains(name)
 }
 
-/// The conversation an episode's facts hold, as JSON; empty where it was not recorded.
+/// The conversation in an episode's facts, as JSON; empty if it was not recorded.
 pub(crate) fn messages(trace: &Trace) -> Vec<hone_trace::Message> {
     let list: Option<&Value> = trace.facts.get("messages");
     list.and_then(|list| serde_json::from_value(list.clone()).ok()).unwrap_or_default()

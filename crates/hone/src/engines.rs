@@ -1,4 +1,4 @@
-//! Engines that a recipe may name in its `[engine]` table: the only place where training meets them.
+//! Engines that a recipe may name in its `[engine]` table: the only place that connects training with them.
 
 use anyhow::{Result, bail};
 use hone_trace::{EngineKind, did_you_mean};

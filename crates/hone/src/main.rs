@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprint!("{}", problem::shown(&error));
-            // A run that learned nothing, or would, is an answer; everything else kept the command from running.
+            // A run that learned nothing, or was refused, is an answer; any other error kept the command from running.
             let verdict = error.downcast_ref::<TrainError>().is_some_and(TrainError::is_verdict);
             ExitCode::from(if verdict || error.is::<Refused>() { 1 } else { 2 })
         }
@@ -81,8 +81,8 @@ fn main() -> ExitCode {
 /// Commands that take a recipe's keys by `--set`.
 const WITH_RECIPE: [&str; 5] = ["train", "sft", "check", "eval", "audit"];
 
-/// Refusal of a command line, or the help that was asked for. A recipe key given as a flag is answered with its `--set`. Words of
-/// the line may come from a file or a page, so control characters do not reach the terminal.
+/// Refusal of a command line, or the help that was asked for. A recipe key given as a flag is answered with its
+/// `--set`. Its words may be untrusted, so control characters do not reach the terminal.
 fn refused(error: &clap::Error) -> ! {
     if let Some(words) = key_as_flag(error) {
         output::noted(&words);
@@ -96,7 +96,7 @@ fn refused(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// Words for a flag that is a key of recipes.
+/// Message for a flag that is a recipe key.
 fn key_as_flag(error: &clap::Error) -> Option<String> {
     let command = std::env::args().nth(1)?;
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
@@ -106,7 +106,7 @@ fn key_as_flag(error: &clap::Error) -> Option<String> {
     let places = hone_train::keys::places(&flag.trim_start_matches('-').replace('-', "_"));
     let sets: Vec<String> = places.iter().map(|path| format!("--set {path}=VALUE")).collect();
     let hint = format!("hint: it is a recipe's key: {}", sets.join(" or "));
-    (!sets.is_empty()).then(|| format!("error: {flag} is no option of `hone {command}`\n{hint}"))
+    (!sets.is_empty()).then(|| format!("error: {flag} is not an option of `hone {command}`\n{hint}"))
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -1,4 +1,4 @@
-//! Standard output, for programs and for people: foreign text leaves through one of these doors.
+//! Standard output, for programs and for people: all foreign text goes through one of these writers.
 //!
 //! Text from an environment, a model or a file may contain escape sequences (OSC 52 writes the clipboard), C1 controls
 //! and direction controls. In text they are shown as visible escapes, in JSON as JSON's own.
@@ -17,12 +17,12 @@ pub(crate) fn json() -> Filtered<io::Stdout> {
     Filtered::new(io::stdout(), clean_json)
 }
 
-/// Many JSON lines. Flush it: what is lost when it is dropped is lost in silence.
+/// Many JSON lines. Flush it: errors on drop are silent.
 pub(crate) fn json_lines() -> Filtered<io::BufWriter<io::Stdout>> {
     Filtered::new(io::BufWriter::new(io::stdout()), clean_json)
 }
 
-/// Words to whoever runs the command, on standard error.
+/// A note to the user, on standard error.
 pub(crate) fn noted(words: &str) {
     anstream::eprintln!("{}", clean(words));
 }
@@ -66,7 +66,7 @@ impl<W: Write> Filtered<W> {
 impl<W: Write> Write for Filtered<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.pending.extend_from_slice(bytes);
-        // Up to the last newline: a character is never cut in two.
+        // Up to the last newline, so that no character is cut in two.
         if let Some(last) = self.pending.iter().rposition(|byte| *byte == b'\n') {
             self.pass(last + 1)?;
         }
@@ -81,7 +81,7 @@ impl<W: Write> Write for Filtered<W> {
 
 impl<W: Write> Drop for Filtered<W> {
     fn drop(&mut self) {
-        // Nobody is left to tell; commands flush where it matters.
+        // Errors cannot be reported here; commands flush where it matters.
         let _ = self.flush();
     }
 }

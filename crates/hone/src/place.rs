@@ -37,12 +37,12 @@ impl Place {
         )
     }
 
-    /// A policy, or a base and the adapter that is named beside it.
+    /// A policy, or a base with a separately named adapter.
     pub(crate) fn given(model: &Path, adapter: Option<&Path>) -> Result<Self> {
         Self::join(Some(model), adapter, ["the model", "the adapter"])?.context("no model")
     }
 
-    /// A model and an adapter by what the user calls them. An adapter whose model is named needs to know no base.
+    /// A model and an adapter as the user named them. An adapter with an explicit model need not name a base.
     fn join(model: Option<&Path>, adapter: Option<&Path>, [called, beside]: [&str; 2]) -> Result<Option<Self>> {
         let adapter = adapter.map(|adapter| {
             let dir = directory(adapter).with_context(|| beside.to_owned())?;
@@ -84,7 +84,7 @@ impl Place {
             }
             policy.reference = Some(found.model);
         }
-        // As the run records it: it may be resumed from another directory.
+        // Absolute, as the run records it: it may be resumed from another directory.
         for path in [&mut policy.model, &mut policy.adapter, &mut policy.reference].into_iter().flatten() {
             *path = std::path::absolute(&*path).with_context(|| format!("cannot find {}", path.display()))?;
         }
@@ -120,7 +120,7 @@ fn base(adapter: &Path) -> Result<PathBuf> {
     let of_run = of_run.and_then(|run| recorded_recipe(&run).ok()).and_then(|recipe: Recipe| recipe.policy.model);
     let mut places = named.clone().into_iter().chain(beside).chain(of_run);
     places.find(|place| place.join("config.json").is_file()).with_context(|| {
-        let named = named.map_or("nothing".to_owned(), |named| format!("{}, which is no model directory here", named.display()));
+        let named = named.map_or("nothing".to_owned(), |named| format!("{}, which is not a model directory here", named.display()));
         format!(
             "the adapter in {} names {named} as its base; write the directory of its base model into base_model_name_or_path \
              of {ADAPTER}",

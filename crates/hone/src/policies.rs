@@ -1,5 +1,4 @@
-//! The policies inside the binary: what `hone train` starts from when a recipe for their environment names no
-//! model.
+//! Embedded policies: `hone train` starts from these if a recipe for their environment names no model.
 //!
 //! Each was made by `hone sft` from generated episodes alone: the shop's as recipes/tiny-policy.toml says. The ticket desk's
 //! base and searcher were made with the recipes of commit c6e89eb (`hone sft recipes/triage-reader.toml --out base`, then
@@ -13,7 +12,7 @@ use serde_json::json;
 
 use crate::recipes::Builtin;
 
-/// Options that choose tasks and leave the environment as it is.
+/// Options that only select tasks.
 const COUNTS: [&str; 4] = ["tasks", "held_out", "held_out_from", "seed"];
 
 /// A model directory in Hugging Face's layout, bf16, and the environment it was made for.
@@ -35,7 +34,7 @@ macro_rules! policy {
                 policy!($env, "tokenizer.json"),
                 policy!($env, "tokenizer_config.json"),
                 policy!($env, "chat_template.jinja"),
-                // Last: a directory that has the weights is whole.
+                // Last: a directory that has the weights is complete.
                 policy!($env, "model.safetensors"),
             ],
         }
@@ -52,7 +51,7 @@ static POLICIES: [Policy; 3] = [
 ];
 
 impl Policy {
-    /// The one made for this environment. In any other it knows neither the words nor the work.
+    /// The policy made for this environment. It is useless in any other.
     pub(crate) fn of(env: &str) -> Option<&'static Self> {
         POLICIES.iter().find(|policy| policy.env == env)
     }
@@ -62,7 +61,7 @@ impl Policy {
         POLICIES.iter().map(|policy| policy.env)
     }
 
-    /// Options of its environment that it was made with and that the recipe has otherwise: `size = "tiny"`.
+    /// Environment options it was trained with that the recipe sets differently: `size = "tiny"`.
     pub(crate) fn made_otherwise(&self, recipe: &Recipe) -> Result<Vec<String>> {
         let own = Builtin::find(self.recipe)?.source().read(&[])?;
         let (own, theirs) = (json!(own.env.first()), json!(recipe.env.first()));

@@ -1,7 +1,7 @@
-//! Errors as they are shown: what is wrong, what it comes from, and what to do about it.
+//! Display of errors: what is wrong, its causes, and what to do about it.
 //!
-//! An error's text says what is wrong and then, after a semicolon or as a sentence of its own, what to do: "cannot read x;
-//! give the domain's own directory". Here the second part becomes a `hint:` line, after all causes.
+//! An error's text says what is wrong and then, after a semicolon or as a separate sentence, what to do: "cannot read
+//! x; give the domain's own directory". Here the second part becomes a `hint:` line, after all causes.
 
 use hone_trace::clean;
 
@@ -35,7 +35,7 @@ fn advice_line(text: &str) -> Option<(&str, String)> {
     })
 }
 
-/// Advice behind the first semicolon or full stop of the last line that is neither quoted nor in brackets.
+/// Advice after the first semicolon or full stop of the last line that is neither quoted nor in brackets.
 fn advice_clause(text: &str) -> Option<(&str, String)> {
     let start = text.rfind('\n').map_or(0, |at| at + 1);
     let (mut quote, mut depth) = (None, 0usize);
@@ -48,7 +48,7 @@ fn advice_clause(text: &str) -> Option<(&str, String)> {
             ')' | ']' | '}' if quote.is_none() => depth = depth.saturating_sub(1),
             ';' | '.' if quote.is_none() && depth == 0 => {
                 let Some(advice) = rest[1..].strip_prefix(' ') else { continue };
-                // "v. 2" and "e.g. this" are no ends of sentences.
+                // "v. 2" and "e.g. this" do not end sentences.
                 if c == ';' || advice.starts_with(char::is_uppercase) {
                     return Some((before, advice.to_owned()));
                 }
@@ -82,13 +82,13 @@ pub(crate) fn shown(error: &anyhow::Error) -> String {
     lines.concat()
 }
 
-/// A program's fault with what usually helps.
+/// A program's fault with the usual advice.
 pub(crate) fn advised(error: impl Into<anyhow::Error>) -> anyhow::Error {
     const ADVISED: [(&str, &str); 6] = [
         ("Connection refused", "start the server, or correct its address: url = \"http://HOST:PORT\""),
         ("dns error", "correct the server's address: url = \"http://HOST:PORT\""),
         ("cannot start ", "install it, or name it in full; it is started in the recipe's directory (env.directory)"),
-        ("is no answer: ", "print to stderr: stdout is for answers, one JSON object a line"),
+        ("is not an answer: ", "print to stderr: stdout is for answers, one JSON object a line"),
         (" ended (", "correct the program; `hone env show RECIPE` tries it again"),
         (
             "no answer within ",
@@ -97,7 +97,7 @@ pub(crate) fn advised(error: impl Into<anyhow::Error>) -> anyhow::Error {
     ];
     let error = error.into();
     let text = error.to_string();
-    // A program of the user's own answers by lines with ids; a server has a protocol that sees to that.
+    // A user's own program answers with ids per line; for a server the protocol takes care of that.
     let elsewhere = [" at http", "initialize at ", "tools/call at "].iter().any(|mark| text.contains(mark));
     if elsewhere && text.contains("no answer within ") {
         return anyhow::anyhow!(

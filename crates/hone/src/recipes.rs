@@ -1,4 +1,4 @@
-//! Recipes by file or by name: those of this binary go by the name of their file.
+//! Recipes by file or by name: embedded ones are named after their file.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ pub(crate) static BUILTINS: [Builtin; 9] = [
 ];
 
 impl Builtin {
-    /// The first sentence of the comment it opens with.
+    /// The first sentence of its opening comment.
     pub(crate) fn about(&self) -> String {
         let lines = self.text.lines().take_while(|line| line.starts_with('#'));
         let words = lines.map(|line| line.trim_start_matches('#').trim()).collect::<Vec<_>>().join(" ");
@@ -53,7 +53,7 @@ impl Builtin {
     }
 }
 
-/// A recipe where it comes from: what commands are given, and what advice names.
+/// A recipe and its source, as given on the command line and named in advice.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub(crate) text: String,
@@ -96,14 +96,12 @@ impl Builtin {
     }
 }
 
-/// Advice to somebody who named a directory: the run or the recipe that it holds.
+/// Advice if a directory was named: the run or the recipe it contains.
 fn inside(directory: &Path) -> String {
     let recipe = directory.join("recipe.toml");
     if directory.join("checkpoints").is_dir() && recipe.is_file() {
         let run = directory.display();
-        return format!(
-            "it holds a run: `hone train --resume {run}` goes on with it, policy.model={run} starts from it"
-        );
+        return format!("it holds a run: `hone train --resume {run}` resumes it, policy.model={run} starts from it");
     }
     if recipe.is_file() {
         return format!("name the recipe in it, {}", recipe.display());

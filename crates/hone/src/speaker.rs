@@ -1,4 +1,4 @@
-//! A policy that is spoken to: rendering, sampling and reading of replies, without a run around it.
+//! Inference without a run: rendering, sampling and parsing of a policy's replies.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) struct Speaker {
     engine: Arc<dyn Engine>,
 }
 
-/// A reply as it was sampled and as it reads.
+/// A reply as sampled and as parsed.
 pub(crate) struct Reply {
     pub(crate) ids: Vec<u32>,
     pub(crate) text: String,

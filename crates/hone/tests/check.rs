@@ -1,4 +1,4 @@
-//! `hone check` and the checks at the start of `hone train`, as a user meets them.
+//! `hone check` and the checks at the start of `hone train`, as a user sees them.
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 

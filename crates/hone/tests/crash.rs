@@ -1,4 +1,4 @@
-//! Killed for real: `hone train` is killed as it reports its steps and goes on with `--resume`.
+//! Crash recovery: `hone train` is killed as it reports its steps and continues with `--resume`.
 //! scripts/crash_resume.py does it at random moments, fifty times.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -36,7 +36,7 @@ success = "length_cost"
 
 fn hone() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hone"));
-    // A log of W&B's stays on this machine whatever the key of whoever runs the test.
+    // W&B logs stay on this machine, even if the tester has a key.
     command.env("NO_COLOR", "1").env("WANDB_MODE", "offline").stdout(Stdio::null()).stderr(Stdio::piped());
     command
 }
@@ -50,7 +50,7 @@ fn timeless(run: &Path) -> Vec<Map<String, Value>> {
     lines
 }
 
-/// Starts the run, or goes on with it where there is one.
+/// Starts the run, or resumes it if there is one.
 fn start(recipe: &Path, run: &Path) -> std::process::Child {
     let mut command = hone();
     if run.join("recipe.toml").exists() {
@@ -98,7 +98,7 @@ fn killed_and_resumed_a_run_ends_as_if_it_had_not_been() {
     assert!(start(&recipe, &stopped).wait_with_output().unwrap().status.success());
     assert_eq!(timeless(&stopped), timeless(&whole));
 
-    // The log went on in its file, every step once: it is what an export writes.
+    // The log continued in its file, every step once, as an export writes it.
     let exported = stopped.join("exports/wandb");
     assert!(hone().args(["export", "--to", "wandb"]).arg(&stopped).status().unwrap().success());
     let runs: Vec<_> = std::fs::read_dir(&exported).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -110,7 +110,7 @@ fn killed_and_resumed_a_run_ends_as_if_it_had_not_been() {
     assert!(of_run(&exported) == of_run(&directory.path().join("logs")));
 }
 
-/// SIGTERM and SIGHUP stop a run as ctrl-c does: the step is recorded whole, and the exit code is the run's own.
+/// SIGTERM and SIGHUP stop a run as ctrl-c does: the step is recorded completely, and the exit code is the run's own.
 #[test]
 fn a_run_that_is_asked_to_stop_ends_in_order() {
     let directory = tempfile::tempdir().unwrap();
@@ -132,13 +132,13 @@ fn a_run_that_is_asked_to_stop_ends_in_order() {
     }
 }
 
-/// True when a first step is recorded whole.
+/// True if a first step is recorded completely.
 fn has_a_step(run: &Path) -> bool {
     std::fs::read_to_string(run.join("metrics.jsonl")).is_ok_and(|text| text.contains('\n'))
 }
 
-/// A file that cannot grow any more stands for a full disk: the run stops and says what to do, what it recorded is
-/// whole, and with room it goes on to the numbers of a run that always had room.
+/// A file size limit simulates a full disk: the run stops and says what to do, its records are intact, and with more
+/// room it resumes to the numbers of an undisturbed run.
 #[test]
 fn a_full_disk_stops_the_run_and_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn a_full_disk_stops_the_run_and_loses_nothing() {
     assert_eq!(timeless(&full), timeless(&whole));
 }
 
-/// A broken environment is found before the first step, in its own words, and leaves no run behind.
+/// A broken environment is found before the first step, with its own error message, and leaves no run behind.
 #[test]
 fn an_environment_without_tools_is_refused_at_the_start() {
     let directory = tempfile::tempdir().unwrap();

@@ -9,7 +9,8 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Two short episodes a step, and too hot to parse every reply, so that some groups have signal: this is about what is said, not what is learned.
+/// Two short episodes per step, at a temperature where not every reply parses, so that some groups have signal: this
+/// tests the output, not learning.
 const RECIPE: &str = r#"
 name = "tiny"
 seed = 5
@@ -154,7 +155,7 @@ fn ctrl_c_ends_after_the_step_with_everything_recorded() {
     let mut stdout = String::new();
     child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
     assert!(child.wait().unwrap().success(), "{told:?}");
-    assert!(told.iter().any(|line| line.contains("ctrl-c again stops at once")), "{told:?}");
+    assert!(told.iter().any(|line| line.contains("ctrl-c again stops immediately")), "{told:?}");
     let result: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
     let steps = result["steps"].as_u64().unwrap();
     assert!(
@@ -196,7 +197,7 @@ fn bench_learn_counts_again_and_says_which_bars_are_missed() {
 #[test]
 fn the_shipped_policy_learns() {
     let dir = TempDir::new().unwrap();
-    // Greedily alone: a policy that only grew surer of what it could do would not rise.
+    // Greedy only: a policy that merely became more confident would not improve.
     let settings = [
         "train.steps=12",
         "train.decay=constant",
@@ -220,7 +221,7 @@ fn the_shipped_policy_learns() {
     assert!(after["ci"][0].as_f64().unwrap() > success(before), "no significant rise: {before} -> {after}");
 }
 
-/// The policy inside the binary lies in the run's directory before anything else does.
+/// The embedded policy is unpacked into the run's directory first.
 #[test]
 fn a_refused_run_leaves_no_directory_and_nobody_elses_is_touched() {
     let dir = TempDir::new().unwrap();

@@ -52,8 +52,9 @@ pub struct Reply {
 impl Http {
     /// The error says what to change.
     pub fn new(base: &str, credentials: &Credentials<'_>) -> Result<Self, String> {
-        let mut base = Url::parse(base)
-            .map_err(|error| format!("url {base:?} is no address ({error}); write it like http://localhost:8000"))?;
+        let mut base = Url::parse(base).map_err(|error| {
+            format!("url {base:?} is not an address ({error}); write it like http://localhost:8000")
+        })?;
         if !matches!(base.scheme(), "http" | "https") {
             return Err(format!("url has the scheme {:?}; write http:// or https://", base.scheme()));
         }
@@ -105,7 +106,7 @@ impl Http {
     /// The same credentials at another address, which a trusted server named.
     pub fn at(&self, base: &str) -> Result<Self, Failure> {
         let mut base =
-            Url::parse(base).map_err(|error| Failure::refused(format!("{base:?} is no address: {error}")))?;
+            Url::parse(base).map_err(|error| Failure::refused(format!("{base:?} is not an address: {error}")))?;
         base.set_path(&format!("{}/", base.path().trim_end_matches('/')));
         Ok(Self { base, ..self.clone() })
     }
@@ -118,7 +119,7 @@ impl Http {
             url.set_path(&own);
             return Ok(url);
         }
-        self.base.join(path).map_err(|error| Failure::refused(format!("{path:?} is no path: {error}")))
+        self.base.join(path).map_err(|error| Failure::refused(format!("{path:?} is not a path: {error}")))
     }
 
     /// Sends a request and reads the whole answer. Deadlines are the caller's business.
@@ -132,7 +133,7 @@ impl Http {
         self.send_until(method, path, body, extra, |_| false).await
     }
 
-    /// Reads the answer to its end, or until there is enough of it: a stream of events may stay open.
+    /// Reads the answer to its end, or until it is sufficient: a stream of events may stay open.
     pub async fn send_until(
         &self,
         method: Method,
@@ -165,7 +166,7 @@ impl Http {
         Ok(Reply { status, headers, body })
     }
 
-    /// A request whose answer must be JSON of a good status.
+    /// A request whose answer must be JSON with a success status.
     pub async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let reply = self.send(method, path, body, &[]).await?;
         self.read(&reply)
@@ -205,7 +206,7 @@ impl Http {
         }
     }
 
-    /// Opens a connection and hands it over as a WebSocket's, with the accept key that the server sent.
+    /// Opens a connection and returns it upgraded to a WebSocket, with the accept key that the server sent.
     pub async fn upgrade(&self, path: &str, key: &str) -> Result<(reqwest::Upgraded, Option<String>), Failure> {
         let request = self
             .client
@@ -221,7 +222,7 @@ impl Http {
         self.no_redirect(status, response.headers())?;
         if status != StatusCode::SWITCHING_PROTOCOLS {
             let mut response = response;
-            // The first part will do: a refusal may be as long as it likes.
+            // The first chunk is enough: a refusal may be arbitrarily long.
             let said = response.chunk().await.ok().flatten().unwrap_or_default();
             return Err(self.bad_status(status, &self.redacted(excerpt(&said))));
         }

@@ -1,8 +1,9 @@
-//! Environments elsewhere: OpenEnv, MCP and Fleet as environments of a recipe, and Hone's own served to other trainers.
+//! Remote environments: OpenEnv, MCP and Fleet clients for recipes, and a server that exposes Hone's own to other
+//! trainers.
 //!
-//! A remote environment is an [`Env`](hone_trace::Env) like any other. What all of them share stands in [`supervise`]:
-//! deadlines, retries of infrastructure errors alone, a circuit breaker for each server, and a table of who waits for what.
-//! A server that fails costs episodes, each with a transient fault; it never becomes a reward.
+//! A remote environment is an [`Env`](hone_trace::Env) like any other. [`supervise`] has what all of them share:
+//! deadlines, retries for infrastructure failures only, a circuit breaker per server, and the wait table. A server that
+//! fails costs episodes, each with a transient fault; it never becomes a reward.
 
 pub mod fleet;
 pub mod http;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::supervise::Failure;
 
-/// The result of a response, or its error as a failure. -32000 is a server without room.
+/// The result of a response, or its error as a failure. -32000 means that the server is full.
 pub fn result(mut response: Value) -> Result<Value, Failure> {
     if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
         let code = error.get("code").and_then(Value::as_i64).unwrap_or_default();
@@ -14,7 +14,7 @@ pub fn result(mut response: Value) -> Result<Value, Failure> {
     }
     match response.get_mut("result") {
         Some(result) => Ok(result.take()),
-        // Whoever answers so does not speak the protocol: nothing was refused.
+        // The server does not speak the protocol: nothing was refused.
         None => Err(Failure::infrastructure("a response with neither a result nor an error")),
     }
 }

@@ -1,4 +1,4 @@
-//! Tasks of environments elsewhere: a file's, or numbered ones with a seed each.
+//! Tasks of remote environments: from a file, or numbered with a seed each.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub(crate) fn splits(
     Ok([set(name, TRAIN, &version, train)?, set(name, HELD_OUT, &version, held_out)?].into())
 }
 
-/// Tasks that differ by the seed of their reset alone.
+/// Tasks that differ only in the seed of their reset.
 fn numbered(name: &str, prompt: &str, split: &str, count: usize, seed: u64, from: u64) -> Vec<Task> {
     let task = |number: u64| {
         let mut task = Task::new(format!("{name}-{split}-{seed}-{number}"), name, prompt);

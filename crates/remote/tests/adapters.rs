@@ -1,4 +1,4 @@
-//! The adapters, run with the Python there is: two need no package, and tau2-bench has a stand-in of a few lines.
+//! The adapters, run with the local Python: two need no package, and tau2-bench has a stand-in of a few lines.
 //! scripts/adapters_interop.py runs them with the packages themselves.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -197,7 +197,7 @@ async fn tau2_bench_is_played_through_its_own_simulation() {
     assert_eq!((given.value, given.ended), (Some(1.0), true));
     assert_eq!(given.why, "given: {'DB': 2}");
 
-    // A simulation that broke is paid 0 there; here it is a fault.
+    // A broken simulation earns 0 there; here it is a fault.
     let environment = open(r#"{"solo_mode": true}"#);
     let mut episode = environment.arena.open(&environment.splits["held-out"][0], 0).await.unwrap();
     assert_eq!(episode.first[0].content().unwrap().text(), "A ticket for two");

@@ -1,4 +1,4 @@
-//! Recorded bytes of real OpenEnv servers, 0.3.0 and 0.10.0: what they sent is read, and what they mean is kept.
+//! Recorded bytes of real OpenEnv servers, 0.3.0 and 0.10.0: read with their meaning preserved.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -27,7 +27,7 @@ fn body(path: &str) -> String {
     body.trim().to_owned()
 }
 
-/// The text frames of a recorded session: whether the client sent it, and what.
+/// The text frames of a recorded session: whether the client sent it, and its text.
 fn frames(path: &str) -> Vec<(bool, String)> {
     let text = capture(path);
     let mut lines = text.lines();
@@ -124,7 +124,7 @@ async fn replay(mut stream: TcpStream, schema: String, session: Vec<(bool, Strin
     }
 }
 
-/// A masked text frame; `None` where the client goes.
+/// A masked text frame; `None` if the client disconnects.
 async fn read_frame(stream: &mut TcpStream) -> Option<String> {
     let opcode = stream.read_u8().await.ok()? & 0xf;
     let length = match stream.read_u8().await.ok()? & 0x7f {
@@ -176,7 +176,7 @@ async fn a_typed_server_with_odd_rewards_is_played_as_recorded() {
     let facts = episode.env.end().facts;
     assert_eq!(facts["step_rewards"], json!([null, null, 1.0, 3.0, null, 0.4]), "null is not 0");
     assert_eq!(facts["env_reward"]["value"], json!(4.4));
-    // An exception of the environment is a fault that a fresh one is asked about, not an answer and not a zero.
+    // An exception in the environment is a fault that is reproduced on a fresh one, not an answer and not a zero.
     let mut episode = environment.arena.open(&environment.splits["train"][0], 0).await.unwrap();
     let fault = episode.env.step(say("boom")).await.unwrap_err();
     assert!(!fault.transient && fault.what.contains("boom happened"), "{fault}");
@@ -207,7 +207,7 @@ async fn mcp_servers_of_both_versions_are_played_as_recorded() {
 async fn our_server_answers_the_recorded_requests_as_the_recorded_server_did() {
     let served = Served::start(common::host("shop", hone_remote::serve::Options::default())).await;
     let http = hone_remote::http::Http::new(&served.url, &hone_remote::http::Credentials::default()).unwrap();
-    // The answers that do not depend on the environment, to the byte.
+    // Answers that do not depend on the environment, byte for byte.
     for (file, path) in [
         ("08_post_reset_badseed.txt", "reset"),
         ("11_post_step_invalid_action.txt", "step"),

@@ -23,17 +23,17 @@ use serde_json::{Map, Value, json};
 /// A variable that cargo sets for tests; its value is the key.
 const KEY: &str = "CARGO_PKG_NAME";
 
-/// An exit releases what every test of this process holds: one test at a time.
+/// An exit releases the resources of all tests in this process: one test at a time.
 static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// What goes wrong, and how often.
+/// Injected faults, with counts.
 #[derive(Default)]
 struct Faults {
-    /// Creations that are answered by 503.
+    /// Creations answered with 503.
     create_5xx: AtomicU32,
-    /// Looks at a new instance before it runs.
+    /// Polls of a new instance before it runs.
     slow_start: AtomicU32,
-    /// Tool calls that are answered by 502.
+    /// Tool calls answered with 502.
     dead_calls: AtomicU32,
     /// Runs of the verifier that do not succeed.
     verifier_down: AtomicU32,
@@ -204,7 +204,7 @@ fn call(name: &str, arguments: Value) -> Action {
     Action::Calls(vec![ToolCall::new(name, arguments.as_object().unwrap().clone())])
 }
 
-/// Plays an episode that submits an answer; its score, or why there is none.
+/// Plays an episode that submits an answer; returns its score, or why there is none.
 async fn play(environment: &Environment, answer: &str) -> Result<Option<f64>, String> {
     let task = &environment.splits["train"][0];
     let mut episode = environment.arena.open(task, 0).await.map_err(|fault| fault.to_string())?;
@@ -299,7 +299,7 @@ async fn instances_are_deleted_after_a_panic_and_at_an_exit() {
     assert!(playing.await.unwrap_err().is_panic());
     assert_eq!(bench.fleet.left(), 0);
 
-    // The same on a thread with no runtime at hand.
+    // The same on a thread without a runtime.
     let environment = bench.open();
     let episode = environment.arena.open(&environment.splits["train"][0], 0).await.unwrap();
     let thread = std::thread::spawn(move || {

@@ -126,7 +126,7 @@ fn any_body_gets_a_documented_status() {
         .unwrap();
 }
 
-/// Every route of the server, and one that is none.
+/// Every route of the server, and one that does not exist.
 const ROUTES: [&str; 18] = [
     "health",
     "metadata",
@@ -165,7 +165,7 @@ fn any_bytes_by_any_method_on_any_route_get_a_documented_status() {
     let body = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..200),
         any_json().prop_map(|value| value.to_string().into_bytes()),
-        // Cut off, and nested beyond reason.
+        // Truncated, and nested extremely deep.
         any_json().prop_map(|value| value
             .to_string()
             .into_bytes()
@@ -204,7 +204,7 @@ fn any_bytes_on_a_socket_leave_no_session() {
                 let path = if mcp { "mcp" } else { "ws" };
                 let (mut stream, _) = http.upgrade(path, "dGhlIHNhbXBsZSBub25jZQ==").await.unwrap();
                 for frame in &frames {
-                    // The server may have hung up on what it could not read.
+                    // The server may have hung up on unreadable input.
                     let _ = stream.write_all(frame).await;
                 }
                 drop(stream);

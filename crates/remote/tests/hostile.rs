@@ -1,4 +1,4 @@
-//! Others who keep to no protocol: clients that stall, servers that say too much or point elsewhere.
+//! Peers that violate the protocol: clients that stall, servers that say too much or redirect.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -52,7 +52,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
     assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("did not come"), "{answer}");
 }
 
-/// One session in all: it is free again only where the client that reads nothing has lost it.
+/// Only one session: it is free again only if the client that reads nothing has lost it.
 #[tokio::test]
 async fn a_client_that_takes_no_answers_loses_its_session() {
     let served = Served::start(host("shop", impatient())).await;
@@ -92,7 +92,7 @@ async fn a_reset_that_names_no_task_is_the_callers_mistake() {
     assert_eq!(good.status, 200);
 }
 
-/// Messages carry no id: the second of two answers would be taken for the next step's, and its reward with it.
+/// Messages carry no id: the second of two answers would be mistaken for the next step's, with its reward.
 #[tokio::test]
 async fn an_answer_too_many_is_a_fault() {
     let served = typed(get(async |upgrade: WebSocketUpgrade| {
@@ -132,7 +132,7 @@ async fn a_redirect_is_refused_with_the_address_it_leads_to() {
     assert!(failure.what.contains("/v2/schema"), "{failure}");
 }
 
-/// The refusal never ends; whoever read all of it would wait for the deadline, with more and more of it in memory.
+/// The refusal never ends; reading all of it would wait for the deadline and fill the memory.
 #[tokio::test]
 async fn a_refusal_without_an_end_is_read_in_part() {
     let served = typed(get(async || -> Response {

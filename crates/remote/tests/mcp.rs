@@ -1,4 +1,4 @@
-//! MCP servers as environments: over HTTP ours, over stdio a program of a few lines of Python.
+//! MCP servers as environments: our own over HTTP, a few lines of Python over stdio.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -36,7 +36,7 @@ async fn our_server_is_an_mcp_server() {
     }
 }
 
-/// A counter: MCP over stdio, with a notification, a question of its own and a stray line in between.
+/// A counter: MCP over stdio, with a notification, a request of its own and a stray line in between.
 const COUNTER: &str = r#"
 import json, sys
 count = 0
@@ -173,7 +173,7 @@ fn what_is_right_must_be_known() {
     }
 }
 
-/// The last words of a program say more than that it ended.
+/// The end of a program's stderr is part of its failure.
 #[tokio::test]
 async fn a_program_that_does_not_start_is_quoted() {
     let directory = tempfile::tempdir().unwrap();
@@ -209,7 +209,7 @@ async fn answering(answer: fn(u64) -> (u16, Value)) -> Served {
 
 #[tokio::test]
 async fn only_what_the_tool_itself_says_reaches_the_agent() {
-    // What the tool answers, and what the agent reads; none where the server is at fault.
+    // The tool's answer, and what the agent reads; `None` if the server is at fault.
     type Case = (fn(u64) -> (u16, Value), Option<&'static str>);
     let cases: [Case; 8] = [
         (

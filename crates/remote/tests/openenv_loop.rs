@@ -1,4 +1,4 @@
-//! Our client against our server: every built-in environment is the same played over the wire as played here.
+//! Our client against our server: every built-in environment gives the same results over the wire as locally.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -95,7 +95,7 @@ async fn a_server_that_hangs_costs_a_transient_fault_and_no_reward() {
     let call = || Action::Calls(vec![ToolCall::new("move", Map::new())]);
     let fault = episode.env.step(call()).await.unwrap_err();
     assert!(fault.transient && fault.boundary == Boundary::Environment && fault.what.contains("0.2 s"), "{fault}");
-    // The answer that comes late would be taken for the next one's: the socket is gone.
+    // A late answer would be mistaken for the next one's: the socket is dropped.
     let fault = episode.env.step(call()).await.unwrap_err();
     assert!(fault.what.contains("the connection is gone"), "{fault}");
     let case = Case::read(Value::Object(episode.env.end().facts)).unwrap();

@@ -1,4 +1,4 @@
-//! Data of the tests, found in one place.
+//! Test data and its location.
 //!
 //! [`committed`] data is part of the repository: figures recorded from other implementations, and our own inputs.
 //! [`third_party`] data belongs to other projects and is not committed; a test that needs it is marked `#[ignore =
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// A file or directory below `crates/testdata/data`.
 ///
 /// # Panics
-/// Where it is not there: the test names a file that was never committed.
+/// If it does not exist: the test names a file that was never committed.
 #[must_use]
 pub fn committed(path: &str) -> PathBuf {
     let found = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/data")).join(path);
@@ -21,7 +21,7 @@ pub fn committed(path: &str) -> PathBuf {
 /// A file or directory of other projects' data, below `$HONE_SHARED` or the directory `shared` beside the checkout.
 ///
 /// # Panics
-/// Where it is not there, with how to get it.
+/// If it does not exist, with how to get it.
 #[must_use]
 pub fn third_party(path: &str) -> PathBuf {
     let beside = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared"));

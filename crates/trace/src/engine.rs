@@ -194,11 +194,11 @@ pub struct Memory {
     pub cache_bytes: u64,
     /// Free memory on this machine; `None` if unknown.
     pub available_bytes: Option<u64>,
-    /// Layers whose activations are kept whole in what is left, of all layers; the others' widest part is computed again in the
-    /// backward pass. `None` where an engine keeps all or, as asked, none.
+    /// Layers whose activations are kept whole in what is left, of all layers; the others' widest part is recomputed in
+    /// the backward pass. `None` if the engine keeps all or, as asked, none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_layers: Option<[u64; 2]>,
-    /// Pages of keys and values, and tokens of each.
+    /// KV cache pages, and tokens per page.
     pub pages: [u64; 2],
     /// Smaller gradients and moments, where the engine has them.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -23,7 +23,7 @@ impl Group {
         &self.traces
     }
 
-    /// For values known only after sampling, such as a reward.
+    /// Mutable traces, for values known only after sampling, such as a reward.
     pub fn traces_mut(&mut self) -> &mut [Trace] {
         &mut self.traces
     }

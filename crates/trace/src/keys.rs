@@ -79,7 +79,7 @@ macro_rules! documented {
     };
 }
 
-/// Keys that are the fields of no struct: `/// Meaning.` and `name: type where range`, one after the other.
+/// Keys without a struct behind them: `/// Meaning.` and `name: type where range`, one after the other.
 #[macro_export]
 macro_rules! keys {
     ($($(#[$($attribute:tt)*])* $field:ident: $type:ty $(where $rule:expr)?),* $(,)?) => {

@@ -1,4 +1,4 @@
-//! Vocabulary, records and seams of Hone. Read this crate first.
+//! Vocabulary, records and interfaces of Hone. Read this crate first.
 //!
 //! It knows no runtime, no network, no tensors and no tokenizer: plain data, and the traits the other crates meet at. A
 //! [`Task`] is played in an [`Env`] by a [`Sampler`] and recorded as a [`Trace`] of [`Node`]s; the traces of one task

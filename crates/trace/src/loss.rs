@@ -1,4 +1,4 @@
-//! The seam to an objective: a pure function from logprobs to d loss / d logprob.
+//! Loss interface: a pure function from logprobs to d loss / d logprob.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ pub trait Loss: Send + Sync {
         false
     }
 
-    /// Entropy bonus: the loss loses coefficient x weight of the target x its entropy. `grad` counts it
-    /// in the loss it reports; its gradient is the learner's to add, since it does not pass through the logprobs.
+    /// Entropy bonus: coefficient x weight of the target x its entropy is subtracted from the loss. `grad` includes it
+    /// in the loss it reports; the learner adds its gradient, which does not pass through the logprobs.
     fn entropy_coefficient(&self) -> f64 {
         0.0
     }
@@ -31,14 +31,14 @@ pub struct TokenBatch<'a> {
     pub old: &'a [f64],
     /// The sampler's logprobs.
     pub sampler: &'a [f64],
-    /// The logprobs the tokens were really drawn with, see [`crate::Target::behaviour`].
+    /// The logprobs the tokens were actually drawn with, see [`crate::Target::behaviour`].
     pub behaviour: &'a [f64],
     /// The reference policy's logprobs, when the loss asked for them.
     pub reference: Option<&'a [f64]>,
     pub advantage: &'a [f64],
     /// Each target's share of the optimizer step's objective. A loss multiplies by these and divides by nothing.
     pub weight: &'a [f64],
-    /// Entropy of the distribution each target was drawn from, where the learner can say.
+    /// Entropy of the distribution each target was drawn from, if the learner reports it.
     pub entropy: Option<&'a [f64]>,
     /// Bounds of each sequence.
     pub sequences: &'a [Range<usize>],

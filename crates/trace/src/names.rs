@@ -1,14 +1,14 @@
 //! Names that were nearly right.
 
-/// The candidate with the fewest edits to `name`, the first of several. `None` where none is near: a third of its letters may
-/// differ, and two always.
+/// The candidate with the fewest edits to `name`, the first of several. `None` if none is close: up to a third of its
+/// letters may differ, and always two.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = candidates.into_iter().map(|candidate| (edits(name, candidate), candidate));
     let near = near.filter(|(edits, candidate)| *edits <= (candidate.chars().count() / 3).max(2));
     near.min_by_key(|(edits, _)| *edits).map(|(_, candidate)| candidate)
 }
 
-/// `did you mean "…"? ` where a candidate is near, else nothing.
+/// `did you mean "…"? ` if a candidate is close, else nothing.
 pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, candidates).map(|near| format!("did you mean {near:?}? ")).unwrap_or_default()
 }
@@ -29,7 +29,7 @@ pub fn with_nearest(error: &str) -> String {
     }
 }
 
-/// serde's error about a value of another type, with what to write. Other errors stay as they are.
+/// serde's error about a value of another type, with what to write instead. Other errors are returned unchanged.
 pub fn with_type(error: &str) -> String {
     let expected = error.split_once("invalid type: ").and_then(|(_, rest)| rest.split_once(", expected "));
     let expected = expected.map(|(_, rest)| rest.lines().next().unwrap_or_default());

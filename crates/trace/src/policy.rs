@@ -1,4 +1,4 @@
-//! The seams to a policy: something that samples tokens, and something that learns from them.
+//! Policy interface: the sampler, which generates tokens, and the learner, which trains on them.
 //!
 //! Both speak token ids. Stop strings and grammars are compiled to a [`TokenGate`] by `chat`, so an engine knows no
 //! text.
@@ -184,10 +184,10 @@ impl<'a> TokenMask<'a> {
 /// Learns from batches and publishes policy versions.
 #[async_trait]
 pub trait Learner: Send {
-    /// Forward, ask `loss` for d loss / d logprob of every target, backward, accumulate.
+    /// Forward pass, d loss / d logprob of every target from `loss`, backward pass; accumulates the gradient.
     async fn accumulate(&mut self, batch: &Batch, loss: &dyn Loss) -> Result<LearnStats, LearnFault>;
 
-    /// Clip, step and, where asked to, publish: the samplers of this policy then serve the new version when this returns.
+    /// Clips, steps and, if asked to, publishes: when this returns, the samplers of this policy serve the new version.
     async fn step(&mut self, step: OptimizerStep) -> Result<StepReport, LearnFault>;
 
     /// Logprobs of the targets, without learning anything.
@@ -212,7 +212,8 @@ pub trait Learner: Send {
     async fn restore(&mut self, dir: &Path, step: u64) -> Result<(), LearnFault>;
 }
 
-/// Whose logprobs. Those of the policy that sampled are in the record ([`Sampled::logprobs`]) and need no pass.
+/// Policy whose logprobs are computed. Those of the sampling policy are in the record ([`Sampled::logprobs`]) and need
+/// no pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
     /// The current policy.
@@ -227,7 +228,7 @@ pub enum Whose {
 pub struct Abilities {
     /// Batches may share prefixes between sequences; else every sequence is its own root.
     pub shared_prefixes: bool,
-    /// [`TokenScores::entropies`] are there, and an entropy bonus has a gradient.
+    /// [`TokenScores::entropies`] are reported, and an entropy bonus has a gradient.
     pub entropies: bool,
     /// It was opened with a reference policy, or has one by construction.
     pub reference: bool,
@@ -283,14 +284,14 @@ pub enum LearnFault {
     BadBatch(String),
     #[error("the learner needs {needed} bytes and may use {limit}; {fix}")]
     Memory { needed: u64, limit: u64, fix: String },
-    /// `transient`: worth another try, the other side was busy or away. A learner tries again by itself where that is safe;
-    /// a fault that it reports ends the run, which continues from its newest checkpoint.
+    /// `transient`: worth retrying, the other side was busy or unreachable. A learner retries by itself where that is
+    /// safe; a fault that it reports ends the run, which can resume from its newest checkpoint.
     #[error("the learner failed: {what}")]
     Failed { what: String, transient: bool },
 }
 
 impl LearnFault {
-    /// A failure that another try will not cure.
+    /// A permanent failure: retrying will not help.
     pub fn failed(what: impl Into<String>) -> Self {
         Self::Failed { what: what.into(), transient: false }
     }

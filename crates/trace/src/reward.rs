@@ -21,8 +21,8 @@ pub enum Verdict {
 }
 
 impl Reward {
-    /// The largest value of either sign that is a score. Nothing that is meant pays a million; one such number among
-    /// rewards of about 1 would be the whole mean and deviation of its batch.
+    /// The largest value of either sign that is a score. No intended reward is a million; one such value among rewards
+    /// of about 1 would dominate the mean and deviation of its batch.
     pub(crate) const LARGEST: f64 = 1e6;
 
     /// A value that is not finite or beyond [`Reward::LARGEST`] is a broken scorer, not a score: it is recorded as unscored.

@@ -184,7 +184,7 @@ pub struct ToolSet {
     digest: Digest,
 }
 
-/// Two tools with the same name: a call would be ambiguous.
+/// Duplicate tool name: a call would be ambiguous.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("two tools are named {0:?}; a call could not say which one it means. Rename one of them")]
 pub struct DuplicateTool(pub String);
@@ -209,7 +209,7 @@ impl ToolSet {
     }
 
     /// SHA-256 over the OpenAI forms, one per line. It goes into the prompt record, so that a prompt rendered with
-    /// other tools than the trace's is found by comparison.
+    /// tools other than the trace's is detected.
     pub fn digest(&self) -> Digest {
         self.digest
     }

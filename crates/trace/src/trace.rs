@@ -16,7 +16,7 @@ use crate::tool::{ToolCall, ToolSet};
 
 /// One episode. Concatenating its nodes gives exactly the ids the model saw and produced.
 ///
-/// Built by [`TraceBuilder`], which cannot be had without tools and a prompt rendered with them.
+/// Built by [`TraceBuilder`], which requires tools and a prompt rendered with them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "TraceForm")]
 pub struct Trace {
@@ -65,12 +65,12 @@ pub struct TurnRecord {
     pub repairs: Vec<String>,
     #[serde(default)]
     pub timings: Timings,
-    /// Of a turn whose tokens are not recorded, because a model behind an API wrote it: what its server counted.
+    /// Token counts reported by the server, for a turn whose ids are unknown because a model behind an API wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
-/// Tokens that a model read, and wrote.
+/// Tokens that a model read and wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     pub prompt: u64,
@@ -129,8 +129,8 @@ impl Trace {
         })
     }
 
-    /// Tokens the policy read and wrote, every turn with all that came before it, as an API bills them: by the recorded ids,
-    /// else as the server counted. `None` where a turn has neither.
+    /// Tokens the policy read and wrote, every turn including its context, as an API bills them: by the recorded ids,
+    /// else as the server counted. `None` if a turn has neither.
     pub fn usage(&self) -> Option<Usage> {
         let (mut all, mut before) = (Usage::default(), 0);
         for (index, node) in self.nodes.iter().enumerate() {

@@ -35,13 +35,13 @@ documented! {
 /// The groups of one step.
 #[derive(Debug, Default)]
 pub struct SampledGroups {
-    /// Those to learn from, then those left out.
+    /// Groups to learn from, then excluded groups.
     pub groups: Vec<Group>,
     /// Number of groups to learn from.
     pub kept: usize,
     /// Number of sampling rounds.
     pub rounds: u32,
-    /// Places that stayed empty.
+    /// Unfilled places.
     pub unfilled: usize,
 }
 
@@ -60,7 +60,7 @@ impl SampledGroups {
 pub struct Source {
     rollouts: Rollouts,
     group_size: u32,
-    /// Under way, in the order they were drawn.
+    /// Groups in flight, in the order they were drawn.
     queue: VecDeque<(Draw, JoinHandle<Group>)>,
     /// Permits for concurrent episodes.
     room: Arc<Semaphore>,
@@ -72,19 +72,19 @@ impl Source {
         Self { rollouts, group_size, queue: VecDeque::new(), room }
     }
 
-    /// The draws under way.
+    /// Draws in flight.
     pub fn ahead(&self) -> Vec<Draw> {
         self.queue.iter().map(|(draw, _)| *draw).collect()
     }
 
-    /// Starts groups that were under way when the run was stopped.
+    /// Restarts groups that were in flight when the run was stopped.
     pub fn restart(&mut self, plan: &Plan<'_>, draws: &[Draw]) {
         for draw in draws {
             self.start(plan, *draw);
         }
     }
 
-    /// Draws and starts groups until `count` are under way.
+    /// Draws and starts groups until `count` are in flight.
     pub fn fill(&mut self, plan: &mut Plan<'_>, count: usize) {
         for draw in plan.draw(count.saturating_sub(self.queue.len())) {
             self.start(plan, draw);
@@ -115,8 +115,8 @@ impl Source {
         SampledGroups { groups: kept, kept: trained, rounds, unfilled }
     }
 
-    /// The next groups in the order they were drawn. Groups that are not under way are started now: all
-    /// of them, where nothing is sampled ahead.
+    /// The next groups in the order they were drawn. Groups that are not in flight are started now: all of them, if
+    /// nothing is sampled ahead.
     async fn take(&mut self, plan: &mut Plan<'_>, count: usize) -> Vec<(Draw, Group)> {
         self.fill(plan, count);
         let mut taken = Vec::with_capacity(count);
@@ -146,7 +146,7 @@ impl Source {
 }
 
 async fn episode(rollouts: Rollouts, room: Arc<Semaphore>, task: Arc<Task>, replica: u32, seed: u64) -> Trace {
-    // Never closed; were it, playing at once would be right.
+    // Never closed; if it were, playing immediately would be right.
     let _permit = room.acquire().await;
     rollouts.play(Slot { task: &task, replica, seed }).await
 }
@@ -177,7 +177,7 @@ impl StalenessTracker {
         }
     }
 
-    /// Tokens that older policies than the current one sampled.
+    /// Metrics of stale tokens, sampled by policies older than the current one.
     pub fn metrics(&self, groups: &[Group]) -> Metrics {
         let age = |version: u64| self.marks.iter().filter(|mark| **mark > version).count() as f64;
         let spans = groups.iter().flat_map(Group::traces).flat_map(Trace::sampled);

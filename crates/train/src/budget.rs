@@ -15,14 +15,14 @@ use crate::setup::Setup;
 /// Upper bound on a run's needs, in bytes and tokens.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Budget {
-    /// `None` where the engine computes on another machine.
+    /// `None` if the engine runs on another machine.
     #[serde(flatten)]
     pub memory: Option<MemoryBudget>,
     pub episodes_per_step: u64,
     /// Every episode as long as the window.
     pub tokens_per_step: u64,
     pub tokens: u64,
-    /// Smallest change of the recipe with which the run fits, where it may not.
+    /// Smallest change to the recipe that makes the run fit, if it may not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
 }
@@ -72,7 +72,7 @@ impl Budget {
         if needed > limit { Err(LearnFault::Memory { needed, limit, fix }) } else { Ok(()) }
     }
 
-    /// Advice where the machine has less than the run may need.
+    /// Advice if the machine has less memory than the run may need.
     pub fn shortage(&self) -> Option<String> {
         let MemoryBudget { parts, total_bytes } = self.memory?;
         let available = parts.available_bytes?;
@@ -108,8 +108,9 @@ impl MemoryBudget {
     }
 }
 
-/// Smallest change with which the work fits: fewer tokens at once, which changes no number; then recomputation, which costs
-/// time; then fewer episodes at once; then smaller moments, where the engine has them. `None` where it fits as it is, or with none of them.
+/// Smallest change that makes the work fit: fewer tokens per batch, which changes no number; then recomputation, which
+/// costs time; then fewer concurrent episodes; then smaller moments, if the engine has them. `None` if it fits as it
+/// is, or with none of them.
 fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
     let enough = |memory: Memory| {
         let needed = memory.total().saturating_sub(memory.weights_bytes);
@@ -137,7 +138,7 @@ fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
             "train.recompute = true, train.batch_tokens = {tokens} and rollout.concurrency = {episodes}"
         ));
     }
-    // Smaller moments change numbers, so that they come last.
+    // Smaller moments change numbers, so they come last.
     let lean = |work: Workload| {
         let memory = engine.memory(&work)?;
         let LeanState { setting, optimizer_bytes } = memory.lean?;
@@ -149,7 +150,7 @@ fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
     })
 }
 
-/// Largest number from `least` to `most` that fits, where fewer always fit too.
+/// Largest number from `least` to `most` that fits; fewer always fit too.
 fn largest(least: usize, most: usize, fits: impl Fn(usize) -> bool) -> Option<usize> {
     if least > most || !fits(least) {
         return None;
@@ -266,7 +267,7 @@ mod tests {
 
     use super::*;
 
-    /// An engine of which only the memory is asked: 100 bytes free, activations and cache by their tokens.
+    /// An engine that only reports memory: 100 bytes free, activations and cache by their tokens.
     struct Small {
         optimizer: u64,
         lean: Option<u64>,

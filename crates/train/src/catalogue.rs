@@ -14,7 +14,7 @@ pub struct Entry<T: 'static> {
     pub name: &'static str,
     /// One line of maths.
     pub maths: &'static str,
-    /// One line of advice: when to take it.
+    /// One line of advice: when to use it.
     pub advice: &'static str,
     /// The publication it comes from.
     pub paper: Option<&'static str>,
@@ -65,13 +65,13 @@ macro_rules! name_or_table {
 }
 pub(crate) use name_or_table;
 
-/// A name nothing is known under.
+/// Unknown name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {what} {name:?}; {nearest}Known are: {known}")]
 pub struct UnknownName {
     pub what: &'static str,
     pub name: String,
-    /// Suggestion of the nearest name, as a question; empty where none is near.
+    /// Suggestion of the nearest name, as a question; empty if none is close.
     pub nearest: String,
     pub known: String,
 }

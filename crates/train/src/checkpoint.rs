@@ -55,13 +55,13 @@ pub struct State {
     /// Coefficient of the KL in the reward, where it adapts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kl_coefficient: Option<f64>,
-    /// Steps in a row that were not to be learned from.
+    /// Consecutive steps from which nothing could be learned.
     #[serde(default)]
     pub idle: u32,
     pub before: Option<Measured>,
     /// The newest evaluation after a step.
     pub after: Option<Measured>,
-    /// Factor on the learning rate of a run that is bound to another run's KL.
+    /// Factor on the learning rate of a run whose KL is bounded by another run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kl_factor: Option<f64>,
     pub best: Option<Best>,
@@ -82,10 +82,10 @@ pub struct Best {
 
 /// A checkpoint that is small enough to be written after every step.
 const SMALL: u64 = 256 << 20;
-/// The share of the time that writing larger ones may take.
+/// Share of the time that writing larger checkpoints may take.
 const WRITING: f64 = 0.05;
 
-/// The text files of a model directory, which go where its weights go.
+/// Text files of a model directory, copied along with its weights.
 pub const TEXTS: [&str; 5] = [
     "tokenizer.json",
     "tokenizer_config.json",
@@ -109,7 +109,7 @@ pub(crate) struct Checkpointer {
 }
 
 impl Checkpointer {
-    /// `newest` is the step of the run's newest checkpoint, where it has one.
+    /// `newest` is the step of the run's newest checkpoint, if it has one.
     pub(crate) fn new(recipe: &CheckpointRecipe, model_dir: &Path, newest: Option<u64>) -> Self {
         let (recipe, model_dir, last) = (recipe.clone(), model_dir.into(), Instant::now());
         Self { recipe, model_dir, newest, last, cost: Duration::ZERO, bytes: 0 }
@@ -153,7 +153,7 @@ impl Checkpointer {
         }
     }
 
-    /// Writes the checkpoint of `state.step`; `state.position` becomes the place it goes back to.
+    /// Writes the checkpoint of `state.step`; `state.position` becomes the position a resume rewinds to.
     pub(crate) async fn write(
         &mut self,
         run: &mut RunDir,
@@ -162,7 +162,7 @@ impl Checkpointer {
     ) -> Result<(), TrainError> {
         let clock = Instant::now();
         let step = state.step;
-        // Weights that are not finite would push the last good ones out.
+        // Weights that are not finite would evict the last good ones.
         if let Some(what) = learner.not_finite().await? {
             return Err(TrainError::Diverged { step, what, newest: self.newest, run: run.path().into() });
         }
@@ -195,7 +195,7 @@ impl Checkpointer {
 
 /// Steps of the newest checkpoint of each of the last policies.
 fn last_policies(checkpoints: &[(u64, PathBuf)], count: usize) -> Vec<u64> {
-    // A checkpoint that cannot be read is like no other.
+    // An unreadable checkpoint counts as a distinct policy.
     let version = |(step, path): &(u64, PathBuf)| {
         let state = std::fs::read(path.join(STATE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         state.map_or(Err(*step), |state: State| Ok(state.version))
@@ -230,7 +230,7 @@ fn digests(directory: &Path) -> io::Result<BTreeMap<String, Digest>> {
 }
 
 /// Refuses a checkpoint whose files are not what was written: changed, missing, or added. The versions that wrote no
-/// digests did not record their own number in the run either; their checkpoints pass, with a word about it.
+/// digests did not record their own number in the run either; their checkpoints pass with a warning.
 pub fn verify(checkpoint: &Path, run: &Path) -> Result<Option<String>, TrainError> {
     let bad = |what: String| TrainError::Checkpoint { path: checkpoint.to_owned(), what };
     let text = match std::fs::read(checkpoint.join(DIGESTS)) {

@@ -1,8 +1,8 @@
-//! Drift: the KL from the policy as it began, measured after every step where a control wants to match it.
+//! Drift: the KL divergence from the starting policy, measured after every step if a control has to match it.
 //!
 //! A control that moves further from the start than the run it is compared with collapses for other reasons: noise
 //! through an optimizer destroys a small softmax. Bound to the run's KL, step by step, it stays a policy, and the two
-//! differ in where they went and not in how far.
+//! differ in direction, not in distance.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub struct Bound {
     pub before: PathBuf,
 }
 
-/// Factor on the learning rate after a step that moved too far, and after one that did not.
+/// Factors on the learning rate: after a step that moved too far, and after one that did not.
 const SLOWER: f64 = 0.5;
 const FASTER: f64 = 1.25;
 

@@ -31,7 +31,7 @@ pub enum Event {
         result: Option<Floor>,
         played: Played,
     },
-    /// The held-out tasks, one way. Reports count the traces again; `result` is for people.
+    /// Evaluation of the held-out tasks, greedy or sampled. Reports recount the traces; `result` is for people.
     Eval {
         step: u64,
         /// Older runs evaluated only by sampling, and did not record it.
@@ -41,7 +41,7 @@ pub enum Event {
         result: Option<Evaluation>,
         traces: Traces,
     },
-    /// The start, played beside the end.
+    /// Control: the starting policy, played beside the final one.
     Control(ControlEvent),
     /// A step's episodes.
     Step {
@@ -67,7 +67,7 @@ pub enum Event {
     },
     /// Sudden drop in success, and the guard's response.
     Guard(GuardEvent),
-    /// A run that continues with other settings than it was begun with: `[before, now]` by key.
+    /// A run continued with different settings: `[before, now]` by key.
     Extended {
         step: u64,
         changed: BTreeMap<String, [Value; 2]>,
@@ -78,12 +78,12 @@ pub enum Event {
         check: String,
         severity: String,
         says: String,
-        /// The recipe's reason for going on all the same.
+        /// The recipe's reason for waiving it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waived: Option<String>,
     },
     Resumed {
-        /// The checkpoint's. Absent where there was none.
+        /// Step of the checkpoint. Absent if there was none.
         step: Option<u64>,
         superseded: Superseded,
         /// Bytes of incomplete records, per file.
@@ -92,7 +92,7 @@ pub enum Event {
     },
 }
 
-/// A control that was played, or why it was not.
+/// A control, or the reason why it was not played.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ControlEvent {
     pub step: u64,
@@ -150,7 +150,7 @@ impl From<Perturbation> for ControlPart {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OptimizerEvent {
     pub step: u64,
-    /// Its number among the step's.
+    /// Index among the step's optimizer steps.
     pub batch: usize,
     pub sequences: usize,
     pub policy_step: u64,
@@ -161,7 +161,7 @@ pub struct OptimizerEvent {
     pub skipped: Option<String>,
 }
 
-/// A fall of the success rate, as the guard saw it.
+/// Sudden drop in the success rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuardEvent {
     pub step: u64,
@@ -171,14 +171,14 @@ pub struct GuardEvent {
     pub steps: u64,
     pub why: String,
     pub advice: String,
-    /// Checkpoint whose weights the run went back to, where it did.
+    /// Checkpoint the run rolled back to, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back_to: Option<u64>,
     /// Factor on the learning rate from here on.
     pub rate_factor: f64,
 }
 
-/// Number of episodes, and the words of the first.
+/// Number of episodes, and the message of the first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     pub episodes: usize,
@@ -186,7 +186,7 @@ pub struct Counted {
 }
 
 impl Event {
-    /// A recorded line. `None` for an event this version does not know: newer ones may write more.
+    /// A recorded line. `None` for an event this version does not know: newer versions may write more.
     pub fn read(line: &Value) -> Option<Self> {
         serde_json::from_value(line.clone()).ok()
     }

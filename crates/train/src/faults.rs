@@ -63,13 +63,13 @@ impl Faults {
         faults
     }
 
-    /// The broken episodes, where there are some.
+    /// The broken episodes, if any.
     pub fn broke(&self) -> Option<Broke> {
         let first = self.first.clone()?;
         Some(Broke { broken: self.faulted, episodes: self.episodes, first })
     }
 
-    /// The event of the step, where something broke.
+    /// The event of the step, if something broke.
     pub fn event(&self, step: u64, learned: &Learned) -> Option<Event> {
         let skipped_optimizer_steps = learned.skipped();
         if self.by.is_empty() && self.unscored.is_empty() && skipped_optimizer_steps.is_empty() {
@@ -98,7 +98,7 @@ impl Faults {
     }
 }
 
-/// One more episode of a kind, and the first one's words.
+/// Counts one more episode of a kind; keeps the first message.
 fn count(counted: &mut BTreeMap<String, Counted>, kind: String, what: &str) {
     let entry = counted.entry(kind).or_insert_with(|| Counted { episodes: 0, first: what.to_owned() });
     entry.episodes += 1;

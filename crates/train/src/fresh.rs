@@ -1,4 +1,4 @@
-//! A policy made on the spot, for recipes that name none: a tiny Qwen3 with a tokenizer trained on the world's own words.
+//! Fresh policy for recipes that name none: a tiny Qwen3 with a tokenizer trained on the world's own words.
 //!
 //! It knows nothing. `sft.steps` of imitation come before reinforcement learning.
 
@@ -16,7 +16,7 @@ use crate::recipe::Recipe;
 use crate::setup::SetupError;
 
 documented! {
-    /// `[policy.fresh]`: the size of a policy made from nothing.
+    /// `[policy.fresh]`: size of a policy created from scratch.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct FreshRecipe {
@@ -115,7 +115,7 @@ async fn texts(recipe: &Recipe) -> Result<Vec<String>, SetupError> {
     let world = World::open(&recipe.env)?;
     let template = ChatTemplate::new(CHATML).map_err(RenderError::from)?;
     let mut texts = Vec::new();
-    // Spread over all tasks, so that every environment of the recipe has its say.
+    // Spread over all tasks, so that every environment of the recipe contributes.
     for task in world.tasks.iter().step_by(world.tasks.len().div_ceil(TEXTS).max(1)) {
         let mut episode = world.arena.open(task, 0).await?;
         let mut said = vec![Message::system(&*episode.system)];

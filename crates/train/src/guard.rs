@@ -1,7 +1,7 @@
 //! Guard: reports a sudden drop in success, with the likely cause and what to change.
 //!
-//! A step's batch is sampled by the policy that the step before it made, so a fall is seen one step after the update that
-//! caused it. With `[guard] rollback = true` the run goes back to the weights of before, at half the learning rate.
+//! A step's batch is sampled by the policy of the previous step, so a drop shows one step after the update that caused
+//! it. With `[guard] rollback = true` the run returns to the weights before it, at half the learning rate.
 
 use hone_trace::documented;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ impl GuardRecipe {
 
 /// Steps that make up the baseline.
 const NORMAL: usize = 8;
-/// Standard errors that a fall must have: of the mean over tasks, whose episodes are not independent.
+/// Size of a drop in standard errors of the mean over tasks, whose episodes are not independent.
 const ERRORS: f64 = 3.0;
 
 /// State of the guard between steps.
@@ -86,7 +86,7 @@ impl GuardState {
         0.5f64.powi(self.halved.min(30) as i32)
     }
 
-    /// Examines a step of `groups` groups. Whoever is told of a drop reports what followed: [`Self::went_back`] or
+    /// Examines a step of `groups` groups. The caller reports how it handled a drop: [`Self::went_back`] or
     /// [`Self::went_on`].
     pub(crate) fn look(&mut self, recipe: GuardRecipe, ledger: &Ledger, success: &str, groups: usize) -> Option<Fall> {
         let value = ledger.get(names::BATCH_REWARD_COMPONENT.of([&success]))?;
@@ -105,7 +105,7 @@ impl GuardState {
         [1, 3].into_iter().find_map(|late| self.fell(recipe.fall, late, groups))
     }
 
-    /// The run goes on from where it fell to: said once, and later steps are measured against the new baseline.
+    /// The run continues at the lower level: reported once, and later steps are measured against the new baseline.
     pub(crate) fn went_on(&mut self, first: u64) {
         self.seen.retain(|seen| seen.step >= first);
     }
@@ -126,7 +126,7 @@ impl GuardState {
         let (before, after) = (mean(normal), mean(fallen));
         let p = before.clamp(0.0, 1.0);
         let error = (p * (1.0 - p) / (groups * late).max(1) as f64).sqrt();
-        // Every one of them must be low: one bad step among three is the first case, not the second.
+        // All of them must be low: one bad step among three is the first case, not the second.
         let low = fallen.iter().all(|seen| seen.success < before / 2.0);
         let (first, last) = (fallen.first()?, fallen.last()?);
         (low && before - after > least.max(ERRORS * error)).then(|| Fall {
@@ -182,7 +182,7 @@ mod tests {
         guard.look(GuardRecipe::default(), &Ledger::of(step, [metrics]), "correct", 16)
     }
 
-    /// As in a run that does not go back.
+    /// As in a run that does not roll back.
     fn look_on(guard: &mut GuardState, step: u64, success: f64, failures: f64) -> Option<Fall> {
         let fall = look(guard, step, success, failures)?;
         guard.went_on(fall.first);

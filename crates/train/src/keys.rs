@@ -40,14 +40,14 @@ pub(crate) fn pass_over_unknown(table: &mut Table) -> Vec<String> {
     passed_over
 }
 
-/// Paths of the keys with this name, wherever they stand under the top level: `steps` is `train.steps` and `sft.steps`.
+/// Paths of the keys with this name, anywhere under the top level: `steps` is `train.steps` and `sft.steps`.
 pub fn places(name: &str) -> Vec<String> {
     let inner = sections().into_iter().filter(|section| !section.path.is_empty() && !section.list);
     let holding = inner.filter(|section| section.keys.iter().any(|key| key.name == name));
     holding.map(|section| format!("{}.{name}", section.path)).filter(|path| !path.contains("NAME")).collect()
 }
 
-/// An error about a key that stands elsewhere, with where that is. Other errors stay as they are.
+/// Adds the right table to an error about a misplaced key. Other errors are returned unchanged.
 pub(crate) fn with_places(text: String) -> String {
     let name = text.split_once("unknown field `").and_then(|(_, rest)| rest.split('`').next());
     match name.map(places) {

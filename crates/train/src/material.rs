@@ -1,4 +1,4 @@
-//! Material of imitation: the oracle's episodes, or traces of an earlier run that went well.
+//! Demonstrations for imitation: the oracle's episodes, or successful traces of an earlier run.
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Episodes of the demonstrator, who needs no model: it knows the solution.
+//! Oracle episodes: the demonstrator needs no model, because it knows the solution.
 //!
 //! They play through the same driver as the policy does, so their traces have the same tokens a policy would see.
 
@@ -11,12 +11,12 @@ use hone_trace::{Digest, PolicyVersion, Seed, Task, Trace};
 
 use crate::setup::{Setup, SetupError};
 
-/// Whom imitation sees.
+/// Source of demonstrations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// The task's solution.
     Solution,
-    /// An imperfect demonstration where the task has one, else its solution.
+    /// An imperfect demonstration if the task has one, else its solution.
     Demonstration,
 }
 

@@ -1,4 +1,4 @@
-//! Paths in a recipe: relative to the recipe's file, and those of `--set` to where the command runs.
+//! Paths in a recipe: relative to the recipe's file, those of `--set` relative to the current directory.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const TABLES: [(&str, &[&str]); 4] = [
     ("train", &["kl_within"]),
     ("log", &["tensorboard", "wandb"]),
 ];
-/// Those of an environment. A program of the user's own runs in `directory`.
+/// Path keys of an environment. A user's program runs in `directory`.
 const ENV: &[&str] = &["data", "task_file", "directory"];
 const COMPONENT: &[&str] = &["directory"];
 

@@ -1,4 +1,4 @@
-//! KL to the reference policy, in the reward: an episode pays for how far the policy has moved on its tokens.
+//! KL penalty in the reward: an episode pays for the policy's divergence from the reference on its tokens.
 //!
 //! The penalty is a separate reward component, `kl`, beside those of the rubric: it is recorded, it is part of the
 //! group's statistics, and the rubric's total remains the environment's reward.

@@ -1,4 +1,4 @@
-//! The placebo: the same procedure with advantages that know nothing of the rewards.
+//! Placebo: the same procedure with advantages that carry no information about the rewards.
 //!
 //! A policy can change without being taught: by imitating its own samples, by losing entropy, by luck of the
 //! evaluation. A placebo shows what the procedure does by itself, as long as the placebo remains a policy: noise
@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placebo {
-    /// The step's advantages, handed out at random across tasks.
+    /// The step's advantages, permuted at random across tasks.
     Permute,
-    /// Each group's advantages, handed out to its episodes at random.
+    /// Each group's advantages, permuted at random among its episodes.
     Shuffle,
     /// The same advantage for every episode: the mean size of the step's.
     Constant,
@@ -85,7 +85,7 @@ fn handed_over(from: &Advantage, to: &Advantage) -> Advantage {
             });
             Advantage::Spans { value: *value, spans: handed.collect() }
         }
-        // Spans of another episode's text are nowhere in this one's.
+        // Spans of another episode do not exist in this one's text.
         (Advantage::Spans { value, .. }, _) => Advantage::Whole { value: *value },
         _ => from.clone(),
     }

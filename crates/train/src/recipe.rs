@@ -28,7 +28,7 @@ use crate::schedule::{Decay, Schedule};
 
 pub use read::RecipeError;
 
-/// Tasks of an evaluation where the recipe does not say: they show a gain of about 6 points.
+/// Default number of evaluation tasks: enough to show a gain of about 6 points.
 const TASKS: usize = 256;
 
 documented! {
@@ -109,7 +109,7 @@ documented! {
     #[derive(Debug, Clone, Default, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct PolicyRecipe {
-        /// A model directory in Hugging Face's layout; absent: the policy inside the binary, in the worlds that have one.
+        /// A model directory in Hugging Face's layout; absent: the embedded policy, for environments that have one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub model: Option<PathBuf>,
         /// A PEFT adapter on the model, to continue from: it is trained, not the model.
@@ -238,7 +238,7 @@ documented! {
     pub struct EvalRecipe {
         /// Steps between evaluations; 0: only before and after.
         pub every: u64 where whole(0, 1_000_000_000),
-        /// Number of held-out tasks of one evaluation, from the first; absent: 256, or all where fewer are held out.
+        /// Number of held-out tasks of one evaluation, from the first; absent: 256, or all if fewer are held out.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tasks: Option<usize> where whole(0, 1_000_000),
         /// Temperature of the sampled evaluation; absent: training's. 0 makes the greedy evaluation, which is always made too, the
@@ -348,18 +348,18 @@ impl Default for EvalRecipe {
 }
 
 impl EvalRecipe {
-    /// The evaluation that `checkpoint.best` and the first line of a report go by: sampled, unless the recipe asks for
-    /// temperature 0.
+    /// Headline evaluation, used by `checkpoint.best` and the first line of a report: sampled, unless the recipe asks
+    /// for temperature 0.
     pub(crate) fn headline(&self) -> Kind {
         if self.temperature == Some(0.0) { Kind::Greedy } else { Kind::Sampled }
     }
 
-    /// Held-out tasks of one evaluation, where so many are held out.
+    /// Maximum number of held-out tasks in one evaluation.
     pub fn most_tasks(&self) -> usize {
         self.tasks.unwrap_or(TASKS)
     }
 
-    /// The tasks that are evaluated on, of those that are held out.
+    /// The held-out tasks used for evaluation.
     pub fn tasks_of<'a>(&self, held_out: &'a [Task]) -> &'a [Task] {
         &held_out[..self.most_tasks().min(held_out.len())]
     }
@@ -375,7 +375,7 @@ impl EvalRecipe {
 }
 
 impl PolicyRecipe {
-    /// Threads of the sampler, and of everything else where the learner has no setting; 0: all cores.
+    /// Threads of the sampler, and of everything else if the learner has no setting; 0: all cores.
     pub fn sampler_threads(&self, overlap: &AsyncRecipe) -> usize {
         let all = || std::thread::available_parallelism().map_or(1, usize::from);
         match (self.threads, overlap.staleness, overlap.learner_threads) {
@@ -388,7 +388,7 @@ impl PolicyRecipe {
 impl TrainRecipe {
     /// The learning rate over the run's steps.
     pub fn schedule(&self) -> Schedule {
-        // One past the last: a rate of 0 would train nothing and book its tokens as trained.
+        // One past the last: a rate of 0 would train nothing and still count its tokens as trained.
         Schedule { peak: self.learning_rate, warmup: self.warmup, total: self.steps + 1, decay: self.decay, floor: 0.0 }
     }
 

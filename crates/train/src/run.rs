@@ -105,7 +105,7 @@ struct Trainer<'a> {
     staleness: StalenessTracker,
     checkpointer: Checkpointer,
     state: State,
-    /// Bound on each step's KL to the start, where another run sets one.
+    /// Bound on each step's KL from the start, if another run sets one.
     bound: Option<Bound>,
 }
 

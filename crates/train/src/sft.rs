@@ -32,12 +32,12 @@ pub struct SftStep {
     pub loss: f64,
     pub grad_norm: Option<f64>,
     pub tokens: usize,
-    /// Success on the held-out tasks just before this step, where `sft.stop_at` had them played.
+    /// Success on the held-out tasks just before this step, if `sft.stop_at` had them played.
     pub held_out: Option<f64>,
 }
 
-/// Imitates for `recipe.sft.steps` steps, or until that is enough; `watch` is told of each. The engine then serves the
-/// policy that imitation made.
+/// Imitates for `recipe.sft.steps` steps, or until `sft.stop_at` is reached; calls `watch` for each. The engine then
+/// serves the resulting policy.
 pub async fn sft(setup: &Setup, recipe: &Recipe, mut watch: impl FnMut(SftStep)) -> Result<(), TrainError> {
     let learner = setup.engine.learner(&recipe.train.learner()).await?;
     let (material, plan) = (Material::open(setup, recipe)?, PlanRecipe::default());
@@ -84,7 +84,7 @@ fn open_run(recipe: &Recipe, directory: &Path) -> Result<(RunDir, Option<(PathBu
     }
     let (mut run, _) = RunDir::resume(directory)?;
     let found = checkpoint::newest(directory)?;
-    // Nothing of the run is cut before its checkpoint is known to be good.
+    // Nothing is truncated before the checkpoint is verified.
     if let Some((path, _)) = &found {
         checkpoint::verify(path, directory)?;
     }
@@ -118,7 +118,7 @@ struct Imitation<'a> {
     whole: Rollouts,
     openings: Rollouts,
     state: State,
-    /// The latest look at the held-out tasks, until a step reports it.
+    /// Latest held-out success, until a step reports it.
     held_out: Option<f64>,
 }
 
@@ -224,7 +224,7 @@ impl<'a> Imitation<'a> {
         Ok(sequences)
     }
 
-    /// Episodes of the draws. They are played on all cores where the runtime has more than one thread: a GPU learns from a
+    /// Episodes of the draws. They are played on all cores if the runtime has more than one thread: a GPU learns from a
     /// batch in less time than one core takes to play it.
     async fn episodes(
         &self,

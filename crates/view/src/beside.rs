@@ -1,4 +1,4 @@
-//! Answers that take longer than a page may: made beside, once each, and shown when they are there.
+//! Background answers: results that take longer than a page may, computed once each and shown when ready.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub struct Beside<T>(Arc<Mutex<BTreeMap<String, Answer<T>>>>);
 
-/// An answer as far as it is known.
+/// State of an answer.
 #[derive(Debug)]
 pub enum Answer<T> {
     Waiting,
@@ -32,7 +32,7 @@ impl<T> Clone for Answer<T> {
 }
 
 impl<T: Send + Sync + 'static> Beside<T> {
-    /// The answer to a question; asked for the first time, it is begun.
+    /// The answer to a question; the first request starts it.
     pub fn get(&self, question: &str, make: impl FnOnce() -> Result<T, String> + Send + 'static) -> Answer<T> {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(answer) = answers.get(question) {

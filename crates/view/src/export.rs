@@ -12,7 +12,7 @@ use crate::run::{Brief, Filter, Part, Run, ViewError};
 use crate::site::{Doctor, Site};
 
 /// The report of the site's runs with about this many traces of each: those that findings cite, those of rejected
-/// tasks, then the best, the worst and some between of the last step, or of the last evaluation of a directory that has
+/// tasks, then the best, the worst and some in between of the last step, or of the last evaluation if the directory has
 /// no steps.
 pub fn report(site: Site, traces: usize) -> Result<Html, ViewError> {
     let mut held = BTreeSet::new();
@@ -82,7 +82,7 @@ fn chosen(site: &Site, number: usize, run: &Run, most: usize) -> Vec<u64> {
         let cited = findings.flat_map(|finding| finding.get("traces").and_then(Value::as_array).into_iter().flatten());
         chosen.extend(cited.filter_map(Value::as_u64));
     }
-    // Of a task that a validation rejected the last trace: the reference's, where it was played.
+    // The last trace of each task that a validation rejected: the reference's, if it was played.
     chosen.extend(run.rejected().0.iter().filter_map(|task| task.traces.last()));
     let evaluated = || run.events.played.iter().rfind(|played| played.traces.is_some());
     let last = run.events.steps.keys().next_back().map(|step| Part::Step(*step));

@@ -1,4 +1,4 @@
-//! HTML in which only this program's own words are markup.
+//! HTML writer in which only this program's own literals are markup.
 //!
 //! [`put!`](crate::put) writes literals as they are and everything else escaped, by type: raw markup must be a literal of the
 //! program, so no text of a run can become one.
@@ -29,7 +29,7 @@ impl Html {
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
                 '\n' | '\t' => self.0.push(character),
-                // Pictures of the control characters: U+2400 and what follows.
+                // Unicode control pictures, from U+2400 on.
                 c if (c as u32) < 0x20 => self.0.extend(char::from_u32(0x2400 + c as u32)),
                 '\u{7f}' => self.0.push('\u{2421}'),
                 c if c.is_control() || crate::text::is_direction(c) => {
@@ -148,7 +148,7 @@ pub fn encoded(text: &str) -> String {
     out
 }
 
-/// A part of a URL as it was meant. Bytes that are no UTF-8 are replaced.
+/// A decoded part of a URL. Bytes that are not UTF-8 are replaced.
 pub fn decoded(text: &str) -> String {
     let (mut bytes, mut out) = (text.bytes(), Vec::with_capacity(text.len()));
     while let Some(byte) = bytes.next() {

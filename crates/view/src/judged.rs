@@ -1,4 +1,4 @@
-//! Recorded evaluations, judged as `hone eval` and `hone compare` judge them.
+//! Recorded evaluations, judged as in `hone eval` and `hone compare`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use hone_trace::Trace;
 
 use crate::run::{Part, Run};
 
-/// Traces of one evaluation that are held in memory at most; `hone compare` takes more.
+/// Maximum traces of one evaluation held in memory; `hone compare` takes more.
 const MOST: u64 = 20_000;
 
 /// One evaluation of a run: its traces, and the number of the first.

@@ -1,8 +1,9 @@
-//! A run for the eye: one path from a curve to the token that explains it.
+//! Viewer: a path from a curve to the token that explains it.
 //!
-//! [`run::Run`] opens a run directory for looking at: offsets and columns, no trace before it is asked for, nothing that a cut
-//! or newer record could break. [`text`] prints it in the terminal; [`pages`] renders it as HTML and [`svg`], which
-//! [`server`] serves and [`export`] puts into one file; [`exports`] writes it for other tools. It knows no engine and no recipe: only records.
+//! [`run::Run`] opens a run directory for viewing: offsets and columns, traces on demand, tolerant of truncated and
+//! newer records. [`text`] prints it in the terminal; [`pages`] renders it as HTML and [`svg`], which [`server`] serves
+//! and [`export`] puts into one file; [`exports`] writes it for other tools. It knows no engine and no recipe: only
+//! records.
 //!
 //! Model output is hostile input. Text reaches a terminal through [`text::clean`], and a page through [`html::Html`], where
 //! only literals of this program can be markup.

@@ -1,4 +1,4 @@
-//! Numbers for people: few digits, aligned, and a dash where there is none.
+//! Number formatting: few digits, aligned, and a dash for an absent value.
 
 /// About three significant digits, no exponent between 1e-4 and 1e7.
 pub fn short(value: f64) -> String {
@@ -20,12 +20,12 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// A count: whole as long as it is short.
+/// A count: an integer while it is short.
 pub fn count(value: f64) -> String {
     if value.abs() < 1e4 && value.is_finite() { format!("{value:.0}") } else { short(value) }
 }
 
-/// A number, or a dash where there is none.
+/// A number, or a dash if it is absent.
 pub fn cell(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), short)
 }

@@ -1,4 +1,4 @@
-//! The newest value of every metric, in Prometheus's text format.
+//! Prometheus export: the newest value of every metric, in its text format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -45,7 +45,7 @@ const COUNTER: &str = "counter";
 struct Family {
     kind: &'static str,
     help: String,
-    /// By run and by the metric's own name: two may become the same identifier.
+    /// By run and by the metric's own name: two may map to the same identifier.
     values: BTreeMap<(String, String), f64>,
 }
 
@@ -65,13 +65,13 @@ impl Family {
     }
 }
 
-/// The run's name, or its path where another run has the same name: a value that is there twice refuses the whole answer.
+/// The run's name, or its path if another run has the same name: Prometheus rejects an answer with duplicate values.
 fn name_among(run: &Run, runs: &[std::sync::Arc<Run>]) -> String {
     let alone = runs.iter().filter(|other| other.name == run.name).count() == 1;
     if alone { run.name.clone() } else { run.path.display().to_string() }
 }
 
-/// A metric's name in the letters that Prometheus takes.
+/// A metric's name in the characters that Prometheus allows.
 fn identifier(metric: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     format!("hone_{}", metric.chars().map(letter).collect::<String>())

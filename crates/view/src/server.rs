@@ -1,4 +1,4 @@
-//! The server: loopback unless told otherwise, pages from memory and the run directory, nothing from the network.
+//! Viewer server: loopback unless told otherwise, pages from memory and the run directory, nothing from the network.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -21,19 +21,19 @@ use crate::put;
 use crate::run::ViewError;
 use crate::site::Site;
 
-/// Between two looks at the run's files.
+/// Polling interval of the run's files.
 const LOOK: Duration = Duration::from_millis(700);
 
 /// Address to listen on, and access.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub addr: SocketAddr,
-    /// Needed beyond loopback; asked of every request where there is one.
+    /// Required beyond loopback; if set, every request must carry it.
     pub token: Option<String>,
 }
 
 impl Settings {
-    /// Beyond loopback a run is everybody's who can reach the port, so a token is required.
+    /// Beyond loopback anybody who can reach the port could read the run, so a token is required.
     pub fn check(&self) -> Result<(), String> {
         if self.addr.ip().is_loopback() || self.token.as_ref().is_some_and(|token| token.len() >= 8) {
             return Ok(());
@@ -62,7 +62,7 @@ struct Shared {
 }
 
 impl Server {
-    /// Listens; the port 0 takes a free one.
+    /// Listens; port 0 picks a free one.
     pub async fn bind(site: Arc<Site>, settings: Settings) -> std::io::Result<Self> {
         settings.check().map_err(std::io::Error::other)?;
         let listener = TcpListener::bind(settings.addr).await?;
@@ -73,7 +73,7 @@ impl Server {
             loop {
                 let site = Arc::clone(&looked);
                 let Ok(state) = tokio::task::spawn_blocking(move || site.refresh()).await else { break };
-                // A file that cannot be read for a moment is read at the next look.
+                // A file that is briefly unreadable is read at the next poll.
                 if let Ok(state) = state {
                     tell.send_if_modified(|old| {
                         let changed = *old != state;
@@ -95,7 +95,7 @@ impl Server {
         self.addr
     }
 
-    /// The address to open, with the token where there is one.
+    /// The address to open, with the token if there is one.
     pub fn url(&self) -> String {
         let token = self
             .shared
@@ -108,7 +108,7 @@ impl Server {
     /// Answers until the future is dropped.
     pub async fn serve(self) {
         loop {
-            // Too many open files, or a client that left: the next one may fare better.
+            // Too many open files, or a client that left: the next one may succeed.
             let Ok((stream, _)) = self.listener.accept().await else {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
@@ -219,7 +219,7 @@ impl Shared {
                 }
                 tokio::select! {
                     changed = state.changed() => if changed.is_err() { break },
-                    // A page that was closed is noticed when it is written to.
+                    // A closed page is only noticed on a write.
                     () = tokio::time::sleep(Duration::from_secs(15)) => {}
                 }
             }
@@ -229,7 +229,7 @@ impl Shared {
         response
     }
 
-    /// On loopback only names of this machine are answered: a page elsewhere that points its own name here learns nothing.
+    /// On loopback only requests for this machine's names are answered, which defeats DNS rebinding.
     fn meant_for_us(&self, request: &Request<Incoming>) -> bool {
         if !self.loopback {
             return true;
@@ -244,7 +244,7 @@ impl Shared {
     }
 }
 
-/// Compared whole, so that the time it takes says nothing about the token.
+/// Constant-time comparison.
 fn same(given: &str, token: &str) -> bool {
     let differ = given.bytes().zip(token.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
     given.len() == token.len() && differ == 0

@@ -1,4 +1,4 @@
-//! The runs that are shown, and where each thing is found.
+//! Site: the runs being shown, and the URLs of their parts.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,11 +15,11 @@ use crate::judged::{self, Environments};
 use crate::put;
 use crate::run::{Part, Run, ViewError};
 
-/// Runs opened for looking at.
+/// Runs opened for viewing.
 #[derive(Debug)]
 pub struct Site {
     runs: Vec<Opened>,
-    /// In a file on disk: the traces it holds. There is no other page to go to.
+    /// In an exported file: the traces it contains. There are no other pages.
     held: Option<BTreeSet<(usize, u64)>>,
     comparisons: Beside<Comparison>,
     environments: Beside<Vec<(Part, Environments)>>,
@@ -27,7 +27,7 @@ pub struct Site {
 
 #[derive(Debug)]
 struct Opened {
-    /// Replaced, never changed: a page keeps the run it began with, and no reader waits for another.
+    /// Replaced, never modified: a page keeps the run it started with, and readers never wait for each other.
     run: Mutex<Arc<Run>>,
     path: PathBuf,
     doctor: Arc<Mutex<Doctor>>,
@@ -39,7 +39,7 @@ pub enum Doctor {
     #[default]
     NotAsked,
     Asked,
-    /// The diagnosis as `hone doctor --json` prints it, and at which step it was made.
+    /// The diagnosis as `hone doctor --json` prints it, and the step it was made at.
     Said(Value, u64),
     Failed(String),
 }
@@ -52,7 +52,7 @@ impl Site {
         for path in paths {
             let placebo = Some(path.join("placebo")).filter(|placebo| placebo.join("recipe.toml").is_file());
             for path in std::iter::once(path.clone()).chain(placebo) {
-                // A run that is named twice, or named beside the run whose placebo it is, is one run.
+                // A run named twice, or named together with the run whose placebo it is, is shown once.
                 if seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
                     runs.push(Opened::open(&path)?);
                 }
@@ -61,7 +61,7 @@ impl Site {
         Ok(Self { runs, held: None, comparisons: Beside::default(), environments: Beside::default() })
     }
 
-    /// The same runs in a file that holds these traces.
+    /// The same runs in a file that contains these traces.
     #[must_use]
     pub fn in_a_file(self, held: BTreeSet<(usize, u64)>) -> Self {
         Self { held: Some(held), ..self }
@@ -89,7 +89,7 @@ impl Site {
         self.runs.iter().map(Opened::now).collect()
     }
 
-    /// Reads what was appended since; returns how many steps and events there are, for comparison.
+    /// Reads what was appended; returns the numbers of steps and events, for comparison.
     pub fn refresh(&self) -> Result<String, ViewError> {
         let mut state = String::new();
         for opened in &self.runs {
@@ -105,7 +105,7 @@ impl Site {
         Ok(state)
     }
 
-    /// The diagnosis of a run; made beside, once, and again when the run has grown.
+    /// The diagnosis of a run; computed in the background, once, and again when the run has grown.
     pub fn doctor(&self, number: usize) -> Doctor {
         let Some(opened) = self.runs.get(number) else { return Doctor::default() };
         let done = self.run(number).map_or(0, |run| run.done());
@@ -132,7 +132,7 @@ impl Site {
         said
     }
 
-    /// The diagnosis of a run, made now.
+    /// Diagnoses a run now.
     pub fn doctor_now(&self, number: usize) {
         if let Some(opened) = self.runs.get(number) {
             let done = self.run(number).map_or(0, |run| run.done());
@@ -174,7 +174,7 @@ impl Site {
         }
     }
 
-    /// A link where there is something to go to, otherwise the words alone.
+    /// A link if there is a target, otherwise plain text.
     pub fn link(&self, url: Option<String>, text: &str) -> Html {
         let mut out = Html::new();
         match url {
@@ -193,7 +193,7 @@ impl Opened {
         Ok(Self { run, path: path.to_owned(), doctor: Arc::default() })
     }
 
-    /// A thread that panicked while it held the lock left a whole run there.
+    /// A thread that panicked while holding the lock left an intact run.
     fn now(&self) -> Arc<Run> {
         Arc::clone(&self.run.lock().unwrap_or_else(PoisonError::into_inner))
     }

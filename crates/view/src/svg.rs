@@ -1,4 +1,4 @@
-//! Charts as SVG. Colours are classes, so that light and dark and a file on disk look the same.
+//! Charts as SVG. Colours are classes, so that light mode, dark mode and exported files share them.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ pub struct Chart {
     pub smooth: f64,
     /// The names of the metrics, for a link to the numbers.
     pub wide: bool,
-    /// Quantity along the axis where it is not the step: such a chart is neither zoomed nor clicked.
+    /// Quantity along the axis if it is not the step: the chart then has no zoom and no clicks.
     pub along: Option<&'static str>,
 }
 
@@ -58,7 +58,7 @@ const LEFT: f64 = 46.0;
 const RIGHT: f64 = 10.0;
 const TOP: f64 = 8.0;
 const BOTTOM: f64 = 20.0;
-/// Points of a curve at most: more than a pixel has room for is averaged.
+/// Maximum points of a curve: more than the pixels can show are averaged.
 const POINTS: usize = 320;
 
 struct Frame {
@@ -173,7 +173,7 @@ impl Chart {
         }
     }
 
-    /// The chart in words, for those who do not see it.
+    /// The chart in words, for screen readers.
     fn summary(&self) -> String {
         let part = |line: &Line| {
             let (first, last) = (line.points.first()?, line.points.last()?);
@@ -297,7 +297,7 @@ fn axes(frame: &Frame, out: &mut Html) {
     }
 }
 
-/// Words for ticks, with as many digits as tell them apart.
+/// Tick labels, with enough digits to distinguish them.
 fn labels(values: &[f64]) -> Vec<String> {
     let labels: Vec<String> = values.iter().map(|value| tick(*value)).collect();
     match values {
@@ -330,7 +330,7 @@ fn ticks([low, high]: [f64; 2], about: u32) -> Vec<f64> {
     (first..first + 20).map(|at| at as f64 * step).take_while(|value| *value <= high + step * 1e-6).collect()
 }
 
-/// A little room above and below; a flat curve lies in the middle.
+/// A little room above and below; a flat curve is in the middle.
 fn bounds(values: impl Iterator<Item = f64>) -> [f64; 2] {
     let found = values.filter(|value| value.is_finite()).fold(None, |span: Option<[f64; 2]>, value| {
         let [low, high] = span.unwrap_or([value, value]);
@@ -343,7 +343,7 @@ fn bounds(values: impl Iterator<Item = f64>) -> [f64; 2] {
     [floor, high + size * 0.06]
 }
 
-/// Averages of equal runs of points where there are too many.
+/// Averages of equal runs of points, if there are too many.
 fn thinned(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
     if points.len() <= POINTS {
         return points.to_vec();
@@ -393,7 +393,7 @@ pub fn strip(dots: &[(f64, String, Option<String>, &'static str)], [low, high]: 
         let bin = (x / 7.0).round() as i64;
         let depth = taken.iter().filter(|other| **other == bin).count();
         taken.push(bin);
-        // Dots that fall together stand in columns of three, towards the middle.
+        // Overlapping dots are placed in columns of three, towards the middle.
         let shift = [0.0, -6.3, 6.3][depth % 3];
         let aside = (depth / 3) as f64 * if x > WIDTH / 2.0 { -6.3 } else { 6.3 };
         if let Some(href) = href {

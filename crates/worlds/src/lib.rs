@@ -1,4 +1,4 @@
-//! The environments that come with Hone, and the catalogue that gives them their names.
+//! Built-in environments and their catalogue.
 //!
 //! Each one is an arena (`hone_trace::Arena`) with tasks, a rubric and scripted baselines; nothing outside its own
 //! folder knows its rules. [`registry`] is the single entry point: it turns a recipe's `[env]` into environments to
@@ -11,7 +11,7 @@ use hone_trace::entries;
 pub use registry::{EnvEntry, EnvSpec, EnvSpecs};
 
 entries! {
-    /// The environments that come with Hone. A new one is one file (or folder) with its entry, and one line here.
+    /// The built-in environments. A new one is one file (or folder) with its entry, and one line here.
     pub static BUILTINS: [&EnvEntry];
     pub mod shop: SHOP;
     pub mod triage: READER, SEARCHER;

@@ -1,5 +1,5 @@
-//! Many service episodes at once through the rollout driver, played by a policy that knows the solutions: every one is
-//! won, timed by party, and can be scored again from its record.
+//! Concurrent service episodes through the rollout driver, played by a policy that knows the solutions: every one is
+//! won, timed by party, and can be rescored from its record.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn renderer() -> (Renderer, hone_chat::parse::Format) {
     (renderer, format)
 }
 
-/// Components a recipe might weigh beside the tau reward.
+/// Components that a recipe might combine with the tau reward.
 fn rubric() -> RubricSpec {
     let kinds =
         ["tau", "partial_credit", "confirmed", "found_first", "invented_ids", "repeated_calls", "parse_penalty"];
@@ -40,7 +40,7 @@ fn rubric() -> RubricSpec {
     RubricSpec { component, product: Vec::new() }
 }
 
-/// Plays every task's solution, all at the same time.
+/// Plays every task's solution concurrently.
 async fn play(environment: Environment) -> Vec<(Task, Trace)> {
     let tasks = environment.splits[TRAIN].to_vec();
     let (renderer, format) = renderer();

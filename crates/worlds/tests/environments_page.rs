@@ -1,4 +1,4 @@
-//! docs/environments-reference.md is what the entries say.
+//! docs/environments-reference.md matches the entries.
 
 use std::path::Path;
 

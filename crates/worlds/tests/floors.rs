@@ -1,5 +1,5 @@
 //! Floors: the most that policies without any understanding earn; the table in docs/environments.md. They act through
-//! the seam that evaluation uses; triage has more floors of its own in `tests/triage/floors.rs`.
+//! the interface that evaluation uses; triage has further floors in `tests/triage/floors.rs`.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -57,7 +57,7 @@ async fn who_does_nothing_earns_nothing() {
     }
 }
 
-/// A floor is worth something only if the policy acts: every environment's own policies call tools that it offers.
+/// A floor means something only if the policy acts: every environment's own policies call tools that it offers.
 #[tokio::test]
 async fn policies_that_are_floors_act() {
     for builtin in BUILTINS {
@@ -101,7 +101,7 @@ async fn called(environment: &Environment, task: &hone_trace::Task, baseline: &d
     calls
 }
 
-/// The parser, which checks schemas, has nothing against what the random caller says.
+/// The parser, which checks schemas, accepts the random caller's calls.
 #[test]
 fn random_calls_are_valid() {
     let schema = json!({

@@ -1,4 +1,4 @@
-//! The one door: every environment a recipe can name opens, its oracle wins, and what cannot be had is said.
+//! Registry: every environment a recipe can name opens, its oracle succeeds, and an unavailable one is an error.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use hone_arena::registry::World;
@@ -180,7 +180,7 @@ async fn data_directories_train_on_train_and_hold_out_test() {
     assert_eq!(World::open(&specs(&table).unwrap()).unwrap().held_out.len(), 50, "to evaluate only");
 }
 
-/// Task files beside a lock of `hone data split`: its sides decide, and what contradicts them is refused.
+/// Task files beside a lock of `hone data split`: its sides decide, and contradictions are refused.
 #[test]
 fn a_set_that_contradicts_its_lock_is_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -228,7 +228,7 @@ fn a_set_that_contradicts_its_lock_is_refused() {
     }
 }
 
-/// A recipe's table with a model for a user, in tau-bench's world.
+/// A recipe's table with a model as the user, in tau-bench's world.
 fn compat(data: &std::path::Path, url: &str) -> Value {
     json!({"name": "retail", "data": data, "profile": "compat", "user": {"url": url, "model": "user"}})
 }
@@ -246,7 +246,7 @@ fn a_compatible_user_without_its_prompts_is_refused() {
     );
     std::fs::write(root.path().join("user_prompts.json"), "{").unwrap();
     assert!(why().contains("user_prompts.json: "), "{}", why());
-    // Read, it is the world that is missed next.
+    // Once it is read, the missing world is the next error.
     std::fs::write(root.path().join("user_prompts.json"), "{\"llm_system\": \"x\"}").unwrap();
     assert!(!why().contains("user_prompts.json"), "{}", why());
 }

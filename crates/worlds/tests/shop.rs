@@ -1,4 +1,4 @@
-//! The shop: every task is solvable, needs its calls, cannot be had for nothing, and held-out means held out.
+//! The shop: every task is solvable, needs its calls, cannot be solved by doing nothing, and held-out means held out.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 use std::collections::{BTreeMap, HashSet};
@@ -47,9 +47,9 @@ async fn the_oracle_succeeds_and_nothing_less_does() {
             assert!((3..=9).contains(&reference.len()), "{}", task.key);
             let (end, failed) = play(task, &reference).await;
             assert!(end.facts["db_match"].as_bool().unwrap(), "{}", task.key);
-            // The errors run into are the ones on the way, not more.
+            // Only the planned errors occur.
             assert_eq!(failed > 0, task.key.ends_with("-busy") || task.key.ends_with("-moved"), "{}", task.key);
-            // No write can be left out, and neither can the first try of one that is busy.
+            // No write can be omitted, and neither can the first try of one that is busy.
             let kit = kit(task);
             for (at, call) in reference.iter().enumerate() {
                 let tool = kit.tool(&call.name).unwrap();
@@ -94,7 +94,7 @@ fn every_tool_is_needed_and_names_tell_nothing() {
         }
     }
     assert_eq!(uses.len(), Tool::ALL.len(), "{uses:?}");
-    // Each tool goes by (nearly) every code name: a name says nothing about what it does.
+    // Each tool has (nearly) every code name: a name says nothing about what it does.
     assert!(uses.values().all(|names| names.len() > 30), "{uses:?}");
     // Offered in any order: each place in the list has held every tool.
     for place in 0..8 {
@@ -120,7 +120,7 @@ fn held_out_tasks_share_no_words_phrasings_or_code_names_with_training() {
         ["red", "blue", "green", "black", "white", "gold", "grey", "pink"].map(str::to_owned).into();
     let shared: HashSet<String> = quoted(&training).intersection(&quoted(&held_out)).cloned().collect();
     assert!(shared.is_subset(&colours), "{shared:?}");
-    // A prompt without what is quoted in it is its phrasing.
+    // A prompt without its quoted parts is its phrasing.
     let phrasing = |task: &Task| task.prompt.split('"').step_by(2).collect::<Vec<_>>().join("_");
     let known: HashSet<String> = training.iter().map(phrasing).collect();
     assert!(known.len() > 200 && held_out.iter().all(|task| !known.contains(&phrasing(task))));
@@ -131,7 +131,7 @@ fn held_out_tasks_share_no_words_phrasings_or_code_names_with_training() {
             .collect()
     };
     assert!(names(&training).is_disjoint(&names(&held_out)));
-    // Combinations of goals: all that training has and one that it has not.
+    // Combinations of goals: all those of training and one more.
     let pairs = |tasks: &[Task]| -> HashSet<Vec<String>> {
         let goals = |task: &Task| {
             let mut goals: Vec<String> = task

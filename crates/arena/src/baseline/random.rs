@@ -9,7 +9,7 @@ use crate::solution::DONE;
 /// Calls a random tool with arguments that fit its schema, then another, and stops after a while.
 #[derive(Debug, Clone, Copy)]
 pub struct RandomCaller {
-    /// Calls an episode makes at most. It stops earlier with a chance of one in that many before each.
+    /// Maximum calls of an episode. Before each call it stops with probability 1 / `calls`.
     pub calls: usize,
 }
 

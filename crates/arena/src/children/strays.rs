@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The variable that names a child's leash, to it and to its descendants.
 pub(super) const VARIABLE: &str = "HONE_LEASH";
 
-/// Prefix of all marks of this process, and of no other process's.
+/// Prefix of all marks of this process, unique to it.
 static OWN: LazyLock<String> = LazyLock::new(|| {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{}-{}-", std::process::id(), now.as_nanos())
@@ -27,7 +27,7 @@ pub(super) fn every_mark() -> String {
     format!("{VARIABLE}={}", *OWN)
 }
 
-/// Most looks for further strays: one that starts others faster than they are killed is not waited for.
+/// Maximum scans for strays: a process that starts others faster than they are killed is not waited for.
 const LOOKS: usize = 8;
 
 /// Kills strays until there are none.
@@ -43,12 +43,12 @@ pub(super) fn kill_all(leader: Pid, mark: &str) {
 
 pub(super) fn kill(strays: &[Pid]) {
     for process in strays {
-        // One that is gone already is as good as killed.
+        // One that is already gone is not an error.
         let _ = kill_process(*process, Signal::KILL);
     }
 }
 
-/// The living processes that bear the mark, and all that descend from them or from the leader.
+/// Live processes with the mark, and all descendants of them or of the leader.
 pub(super) fn of(leader: Pid, mark: &str) -> Vec<Pid> {
     let leader = leader.as_raw_nonzero().get();
     let mut rest = Vec::new();
@@ -82,7 +82,7 @@ fn processes() -> Vec<(i32, i32)> {
 
 /// Parent in a line of `/proc/ID/stat`, `ID (NAME) STATE PARENT …`; `None` for a zombie.
 fn parent(stat: &str) -> Option<i32> {
-    // A name may hold blanks and parentheses.
+    // A name may contain spaces and parentheses.
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
     if matches!(fields.next()?, "Z" | "X") {
         return None;

@@ -35,7 +35,7 @@ impl Player for Remote {
     }
 }
 
-/// Messages as the API wants them: every call with an id, every answer with its call's.
+/// Messages in the API's form: every call with an id, every answer with its call's id.
 fn wire(said: &[Message]) -> Vec<Value> {
     let (mut calls, mut waiting) = (0usize, std::collections::VecDeque::new());
     let mut one = |message: &Message| match message {
@@ -56,7 +56,7 @@ fn wire(said: &[Message]) -> Vec<Value> {
         }
         Message::Tool { content, .. } => match waiting.pop_front() {
             Some(id) => json!({"role": "tool", "tool_call_id": id, "content": content.text()}),
-            // An answer to no call, such as what was wrong with a reply: the API takes it from the user alone.
+            // An answer without a call, such as the fault of a reply: the API accepts it only from the user.
             None => json!({"role": "user", "content": content.text()}),
         },
         other => serde_json::to_value(other).unwrap_or_default(),
@@ -64,7 +64,7 @@ fn wire(said: &[Message]) -> Vec<Value> {
     said.iter().map(&mut one).collect()
 }
 
-/// The turn as the model wrote it: what it said beside its calls, and its reasoning where the server shows that.
+/// The turn as the model wrote it: its text beside the calls, and its reasoning if the server returns it.
 fn written(message: &Value, action: &Action) -> Message {
     let text = |names: &[&str]| {
         let found = names.iter().find_map(|name| message.get(*name)?.as_str());

@@ -1,8 +1,8 @@
 //! Environments as values: the parts of one, and the [`World`] formed by all environments of a recipe.
 //!
 //! The options of an environment ([`EnvOptions`]) open as an [`Environment`] (tasks by split, a rubric) or, several at
-//! once, as a [`World`] to train in. Which names there are is the catalogue's business, in `hone-worlds`; here is only
-//! [`ProgramSpec`], which runs a user's own.
+//! once, as a [`World`] to train in. The catalogue of names is in `hone-worlds`; only [`ProgramSpec`], which runs a
+//! user's own program, is here.
 
 mod program;
 mod task_file;
@@ -60,7 +60,7 @@ pub trait EnvOptions: Table + std::fmt::Debug + Send + Sync {
     /// Opens the environment. `user`, if given, replaces the user that the options name.
     fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment, RegistryError>;
 
-    /// Reward of an episode where a recipe does not say: by default the fact `correct`.
+    /// Default reward of an episode, for recipes without a rubric: the fact `correct`.
     fn rubric(&self) -> RubricSpec {
         RubricSpec::single("correct", serde_json::Map::new())
     }
@@ -92,7 +92,7 @@ pub struct Counts {
     pub seed: u64,
 }
 
-/// An error of an environment's own.
+/// An environment's own error.
 pub(crate) type OwnError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Reason why an environment is not available.

@@ -1,4 +1,4 @@
-//! `command = ["python3", "my_env.py"]`: an environment of the user's own, in any language.
+//! `command = ["python3", "my_env.py"]`: a user's own environment, in any language.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ documented! {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct ProgramSpec {
-        /// A name of your own for it, which its tasks carry.
+        /// Name of your choice, which its tasks carry.
         pub name: String,
         /// The program and its arguments. No shell is involved.
         pub command: Vec<String>,

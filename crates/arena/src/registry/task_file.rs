@@ -21,7 +21,8 @@ pub struct TaskFile<'a> {
 }
 
 impl TaskFile<'_> {
-    /// The tasks on the sides that a lock beside the file or the held-out file give, else the last shuffled ones held out.
+    /// Tasks by side: as the lock beside the file or the held-out file says, else with the last of the shuffled tasks
+    /// held out.
     pub fn split(&self) -> Result<Sides, RegistryError> {
         let tasks = read(self.path, self.name)?;
         let lock = SplitLock::beside(self.path)?;
@@ -56,7 +57,7 @@ impl TaskFile<'_> {
         Ok((train, held_out))
     }
 
-    /// Shuffled by the seed so that a sorted file makes no special held-out tasks.
+    /// Shuffled by the seed, so that the held-out tasks of a sorted file are not special.
     fn shuffled(&self, mut tasks: Vec<Task>) -> Result<Sides, RegistryError> {
         let Counts { tasks: wanted, held_out, seed } = self.counts;
         if tasks.len() <= held_out {
@@ -77,7 +78,7 @@ impl TaskFile<'_> {
     }
 }
 
-/// The tasks of a JSON lines file. `env` may be left out: it is the environment's.
+/// The tasks of a JSON lines file. `env` may be omitted: it defaults to the environment's name.
 fn read(path: &Path, name: &str) -> Result<Vec<Task>, RegistryError> {
     let text =
         std::fs::read_to_string(path).map_err(|source| RegistryError::TaskFile { path: path.to_owned(), source })?;

@@ -57,7 +57,7 @@ pub fn brier(confidence: Option<f64>, correct: bool) -> Verdict {
     }
 }
 
-/// The confidence and the outcome that [`brier`] judged, read back from the reason it gave. `None` where no confidence in
+/// The confidence and the outcome that [`brier`] judged, read back from the reason it gave. `None` if no confidence in
 /// [0, 1] was stated, and for the reasons of other components.
 pub fn forecast(why: &str) -> Option<(f64, bool)> {
     let (confidence, outcome) = why.strip_prefix("brier: confidence ")?.split_once(" on a ")?;

@@ -61,16 +61,16 @@ pub struct Case {
     /// Further conditions of the task's reward, by name, and whether they hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conditions: Option<IndexMap<String, bool>>,
-    /// Outputs the task asks for; used with `messages` where `outputs_said` is absent.
+    /// Outputs the task asks for; used with `messages` if `outputs_said` is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<String>>,
     /// Statements that must be true of the conversation, in words for a judge. Empty: the task states nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assertions: Option<Vec<String>>,
-    /// Changes made and changes wanted, where the environment keeps them.
+    /// Changes made and changes wanted, if the environment tracks them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
-    /// Whole states, where it does not.
+    /// Whole states, if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub states: Option<States>,
     /// The calls of a perfect episode.
@@ -141,8 +141,7 @@ pub struct States {
 }
 
 impl Case {
-    /// Case of an episode: the environment's facts, overridden by the trace where it knows better (ids, turns, tools,
-    /// outcome).
+    /// Case of an episode: the environment's facts, overridden by the trace's own (ids, turns, tools, outcome).
     ///
     /// The text view comes from the facts (`messages`, `completion`): a trace holds ids, and nothing here decodes.
     pub fn of(trace: &Trace, end: &EndState) -> Result<Self, String> {

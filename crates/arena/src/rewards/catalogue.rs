@@ -7,7 +7,7 @@ use super::spec::PlaceSpec;
 use super::{COMPONENTS, Component};
 use crate::catalogue::{self, Documented, Entry, Options, UnknownName};
 
-/// A component out of its options.
+/// Constructor of a component from its options.
 pub type Make = fn(Value) -> Result<Box<dyn Component>, String>;
 
 pub(crate) type ComponentEntry = Entry<Make>;
@@ -17,7 +17,7 @@ pub fn find(kind: &str) -> Result<&'static ComponentEntry, UnknownName> {
     catalogue::find("reward component", COMPONENTS.iter().copied(), kind)
 }
 
-/// A component that is its own options.
+/// A component deserialised directly from its options.
 pub(crate) fn plain<C: Component + DeserializeOwned + 'static>(options: Value) -> Result<Box<dyn Component>, String> {
     let component: C = serde_json::from_value(options).map_err(|error| error.to_string())?;
     Ok(Box::new(component))

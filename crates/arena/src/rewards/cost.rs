@@ -65,6 +65,6 @@ impl Measure for LengthCost {
 }
 
 pub fn cost(used: usize, max: usize, unit: &str) -> Verdict {
-    // Spelled so that an unused budget is 0 and not -0.
+    // Written so that an unused budget is 0, not -0.
     scored(0.0 - (used as f64 / max.max(1) as f64).min(1.0), format!("used: {used} of {max} {unit}"))
 }

@@ -17,11 +17,11 @@ pub enum AnswerFormat {
     #[default]
     JsonSchema,
     JsonObject,
-    /// For servers that know no `response_format`.
+    /// For servers without `response_format`.
     Prompt,
 }
 
-/// A table that holds options of a judge's own beside its model's: both, each read whole.
+/// Splits a table into the judge's options and its model's, both read in full.
 pub(super) fn read<A: Documented + DeserializeOwned>(options: Value) -> Result<(A, ChatSpec), String> {
     let (own, chat) = split::<A>(options);
     let own = serde_json::from_value(own).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! `env_reward`: the reward that the environment gave itself, as servers elsewhere send it.
+//! `env_reward`: the environment's own reward, as remote servers send it.
 
 use hone_trace::Verdict;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
-//! Graduated format: how far a reply gets towards one canonical, valid tool call.
+//! Graduated format reward: progress of a reply towards one canonical, valid tool call.
 //!
-//! Seven ordered predicates, each tested only when those before it hold: one call span (0.1), JSON that can be mended
-//! (0.1), strict JSON (0.2), a known tool (0.2), the required arguments (0.2), types and ranges (0.1), nothing extra,
-//! neither keys nor text outside the span (0.1).
+//! Seven ordered predicates, each tested only when those before it hold: one call span (0.1), repairable JSON (0.1),
+//! strict JSON (0.2), a known tool (0.2), the required arguments (0.2), types and ranges (0.1), nothing extra, neither
+//! keys nor text outside the span (0.1).
 //!
 //! Laws: 1 exactly for a canonical, valid call; fixing one defect never lowers it; the contents of the fields do not
 //! matter; text without a call earns at most the first step.
@@ -107,7 +107,7 @@ pub fn format(text: &str, schemas: &Schemas) -> Verdict {
 /// format error; an episode that never attempted a call earns 0.
 pub fn episode(turns: &[TurnRecord], messages: &[Message]) -> Verdict {
     let replies = messages.iter().filter(|message| message.role() == "assistant");
-    // Without messages nothing is known of text around the calls, and none is assumed.
+    // Without messages, text around the calls is unknown and assumed absent.
     let talks = replies.map(|reply| reply.content().is_some_and(|content| !content.text().trim().is_empty()));
     let talks: Vec<bool> = talks.chain(std::iter::repeat(false)).take(turns.len()).collect();
     let tried: Vec<(usize, &str)> = turns.iter().zip(talks).filter_map(|(turn, talks)| steps_of(turn, talks)).collect();
@@ -142,7 +142,7 @@ fn steps_of(turn: &TurnRecord, talks: bool) -> Option<(usize, &'static str)> {
     Some((steps, failure.kind.name()))
 }
 
-/// The number of steps that hold before the first that does not, and why that one does not.
+/// Number of steps that hold before the first that fails, and the reason for the failure.
 fn climb(text: &str, schemas: &Schemas) -> Result<(), (usize, String)> {
     let span = match spans(text).as_slice() {
         [span] if span.closed => *span,
@@ -187,7 +187,7 @@ fn required(tool: &ToolSpec) -> impl Iterator<Item = &str> {
     keys.into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Keys beside the schema's properties count as extra even where the schema forgets to forbid them.
+/// Keys beside the schema's properties count as extra even if the schema does not forbid them.
 fn has_unknown_key(tool: &ToolSpec, arguments: &Map<String, Value>) -> bool {
     let properties = tool.parameters.as_ref().and_then(|schema| schema.get("properties")).and_then(Value::as_object);
     properties.is_some_and(|known| arguments.keys().any(|key| !known.contains_key(key)))

@@ -1,4 +1,4 @@
-//! Citation grounding: does the submission cite the right articles, and only articles it was shown?
+//! Citation grounding: the submission cites the right articles, and only articles it was shown.
 //!
 //! With K' the distinct ids cited, G the gold ids and C the ids shown: validity V = |K' ∩ C| / |K'| times the F-score
 //! of precision and recall against G, with beta 0.5 (a wrong citation costs more than a missing one). Citing all of

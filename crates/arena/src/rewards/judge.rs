@@ -1,8 +1,8 @@
 //! An LLM judge: a model reads the case and gives one score with its reason.
 //!
-//! The verdict is one JSON object, `{"score": 0.7, "reason": "…"}`, held to its schema. Prose is never searched for a
-//! number: a judge that does not answer in form has not judged, and the component is unscored. The answer under
-//! judgement goes in as a JSON string, so that it cannot pose as instructions or close its own quotes.
+//! The verdict is one JSON object, `{"score": 0.7, "reason": "…"}`, validated against its schema. Prose is never
+//! searched for a number: a judge that does not answer in form gives no verdict, and the component is unscored. The
+//! answer under judgement goes in as a JSON string, so that it cannot pose as instructions or close its own quotes.
 
 use async_trait::async_trait;
 use hone_trace::Verdict;

@@ -1,4 +1,4 @@
-//! JSON as policies write it: strict first, then with the two defects that leave one reading only.
+//! JSON as policies write it: strict first, then with the two defects that have only one reading.
 //!
 //! Most broken replies contain raw control characters inside strings or trailing commas, and repairing these cannot
 //! change the meaning. Nothing else is repaired here: guessing belongs in the parser, not in a reward.
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// A JSON text, and whether it had to be mended.
+/// Parsed JSON, and whether it had to be repaired.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Reading {
     Strict(Value),

@@ -2,7 +2,7 @@
 //! [`COMPONENTS`].
 //!
 //! A component looks at a [`Case`], the text view of an episode, and returns a [`Verdict`]: a value with the reason for
-//! it, or no value with the reason. It knows nothing of groups, advantages or training. Two rules hold everywhere:
+//! it, or no value with the reason. It knows nothing about groups, advantages or training. Two rules hold everywhere:
 //!
 //! - **The policy can never cause an unscored component.** Unscored means that the task lacks something (no reference,
 //!   no gold ids) or that something around the policy broke (a judge that does not answer). Bad behaviour of the

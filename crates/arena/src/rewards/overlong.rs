@@ -53,7 +53,7 @@ impl Measure for SoftOverlong {
 }
 
 impl SoftOverlong {
-    /// `max`: the tokens from which on the whole punishment applies. `cache`: the soft interval below it, which must be
+    /// `max`: the length from which the full penalty applies. `cache`: the soft interval below it, which must be
     /// between 1 and `max`.
     pub fn new(max: usize, cache: usize) -> Option<Self> {
         (1..=max).contains(&cache).then_some(Self { max, cache })

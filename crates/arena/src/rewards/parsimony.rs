@@ -1,4 +1,4 @@
-//! Parsimony: is the resolution about as long as the reference?
+//! Parsimony: the resolution is about as long as the reference.
 //!
 //! With L the reference's words: rising to 1 at aL, 1 up to L, falling to 0 at bL (a 0.4, b 2). Only the resolution is
 //! measured, never the surrounding text, and the reference itself earns 1: a parsimony reward that pays for more words

@@ -1,6 +1,6 @@
 //! Repetition, in two forms: of n-grams in the sampled text, and of ids among the citations.
 //!
-//! N-grams: -(1 - distinct / all), in [-1, 0], 0 below n tokens. Over token ids where the case has them, else over words.
+//! N-grams: -(1 - distinct / all), in [-1, 0], 0 below n tokens. Over token ids if the case has them, else over words.
 //! Citations: distinct / all, in [0, 1].
 
 use std::collections::HashSet;
@@ -79,7 +79,7 @@ impl Measure for CitationRepetition {
     }
 }
 
-/// The share of citations that are not repeats; 1 where nothing is cited.
+/// The share of citations that are not repeats; 1 if nothing is cited.
 pub fn citation_repetition(citations: &[String]) -> Verdict {
     let distinct = citations.iter().collect::<HashSet<_>>().len();
     let value = if citations.is_empty() { 1.0 } else { distinct as f64 / citations.len() as f64 };

@@ -1,4 +1,4 @@
-//! ROUGE-L, number for number that of rouge-score 0.1.2: its tokenizer, NLTK's Porter stemmer, LCS, F with beta 1.
+//! ROUGE-L, number for number as in rouge-score 0.1.2: its tokenizer, NLTK's Porter stemmer, LCS, F with beta 1.
 //!
 //! The longest common subsequence is computed bit-parallel (64 cells of the table per machine word, after Hyyrö), in
 //! memory linear in the shorter text. Non-ASCII letters are separators, as in rouge-score: a text in a script without

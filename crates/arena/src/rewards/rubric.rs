@@ -3,7 +3,7 @@
 //! total = Σ weight · value over the scored components, scaled by (all weight / scored weight): an unscored component
 //! leaves the sum together with its weight and never counts as 0. A gate below its threshold caps the total at 0; an
 //! unscored gate leaves the total unscored, and so does a component marked required. Every component is kept beside the
-//! total, so that training can normalise them one by one.
+//! total, so that training can normalise them separately.
 
 use futures::future::join_all;
 use hone_trace::{EndState, Reward, Trace, Verdict};
@@ -17,7 +17,7 @@ pub const TOTAL: &str = "total";
 #[derive(Debug)]
 pub struct Term {
     pub scorer: Named,
-    /// Its share of the sum; 0 for one that is only watched, gates, or is a factor of a product.
+    /// Its share of the sum; 0 for a component that is only recorded, a gate, or a factor of a product.
     pub weight: f64,
     /// The least value that lets the rubric pay.
     pub gate: Option<f64>,
@@ -28,7 +28,7 @@ pub struct Term {
 }
 
 impl Term {
-    /// Verdict of the component; its `otherwise` where it had nothing to look at.
+    /// Verdict of the component, or its `otherwise` if its input is missing.
     fn reward(&self, verdict: Verdict) -> Reward {
         let verdict = match (verdict, self.otherwise) {
             (Verdict::Unscored { unscored: why }, Some(value)) if why.starts_with(NOT_APPLICABLE) => {
@@ -79,7 +79,7 @@ pub enum RubricError {
     Weight { name: String, weight: f64 },
     #[error("two components are named {0:?}; give one of them another `name`")]
     Duplicate(String),
-    #[error("product {product:?} has the factor {factor:?}, which is no component; the components are {known}")]
+    #[error("product {product:?} has the factor {factor:?}, which is not a component; the components are {known}")]
     UnknownFactor { product: String, factor: String, known: String },
     #[error("product {0:?} has no factors; name components in `of`")]
     EmptyProduct(String),
@@ -146,7 +146,7 @@ impl Rubric {
         self.weigh(components.collect())
     }
 
-    /// Scores cases, all at the same time.
+    /// Scores cases concurrently.
     pub async fn score_cases<'a>(&self, cases: impl IntoIterator<Item = &'a Case>) -> Vec<Scorecard> {
         join_all(cases.into_iter().map(|case| self.score_case(case))).await
     }

@@ -59,7 +59,7 @@ documented! {
     }
 }
 
-/// The keys of a component's table: the rubric's, and those of its kind. All that any kind has where it names none.
+/// The keys of a component's table: the rubric's, and those of its kind. All keys of all kinds if it names none.
 fn component_keys<'a>(text: &dyn Fn(&str) -> Option<&'a str>) -> Vec<&'static [Key]> {
     let kind = text("kind");
     let own = COMPONENTS.iter().filter(|entry| kind.is_none_or(|kind| kind == entry.name));
@@ -94,7 +94,7 @@ impl RubricSpec {
         Self { component: vec![options], product: Vec::new() }
     }
 
-    /// True where nothing is written: no component, no product.
+    /// True if there is no component and no product.
     pub fn is_empty(&self) -> bool {
         self.component.is_empty() && self.product.is_empty()
     }

@@ -1,10 +1,10 @@
 //! Partial credit by state: the share of the reference's changes that were made, minus unwanted changes.
 //!
-//! (made and wanted - made and unwanted) / wanted, at least 0, over the leaves of the state. A wanted leaf set to a wrong
-//! value is both missed and unwanted. Where the reference changes nothing, 1 for changing nothing and 0 otherwise.
+//! (made and wanted - made and unwanted) / wanted, at least 0, over the leaves of the state. A wanted leaf set to a
+//! wrong value is both missed and unwanted. If the reference changes nothing, 1 for changing nothing and 0 otherwise.
 //!
 //! Laws: 1 exactly when the final state is the reference's; making one more wanted change never lowers it; making one
-//! more unwanted change never raises it; doing nothing earns 0 where something was to be done.
+//! more unwanted change never raises it; doing nothing earns 0 if something was to be done.
 
 use std::collections::BTreeMap;
 
@@ -114,7 +114,7 @@ fn same_leaf(a: Option<&Value>, b: Option<&Value>) -> bool {
     }
 }
 
-/// Equal, numbers by value: 1 and 1.0 are one state here, whatever a hash over spellings says.
+/// Equality with numbers compared by value: 1 and 1.0 are the same state, whatever a hash of the text says.
 fn same(a: &Value, b: &Value) -> bool {
     a == b || matches!((a.as_f64(), b.as_f64()), (Some(a), Some(b)) if a == b)
 }

@@ -1,7 +1,7 @@
 //! Submission of a triage episode, `submit_resolution`: the input of the content components.
 //!
-//! Malformed JSON does not zero every content component at once. An unambiguous reply is read, and its score is
-//! multiplied by [`LENIENT_FACTOR`]: a group of almost-right replies then still has a gradient.
+//! Malformed JSON does not zero every content component. An unambiguous reply is read, and its score is multiplied by
+//! [`LENIENT_FACTOR`]: a group of almost-right replies then still has a gradient.
 
 use hone_trace::Verdict;
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::lenient::{self, Reading};
 use super::{Case, not_applicable, scored};
 
-/// Factor on a content component when the reply had to be mended to be read.
+/// Factor on a content component if the reply had to be repaired.
 pub const LENIENT_FACTOR: f64 = 0.8;
 
 /// The tool whose arguments are the submission.
@@ -31,7 +31,7 @@ enum Read {
     Strict(Submission),
     Mended(Submission),
     Unparseable(String),
-    /// The case has no text to look at.
+    /// The case has no text.
     Absent,
 }
 
@@ -45,13 +45,13 @@ pub(super) fn on_submission(case: &Case, measure: impl FnOnce(&Submission) -> Ve
             }
             unscored @ Verdict::Unscored { .. } => unscored,
         },
-        // The policy's doing, so it is a value and not a way out.
+        // The policy's doing, so it is scored: it must not be a way to avoid a score.
         Read::Unparseable(why) => scored(0.0, format!("unparseable: {why}")),
         Read::Absent => not_applicable("the case has neither turns nor a completion to read a submission from"),
     }
 }
 
-/// The answer's text: the submission's resolution where the case has one, else the whole completion.
+/// The answer's text: the submission's resolution if the case has one, else the whole completion.
 pub(super) fn on_text(case: &Case, from: Source, measure: impl FnOnce(&str) -> Verdict) -> Verdict {
     match from {
         Source::Resolution => on_submission(case, |submission| measure(&submission.resolution)),
@@ -128,7 +128,7 @@ fn fields(arguments: &Map<String, Value>, strict: bool) -> Read {
     if strict { Read::Strict(submission) } else { Read::Mended(submission) }
 }
 
-/// A call span in a reply: `<tool_call>` to `</tool_call>`, or to the end where it is not closed.
+/// A call span in a reply: `<tool_call>` to `</tool_call>`, or to the end if it is not closed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Span<'a> {
     pub(super) body: &'a str,
@@ -138,7 +138,7 @@ pub(super) struct Span<'a> {
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
 
-/// The call spans of a reply, reasoning left out.
+/// The call spans of a reply, excluding reasoning.
 pub(super) fn spans(text: &str) -> Vec<Span<'_>> {
     let mut found = Vec::new();
     let mut rest = without_reasoning(text);

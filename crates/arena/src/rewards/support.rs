@@ -36,7 +36,7 @@ impl Measure for Support {
     }
 }
 
-/// `gold` is looked at only to tell a rightly empty-handed escalation from an unsupported answer.
+/// `gold` only distinguishes a correct escalation without citations from an unsupported answer.
 pub fn support(submission: &Submission, context: &Context, gold: Option<&[String]>) -> Verdict {
     if submission.citations.is_empty() {
         return match gold {

@@ -1,8 +1,8 @@
 //! The tau-bench reward: the final database is the reference's, and every wanted output was said. Both parts are kept.
 //! tau2's tasks may set further conditions: assertions on the end, calls that must have been made.
 //!
-//! The environment compares the states; this wraps its verdict. An episode that was cut short, or that ended in a
-//! malformed reply, earns 0: tau-bench never computes a reward for it, and it is the policy's doing.
+//! The environment compares the states; this wraps its verdict. A truncated episode, or one that ended in a malformed
+//! reply, earns 0: tau-bench never computes a reward for it, and it is the policy's doing.
 
 use hone_trace::{Message, Outcome, Verdict};
 use indexmap::IndexMap;

@@ -1,4 +1,4 @@
-//! Work that episodes share, kept for a few groups' time.
+//! Cache of work shared by episodes.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ pub(super) struct Cache<T>(Mutex<Kept<T>>);
 
 struct Kept<T> {
     values: HashMap<Digest, T>,
-    /// Bytes of the source texts. A compiled schema is some fifty times as large.
+    /// Bytes of the source texts. A compiled schema is about fifty times as large.
     bytes: usize,
 }
 

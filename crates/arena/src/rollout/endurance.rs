@@ -1,4 +1,4 @@
-//! Endurance: how much of a broken environment a batch of episodes puts up with.
+//! Failure budget of a batch of episodes in a broken environment.
 //!
 //! If an environment is down, every episode waits for its deadline, several times over: an evaluation of 256 tasks took
 //! half an hour to report that nothing worked. So a batch has a budget of retries, and after a series of broken
@@ -15,20 +15,20 @@ const ROW: usize = 32;
 #[derive(Debug)]
 pub(super) struct Endurance {
     state: Mutex<State>,
-    /// Broken episodes in a row that end it.
+    /// Consecutive broken episodes that end the batch.
     row: usize,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Second attempts that are left.
+    /// Remaining retries.
     retries: usize,
     broken_in_a_row: usize,
     first: Option<Fault>,
 }
 
 impl Endurance {
-    /// For a batch that plays `concurrency` episodes at once: those in flight break together and count as one bad moment.
+    /// For a batch that plays `concurrency` episodes at once: those in flight break together and count as one incident.
     pub(super) fn new(concurrency: usize) -> Self {
         let row = ROW.max(concurrency);
         Self { state: Mutex::new(State { retries: 2 * row, broken_in_a_row: 0, first: None }), row }
@@ -42,7 +42,7 @@ impl Endurance {
         left
     }
 
-    /// Notes how an episode ended. A whole one shows that the environment lives, and gives the retries back.
+    /// Records how an episode ended. An intact one shows that the environment works, and restores the retries.
     pub(super) fn ended(&self, fault: Option<&Fault>) {
         let mut state = self.lock();
         match fault.filter(|fault| fault.boundary != Boundary::Policy) {

@@ -37,7 +37,7 @@ enum Step {
     Breaks(Fault),
 }
 
-/// The fact that counts special tokens which messages spelt out and which stayed text; absent where there were none.
+/// Fact that counts special tokens spelled out in messages and encoded as text; absent if there were none.
 pub const DEFUSED: &str = "defused_tokens";
 
 pub(super) struct Play<'a> {
@@ -51,7 +51,7 @@ pub(super) struct Play<'a> {
     sampling: SamplingParams,
     /// The conversation as text, for scorers.
     messages: Vec<Message>,
-    /// Actions so far, in order: they are replayed on a fresh environment to find who is to blame for a fault.
+    /// Actions so far, in order: they are replayed on a fresh environment to attribute a fault.
     actions: Vec<Action>,
     started: Instant,
     observed: usize,
@@ -182,7 +182,7 @@ impl<'a> Play<'a> {
         Ok(ids)
     }
 
-    /// Hands the action over and appends the answer.
+    /// Sends the action and appends the answer.
     async fn answer(
         &mut self,
         reading: Reading,
@@ -305,9 +305,9 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    /// Reproduces a fault: true when it comes back after the same actions on a fresh environment. Then the policy can
-    /// break the tool, and leaving the group must not be its reward. A transient fault proves nothing: whoever is down
-    /// stays down a while.
+    /// Reproduces a fault: true if it recurs after the same actions on a fresh environment. Then the policy can break
+    /// the tool, and must not be rewarded by leaving the group. A transient fault proves nothing: a server that is down
+    /// stays down for a while.
     async fn comes_back(&mut self, fault: &Fault) -> bool {
         if fault.boundary != Boundary::Environment || fault.transient || self.actions.is_empty() {
             return false;
@@ -329,7 +329,7 @@ impl<'a> Play<'a> {
     }
 }
 
-/// Cuts messages that are longer than any window down to their beginnings, for the scorers.
+/// Truncates messages that are longer than any window, for the scorers.
 fn shorten(messages: &mut Vec<Message>) {
     const MESSAGES: usize = 64;
     const BYTES: usize = 1 << 10;

@@ -113,15 +113,15 @@ impl Rollouts {
         tasks.iter().map(|_| Group::new(traces.by_ref().take(size as usize).collect())).collect()
     }
 
-    /// Plays the slots, `settings.concurrency` at a time, and returns their traces in order. Where the environment is down,
-    /// second attempts are bounded, and after a row of broken episodes the rest is not played.
+    /// Plays the slots, `settings.concurrency` at a time, and returns their traces in order. If the environment is
+    /// down, retries are bounded, and after a series of broken episodes the rest is not played.
     pub async fn play_all(&self, slots: Vec<Slot<'_>>) -> Vec<Trace> {
         let endurance = Endurance::new(self.settings.concurrency);
         let plays = slots.into_iter().map(|slot| self.play_within(slot, Some(&endurance)));
         futures::stream::iter(plays).buffered(self.settings.concurrency.max(1)).collect().await
     }
 
-    /// Plays one episode to its end and scores it. Always gives a trace: a fault that stays is its outcome.
+    /// Plays one episode to its end and scores it. Always returns a trace: a permanent fault is its outcome.
     pub async fn play(&self, slot: Slot<'_>) -> Trace {
         self.play_within(slot, None).await
     }
@@ -192,7 +192,7 @@ impl Rollouts {
         }
     }
 
-    /// Renders the first prompt, or takes it from an episode of the same task.
+    /// Renders the first prompt, or reuses that of an episode of the same task.
     fn opening(&self, task: &Task, episode: &Episode) -> Result<Opening, Fault> {
         let bytes = text_bytes(&episode.first) + episode.system.len();
         self.fits("its first prompt", bytes)?;
@@ -287,7 +287,7 @@ fn opening_key(task: &Task, episode: &Episode) -> Digest {
     Digest::of(Value::from(parts.to_vec()).to_string().as_bytes())
 }
 
-/// Our own faults and the policy's come back the same; everyone else may have had a bad moment.
+/// Our own faults and the policy's are deterministic; all others may be transient.
 fn is_worth_another_try(fault: &Fault) -> bool {
     match fault.boundary {
         Boundary::Hone | Boundary::Policy => false,

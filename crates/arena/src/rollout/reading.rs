@@ -28,7 +28,7 @@ pub(super) fn read(ids: &[u32], tokenizer: &Tokenizer, tools: &Toolbox, settings
     let (text, ends) = decode(ids, tokenizer);
     let Parsed { calls, content, reasoning, error, repaired_calls, repairs, .. } = parse(&text, tools, settings.format);
     let repaired = match &error {
-        // A cut-off call is never run, even where only a closing tag is missing.
+        // A truncated call is never run, even if only a closing tag is missing.
         Some(failure) if failure.kind == ParseFailureKind::Truncated => None,
         Some(_) if settings.repair == OnRepair::Run => repaired_calls,
         _ => None,
@@ -52,7 +52,7 @@ pub(super) fn read(ids: &[u32], tokenizer: &Tokenizer, tools: &Toolbox, settings
     Reading { action, calls, arguments, failure: error, repairs, keep, message }
 }
 
-/// A repair by the name it has everywhere.
+/// Name of a repair, as recorded.
 fn name(repair: Repair) -> Option<String> {
     serde_json::to_value(repair).ok()?.as_str().map(str::to_owned)
 }
@@ -96,7 +96,7 @@ fn arguments(calls: Vec<Vec<Place>>, ends: &[usize]) -> Vec<BTreeMap<String, (us
 fn tokens(place: &Place, ends: &[usize]) -> Option<(usize, usize)> {
     let mut start = ends.partition_point(|&end| end <= place.value.start);
     let last = ends.partition_point(|&end| end < place.end);
-    // The first tokens of a character that takes several say nothing yet; the decoder gives it with the last of them.
+    // The first tokens of a multi-token character decode to nothing; the decoder emits it with the last.
     while start > 0 && ends[start - 1] == start.checked_sub(2).map_or(0, |before| ends[before]) {
         start -= 1;
     }
@@ -125,7 +125,7 @@ mod tests {
         Tokenizer::from_file(&directory.path().join("tokenizer.json")).unwrap()
     }
 
-    /// The ids of a reply that submits this, and how they are read.
+    /// Ids of a reply that submits this confidence, and their reading.
     fn submitted(format: Format, confidence: &Value, tokenizer: &Tokenizer) -> (Vec<u32>, Reading) {
         let arguments = json!({"resolution": "confidence: 0.5, ö", "confidence": confidence, "escalate": false});
         let call = ToolCall::new("submit", arguments.as_object().cloned().unwrap());

@@ -18,7 +18,7 @@ documented! {
         pub window: usize where whole(1, 10_000_000),
         /// Agent turns of an episode.
         pub max_turns: u32 where whole(1, 10_000),
-        /// Tokens one tool result may take; longer ones are cut in the middle, and the cut is said in the text.
+        /// Tokens one tool result may take; longer ones are cut in the middle, and the cut is marked in the text.
         pub tool_output_tokens: usize where whole(1, 10_000_000),
         /// Tokens all observations of an episode may take.
         pub episode_output_tokens: usize where whole(1, 100_000_000),

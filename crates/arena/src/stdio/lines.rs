@@ -11,7 +11,7 @@ const OPENING: usize = 200;
 #[derive(Debug, PartialEq)]
 pub(super) enum Line {
     Whole(Vec<u8>),
-    /// Longer than [`MAX_LINE`]: its start and its length. The rest was read and forgotten.
+    /// Longer than [`MAX_LINE`]: its start and its length. The rest was read and discarded.
     TooLong {
         opening: Vec<u8>,
         bytes: usize,

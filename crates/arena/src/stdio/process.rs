@@ -40,7 +40,7 @@ pub(super) struct Process {
 struct Shared {
     waiting: Mutex<Waiting>,
     stderr: Mutex<Tail>,
-    /// The last line on stdout that was no answer.
+    /// Stray output: the last line on stdout that was not an answer.
     stray: Mutex<Option<String>>,
     answers: AtomicU64,
     kill: Notify,
@@ -113,14 +113,14 @@ impl Process {
         }
     }
 
-    /// Says something that needs no answer. Dropped when the process does not keep up reading.
+    /// Sends a message that needs no answer. Dropped if the process does not keep up reading.
     pub(super) fn tell(&self, message: &Value) {
         let mut line = message.to_string().into_bytes();
         line.push(b'\n');
         let _ = self.requests.try_send(line);
     }
 
-    /// Ends the process unless it answers something, anything, within `grace`.
+    /// Kills the process unless it sends any answer within `grace`.
     pub(super) async fn probe(&self, grace: Duration) {
         let before = self.answers();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -151,7 +151,7 @@ impl Process {
         locked(&self.shared.stderr).since(mark)
     }
 
-    /// Its last line on stdout that was no answer.
+    /// Stray output: its last line on stdout that was not an answer.
     pub(super) fn stray(&self) -> Option<String> {
         locked(&self.shared.stray).clone()
     }
@@ -169,14 +169,14 @@ impl Shared {
         locked(&self.waiting)
     }
 
-    /// Answers everybody who waits, once.
+    /// Ends all pending requests, once.
     fn end(&self, why: String) {
         let mut waiting = self.waiting();
         if waiting.over.is_some() {
             return;
         }
         for (_, sender) in waiting.answers.drain() {
-            // Whoever has stopped waiting needs no answer.
+            // The caller may have stopped waiting.
             let _ = sender.send(Err(Broken::Over(why.clone())));
         }
         waiting.over = Some(why);
@@ -206,7 +206,7 @@ impl Shared {
     }
 }
 
-/// Takes a request off the list when its asker stops waiting.
+/// Removes a request when its caller stops waiting.
 struct Forget<'a> {
     id: u64,
     shared: &'a Shared,
@@ -271,7 +271,7 @@ async fn keep(mut child: Child, leash: Leash, name: String, reader: tokio::task:
             tokio::select! {
                 status = child.wait() => status,
                 () = shared.kill.notified() => {
-                    // It has not been waited for, so its number is still its own.
+                    // It has not been reaped, so its pid has not been reused.
                     leash.kill();
                     child.wait().await
                 }

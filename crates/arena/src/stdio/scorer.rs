@@ -1,4 +1,4 @@
-//! Scorers behind a command. A scorer that breaks leaves its component unscored, with the reason; it is never a 0.
+//! Scorers behind a command. A scorer that breaks leaves its component unscored, with the reason; never 0.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

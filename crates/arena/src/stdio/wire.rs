@@ -73,7 +73,7 @@ impl Answer {
     }
 }
 
-/// The `id` at the very start of a line that cannot be read as a whole.
+/// The `id` at the start of a line that cannot be read in full.
 pub(super) fn leading_id(line: &[u8]) -> Option<u64> {
     let text = String::from_utf8_lossy(line);
     let rest = text.trim_start().strip_prefix('{')?.trim_start().strip_prefix("\"id\"")?;

@@ -1,4 +1,4 @@
-//! A process that is there when it is needed: started on first use, replaced when it is over.
+//! Worker process: started on first use, replaced when it ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use super::process::{Broken, Process};
 #[derive(Debug)]
 pub(super) struct Worker {
     spec: Arc<CommandSpec>,
-    // An async mutex: one asker starts the process while the others wait for it, each within its own deadline.
+    // An async mutex: one caller starts the process while the others wait for it, each within its own deadline.
     state: tokio::sync::Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     process: Option<Arc<Process>>,
-    /// Processes in a row that ended without a single answer.
+    /// Consecutive processes that ended without a single answer.
     failures: u32,
 }
 
@@ -39,7 +39,7 @@ impl Worker {
         Self { spec, state: tokio::sync::Mutex::default() }
     }
 
-    /// The process of this place. The current one, or a fresh one where that is over.
+    /// The process of this place: the current one, or a fresh one if that has ended.
     pub(super) async fn process(&self) -> Result<Arc<Process>, Failed> {
         let mut state = self.state.lock().await;
         if let Some(process) = &state.process {
@@ -98,7 +98,7 @@ impl Worker {
             text = format!("{text} (stderr: {})", clip_start(&said, 600));
         }
         if let Some(stray) = process.stray() {
-            text = format!("{text} (stdout had a line that is no answer: {stray})");
+            text = format!("{text} (stdout had a line that is not an answer: {stray})");
         }
         text
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 pub trait Hands: Send {
     fn tools(&self) -> &ToolSet;
 
-    /// Runs a call; its answer, errors included, is the user's to read.
+    /// Runs a call; the answer, errors included, goes to the user.
     fn run(&mut self, call: &ToolCall) -> String;
 }
 

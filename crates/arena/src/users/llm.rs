@@ -1,12 +1,12 @@
 //! A user played by a language model, in tau-bench's four strategies.
 //!
-//! Differences from upstream, and what upstream's behaviour costs:
+//! Differences from upstream, and why:
 //! - `react` sent the thought to the agent, because it looked for `Thought:` before `User Response:`. Here only the
 //!   text after `User Response:` is said, and a reply without it is sampled again.
 //! - `verify` accepted any text containing "true" as a yes, and after three rejections said a message that was missing
 //!   from its history. Here the first word decides, and everything said is in the history.
 //! - `reflection` kept rejected messages in the history. Here the history contains only what was said.
-//! - Opening an environment threw a completion away. Here the first one is the first message.
+//! - Opening an environment discarded a completion. Here the first one is the first message.
 
 use async_trait::async_trait;
 use hone_trace::{Fault, Seed, ToolCall};
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::{Hands, Prompts, User, UserTurn, broken};
 use crate::chat_client::{ChatClient, ChatFault};
 
-/// Strategy by which a user's message is made.
+/// Strategy by which a user's message is generated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
@@ -50,7 +50,7 @@ pub struct LlmUser {
 #[derive(Debug)]
 enum Said {
     Agent(String),
-    /// `raw` is the model's text where that is more than it said.
+    /// `raw` is the model's text if that is more than what was said.
     User {
         text: String,
         raw: Option<String>,
@@ -163,7 +163,7 @@ impl LlmUser {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// The next message, and the model's text for it where that is more.
+    /// The next message, and the model's full text if that is more.
     async fn message(&mut self) -> Result<(String, Option<String>), Fault> {
         match self.strategy {
             Strategy::Llm => Ok((self.sample().await?, None)),
@@ -211,7 +211,7 @@ impl User for LlmUser {
                 Ok(turn)
             }
             Err(fault) => {
-                // Asked again after a fault, the user hears the same words once.
+                // After a fault the same words are asked again: they enter the history once.
                 self.history.pop();
                 Err(fault)
             }

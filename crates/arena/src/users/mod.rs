@@ -25,7 +25,7 @@ pub use scripted::{Script, ScriptedUser, Topic};
 /// The agent's greeting, as simulated users assume it.
 pub const GREETING: &str = "Hi! How can I help you today?";
 
-/// Somebody the agent talks to.
+/// User that the agent talks to.
 #[async_trait]
 pub trait User: Send {
     /// Answer to the agent's message; the first message is [`GREETING`].
@@ -38,13 +38,13 @@ pub trait User: Send {
     }
 }
 
-/// Makes the user of an episode, from its task and its seed.
+/// Creates the user of an episode from its task and seed.
 pub type NewUser = dyn Fn(&Task, u64) -> Result<Box<dyn User>, Fault> + Send + Sync;
 
 /// A turn of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserTurn {
-    /// Without the token that ends the conversation. Empty where that was all.
+    /// Without the token that ends the conversation. Empty if there is nothing else.
     pub text: String,
     pub end: Option<UserEnd>,
 }

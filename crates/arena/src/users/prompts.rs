@@ -1,7 +1,7 @@
 //! Prompts for an LLM that plays a user.
 //!
-//! The keys are those of tau-bench's prompt file, so that its texts can be loaded instead: `{instruction_display}` stands
-//! for the task's instruction, `{transcript}` and `{response}` for the conversation and the message under review.
+//! The keys are those of tau-bench's prompt file, so that its texts can be loaded instead: `{instruction_display}` is
+//! the task's instruction, `{transcript}` and `{response}` the conversation and the message under review.
 
 use serde::Deserialize;
 

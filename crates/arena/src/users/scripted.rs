@@ -9,8 +9,8 @@
 //!
 //! A user with tools first runs those that the agent names, and reports what they show.
 //!
-//! An agent that gets nowhere is left after a few turns. It understands words, not meaning: scripts come from the
-//! generators, whose wording it knows, or from [`Script::plain`].
+//! The user leaves an agent that makes no progress after a few turns. It matches words, not meaning: scripts come from
+//! the generators, whose wording it knows, or from [`Script::plain`].
 
 use async_trait::async_trait;
 use hone_trace::Fault;
@@ -37,13 +37,14 @@ pub struct Script {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topic {
-    /// Words one of which an agent uses when it asks for this, lower case.
+    /// Words that ask for this, any of them, lower case.
     pub asked: Vec<String>,
     pub answer: String,
 }
 
 impl Script {
-    /// One goal, stated in full: for instructions that no generator wrote. Asked anything, the user says it again.
+    /// One goal, stated in full: for instructions that no generator wrote. The user answers any question by repeating
+    /// it.
     pub fn plain(instruction: impl Into<String>) -> Self {
         Self { goals: vec![instruction.into()], ..Self::default() }
     }

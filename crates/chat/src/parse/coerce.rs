@@ -1,4 +1,4 @@
-//! Lossless coercion: an argument written in another type than the schema's, where only one value can be meant.
+//! Lossless coercion: an argument of a type other than the schema's, if only one value can be meant.
 
 use jsonschema::{
     ValidationError,
@@ -18,7 +18,7 @@ pub(super) fn coerce(tool: &Tool, arguments: &Value) -> Option<Value> {
     tool.is_valid(&coerced).then_some(coerced)
 }
 
-/// The types the schema wanted at the place of the error; `None` when it is about something else than the type.
+/// The types the schema wanted at the place of the error; `None` if it is not about the type.
 fn expected(error: &ValidationError<'_>) -> Option<Types> {
     match error.kind() {
         ValidationErrorKind::Type { kind: TypeKind::Single(single) } => Some(Types::named(single.as_str())),
@@ -34,7 +34,7 @@ fn expected(error: &ValidationError<'_>) -> Option<Types> {
     }
 }
 
-/// The one value of the wanted types that says the same.
+/// The equivalent value of the wanted types, if there is exactly one.
 fn convert(value: &Value, wanted: Types) -> Option<Value> {
     match value {
         Value::String(text) => {

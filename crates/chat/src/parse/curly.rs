@@ -27,7 +27,7 @@ pub(super) struct Curly {
 
 const CALL: &str = "call:";
 
-/// Reason why a call cannot be read on.
+/// Reason why parsing a call stopped.
 struct Broken {
     at: usize,
     why: &'static str,
@@ -100,7 +100,7 @@ impl Curly {
         Cursor { text, pos, quote: self.quote, wide: Wide::new(), members: Vec::new() }
     }
 
-    /// The members of the call in `text[span]`, where it reads as exactly these arguments.
+    /// The members of the call in `text[span]`, if it parses to exactly these arguments.
     pub(super) fn members(&self, text: &str, span: Range<usize>, call: &ToolCall, tool: &Tool) -> Option<Vec<Member>> {
         let start = span.start + text.get(span.clone())?.strip_prefix(self.open).map(|_| self.open.len())?;
         let mut cursor = self.cursor(&text[..span.end], start);
@@ -200,7 +200,7 @@ impl<'a> Cursor<'a> {
         Ok(Reading { id: None, name: name.to_owned(), arguments, wide: std::mem::take(&mut self.wide) })
     }
 
-    /// The members behind an opening brace, up to and with the closing one.
+    /// The members after an opening brace, up to and including the closing one.
     fn object(&mut self, depth: usize, tool: Option<&Tool>) -> Result<Map<String, Value>, Broken> {
         let mut members = Map::new();
         if self.eat("}") {
@@ -217,7 +217,7 @@ impl<'a> Cursor<'a> {
             let value = if let Some(value) = self.quoted_or_nested(depth)? {
                 value
             } else {
-                // White space around bare text is layout, unless the text is all there is.
+                // Whitespace around bare text is layout, unless there is nothing else.
                 self.pos = before;
                 let text = self.bare();
                 self.typed(text, tool.map(|tool| tool.types(&key)))?
@@ -323,7 +323,7 @@ impl<'a> Cursor<'a> {
         &rest[..length]
     }
 
-    /// Bare text as the schema types it; where it does not, JSON, or else text.
+    /// Bare text typed by the schema; without a type, JSON, or else text.
     fn typed(&mut self, text: &str, types: Option<super::types::Types>) -> Result<Value, Broken> {
         let trimmed = text.trim();
         if trimmed.is_empty() {

@@ -1,8 +1,8 @@
 //! Detection of a reply's format: the one whose markers occur.
 //!
-//! One pass over the text looks for markers that only a call has. Without one, the weaker signs are tried in turn: the
-//! lines of ReAct, a code fence, an object, a call list. These only count when a tool's name or a call's shape is seen,
-//! since prose has them too.
+//! One pass over the text looks for markers that only a call has. Without one, weaker signs are tried one after the
+//! other: the lines of ReAct, a code fence, an object, a call list. These only count when a tool's name or a call's
+//! shape is seen, since prose has them too.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -38,7 +38,7 @@ impl Format {
     }
 }
 
-/// The untagged format of a call that stands at `start` and spans the place `at`.
+/// The untagged format of a call that starts at `start` and spans the position `at`.
 fn around(text: &str, start: usize, at: usize, tools: &Toolbox) -> Option<Format> {
     let trimmed = text[start..].trim_start();
     if at + trimmed.len() <= text.len() || !starts_untagged(trimmed, tools) {
@@ -57,12 +57,12 @@ fn starts_untagged(trimmed: &str, tools: &Toolbox) -> bool {
     }
 }
 
-/// True when a valid call, read in `format`, spans the place.
+/// True if a valid call in `format` spans the position.
 fn holds(text: &str, at: usize, format: Format, tools: &Toolbox) -> bool {
     parse(text, tools, Some(format)).calls.iter().any(|call| call.span.contains(&at))
 }
 
-/// Start of the text after reasoning that was opened in the prompt. A closer behind a whole block is text: reasoning
+/// Start of the text after reasoning that was opened in the prompt. A closer after a complete block is text: reasoning
 /// ends at its first closer.
 fn lone_closer(text: &str) -> usize {
     let closer = reasoning::unopened(text);
@@ -70,7 +70,7 @@ fn lone_closer(text: &str) -> usize {
     closer.filter(first).map_or(0, |closer| closer.end)
 }
 
-/// The first marker outside reasoning: where it stands, and whose it is.
+/// The first marker outside reasoning: its position and its format.
 fn tagged(text: &str, start: usize) -> Option<(usize, Format)> {
     let bytes = text.as_bytes();
     let mut from = start;
@@ -88,7 +88,7 @@ fn tagged(text: &str, start: usize) -> Option<(usize, Format)> {
     None
 }
 
-/// The format whose marker stands at `at`, which is a '<' or a '['. Of several that share it the sure one.
+/// The format whose marker is at `at`, which is a '<' or a '['. Of several that share it, the one that is sure.
 fn marker(text: &str, at: usize) -> Option<Format> {
     let mut default = None;
     for (_, format) in markers_at(text, at) {
@@ -101,7 +101,7 @@ fn marker(text: &str, at: usize) -> Option<Format> {
     default
 }
 
-/// A marker of some format at `at`, where that format claims it.
+/// A marker of some format at `at`, if that format claims it.
 pub(super) fn known_marker(text: &str, at: usize) -> Option<&'static str> {
     let claimed = |(_, format): &(_, Format)| (format.entry().claims)(text, at) != Claim::No;
     markers_at(text, at).find(claimed).map(|(marker, _)| marker)
@@ -154,7 +154,7 @@ fn call_like_object(text: &str) -> Option<usize> {
     memchr::memchr_iter(b'{', text.as_bytes()).find(|at| is_call_key(first_key(&text.as_bytes()[at + 1..])))
 }
 
-/// OpenAI's message, or a plain call: the first key tells.
+/// OpenAI's message, or a plain call: decided by the first key.
 fn object_format(text: &str) -> Format {
     let inner = text.strip_prefix('[').unwrap_or(text).trim_start();
     let inner = inner.strip_prefix('{').unwrap_or(inner);
@@ -172,7 +172,7 @@ fn first_key(inner: &[u8]) -> &str {
     std::str::from_utf8(&inner[..length]).unwrap_or_default()
 }
 
-/// `Action:` at the start of a line, with an input, an object, or a tool's name behind it; or a final answer after a
+/// `Action:` at the start of a line, followed by an input, an object, or a tool's name; or a final answer after a
 /// thought.
 fn is_react(text: &str, tools: &Toolbox) -> bool {
     static ACTION: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(react::ACTION));
@@ -209,7 +209,7 @@ fn fence(text: &str, tools: &Toolbox) -> Option<Format> {
     })
 }
 
-/// A tool's name and a parenthesis at the start of the text, or any name's behind a bracket.
+/// A tool's name and a parenthesis at the start of the text, or any name's after a bracket.
 fn starts_pythonic(trimmed: &str, tools: &Toolbox) -> bool {
     match trimmed.strip_prefix('[') {
         Some(inner) => called_name(inner).is_some(),
@@ -217,7 +217,7 @@ fn starts_pythonic(trimmed: &str, tools: &Toolbox) -> bool {
     }
 }
 
-/// The name in front of a parenthesis.
+/// The name before a parenthesis.
 fn called_name(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let end = text.find(|ch: char| !(ch.is_alphanumeric() || matches!(ch, '_' | '-' | '.')))?;

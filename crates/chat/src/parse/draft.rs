@@ -11,9 +11,9 @@ use super::{
     repair::{self, End, Repair, Repairs},
 };
 
-/// Keys a call's name goes by, the canonical one first.
+/// Keys for a call's name, the canonical one first.
 const NAME_KEYS: [&str; 5] = ["name", "tool", "tool_name", "function_name", "action"];
-/// Keys its arguments go by; the first two are canonical.
+/// Keys for its arguments; the first two are canonical.
 const ARGUMENT_KEYS: [&str; 8] =
     ["arguments", "parameters", "args", "params", "input", "tool_input", "action_input", "kwargs"];
 /// Keys an OpenAI-style call wraps name and arguments in.
@@ -22,7 +22,7 @@ const WRAPPER_KEYS: [&str; 2] = ["function", "function_call"];
 pub(super) const TOOL_CALLS: &str = "tool_calls";
 const ID_KEYS: [&str; 3] = ["id", "call_id", "tool_call_id"];
 
-/// A named fault of one call. Texts are made here and there, so they may borrow.
+/// A named fault of one call. Texts may be borrowed or owned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
     pub kind: ParseFailureKind,
@@ -60,7 +60,7 @@ pub(super) struct Draft {
     pub reading: Option<Reading>,
     pub fault: Option<Fault>,
     pub repairs: Repairs,
-    /// The reading leaves out part of what was written: it may be judged, never run.
+    /// The reading omits part of what was written: it may be judged, but never run.
     pub partial: bool,
 }
 
@@ -73,14 +73,14 @@ impl Draft {
         Self { span, reading: None, fault: Some(fault), repairs: Repairs::default(), partial: false }
     }
 
-    /// Adds a fault; of several the one whose kind comes first stands.
+    /// Adds a fault; of several, the one whose kind comes first is kept.
     pub(super) fn blame(&mut self, fault: Fault) {
         if self.fault.as_ref().is_none_or(|known| fault.kind < known.kind) {
             self.fault = Some(fault);
         }
     }
 
-    /// Adds a fault that `repair` mends.
+    /// Adds a fault that `repair` fixes.
     pub(super) fn mended(&mut self, fault: Fault, repair: Repair) {
         self.blame(fault);
         self.repairs.add(repair);
@@ -92,7 +92,7 @@ impl Draft {
         Self::read(start..end, Reading { id: None, name, arguments, wide })
     }
 
-    /// A call whose name stands outside the JSON of its arguments.
+    /// A call whose name is outside the JSON of its arguments.
     pub(crate) fn of_arguments(span: Range<usize>, name: &str, id: Option<&str>, arguments: Value, wide: Wide) -> Self {
         let id = id.map(str::to_owned);
         if name.is_empty() {
@@ -189,7 +189,7 @@ pub(super) struct Shape {
     wrapped: bool,
     /// The calls of a message, when the object is one.
     calls: Option<(Vec<Value>, Wide)>,
-    /// A key that is none of a call's.
+    /// A key that no call has.
     extra: Option<String>,
     /// Reason why it cannot be a call.
     fault: Option<&'static str>,
@@ -292,7 +292,7 @@ pub(super) enum Likeness {
     Call,
 }
 
-/// Likeness of an object that no tag calls a call to one, and the name it gives.
+/// Similarity of an untagged object to a call, and the name it gives.
 pub(super) fn likeness<'f>(fields: &'f [Field<'_>]) -> (Likeness, Option<&'f str>) {
     let get = |keys: &[&str]| keys.iter().find_map(|key| fields.iter().find(|field| field.key == *key));
     if let Some(Value::Object(inner)) = get(&WRAPPER_KEYS).map(|field| &field.value) {

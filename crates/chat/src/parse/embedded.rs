@@ -42,7 +42,7 @@ pub(super) fn arguments(reply: &mut Reply<'_>, open: usize, start: usize, name: 
     }
 }
 
-/// Takes complete calls, and closers too many behind them.
+/// Accepts complete calls, and superfluous closers after them.
 fn accept(reply: &mut Reply<'_>, open: usize, end: usize, mut drafts: Vec<Draft>) {
     if let Some(first) = drafts.first_mut() {
         first.span.start = open;
@@ -64,7 +64,7 @@ fn accept(reply: &mut Reply<'_>, open: usize, end: usize, mut drafts: Vec<Draft>
     reply.drafts.append(&mut drafts);
 }
 
-/// Broken JSON that is a call. Without a marker for its end nothing behind it can be trusted, unless it can be mended.
+/// Broken JSON that is a call. Without an end marker nothing after it can be trusted, unless it can be repaired.
 fn faulty(reply: &mut Reply<'_>, open: usize, start: usize, holds: Holds<'_>, error: JsonError) {
     let text = reply.text;
     if reply.ends_reasoning(start..text.len()) {
@@ -91,7 +91,7 @@ fn faulty(reply: &mut Reply<'_>, open: usize, start: usize, holds: Holds<'_>, er
     reply.pos = end;
 }
 
-/// Words that an object which breaks off must contain to count as a call.
+/// Words that a truncated object must contain to count as a call.
 pub(super) struct Evidence([Lookup; 3]);
 
 impl Evidence {
@@ -112,7 +112,7 @@ pub(super) fn walk(reply: &mut Reply<'_>) {
     }
 }
 
-/// Deals with the bracket at `at`: takes the call that starts there, or keeps what is none as prose.
+/// Handles the bracket at `at`: accepts the call that starts there, or keeps the text as prose.
 pub(super) fn untagged(reply: &mut Reply<'_>, at: usize, evidence: &mut Evidence) {
     let text = reply.text;
     let rest = &text.as_bytes()[at..];
@@ -137,7 +137,7 @@ pub(super) fn untagged(reply: &mut Reply<'_>, at: usize, evidence: &mut Evidence
     }
 }
 
-/// True when the JSON at `at` (strict or broken) is a call; nothing is taken.
+/// True when the JSON at `at` (strict or broken) is a call; nothing is consumed.
 pub(super) fn is_call(reply: &Reply<'_>, at: usize, evidence: &mut Evidence) -> bool {
     let mut json = Json::new(reply.text, at);
     match read_items(&mut json) {
@@ -176,7 +176,7 @@ fn read_items<'a>(json: &mut Json<'a>) -> Result<Items<'a>, JsonError> {
     Ok(items)
 }
 
-/// Takes the items as calls when all of them are; false when they are an answer.
+/// Accepts the items as calls if all of them are; false if they are an answer.
 fn take_items(reply: &mut Reply<'_>, span: Range<usize>, mut items: Items<'_>) -> bool {
     if let [(_, fields)] = items.as_mut_slice()
         && let Some(message) = message_of(fields)
@@ -204,8 +204,8 @@ fn take_items(reply: &mut Reply<'_>, span: Range<usize>, mut items: Items<'_>) -
     true
 }
 
-/// True if an object is a call. In text whose format is only guessed, an unknown tool makes it an answer, unless the
-/// object is the whole text.
+/// True if an object is a call. If the format is only guessed, an unknown tool makes it an answer, unless the object is
+/// the whole text.
 fn counts(reply: &Reply<'_>, fields: &[Field<'_>], alone: bool) -> bool {
     if fields.iter().any(|field| field.key == TOOL_CALLS) {
         return true;
@@ -253,7 +253,7 @@ fn message_of<'a>(fields: &mut Vec<Field<'a>>) -> Option<Message<'a>> {
     Some(Message { content, calls: calls.map(|field| vec![field]) })
 }
 
-/// True when broken JSON at `at` was going to be a call: it starts with a call's key, and it names a tool or continues to
+/// True if broken JSON at `at` was meant as a call: it starts with a call's key, and it names a tool or continues to
 /// arguments.
 fn looks_like_call(reply: &Reply<'_>, at: usize, evidence: &mut Evidence) -> bool {
     let text = reply.text;

@@ -1,7 +1,7 @@
-//! Calls inside markup that is no format's: quoted, weighed or dreamt of, but not made.
+//! Calls inside unknown markup: quoted or considered, but not made.
 //!
 //! Models think aloud in markers that no list knows. A call between a marker and its closer, in any kind of bracket, is
-//! what the closer says it is, and so is one before a closer that the prompt opened.
+//! not made, and neither is one before a closer that the prompt opened.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -26,13 +26,13 @@ const BRACKETS: [(char, char); 14] = [
     ('［', '］'),
 ];
 
-/// Longest marker that is looked at, in bytes.
+/// Longest marker considered, in bytes.
 const LONGEST: usize = 64;
 
-/// Most markers that are open at once; a reply with more is a page of markup.
+/// Maximum number of open markers; a reply with more is a page of markup.
 const MOST_OPEN: usize = 1024;
 
-/// Words of markers around what a model says to others, and of formats' own sections.
+/// Words in markers around text meant for others, and around formats' own sections.
 const SAID: [&str; 14] = [
     "answer", "response", "output", "final", "reply", "tool", "call", "function", "action", "invoke", "plugin", "dsml",
     "message", "channel",
@@ -52,7 +52,7 @@ fn marker(rest: &str) -> Option<(Side, String, usize)> {
     let inner = rest.trim_start_matches(open).trim_start_matches(['|', '｜', '!', '#', '/', '\\']);
     let slash = rest[..rest.len() - inner.len()].contains(['/', '\\']);
     let whole = &inner[..inner.find(close)?];
-    // Behind the name of a tag stand attributes.
+    // Attributes follow the name of a tag.
     let name = if open == '<' { whole.split(' ').next().unwrap_or_default() } else { whole };
     let plain = |ch: char| ch.is_alphanumeric() || matches!(ch, '_' | '-' | ':' | '.' | ' ' | '▁' | '|' | '｜' | '/');
     if !name.starts_with(char::is_alphabetic) || !name.chars().all(plain) || whole.contains([open, '\n']) {
@@ -71,8 +71,8 @@ fn marker(rest: &str) -> Option<(Side, String, usize)> {
     (!about.is_empty()).then_some((side, about, length))
 }
 
-/// The first marker of no format that encloses one of `calls`: where it stands, and the marker. `aside` are the places of
-/// calls and of reasoning, in order, in which nothing is looked for.
+/// The first unknown marker that encloses one of `calls`, with its position. `aside` are the ranges of calls and
+/// reasoning, in order, which are not searched.
 pub(super) fn around<'a>(text: &'a str, calls: &[Range<usize>], aside: &[Range<usize>]) -> Option<(usize, &'a str)> {
     spend(text.len());
     if let Some(found) = comment(text, calls) {
@@ -117,8 +117,8 @@ pub(super) fn around<'a>(text: &'a str, calls: &[Range<usize>], aside: &[Range<u
     None
 }
 
-/// True for markers of a format, of a call, or of what is said to others; and for those of reasoning, which the reply has
-/// dealt with: behind a whole block a closer is text.
+/// True for markers of a format, of a call, or of text meant for others; and for those of reasoning, which are already
+/// handled: after a complete block a closer is text.
 fn is_said(text: &str, at: usize, about: &str, length: usize) -> bool {
     let rest = &text.as_bytes()[at..];
     reasoning::opener(rest).is_some()

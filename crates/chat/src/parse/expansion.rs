@@ -1,14 +1,14 @@
 //! Bounds the work a tool's schema can cause, before it is compiled.
 //!
 //! Validation walks a schema as if every `$ref` were written out. A few definitions that refer to each other twice
-//! stand for more subschemas than there is time for, and a recursive one repeats that at every level of the arguments.
+//! expand to more subschemas than there is time for, and a recursive one repeats that at every level of the arguments.
 //! Tools come from untrusted servers, so both are counted here.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// Subschemas a schema may stand for, all references written out.
+/// Maximum number of subschemas, with all references expanded.
 const MAX_EXPANSION: u64 = 1_000_000;
 
 /// Schemas nested in one another, references followed.
@@ -32,7 +32,7 @@ pub(super) fn check(schema: &Value) -> Result<usize, String> {
     let mut expansion = Expansion { root: schema, seen: HashMap::from([("#", None)]) };
     let weight = expansion.weigh(schema, 0)?;
     if weight.nodes > MAX_EXPANSION {
-        return Err(format!("its references stand for more than {MAX_EXPANSION} subschemas"));
+        return Err(format!("its references expand to more than {MAX_EXPANSION} subschemas"));
     }
     if weight.back < 2 {
         return Ok(usize::MAX);
@@ -57,7 +57,7 @@ impl<'a> Expansion<'a> {
                         Value::String(target) if key == "$ref" || key == "$dynamicRef" => {
                             add(self.follow(target, depth)?);
                         }
-                        // Definitions weigh where they are referred to.
+                        // Definitions count where they are referenced.
                         _ if key == "$defs" || key == "definitions" => {}
                         _ => add(self.weigh(part, depth + 1)?),
                     }
@@ -79,7 +79,7 @@ impl<'a> Expansion<'a> {
             Some(None) => return Ok(Weight { nodes: 1, back: 1 }),
             None => {}
         }
-        // A reference that leads nowhere is the compiler's to report.
+        // The compiler reports a dangling reference.
         let Some(target) = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer)) else {
             return Ok(Weight::default());
         };

@@ -1,10 +1,9 @@
-//! The strict JSON scanner every format stands on.
+//! Strict JSON scanner, shared by all formats.
 //!
-//! It pulls one value at a time from a position in the reply, so that a call is read where it stands, without copying
-//! its text and without knowing where it ends. It accepts RFC 8259 and nothing else: what to make of broken JSON is
-//! [`super::repair`]'s business. Two things serde_json does silently are faults here: a repeated key (one of the two
-//! values would be lost) and an integer beyond 64 bits (it would become the nearest float), which is kept as text
-//! beside the value, see [`Wide`].
+//! It pulls one value at a time from a position in the reply, so that a call is read in place, without copying its text
+//! and without knowing where it ends. It accepts exactly RFC 8259; [`super::repair`] handles broken JSON. Two things
+//! serde_json does silently are faults here: a repeated key (one of the two values would be lost) and an integer beyond
+//! 64 bits (it would become the nearest float), which is kept as text beside the value, see [`Wide`].
 
 use std::borrow::Cow;
 
@@ -12,13 +11,13 @@ use serde_json::{Map, Number, Value};
 
 use super::work::spend;
 
-/// Deepest nesting that is read. Tool arguments come nowhere near; a hostile reply of a million brackets stops here.
+/// Deepest nesting that is read. Tool arguments never get close; a hostile reply of a million brackets stops here.
 pub const MAX_DEPTH: usize = 128;
 
 /// Source text of the numbers of a value that 64 bits cannot hold, in document order.
 ///
-/// `serde_json::Value` holds such a number as the nearest float. Every number of magnitude 2^63 or more that is held as
-/// a float has its entry, so that [`write_exact`] can print the value with the digits the model wrote.
+/// `serde_json::Value` stores it as the nearest float. Every number of magnitude 2^63 or more that is held as a float
+/// has its entry, so that [`write_exact`] can print the value with the digits the model wrote.
 pub(super) type Wide = Vec<Box<str>>;
 
 /// Bytes at which the run of a string's plain bytes ends: its quote, a backslash, a control character.
@@ -132,7 +131,7 @@ impl<'a> Json<'a> {
         Ok(Value::Array(items))
     }
 
-    /// Reads an array, handing over at the start of each item.
+    /// Reads an array; calls back at the start of each item.
     pub(super) fn items(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), JsonError>) -> Result<(), JsonError> {
         self.deeper()?;
         if !self.eat(b'[') {
@@ -178,7 +177,7 @@ impl<'a> Json<'a> {
         Ok(fields)
     }
 
-    /// Reads an object, handing over its key (and where it starts) at the start of each member's value.
+    /// Reads an object; calls back at the start of each member's value, with its key and position.
     pub(super) fn members(
         &mut self,
         mut member: impl FnMut(&mut Self, Cow<'a, str>, usize) -> Result<(), JsonError>,
@@ -243,7 +242,7 @@ impl<'a> Json<'a> {
                     self.value()?;
                 }
             }
-            // Behind a value: close what closes, up to a comma or the end of the outermost.
+            // After a value: consume closers, up to a comma or the end of the outermost.
             loop {
                 if depth == 0 {
                     return Ok(());
@@ -273,7 +272,7 @@ impl<'a> Json<'a> {
         if self.eat(b':') { Ok(()) } else { self.fail("expected ':' after a key") }
     }
 
-    /// Reads a string; `pos` stands on its opening quote. Borrows when there is nothing to unescape.
+    /// Reads a string; `pos` is at its opening quote. Borrows when there is nothing to unescape.
     pub(super) fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         let start = self.pos;
         let result = self.string_text();
@@ -318,7 +317,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Reads an escape; `pos` stands on the backslash.
+    /// Reads an escape; `pos` is at the backslash.
     pub(super) fn escape(&mut self) -> Result<char, JsonError> {
         let Some(&kind) = self.text.as_bytes().get(self.pos + 1) else {
             self.pos = self.text.len();
@@ -423,7 +422,7 @@ impl<'a> Json<'a> {
     }
 }
 
-/// True when the value stands for digits that may have been lost.
+/// True if digits of the number may have been lost.
 fn is_wide(number: &Number) -> bool {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     !number.is_i64() && !number.is_u64() && number.as_f64().is_some_and(|float| float.abs() >= LIMIT)

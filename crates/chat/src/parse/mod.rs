@@ -1,12 +1,12 @@
 //! Model text to tool calls: a call, a plain reply, or a named fault.
 //!
-//! The verdict is strict: a reply that is not exactly valid calls or plain text carries a [`ParseFailure`]. Beside it,
-//! where the text can only mean one thing, stand the calls as they were meant and the [`Repair`]s that took, so that
-//! training can penalise the form and still run the call.
+//! The verdict is strict: a reply that is not exactly valid calls or plain text carries a [`ParseFailure`]. If the text
+//! can only mean one thing, the result also has the intended calls and the [`Repair`]s they needed, so that training
+//! can penalise the form and still run the call.
 //!
-//! A reply goes through four stages. [`tokens`] takes leaked end tokens off. A format ([`formats`]) walks the text,
-//! stepping over reasoning, and leaves one draft per call it finds. The drafts are judged against the tools
-//! ([`toolbox`]). The first faulty one names the failure, by the order of [`ParseFailureKind`].
+//! A reply goes through four stages. [`tokens`] strips leaked end tokens. A format ([`formats`]) walks the text, skips
+//! reasoning, and produces one draft per call. The drafts are judged against the tools ([`toolbox`]). The first faulty
+//! one names the failure, by the order of [`ParseFailureKind`].
 //!
 //! Model text is hostile: every stage is linear in its length, nesting is bounded at [`MAX_NESTING`], and nothing inside
 //! reasoning, closed or not, becomes a call. The parser knows no model, no tokenizer and no template.
@@ -56,7 +56,7 @@ pub use self::{
     verdict::nearest,
 };
 
-/// A call and where it stands.
+/// A call and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParsedCall {
     pub call: ToolCall,
@@ -78,7 +78,7 @@ impl ParsedCall {
 /// Reading of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
-    /// The calls, in order. Empty when there is an error: one broken call makes the whole reply one.
+    /// The calls, in order. Empty when there is an error: one broken call breaks the whole reply.
     pub calls: Vec<ParsedCall>,
     /// Text outside calls and reasoning, trimmed.
     pub content: String,
@@ -86,9 +86,9 @@ pub struct Parsed {
     /// The format asked for, or the one found; `None` when none was asked for and there is no call.
     pub format: Option<Format>,
     pub error: Option<ParseFailure>,
-    /// With an error: the calls as they were meant, when every one of them has exactly one reading and is valid.
+    /// With an error: the intended calls, if every one of them has exactly one reading and is valid.
     pub repaired_calls: Option<Vec<ParsedCall>>,
-    /// The liberties taken for `repaired_calls`.
+    /// The repairs made for `repaired_calls`.
     pub repairs: Vec<Repair>,
     /// Text that is neither call nor reply nor reasoning: an observation or a turn the model made up.
     pub ignored: Option<Range<usize>>,
@@ -114,7 +114,7 @@ pub fn parse(text: &str, tools: &Toolbox, format: Option<Format>) -> Parsed {
     verdict::judge(reply, format, found)
 }
 
-/// Harmony's end tokens are its markers, but only where it has others.
+/// Harmony's end tokens are its markers, but only if other markers occur too.
 fn is_harmony(text: &str) -> bool {
     text.contains("<|message|>") || text.contains("<|channel|>")
 }

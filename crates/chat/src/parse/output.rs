@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Parsed, ParsedCall, explain::Attempt};
 
 impl Parsed {
-    /// One JSON object on one line. `id` and `explained` are put in where given.
+    /// One JSON object on one line. `id` and `explained` are included if given.
     ///
     /// Written by hand, because arguments may hold integers that `serde_json::Value` cannot: they appear with every
     /// digit the model wrote.

@@ -3,10 +3,9 @@
 //! The JSON is read first, wherever it ends, so that a closing tag inside a string is text. Only when it is broken does
 //! the closing tag say where the call ends.
 //!
-//! Each byte is looked at a bounded number of times. Broken regions do not overlap. A strict scan that fails may have
-//! run past its region, but only while inside a string, past both tags; the next scan starts between these tags, and
-//! sees every quote the first one saw with the opposite parity, so of any two overlapping scans one stops at the next
-//! tag.
+//! Each byte is read a bounded number of times. Broken regions do not overlap. A strict scan that fails may have run
+//! past its region, but only while inside a string, past both tags; the next scan starts between these tags, and sees
+//! every quote the first one saw with the opposite parity, so of any two overlapping scans one stops at the next tag.
 
 use std::ops::Range;
 
@@ -35,7 +34,7 @@ pub(super) enum Holds<'a> {
 pub(super) struct Tag {
     pub close: &'static str,
     close_at: Lookup,
-    /// Markers that start the next call where this one should be closed; three at most.
+    /// Markers that open the next call in place of a closer; at most three.
     openers: &'static [&'static str],
     opener_at: [Lookup; 3],
 }
@@ -72,7 +71,7 @@ pub(super) fn whole_payload(text: &str, start: usize) -> Option<Draft> {
     drafts.pop()
 }
 
-/// Reads the payload at `start` of a call that opened at `open`, and moves the reply behind its closer.
+/// Reads the payload at `start` of a call that opened at `open`, and moves the reply past its closer.
 pub(super) fn read(reply: &mut Reply<'_>, open: usize, start: usize, holds: Holds<'_>, tag: &mut Tag) {
     let text = reply.text;
     let first = reply.drafts.len();
@@ -97,7 +96,7 @@ pub(super) fn read(reply: &mut Reply<'_>, open: usize, start: usize, holds: Hold
     }
 }
 
-/// The JSON is complete and no closer follows: where the text stops, or the next call opens. Gives what to skip.
+/// The JSON is complete and no closer follows: the text ends, or the next call opens. Returns how much to skip.
 fn tolerable_end(reply: &mut Reply<'_>, rest: &str, end: usize, tag: &Tag) -> Option<usize> {
     let kind = reply.cut_kind(ParseFailureKind::MalformedMarkup);
     let last = reply.drafts.last_mut()?;
@@ -108,11 +107,11 @@ fn tolerable_end(reply: &mut Reply<'_>, rest: &str, end: usize, tag: &Tag) -> Op
     let opener = tag.openers.iter().find(|opener| rest.starts_with(**opener))?;
     let message = format!("{opener} where {} should close the call", tag.close);
     last.mended(Fault::markup(end, message), Repair::ReopenedTag);
-    // An opener with nothing behind it was meant as the closer.
+    // An opener with nothing after it was meant as the closer.
     Some(if rest.trim_end() == *opener { rest.len() } else { 0 })
 }
 
-/// The strict reading: adds its calls, and gives where the JSON and the blanks behind it end.
+/// The strict reading: adds its calls, and returns where the JSON and the whitespace after it end.
 fn strict(text: &str, start: usize, holds: Holds<'_>, drafts: &mut Vec<Draft>) -> Result<usize, JsonError> {
     let mut json = Json::new(text, start);
     json.whitespace();
@@ -158,7 +157,8 @@ fn call_object(json: &mut Json<'_>, drafts: &mut Vec<Draft>) -> Result<(), JsonE
     Ok(())
 }
 
-/// The payload is not JSON, or not alone. Finds where the call ends, names the fault, and looks for the one reading.
+/// The payload is not JSON, or not only JSON. Finds the end of the call, names the fault, and looks for a unique
+/// reading.
 fn broken(
     reply: &mut Reply<'_>,
     open: usize,
@@ -175,7 +175,7 @@ fn broken(
     if reply.ends_reasoning(start..end) {
         return;
     }
-    // Complete JSON, then something else, and no closer: the call is whole, its markup is not.
+    // Complete JSON, then something else, and no closer: the call is complete, its markup is not.
     if let Some((mut drafts, json_end)) = complete
         && closer.is_none_or(|closer| closer > end)
         && !text[json_end..].starts_with(['}', ']', '{', '[', ',', ';', '`'])

@@ -1,9 +1,9 @@
-//! Places of arguments: where in the reply the value of each argument stands, and what ends it.
+//! Places of arguments: the position of each argument's value in the reply, and what ends it.
 //!
-//! The parser's hot path keeps no positions of values. They are found afterwards, inside the span of a call that was read,
-//! with the reader that read it, and count only where that reading is the call's arguments again: an object that holds the
-//! arguments cannot occur inside itself, so text in a value that looks like a call is never taken for one. Calls that ran
-//! only after a repair of their values have no places.
+//! The parser's hot path keeps no positions of values. They are found afterwards, inside the span of a call that was
+//! read, with the reader that read it, and count only if that reading gives the call's arguments again: an object that
+//! holds the arguments cannot occur inside itself, so text in a value that looks like a call is never mistaken for one.
+//! Calls that ran only after a repair of their values have no places.
 
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ type Places = Vec<Place>;
 /// For each call of a reply, the places of its arguments. Empty for a call whose arguments are not found exactly once.
 pub fn places(text: &str, calls: &[ParsedCall], tools: &Toolbox) -> Vec<Vec<Place>> {
     let mut found = Vec::with_capacity(calls.len());
-    // Calls of one message may share a span. Equal ones stand in the order of the text.
+    // Calls of one message may share a span. Equal ones are in text order.
     for calls in calls.chunk_by(|one, other| one.span == other.span) {
         let span = calls[0].span.clone();
         let objects = objects(text, span.clone());
@@ -83,7 +83,7 @@ fn object(text: &str, at: usize) -> Option<(Map<String, Value>, Places)> {
     (!map.is_empty()).then_some((map, places))
 }
 
-/// The object that a JSON string at `at` holds, its places taken back to the text with the escapes.
+/// The object that a JSON string at `at` holds, with its places mapped back to the escaped text.
 fn quoted_object(text: &str, at: usize) -> Option<(Map<String, Value>, Places)> {
     let mut json = Json::new(text, at);
     json.string().ok()?;
@@ -158,7 +158,7 @@ fn keywords(text: &str, at: usize, call: &ParsedCall) -> Option<Places> {
     python.keywords.into_iter().map(place).collect()
 }
 
-/// A value in JSON's or Python's syntax. What does not close itself is ended by the next character.
+/// A value in JSON's or Python's syntax. A value without a closer of its own is ended by the next character.
 fn place(text: &str, argument: &str, value: Range<usize>, read: &Value) -> Place {
     let closes_itself = matches!(read, Value::String(_) | Value::Array(_) | Value::Object(_));
     let next = text[value.end..].chars().next().map_or(0, char::len_utf8);
@@ -166,7 +166,7 @@ fn place(text: &str, argument: &str, value: Range<usize>, read: &Value) -> Place
     Place { argument: argument.to_owned(), value, end }
 }
 
-/// The places of a call's arguments, where a dialect's tags hold exactly them.
+/// The places of a call's arguments, if a dialect's tags contain exactly them.
 fn tagged_places(dialect: &Dialect, text: &str, call: &ParsedCall, tools: &Toolbox) -> Option<Places> {
     let tool = tools.get(&call.call.name)?;
     let (open, named) = (dialect.parameter.open, dialect.parameter.close);

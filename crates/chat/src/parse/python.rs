@@ -1,7 +1,8 @@
 //! Python literals and keyword calls, for the formats that borrow Python's syntax.
 //!
 //! `name(key=value, …)` with literal values only: nothing is evaluated, and a positional argument is a fault because a
-//! tool's arguments have names. JSON's `true`, `false` and `null` are read beside Python's words: models mix them.
+//! tool's arguments have names. JSON's `true`, `false` and `null` are accepted beside Python's literals: models mix
+//! them.
 
 use std::ops::Range;
 
@@ -24,10 +25,10 @@ pub(super) struct Python<'a> {
     text: &'a str,
     pub pos: usize,
     depth: usize,
-    /// Read a missing closer at the end of the text as if it were there. It was not when `closed` is set afterwards.
+    /// Treat a missing closer at the end of the text as present; `closed` is then set.
     close_at_end: bool,
     pub closed: bool,
-    /// Line breaks inside strings: allowed where there is a value, which tells if one occurred.
+    /// Line breaks inside strings: allowed if `Some`, which records whether one occurred.
     pub raw_lines: Option<bool>,
     pub wide: Wide,
     /// Places of the keywords of the calls read so far, and of their values.
@@ -62,7 +63,7 @@ impl<'a> Python<'a> {
         Self { close_at_end: true, ..Self::new(text, pos) }
     }
 
-    /// Reads strings with line breaks in them, which Python does not; `raw_lines` tells whether there were any.
+    /// Reads strings with line breaks in them, which Python does not; `raw_lines` records whether there were any.
     pub(crate) fn with_raw_lines(text: &'a str, pos: usize) -> Self {
         Self { raw_lines: Some(false), ..Self::new(text, pos) }
     }
@@ -135,7 +136,7 @@ impl<'a> Python<'a> {
         Ok(PyCall { name, arguments, wide: std::mem::take(&mut self.wide), start, end: self.pos })
     }
 
-    /// The arguments after an opening parenthesis, up to and with the closing one.
+    /// The arguments after an opening parenthesis, up to and including the closing one.
     fn keywords(&mut self) -> Result<Map<String, Value>, PyError> {
         let mut arguments = Map::new();
         if self.eat(b')') {
@@ -240,7 +241,7 @@ impl<'a> Python<'a> {
         Ok(Value::Array(items))
     }
 
-    /// True when `byte` is next after blanks; nothing is consumed. The end of the text leaves it open.
+    /// True if `byte` is next after whitespace; nothing is consumed. At the end of the text it is undecided.
     fn eat_ahead(&self, byte: u8) -> bool {
         self.rest().trim_start().as_bytes().first().is_none_or(|next| *next == byte)
     }
@@ -301,7 +302,7 @@ impl<'a> Python<'a> {
             let Some(ch) = rest.chars().next() else { return self.fail("a string is never closed") };
             match ch {
                 '\\' if raw => {
-                    // In a raw string a backslash stays, and still shields the quote after it.
+                    // In a raw string a backslash stays, and still escapes the quote after it.
                     text.push('\\');
                     self.pos += 1;
                     if let Some(next) = self.rest().chars().next() {

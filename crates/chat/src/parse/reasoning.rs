@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// A pair of markers. Case makes no difference, nor do blanks and attributes behind a tag's name.
+/// A pair of markers. Case, whitespace and attributes after a tag's name make no difference.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub open: &'static str,
@@ -42,7 +42,7 @@ pub(super) const PAIRS: [Pair; 25] = [
     // Closers that end other messages too.
     Pair { open: "<|think|>", close: "<|end|>", lone: false },
     Pair { open: "<|content_thinking|>", close: "<|end_message|>", lone: false },
-    // Harmony's analysis channel, met in another format.
+    // Harmony's analysis channel, used in another format.
     Pair { open: "<|channel|>analysis<|message|>", close: "<|end|>", lone: false },
 ];
 
@@ -68,15 +68,15 @@ const fn by_second_byte(open: bool) -> [u32; 256] {
 /// Bytes that a marker starts with: `<`, `[` and the first of `◁`.
 pub(super) const FIRST: [u8; 3] = [b'<', b'[', "◁".as_bytes()[0]];
 
-/// The next place of `bytes` at which a marker may start.
+/// The next position in `bytes` at which a marker may start.
 pub(super) fn next_first(bytes: &[u8]) -> Option<usize> {
     memchr::memchr3(FIRST[0], FIRST[1], FIRST[2], bytes)
 }
 
-/// Most bytes of blanks and attributes in a tag.
+/// Maximum bytes of whitespace and attributes in a tag.
 const LONGEST_TAIL: usize = 64;
 
-/// The bytes that a marker takes at the start of `rest`, where it stands there.
+/// Length of the marker at the start of `rest`, if it is there.
 fn width(rest: &[u8], marker: &str) -> Option<usize> {
     let marker = marker.as_bytes();
     let (last, head) = marker.split_last()?;
@@ -101,7 +101,7 @@ pub(super) fn opener(rest: &[u8]) -> Option<(&'static Pair, usize)> {
     find(rest, &OPENERS, |pair| pair.open)
 }
 
-/// The pair whose closer `rest` starts with, where it may stand alone, and the closer's length.
+/// The pair whose closer `rest` starts with, if it may occur without an opener, and the closer's length.
 pub(super) fn lone_closer(rest: &[u8]) -> Option<(&'static Pair, usize)> {
     find(rest, &CLOSERS, |pair| pair.close)
 }
@@ -141,7 +141,7 @@ pub(super) fn unopened(text: &str) -> Option<Range<usize>> {
     None
 }
 
-/// The text without the reasoning blocks in it; what follows one that is never closed is reasoning too.
+/// The text without its reasoning blocks; an unclosed block extends to the end.
 pub(super) fn visible(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut out = String::new();

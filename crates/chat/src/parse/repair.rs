@@ -1,8 +1,8 @@
-//! The tolerant JSON reader: what a broken value says, where it can say only one thing.
+//! Tolerant JSON reader: the value of broken JSON, if it can mean only one thing.
 //!
-//! It runs after the strict scanner has failed, over text whose extent is known. Every liberty it takes is recorded as
-//! a [`Repair`], so that a reward can see it. Where two readings are possible (a quote too many, a string cut in its
-//! middle, a bare word that may be anything) it gives up: a guessed argument is worse than none.
+//! It runs after the strict scanner has failed, over text whose extent is known. Every repair is recorded as a
+//! [`Repair`], so that a reward can see it. If two readings are possible (a quote too many, a string cut in its middle,
+//! a bare word that may be anything) it gives up: a guessed argument is worse than none.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use super::{
     work::spend,
 };
 
-/// A liberty taken to read a reply.
+/// Repair made in order to read a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Repair {
@@ -22,11 +22,11 @@ pub enum Repair {
     RawNewline,
     /// Another control character inside a string.
     RawControl,
-    /// Closing brackets, quotes of a call's markup or tags that are not there.
+    /// Missing closing brackets, closing quotes of a call's markup, or closing tags.
     MissingCloser,
-    /// Closing brackets too many.
+    /// Superfluous closing brackets.
     ExtraCloser,
-    /// An opening tag that is not there.
+    /// Missing opening tag.
     MissingOpener,
     /// `{'a': 'b'}`
     SingleQuotes,
@@ -50,7 +50,7 @@ pub enum Repair {
     HeaderJunk,
     /// A value written in another type than the schema's, without loss: `"3"` for 3.
     Coercion,
-    /// Text behind the end of the turn, which is passed over.
+    /// Text after the end of the turn, which is ignored.
     TextAfterEnd,
     /// All arguments as one object in a single parameter.
     WrappedArguments,
@@ -106,12 +106,12 @@ impl Repairs {
     }
 }
 
-/// Knowledge about the end of the text that is read.
+/// State of the end of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// A closing tag or an end token follows: the model said that it was done.
     Closed,
-    /// The text just stops. Its last number may lack digits, and nothing but closers may be supplied.
+    /// The text just stops. Its last number may lack digits, and only closers may be supplied.
     Open,
 }
 
@@ -288,8 +288,8 @@ impl Tolerant<'_> {
         Ok(Value::Object(map))
     }
 
-    /// Stands before an item or after one: takes the comma, or the closer, or does without the closer where the text
-    /// or the enclosing bracket ends. True when the container is closed.
+    /// Before or after an item: consumes the comma or the closer, or does without the closer at the end of the text or
+    /// of the enclosing bracket. True if the container is closed.
     fn close(&mut self, closer: u8, empty: bool) -> Result<bool, NoReading> {
         let mut next = self.next()?;
         let mut comma = false;
@@ -319,7 +319,7 @@ impl Tolerant<'_> {
         Ok(true)
     }
 
-    /// Closers after the value. Together with missing ones they would only say that some are in the wrong place.
+    /// Closers after the value. Together with missing ones they only show that some are in the wrong place.
     fn extra_closers(&mut self) -> Result<(), NoReading> {
         loop {
             let before = self.json.pos;
@@ -380,8 +380,8 @@ impl Tolerant<'_> {
 
     fn string_body(&mut self, close: char) -> Result<String, NoReading> {
         let mut text = String::new();
-        // A backslash that escapes nothing is taken as meant (`\d`), unless the same string also has escapes that
-        // would then be doubtful: in `C:\new\data`, `\n` is no line break.
+        // A backslash that escapes nothing is taken as meant (`\d`), unless the same string also has escapes that would
+        // then be doubtful: in `C:\new\data`, `\n` is not a line break.
         let (mut stray, mut doubtful) = (false, false);
         loop {
             let ch = self.text[self.json.pos..].chars().next().ok_or(NoReading::Cut)?;

@@ -1,7 +1,7 @@
-//! A reply as it is taken apart: calls, prose and reasoning.
+//! Reply being parsed: calls, prose and reasoning.
 //!
-//! A format walks the reply with [`Reply::seek`], which stops at the format's openers and deals with reasoning blocks on
-//! the way, so that no format can execute what stands inside one. Offsets are bytes of the reply as it was given.
+//! A format walks the reply with [`Reply::seek`], which stops at the format's openers and skips reasoning blocks on the
+//! way, so that no format can execute what is inside one. Offsets are bytes of the reply as it was given.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use super::{
     work::spend,
 };
 
-/// Most calls of one reply. More are a fault: a model caught in a loop, or an attack on whoever runs them.
+/// Maximum calls of one reply. More are a fault: a model caught in a loop, or an attack on whoever runs them.
 pub const MAX_CALLS: usize = 1024;
 
 /// Search for one text from increasing positions that never looks at a byte twice.
@@ -47,14 +47,14 @@ impl Lookup {
     }
 }
 
-/// Next place to look after a bracket at `at` that opens nothing: no marker starts with two of the same, so of a run of
-/// them only the last needs a look.
+/// Next position to check after a bracket at `at` that opens nothing: no marker starts with two of the same bracket, so
+/// only the last of a run needs a check.
 pub(super) fn run_end(bytes: &[u8], at: usize) -> usize {
     let run = bytes[at..].iter().take_while(|byte| **byte == bytes[at]).count();
     at + (run - 1).max(1)
 }
 
-/// Finds `needle`. In a short text, building a searcher costs more than looking at every first byte.
+/// Finds `needle`. In a short text, building a searcher costs more than checking every first byte.
 fn find(text: &[u8], needle: &[u8]) -> Option<usize> {
     if text.len() > 1024 {
         return memmem::find(text, needle);
@@ -64,35 +64,35 @@ fn find(text: &[u8], needle: &[u8]) -> Option<usize> {
 
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a reply, each read by name")]
 pub(super) struct Reply<'a> {
-    /// The reply without the end tokens behind it.
+    /// The reply without trailing end tokens.
     pub text: &'a str,
-    /// Everything before is dealt with.
+    /// Everything before is already parsed.
     pub pos: usize,
     /// An end token followed: no limit cut the missing part off.
     pub ended: bool,
-    /// The format was asked for by name. Found by its markers, an untagged format must show more before it counts.
+    /// The format was requested by name. An untagged format that was only detected needs more evidence.
     pub named: bool,
     pub tools: &'a Toolbox,
     pub drafts: Vec<Draft>,
     prose: Vec<Range<usize>>,
-    /// True when there is prose so far, blanks aside.
+    /// True if there is prose so far, not counting whitespace.
     pub has_prose: bool,
     reasoning: Vec<Range<usize>>,
     /// Start of reasoning that is never closed.
     pub unclosed: Option<usize>,
-    /// The reply's text outside its calls, where that is not simply the text around them.
+    /// The reply's text outside its calls, if that is not simply the text around them.
     pub content: Option<String>,
     /// Text that is neither call nor reply: an observation the model made up.
     pub ignored: Option<Range<usize>>,
     /// The text has a `◁`, which opens or closes reasoning of some models.
     triangles: bool,
-    /// A reasoning block has been closed. A closer behind it is text: reasoning ends at its first closer.
+    /// A reasoning block has been closed. A closer after it is text: reasoning ends at its first closer.
     reasoned: bool,
-    /// Place of the first closer behind some place, as it was last asked; `usize::MAX` for nowhere.
+    /// Cached position of the next closer; `usize::MAX` if there is none.
     closer: Option<usize>,
     /// End of the model's turn before the end of its text: an end token, or an answer only the environment can give.
     pub beyond: Option<(usize, Stop)>,
-    /// Bytes looked at by scans that may fail and start again; see [`Reply::may_rescan`].
+    /// Bytes read by scans that may fail and start again; see [`Reply::may_rescan`].
     rescanned: usize,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Reply<'a> {
         &self.text[self.pos..]
     }
 
-    /// Takes text up to `end` as prose.
+    /// Consumes text up to `end` as prose.
     pub(super) fn keep(&mut self, end: usize) {
         if self.pos < end {
             self.has_prose = self.has_prose || !self.text[self.pos..end].trim_start().is_empty();
@@ -159,18 +159,18 @@ impl<'a> Reply<'a> {
         self.reasoning.last().map_or(0, |range| range.end)
     }
 
-    /// Removes the prose since the last call and gives its range.
+    /// Removes the prose since the last call and returns its range.
     pub(crate) fn take_last_prose(&mut self) -> Option<Range<usize>> {
         self.prose.pop()
     }
 
-    /// Moves to the next of `openers` outside reasoning: which one, and where. Text on the way is prose; without one,
-    /// all the rest is, up to where the turn is over.
+    /// Moves to the next of `openers` outside reasoning: which one, and where. Text on the way is prose; without an
+    /// opener, so is the rest, up to the end of the turn.
     pub(super) fn seek(&mut self, openers: &[&str]) -> Option<(usize, usize)> {
         if self.drafts.len() > MAX_CALLS || self.beyond.is_some() {
             return None;
         }
-        // Every marker starts with '<' or '['; a format has one further first byte at most.
+        // Every marker starts with '<' or '['; a format has at most one other first byte.
         let first = openers.iter().map(|opener| opener.as_bytes()[0]);
         let other = first.into_iter().find(|byte| !matches!(byte, b'<' | b'[')).unwrap_or(b'<');
         let bytes = self.text.as_bytes();
@@ -180,7 +180,7 @@ impl<'a> Reply<'a> {
             let at = from + found;
             let rest = &bytes[at..];
             let opener = openers.iter().position(|opener| rest.starts_with(opener.as_bytes()));
-            // A bracket alone says less than a marker that starts with it.
+            // A marker takes precedence over the bare bracket it starts with.
             if let Some(which) = opener.filter(|which| openers[*which].len() > 1) {
                 self.keep(at);
                 return Some((which, at));
@@ -218,7 +218,7 @@ impl<'a> Reply<'a> {
         memchr::memchr(triangle, rest).or(found)
     }
 
-    /// The turn is over at `at`: nothing behind it counts.
+    /// The turn is over at `at`: nothing after it counts.
     fn stop(&mut self, at: usize, stop: Stop) {
         self.keep(at);
         self.beyond = Some((at, stop));
@@ -226,7 +226,7 @@ impl<'a> Reply<'a> {
         self.pos = self.text.len();
     }
 
-    /// Deals with a reasoning marker at `at`, if there is one; gives where it ends.
+    /// Handles a reasoning marker at `at`, if there is one; returns where it ends.
     fn reasoning_at(&mut self, at: usize) -> Option<usize> {
         let rest = &self.text.as_bytes()[at..];
         if let Some((pair, width)) = reasoning::opener(rest) {
@@ -265,8 +265,7 @@ impl<'a> Reply<'a> {
         self.pos
     }
 
-    /// True when broken text in `range` turns out to be reasoning, which ends in it. Then `pos` stands behind the
-    /// closer.
+    /// True when broken text in `range` turns out to be reasoning, which ends in it. Then `pos` is after the closer.
     pub(crate) fn ends_reasoning(&mut self, range: Range<usize>) -> bool {
         if self.reasoned || self.next_closer(range.start) >= range.end {
             return false;
@@ -281,7 +280,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Place of the first closer from `from` on, opened or not. Asked from ever later places, it looks at no byte twice.
+    /// Place of the first closer from `from` on, opened or not. Called with increasing positions, it reads no byte
+    /// twice.
     fn next_closer(&mut self, from: usize) -> usize {
         if let Some(known) = self.closer.filter(|known| *known >= from) {
             return known;
@@ -296,14 +296,14 @@ impl<'a> Reply<'a> {
         closer
     }
 
-    /// True when all that a format read was reasoning, by a closer behind it that the format has not looked for.
+    /// True if everything a format read was reasoning, because of a later closer that the format did not look for.
     pub(crate) fn was_reasoning(&mut self) -> bool {
         let read = self.drafts.iter().map(|draft| draft.span.end).max().unwrap_or(0);
         let end = self.beyond.map_or(self.text.len(), |(at, _)| at);
         self.unclosed.is_none() && self.ends_reasoning(read.min(end)..end)
     }
 
-    /// Moves over blanks and reasoning blocks that stand here.
+    /// Skips whitespace and reasoning blocks.
     pub(crate) fn skip_reasoning(&mut self) {
         loop {
             let start = self.text.len() - self.rest().trim_start().len();
@@ -314,8 +314,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// True when a scan from `start` to `end` that failed may be tried again one opener further on. Bounds the sum of
-    /// such scans to a multiple of the reply's length.
+    /// True when a scan from `start` to `end` that failed may be tried again one opener further on. Bounds the total of
+    /// these scans to a multiple of the reply's length.
     pub(crate) fn may_rescan(&mut self, start: usize, end: usize) -> bool {
         self.rescanned += end - start;
         self.rescanned <= self.text.len() + 4096
@@ -326,7 +326,7 @@ impl<'a> Reply<'a> {
         if self.ended { complete } else { ParseFailureKind::Truncated }
     }
 
-    /// The kind of a fault in markup, which may be that the text stops in it.
+    /// The kind of a fault in markup, which may be truncation.
     pub(crate) fn markup_kind(&self, cut: bool) -> ParseFailureKind {
         if cut { self.cut_kind(ParseFailureKind::MalformedMarkup) } else { ParseFailureKind::MalformedMarkup }
     }

@@ -1,4 +1,4 @@
-//! Calls in a section: what the formats share that put `<begin>` and `<end>` around a list of calls.
+//! Calls in a section: shared code of the formats that put `<begin>` and `<end>` around a list of calls.
 
 use hone_trace::ParseFailureKind;
 
@@ -16,13 +16,13 @@ pub(super) struct Section {
     pub call_end: &'static str,
 }
 
-/// Walks the sections of a reply and hands over at each call.
+/// Walks the sections of a reply; calls back at each call.
 pub(super) fn sectioned(reply: &mut Reply<'_>, section: &Section, mut call: impl FnMut(&mut Reply<'_>, usize)) {
     let openers = section.open.iter().chain([&section.call, &section.call_end]).chain(section.close);
     let openers: Vec<&str> = openers.copied().collect();
     let mut opened: Option<(usize, usize)> = None;
     while let Some((which, at)) = reply.seek(&openers) {
-        // A section opened in what turned out to be reasoning is none.
+        // A section opened inside reasoning does not count.
         opened = opened.filter(|(start, _)| *start >= reply.reasoning_end());
         let before = reply.drafts.len();
         if openers[which] == section.call {

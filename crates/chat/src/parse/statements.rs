@@ -9,7 +9,7 @@ use super::{
     reply::{Lookup, Reply},
 };
 
-/// Reads the calls at `start` of a block that opened at `open`, and moves the reply behind its closer.
+/// Reads the calls at `start` of a block that opened at `open`, and moves the reply past its closer.
 pub(super) fn read(reply: &mut Reply<'_>, open: usize, start: usize, close: &'static str, close_at: &mut Lookup) {
     let text = reply.text;
     let mut python = Python::with_raw_lines(text, start);

@@ -1,7 +1,7 @@
-//! Raw values between tags: the one implementation behind the XML-parameter formats.
+//! Raw values between tags: the implementation of all XML-parameter formats.
 //!
-//! A format of this family is a [`Dialect`], a table of its tags. Values are everything between their tags, typed by the
-//! schema alone; a tag that was forgotten is found by what follows it, and is a fault that one repair mends.
+//! A format of this family is a [`Dialect`], a table of its tags. Values are everything between their tags, typed only
+//! by the schema; a missing tag is inferred from what follows it, and is a fault that one repair fixes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -23,16 +23,16 @@ use super::{
 /// An opening tag with a name in it.
 pub(super) struct Head {
     pub open: &'static str,
-    /// Behind the name. Empty: the name ends with its line or at the next tag.
+    /// Text after the name. Empty: the name ends with its line or at the next tag.
     pub close: &'static str,
-    /// The name stands in quotes; further attributes may follow it.
+    /// The name is in quotes; further attributes may follow it.
     pub quoted: bool,
 }
 
 /// The tags of one format.
 #[expect(clippy::struct_excessive_bools, reason = "a table of independent properties, filled in by name")]
 pub(super) struct Dialect {
-    /// Tags around the calls, the spelling that is written first. Empty: calls stand by themselves.
+    /// Tags around the calls, the spelling used for rendering first. Empty: calls have no section.
     pub sections: &'static [(&'static str, &'static str)],
     /// A section holds one call when it is written.
     pub section_per_call: bool,
@@ -50,23 +50,23 @@ pub(super) struct Dialect {
     pub value_lines: bool,
     /// One line break per side of a value belongs to the markup.
     pub strips_lines: bool,
-    /// A value may stand in `<![CDATA[…]]>`.
+    /// A value may be in `<![CDATA[…]]>`.
     pub cdata: bool,
-    /// Names are written with XML's entities.
+    /// Names are escaped with XML entities.
     pub entities: bool,
-    /// Markers around an answer, passed over.
+    /// Markers around an answer, skipped.
     pub frame: &'static [&'static str],
-    /// Markers around each call of a section that say nothing more.
+    /// Redundant markers around each call of a section.
     pub fillers: &'static [&'static str],
-    /// The type that a parameter's other attributes give its value, where the schema gives none.
+    /// The type that a parameter's other attributes give its value, if the schema gives none.
     pub declared: fn(&str) -> Option<Types>,
-    /// Attributes behind a call's name, given its index.
+    /// Attributes after a call's name, given its index.
     pub call_tail: fn(usize) -> String,
-    /// Attributes behind a parameter's name, given its value.
+    /// Attributes after a parameter's name, given its value.
     pub parameter_tail: fn(&Value) -> &'static str,
 }
 
-/// Tags as Qwen3-Coder has them, without those that a dialect must name itself.
+/// Qwen3-Coder's tags, without those that every dialect must name itself.
 pub(super) const BASE: Dialect = Dialect {
     sections: &[],
     section_per_call: false,
@@ -90,7 +90,7 @@ pub(super) const BASE: Dialect = Dialect {
 
 const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 
-/// Searches for closing tags, each of which runs through the whole reply once.
+/// Searches for closing tags, each in one pass over the reply.
 struct Lookups {
     sections: Vec<Lookup>,
     call: Lookup,
@@ -136,7 +136,7 @@ pub(super) fn parse(reply: &mut Reply<'_>, dialect: &'static Dialect) {
 }
 
 impl Dialect {
-    /// The calls of a section, or one that stands without.
+    /// The calls of a section, or one call without a section.
     fn calls(&self, reply: &mut Reply<'_>, at: usize, start: usize, section: Option<usize>, lookups: &mut Lookups) {
         let mut cursor = Cursor { text: reply.text, pos: start };
         let (mut open, first) = (at, reply.drafts.len());
@@ -172,7 +172,7 @@ impl Dialect {
         }
     }
 
-    /// True when a further call of the section opens behind one that is read.
+    /// True if another call of the section opens after the one just read.
     fn after_call(&self, cursor: &mut Cursor<'_>, section: Option<usize>) -> Result<bool, Broken> {
         self.skip_fillers(cursor);
         if self.sections.iter().any(|(_, close)| cursor.eat(close)) {
@@ -189,7 +189,7 @@ impl Dialect {
         while self.fillers.iter().any(|filler| cursor.eat(filler)) {}
     }
 
-    /// A whole call with the section's tag again where its closer belongs.
+    /// A complete call with the section's opener in place of its closer.
     fn reopened(&self, reply: &mut Reply<'_>, span: &Range<usize>, call: &Tagged<'_>) -> Option<Draft> {
         let rest = &reply.text[span.end..];
         let (tag, close) = self.sections.iter().find(|(open, _)| rest.starts_with(open))?;
@@ -258,7 +258,7 @@ impl Dialect {
         }
     }
 
-    /// True when `rest` can only follow a call: its own closer was forgotten.
+    /// True if `rest` can only follow a call, so that its own closer is missing.
     fn call_is_over(&self, rest: &str) -> bool {
         rest.starts_with(self.call.open)
             || self.sections.iter().any(|(open, close)| rest.starts_with(open) || rest.starts_with(close))
@@ -315,10 +315,10 @@ impl Dialect {
         Ok(())
     }
 
-    /// End of a raw value, and true when its closing tag is there.
+    /// End of a raw value, and whether its closing tag is present.
     ///
     /// The value is everything up to its closing tag. It ends sooner where another parameter of the same tool opens, or
-    /// where the call or its section closes and a further one or nothing follows: then its own closer was forgotten.
+    /// where the call or its section closes and another call or nothing follows: then its own closer is missing.
     fn value_end(
         &self,
         text: &str,

@@ -1,6 +1,6 @@
-//! Model tokens that leak into a reply's text: end-of-turn tokens behind it, turn openers before it.
+//! Model tokens that leak into a reply's text: end-of-turn tokens after it, turn openers before it.
 
-/// Tokens after which a model says no more. Their presence tells a finished reply from one cut by a length limit.
+/// Tokens that end a model's turn. They distinguish a finished reply from one truncated by a length limit.
 ///
 /// `<|call|>`, `<|return|>` and `<|end|>` are Harmony's own and are left to it when the reply is Harmony.
 fn is_end_token(token: &str) -> bool {
@@ -53,7 +53,7 @@ pub(super) enum Stop {
     Observation(&'static str),
 }
 
-/// Tokens behind which nothing of the model's own can stand. `<s>` and `</s>` are HTML too, see [`stop_at`].
+/// Tokens after which nothing is the model's own text. `<s>` and `</s>` are HTML too, see [`stop_at`].
 const STOPS: [&str; 29] = [
     "<|im_end|>",
     "<|im_start|>",
@@ -86,7 +86,8 @@ const STOPS: [&str; 29] = [
     "</s>",
 ];
 
-/// Markers of an answer that only the environment gives. Case makes no difference, nor does what follows a tag's name.
+/// Markers of a tool result, which only the environment gives. Case, and anything after a tag's name, make no
+/// difference.
 const OBSERVATIONS: [&str; 14] = [
     "<tool_response>",
     "<tool_responses>",
@@ -116,10 +117,10 @@ fn observation(rest: &[u8]) -> Option<&'static str> {
     OBSERVATIONS.iter().copied().find(stands)
 }
 
-/// Bytes before `</s>` in which its `<s>` is looked for.
+/// Bytes before `</s>` that are searched for its `<s>`.
 const LONGEST_STRIKE: usize = 1024;
 
-/// The token at `at` that ends the model's turn, where there is one.
+/// The token at `at` that ends the model's turn, if there is one.
 pub(super) fn stop_at(text: &str, at: usize) -> Option<Stop> {
     let rest = &text.as_bytes()[at..];
     if !matches!(rest.get(1), Some(b'|' | b't' | b'e' | b's' | b'f' | b'o' | b'T' | b'S' | b'F' | b'O' | b'/' | 0xEF)) {
@@ -139,7 +140,7 @@ pub(super) fn stop_at(text: &str, at: usize) -> Option<Stop> {
 /// Longest end token, in bytes.
 const LONGEST: usize = 32;
 
-/// The length of `text` without the end tokens and whitespace behind it, and whether there were any.
+/// The length of `text` without trailing end tokens and whitespace, and whether there were any.
 pub(super) fn strip_end(text: &str) -> (usize, bool) {
     let mut rest = text.trim_end();
     let mut ended = false;

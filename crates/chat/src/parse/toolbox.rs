@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 
 use super::{expansion, types::Types};
 
-/// A regular expression of a schema gives up after this many steps back; the argument then counts as not matching.
+/// Backtracking limit of a schema's regular expression; the argument then counts as not matching.
 const BACKTRACK_LIMIT: usize = 100_000;
 
-/// Errors of one argument object that are looked at to name its failure.
+/// Maximum validation errors of one argument object considered when naming its failure.
 const ERRORS_READ: usize = 64;
 
 /// A tool whose `parameters` cannot be used to check a call.
@@ -105,7 +105,9 @@ impl Tool {
         let mut schema = schema.clone();
         normalise(&mut schema, &mut |written, read| {
             let name = &spec.name;
-            notes.push(format!("tool {name:?}: \"type\": {written:?} is no JSON Schema type and is read as {read:?}"));
+            notes.push(format!(
+                "tool {name:?}: \"type\": {written:?} is not a JSON Schema type and is read as {read:?}"
+            ));
         });
         let validator = jsonschema::options()
             .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT))
@@ -161,7 +163,7 @@ impl Tool {
         self.in_bounds(arguments) && self.validator.as_ref().is_none_or(|validator| validator.is_valid(arguments))
     }
 
-    /// The arguments' defect: of all of them the one whose kind comes first.
+    /// The arguments' defect: of several, the one whose kind comes first.
     pub(super) fn violation(&self, arguments: &Value) -> Option<Violation> {
         if !self.in_bounds(arguments) {
             let message = format!("nested deeper than the {} levels its recursive schema allows", self.max_nesting);
@@ -208,7 +210,7 @@ fn describe(error: &ValidationError<'_>) -> String {
     if path.is_empty() { message } else { format!("argument {}: {message}", path.trim_start_matches('/')) }
 }
 
-/// Types that languages and other schema dialects have, by JSON Schema's name for them; empty: any.
+/// JSON Schema's name for types of languages and other schema dialects; empty: any.
 fn json_type(name: &str) -> Option<&'static str> {
     const TYPES: [(&str, &[&str]); 8] = [
         ("string", &["string", "str", "text"]),
@@ -224,8 +226,8 @@ fn json_type(name: &str) -> Option<&'static str> {
     TYPES.iter().find(|(_, spellings)| spellings.contains(&name.as_str())).map(|(known, _)| *known)
 }
 
-/// Makes a schema what its author meant: OpenAPI's `nullable: true` adds `null` to the types, types of other dialects get
-/// their JSON Schema name. Values that are data, not schema, stay as they are.
+/// Normalises a schema to what its author meant: OpenAPI's `nullable: true` adds `null` to the types, types of other
+/// dialects get their JSON Schema name. Values that are data, not schema, stay as they are.
 fn normalise(schema: &mut Value, note: &mut dyn FnMut(&str, &str)) {
     match schema {
         Value::Object(map) => {

@@ -1,6 +1,6 @@
-//! Values whose type the text does not show: typed by the schema alone.
+//! Values whose type the text does not show: typed only by the schema.
 //!
-//! XML formats write `<parameter=limit>3</parameter>`; whether that is `3` or `"3"` only the schema knows. A value that
+//! XML formats write `<parameter=limit>3</parameter>`; only the schema says whether that is `3` or `"3"`. A value that
 //! does not fit the schema's type stays a string, so that validation names the fault.
 
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use super::{
     python::Python,
 };
 
-/// A set of JSON types. Empty: the schema does not say.
+/// A set of JSON types. Empty: unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Types(u8);
 
@@ -106,8 +106,8 @@ impl Types {
 
     /// Reads `text` as a value of one of these types.
     ///
-    /// A string type wins over every scalar but null: `75001` stays text where text is allowed; a whole list or object is
-    /// read where the schema allows one beside the text. JSON or a Python literal is read for arrays and objects; text
+    /// A string type wins over every scalar but null: `75001` stays text if text is allowed; a complete list or object
+    /// is read if the schema allows one besides text. JSON or a Python literal is read for arrays and objects; text
     /// that starts like one and is neither is an error.
     pub(super) fn read(self, text: &str, wide: &mut Wide) -> Result<Value, JsonError> {
         let trimmed = text.trim();
@@ -128,7 +128,7 @@ impl Types {
             return Ok(value);
         }
         if self.has(Self::BOOLEAN) {
-            // XML has no literals; models write them as their language does.
+            // XML has no literals; models write those of some language.
             for (word, value) in [("true", true), ("false", false)] {
                 if trimmed.eq_ignore_ascii_case(word) {
                     return Ok(Value::Bool(value));
@@ -160,7 +160,7 @@ impl Types {
         }
     }
 
-    /// The text of a value that [`Types::read`] turns back into it; `None` where no text does.
+    /// The text of a value that [`Types::read`] turns back into it; `None` if no text does.
     pub(super) fn write(self, value: &Value) -> Option<String> {
         let text = match value {
             Value::String(text) if self.is_any() && json::read_all(text.trim()).is_ok() => value.to_string(),

@@ -18,10 +18,10 @@ const WORDS: [&str; 12] = [
     "call_tool",
 ];
 
-/// Longest tag that is looked at, in bytes.
+/// Longest tag considered, in bytes.
 const LONGEST: usize = 96;
 
-/// The first call-like marker in `text[range]`: where it stands, and the marker.
+/// The first call-like marker in `text[range]`, with its position.
 pub(super) fn call_like(text: &str, range: std::ops::Range<usize>) -> Option<(usize, &str)> {
     let bytes = &text.as_bytes()[..range.end];
     let places = memchr::memchr2_iter(b'<', b'[', &bytes[range.start..]).map(|at| at + range.start);
@@ -63,15 +63,15 @@ fn tag(rest: &str) -> Option<&str> {
     (function || WORDS.iter().any(|word| inner.contains(word))).then_some(tag)
 }
 
-/// Tags that text is marked up with, in which a call is quoted and not made.
+/// Formatting tags, in which a call is quoted, not made.
 const TYPESETTING: [&str; 14] =
     ["a", "b", "code", "em", "i", "kbd", "li", "p", "pre", "samp", "span", "strong", "td", "tt"];
 
-/// Most objects that are looked at.
+/// Maximum number of objects considered.
 const OBJECTS: usize = 16;
 
-/// Markup around a tool that is on offer, in `text[range]`: a tag of its name, a tag around a call of it, or its name
-/// before an object of its arguments.
+/// Markup around an offered tool in `text[range]`: a tag of its name, a tag around a call of it, or its name before an
+/// object of its arguments.
 pub(super) fn tool_markup<'a>(
     text: &'a str,
     range: std::ops::Range<usize>,
@@ -95,7 +95,7 @@ fn name_of(text: &str) -> &str {
     &text[..text.bytes().take_while(|byte| is_name(*byte)).count()]
 }
 
-/// The tag at the start of `rest`, when it names a tool or stands before a call of one.
+/// The tag at the start of `rest`, if it names a tool or precedes a call of one.
 fn tool_tag<'a>(rest: &'a str, tools: &Toolbox) -> Option<&'a str> {
     let word = name_of(&rest[1..]);
     let window = &rest.as_bytes()[..rest.len().min(LONGEST)];
@@ -110,7 +110,7 @@ fn tool_tag<'a>(rest: &'a str, tools: &Toolbox) -> Option<&'a str> {
     (tools.get(word).is_some() || (tag.contains("name=") && (value('"') || value('\''))) || calls).then_some(tag)
 }
 
-/// Words that may stand between a tool's name and its arguments.
+/// Words that may occur between a tool's name and its arguments.
 const BETWEEN: [&str; 4] = ["arguments", "parameters", "args", "input"];
 
 /// The name before the object at `at`, when it is a tool's and the object could be its arguments.

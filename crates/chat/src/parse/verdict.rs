@@ -1,4 +1,4 @@
-//! From drafts to a verdict: the tools are looked up, the arguments checked, the first faulty call names the failure.
+//! From drafts to a verdict: tools are looked up, arguments are checked, and the first faulty call names the failure.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ use super::{
     toolbox::Toolbox,
 };
 
-/// A judged call: its fault, and the call it says or was meant to say.
+/// A judged call: its fault, and the call as written or intended.
 struct Judged {
     fault: Option<Fault>,
     call: Option<ParsedCall>,
@@ -85,7 +85,7 @@ pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<F
     parsed
 }
 
-/// At most [`MAX_CALLS`] drafts; one more, faulty, stands for the rest.
+/// At most [`MAX_CALLS`] drafts; one more, faulty, represents the rest.
 fn bounded(mut drafts: Vec<Draft>) -> Vec<Draft> {
     if let Some(surplus) = drafts.get(MAX_CALLS) {
         let span = surplus.span.clone();
@@ -105,7 +105,7 @@ fn fault_around(reply: &Reply<'_>, parsed: &Parsed) -> Option<Fault> {
     Some(Fault::markup(at, format!("{} is no markup of a call that is read here", shortened(marker))))
 }
 
-/// The marker of no format that encloses a call.
+/// The unknown marker that encloses a call.
 fn enclosing<'a>(reply: &Reply<'a>, parsed: &Parsed) -> Option<(usize, &'a str)> {
     let calls: Vec<_> = parsed.calls.iter().map(|call| call.span.clone()).collect();
     if calls.is_empty() {
@@ -186,7 +186,7 @@ fn failure(fault: &Fault, tools: &Toolbox, format: Option<Format>) -> ParseFailu
     ParseFailure { kind: fault.kind, message: fault.message.clone().into_owned(), at: fault.at, hint }
 }
 
-/// A format's guidance, made once: replies in a loop fail in the same few ways.
+/// A format's guidance, built once: replies in a loop fail in the same few ways.
 fn guidance(format: Format) -> &'static str {
     static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| Format::ALL.map(Format::guidance).into());
     &TEXTS[format as usize]
@@ -211,7 +211,7 @@ fn offered(tools: &Toolbox) -> String {
 
 /// The candidate closest to `name`, when it is close: at most a third of the letters differ.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Names are short; a name of a megabyte is near to nothing.
+    // Names are short; a megabyte-long name has no near match.
     if name.is_empty() || name.len() > 128 {
         return None;
     }

@@ -1,6 +1,6 @@
-//! Counts the bytes the parser looks at, in its own tests, to show that no reply makes it look at them too often.
+//! Work counter for tests: bytes the parser reads, to show that no reply makes it read them too often.
 
-/// Notes that `bytes` were looked at. Nothing outside tests.
+/// Counts `bytes` as read. A no-op outside tests.
 #[inline]
 #[cfg_attr(not(test), expect(unused_variables, reason = "counted in tests only"))]
 pub(super) fn spend(bytes: usize) {

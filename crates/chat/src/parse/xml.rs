@@ -1,6 +1,6 @@
-//! Calls written as tags around raw values: what the XML-like formats share.
+//! Calls written as tags around raw values: shared code of the XML-like formats.
 //!
-//! A dialect ([`super::tagged`]) reads its tags with [`Cursor`] and hands over names and raw values; types come from the
+//! A dialect ([`super::tagged`]) reads its tags with [`Cursor`] and provides names and raw values; types come from the
 //! schema.
 
 use std::{borrow::Cow, ops::Range};
@@ -21,7 +21,7 @@ use super::{
 /// Longest name of a tool or parameter in a tag, in bytes.
 const LONGEST_NAME: usize = 256;
 
-/// Reason why markup could not be read on.
+/// Reason why parsing the markup stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Broken {
     /// The text stops. `clean`: between values, so that only closing tags are missing.
@@ -66,7 +66,7 @@ impl<'a> Cursor<'a> {
         self.pos = self.text.len() - self.rest().trim_start().len();
     }
 
-    /// Takes `tag` after blanks, when it is next.
+    /// Consumes `tag` after whitespace, if it is next.
     pub(crate) fn eat(&mut self, tag: &str) -> bool {
         self.blank();
         let found = self.rest().starts_with(tag);
@@ -74,12 +74,12 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Takes `tag` after blanks, or says why not.
+    /// Consumes `tag` after whitespace, or returns why it cannot.
     pub(super) fn expect(&mut self, tag: &str) -> Result<(), Broken> {
         if self.eat(tag) { Ok(()) } else { Err(self.unexpected(&[tag])) }
     }
 
-    /// None of `tags` stands here: the text stops, or says something else.
+    /// None of `tags` is here: the text ends, or has something else.
     pub(super) fn unexpected(&self, tags: &[&str]) -> Broken {
         let rest = self.rest();
         if tags.iter().any(|tag| tag.starts_with(rest)) {
@@ -88,7 +88,7 @@ impl<'a> Cursor<'a> {
         Broken::Bad { at: self.pos, message: format!("expected {}", tags.join(" or ")) }
     }
 
-    /// Takes text up to `end` (consumed), on one line.
+    /// Consumes text up to and including `end`, on one line; returns the text before it.
     pub(super) fn until(&mut self, end: &str) -> Result<&'a str, Broken> {
         let rest = self.rest();
         let window = &rest.as_bytes()[..rest.len().min(LONGEST_NAME)];
@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes text up to the end of the line or the next tag, neither consumed.
+    /// Consumes text up to the end of the line or the next tag.
     pub(crate) fn until_tag(&mut self) -> Result<&'a str, Broken> {
         self.blank();
         let rest = self.rest();
@@ -194,7 +194,7 @@ pub(super) fn typed(reply: &Reply<'_>, span: Range<usize>, tagged: &Tagged<'_>) 
     draft
 }
 
-/// The arguments, where they are one object in a parameter that the tool does not have.
+/// The arguments, if they are one object in a parameter that the tool does not have.
 fn wrapped(tool: &Tool, arguments: &Map<String, Value>) -> Option<Map<String, Value>> {
     const WRAPPERS: [&str; 5] = ["arguments", "parameters", "input", "args", "properties"];
     let (name, value) = arguments.iter().next().filter(|_| arguments.len() == 1)?;
@@ -212,8 +212,7 @@ fn wrapped(tool: &Tool, arguments: &Map<String, Value>) -> Option<Map<String, Va
     inner.keys().all(|key| tool.has_parameter(key)).then_some(inner)
 }
 
-/// The draft of a call whose tags broke off or went wrong, and the reply moved behind it. `None` when it turns out to
-/// have stood in reasoning.
+/// The draft of a call whose tags are truncated or wrong; moves the reply past it. `None` if it was inside reasoning.
 pub(super) fn broken(
     reply: &mut Reply<'_>,
     open: usize,
@@ -241,7 +240,7 @@ pub(super) fn broken(
         }
         Broken::Cut { .. } => Some(Draft::faulty(open..end, Fault::markup(at, "a tag is never closed"))),
         Broken::Bad { at, message } => {
-            // Without a closer in sight the text stops inside the call, whatever else is wrong with it.
+            // Without a closer the text ends inside the call, whatever else is wrong with it.
             let kind = reply.markup_kind(end == reply.text.len() && !reply.text.ends_with(close));
             Some(Draft::faulty(open..end, Fault::new(kind, at, message)))
         }

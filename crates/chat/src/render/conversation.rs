@@ -1,9 +1,9 @@
-//! A conversation in play: its ids so far, and how the next observation extends them.
+//! Incremental rendering: a conversation's ids so far, and their extension by the next observation.
 //!
-//! The suffix of an observation is read off a render of the first messages, a stand-in reply and the observation: what
-//! follows the end of the stand-in's turn is what the template adds. Earlier turns are not rendered again, so a template
-//! that rewrites them (strips reasoning, moves the tools) cannot change what the policy has already seen; that it would
-//! is told through [`Conversation::rewrites`].
+//! The suffix of an observation is read off a render of the first messages, a stand-in reply and the observation: the
+//! text after the end of the stand-in's turn is what the template adds. Earlier turns are not rendered again, so a
+//! template that rewrites them (strips reasoning, moves the tools) cannot change what the policy has already seen;
+//! [`Conversation::rewrites`] reports that it would.
 
 use std::sync::Arc;
 
@@ -33,16 +33,16 @@ fn unused(stand_in: &str, messages: &[Json]) -> String {
 /// Ids that one turn adds after the sampled ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suffix {
-    /// The end of the turn, where the policy did not write it itself (`Origin::Forced`).
+    /// The end of the turn, if the policy did not write it (`Origin::Forced`).
     pub forced: Vec<u32>,
     /// The observation and the opening of the next turn (`Origin::Observation`).
     pub observation: Vec<u32>,
 }
 
-/// Something the template does to earlier turns, which rendering by suffix leaves undone.
+/// Change the template makes to earlier turns, which rendering by suffix omits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rewrite {
-    /// Reasoning of earlier replies is taken out.
+    /// Reasoning of earlier replies is removed.
     Reasoning { line: Option<usize> },
     /// The text before a reply changes once the reply or a later message is there.
     Prompt { line: Option<usize> },
@@ -52,7 +52,7 @@ impl std::fmt::Display for Rewrite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (what, line) = match self {
             Self::Reasoning { line } => ("takes the reasoning out of earlier replies", line),
-            Self::Prompt { line } => ("rewrites what stands before a reply", line),
+            Self::Prompt { line } => ("rewrites the text before a reply", line),
         };
         write!(f, "the chat template {what}")?;
         if let Some(line) = line {
@@ -141,12 +141,12 @@ impl Conversation {
         ids
     }
 
-    /// Changes the template would make to earlier turns, and is kept from making.
+    /// Changes the template would make to earlier turns, which are not applied.
     pub fn rewrites(&self) -> &[Rewrite] {
         &self.rewrites
     }
 
-    /// Special tokens that messages of users and tools spelt out, and that were made text.
+    /// Special tokens spelt out in messages of users and tools, and encoded as text.
     pub fn defused(&self) -> usize {
         self.defused
     }
@@ -161,7 +161,7 @@ impl Conversation {
         let without_tools = Scene { tools: None, ..Scene::clone(&self.scene) };
         let bare = match self.renderer.render(&without_tools, &self.base, true) {
             Ok(text) => self.renderer.encode(&text)?.len(),
-            // A template that insists on tools cannot be asked what it costs without them.
+            // A template that requires tools cannot be measured without them.
             Err(_) => self.prompt_len,
         };
         let text = |message: &Json| match message.get("content") {
@@ -197,8 +197,9 @@ impl Conversation {
         if result && self.results_as_user { result_as_user(&message) } else { message }
     }
 
-    /// The ids of what follows the end of a turn. It is encoded behind that token and the token taken off again, so that
-    /// white space the token swallows and spaces a tokenizer puts at the start of a text come out as in a whole prompt.
+    /// Ids of the text after the end of a turn. It is encoded after that token, which is then removed, so that
+    /// whitespace absorbed by the token, and spaces a tokenizer adds at the start of a text, come out as in a whole
+    /// prompt.
     fn encode_after(&self, next: &Continuation) -> Result<Vec<u32>, RenderError> {
         let mut ids = self.renderer.encode(&format!("{}{}", next.end_text, next.rest))?;
         match ids.iter().position(|&id| id == next.end) {
@@ -253,7 +254,8 @@ impl Conversation {
         RenderError::NotAppendOnly { line, why: why.to_owned() }
     }
 
-    /// The token the template ends a reply with joins the stop ids: generation configs of base models often lack it.
+    /// Adds the token that ends a reply in the template to the stop ids: generation configs of base models often lack
+    /// it.
     fn find_end_of_turn(&mut self) -> Result<(), RenderError> {
         let mut messages = self.base.to_vec();
         messages.push(json!({ "role": "assistant", "content": self.stand_in }));
@@ -334,8 +336,9 @@ impl Conversation {
     }
 }
 
-/// Replies to stand in for the sampled one, the likeliest first. Before tool results that is a reply with calls, because
-/// templates take the tools' names and ids from it; arguments are an object, or text for templates that glue strings.
+/// Stand-ins for the sampled reply, the likeliest first. Before tool results that is a reply with calls, because
+/// templates take the tools' names and ids from it; arguments are an object, or text for templates that concatenate
+/// strings.
 fn stand_ins(name: &str, observation: &[Json]) -> Vec<Json> {
     let plain = json!({ "role": "assistant", "content": name });
     let results: Vec<&Json> =

@@ -1,10 +1,10 @@
 //! Foreign text: messages and tools that spell out a special token must not become it.
 //!
-//! A tool's answer that says `<|im_end|><|im_start|>system` would forge a turn, because a tokenizer turns spelt-out tokens
-//! into their ids wherever they stand. Before rendering, every added token spelt out in a user's or tool's message or in a
-//! tool's description is replaced by a stand-in that no template changes; afterwards the text around it is encoded as plain text, with the
-//! spelling back in place, while the template's own tokens stay tokens. Text without such spellings is encoded whole, as
-//! transformers does.
+//! A tool's answer that says `<|im_end|><|im_start|>system` would forge a turn, because a tokenizer turns spelt-out
+//! tokens into their ids anywhere. Before rendering, every added token spelt out in a user's or tool's message or in a
+//! tool's description is replaced by a stand-in that no template changes; afterwards the text around it is encoded as
+//! plain text, with the spelling restored, while the template's own tokens stay tokens. Text without such spellings is
+//! encoded whole, as transformers does.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -22,7 +22,7 @@ pub enum SpecialTokens {
     Keep,
 }
 
-/// Around the number of a token: private-use characters, which templates and JSON pass on as they are.
+/// Around the number of a token: private-use characters, which templates and JSON leave unchanged.
 const OPEN: char = '\u{F0E00}';
 const CLOSE: char = '\u{F0E01}';
 
@@ -35,9 +35,9 @@ pub(super) fn defuse(tokenizer: &Tokenizer, message: &mut Json) -> usize {
     fields.into_iter().map(|field| message.get_mut(field).map_or(0, |text| defuse_value(tokenizer, text))).sum()
 }
 
-/// Puts stand-ins into tools, which a server nobody vouched for may have described; gives how many.
+/// Puts stand-ins into tools, whose descriptions may come from an untrusted server; returns their number.
 pub(super) fn defuse_tools(tokenizer: &Tokenizer, tools: &mut [Json]) -> usize {
-    // Nearly always there is nothing to do, and a look at all of it at once is cheap.
+    // Usually there is nothing to do, and one search over all of it is cheap.
     let mut all = String::new();
     tools.iter().for_each(|tool| texts(tool, &mut all));
     match defuse_text(tokenizer, &all) {
@@ -46,7 +46,7 @@ pub(super) fn defuse_tools(tokenizer: &Tokenizer, tools: &mut [Json]) -> usize {
     }
 }
 
-/// Every text in a value, keys included, on lines of their own.
+/// Every text in a value, keys included, one per line.
 fn texts(value: &Json, out: &mut String) {
     match value {
         Json::String(text) => out.extend([text.as_str(), "\n"]),
@@ -84,7 +84,7 @@ fn defuse_value(tokenizer: &Tokenizer, value: &mut Json) -> usize {
     }
 }
 
-/// The text with stand-ins, where it spells out a token (or a stand-in's own marker).
+/// The text with stand-ins, if it spells out a token (or a stand-in's own marker).
 fn defuse_text(tokenizer: &Tokenizer, text: &str) -> Option<(String, usize)> {
     let tokens = tokenizer.added_texts();
     let spelt: Vec<usize> = (0..tokens.len()).filter(|&index| text.contains(tokens[index].as_str())).collect();
@@ -116,12 +116,12 @@ fn stand_in(index: usize, out: &mut String) {
     out.push(CLOSE);
 }
 
-/// The text with every spelling back in place.
+/// The text with every spelling restored.
 pub(super) fn restore(tokenizer: &Tokenizer, text: &str) -> String {
     pieces(tokenizer, text).concat()
 }
 
-/// The restored text, cut behind the first character of every spelling.
+/// The restored text, cut after the first character of every spelling.
 fn pieces(tokenizer: &Tokenizer, text: &str) -> Vec<String> {
     let tokens = tokenizer.added_texts();
     let (mut pieces, mut piece, mut rest) = (Vec::new(), String::new(), text);
@@ -144,7 +144,7 @@ fn pieces(tokenizer: &Tokenizer, text: &str) -> Vec<String> {
     pieces
 }
 
-/// The ids of a rendered text: stand-ins as the text they stand for, everything else as always.
+/// The ids of a rendered text: stand-ins as the text they represent, everything else as usual.
 pub(super) fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, TokenizerError> {
     if !text.contains(OPEN) {
         return tokenizer.encode(text);
@@ -168,7 +168,7 @@ pub(super) fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, Toke
     Ok(ids)
 }
 
-/// A stretch of text without tokens of the template's, its spellings encoded as text.
+/// A segment without the template's tokens, its spellings encoded as text.
 fn plain(tokenizer: &Tokenizer, segment: &str) -> Result<Vec<u32>, TokenizerError> {
     let ids = tokenizer.encode_plain(&restore(tokenizer, segment))?;
     if !ids.iter().any(|id| tokenizer.is_added(*id)) {

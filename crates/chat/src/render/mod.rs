@@ -1,8 +1,8 @@
 //! Messages to token ids, once: the first prompt is encoded whole, every later turn only adds to it.
 //!
 //! The law: the ids of turn n+1 extend the ids of turn n exactly. What the policy sampled is never decoded and encoded
-//! again, and what the template would rewrite in earlier turns stays as the policy saw it. An observation becomes the
-//! suffix the template writes for it after a stand-in reply ([`Conversation::extend`]).
+//! again, and earlier turns stay as the policy saw them, even if the template would rewrite them. An observation
+//! becomes the suffix the template writes for it after a stand-in reply ([`Conversation::extend`]).
 
 mod conversation;
 mod foreign;
@@ -30,7 +30,7 @@ pub struct RenderSettings {
     pub variables: Map<String, Json>,
     /// Put the tool schemas into the system prompt, for templates that ignore `tools`.
     pub tools_in_system: bool,
-    /// "Today" where the task names no date. Without either, the host's date.
+    /// "Today" if the task names no date. Without either, the host's date.
     pub date: Option<Clock>,
     /// Special tokens spelt out in the messages of users and tools.
     pub special_tokens: SpecialTokens,
@@ -163,7 +163,7 @@ impl Renderer {
         Ok(conversation)
     }
 
-    /// Makes special tokens in foreign messages text, where the settings say so; gives how many there were.
+    /// Turns special tokens in foreign messages into text, if the settings say so; returns their number.
     fn defuse(&self, messages: &mut [Json]) -> usize {
         match self.inner.settings.special_tokens {
             SpecialTokens::Keep => 0,
@@ -189,7 +189,7 @@ impl Renderer {
         }
     }
 
-    /// The scene, and how many special tokens were made text in its tools.
+    /// The scene, and the number of special tokens in its tools that became text.
     fn scene(&self, prompt: &Prompt<'_>) -> Result<(Scene, usize), RenderError> {
         let settings = &self.inner.settings;
         let mut variables = self.inner.special_tokens.clone();
@@ -201,8 +201,8 @@ impl Renderer {
         Ok((Scene { tools, variables, clock }, defused))
     }
 
-    /// The messages of the first prompt. Earlier calls in it are given as objects, or as text to templates that can
-    /// only glue strings.
+    /// The messages of the first prompt. Earlier calls in it are given as objects, or as text for templates that can
+    /// only concatenate strings.
     fn base(&self, prompt: &Prompt<'_>, scene: &Scene) -> Vec<Json> {
         let system = self.system_text(prompt);
         let messages = |arguments| {

@@ -1,4 +1,4 @@
-//! The moment a template takes for now. Frozen: "today" is the task's date, so that a prompt is the same tomorrow.
+//! Clock of a template, frozen: "today" is the task's date, so that a prompt is the same tomorrow.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -44,7 +44,7 @@ impl Clock {
         Self { year, month, day, hour: of_day / 3600, minute: of_day / 60 % 60, second: of_day % 60 }
     }
 
-    /// Reads `YYYY-MM-DD`, with or without a time of day. Fractions of a second and a zone are passed over.
+    /// Reads `YYYY-MM-DD`, with or without a time of day. Fractions of a second and a zone are ignored.
     pub fn parse(text: &str) -> Result<Self, BadDate> {
         Self::read(text.trim()).ok_or_else(|| BadDate(text.to_owned()))
     }
@@ -87,7 +87,7 @@ impl Clock {
         self.days() - days_from_civil(self.year, 1, 1) + 1
     }
 
-    /// C's `strftime` in the C locale. A directive it does not know stays as written, as glibc has it.
+    /// C's `strftime` in the C locale. An unknown directive stays as written, as in glibc.
     pub(crate) fn strftime(&self, format: &str) -> String {
         let mut out = String::new();
         let mut chars = format.chars();

@@ -1,5 +1,5 @@
-//! jinja2 compatibility: makes minijinja answer as jinja2 does under `apply_chat_template`. Filters, tests, functions
-//! and methods whose behaviour differs, replaced by ones with Python's semantics.
+//! jinja2 compatibility: makes minijinja behave like jinja2 under `apply_chat_template`, by replacing filters, tests,
+//! functions and methods that differ with ones that have Python's semantics.
 
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
@@ -10,7 +10,7 @@ use super::python::{self, JsonStyle};
 use super::rewrite::{ITERABLE_FILTER, ONE};
 use super::value::{DictView, WideFloat};
 
-/// Raised by a template through `raise_exception`: its author's words, not a fault of the renderer.
+/// Raised by a template through `raise_exception`: its author's message, not a fault of the renderer.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Raised(pub(super) String);
@@ -27,14 +27,14 @@ pub(super) fn install(env: &mut Environment<'static>) {
         Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
     });
     env.add_global(ONE, 1);
-    // It shows all there is, in as many copies as it is reached; Jinja has it as an extension only.
+    // It prints every value, as often as it is reached; in Jinja it is only an extension.
     env.remove_global("debug");
     add_filters(env);
     add_bounds(env);
     add_tests(env);
 }
 
-/// Filters of the engine that may build more than they are given, held to the bounds of a render.
+/// Filters of the engine that may build more than they are given, bounded by the limits of a render.
 fn add_bounds(env: &mut Environment<'static>) {
     use minijinja::filters;
     env.add_filter("list", |state: &State<'_, '_>, value: Value| {
@@ -87,7 +87,7 @@ fn add_tests(env: &mut Environment<'static>) {
             ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Iterable
         )
     });
-    // Jinja calls sequence whatever has a length and can be indexed: strings and dicts too, a dict's items not.
+    // In Jinja a sequence is anything with a length and an index: strings and dicts too, but not a dict's items.
     env.add_test("sequence", |value: &Value| match value.kind() {
         ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map => true,
         ValueKind::Iterable => value.downcast_object_ref::<DictView>().is_none() && value.len().is_some(),
@@ -130,7 +130,7 @@ pub(super) fn bind<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[
     Ok(bound)
 }
 
-/// Put around what a `for` iterates over: where Python raises, minijinja would run the loop zero times.
+/// Wraps the iterable of a `for`: where Python raises, minijinja would run the loop zero times.
 fn iterable(value: &Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::None | ValueKind::Bool | ValueKind::Number => Err(Error::new(
@@ -161,7 +161,7 @@ fn indent(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     let (first, blank) = (truthy(first), truthy(blank));
     let text = python::to_str(value)?;
     let mut out = String::new();
-    // A line end at the very end is a line more.
+    // A trailing newline adds a line.
     for (at, line) in methods::lines(&format!("{text}\n"), false).into_iter().enumerate() {
         if at > 0 {
             out.push('\n');
@@ -175,7 +175,7 @@ fn indent(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     Ok(out)
 }
 
-/// Most lists that are joined by `sum`: each is added to a copy of those before it.
+/// Maximum number of lists joined by `sum`: each is added to a copy of those before it.
 const MAX_SUMMED: usize = 10_000;
 
 fn sum(state: &State<'_, '_>, value: Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
@@ -251,7 +251,7 @@ fn join(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     Ok(out)
 }
 
-/// Most digits of a width in a format: a wider field is a page of blanks.
+/// Maximum digits of a width in a format: a wider field is a page of spaces.
 const WIDTH_DIGITS: usize = 4;
 
 pub(super) fn check_widths(format: &str) -> Result<(), Error> {
@@ -286,7 +286,7 @@ fn items(value: &Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::Undefined => Ok(Value::from(Vec::<Value>::new())),
         ValueKind::Map => Ok(Value::from(pairs(value)?)),
-        kind => Err(Error::new(ErrorKind::InvalidOperation, format!("items: a value of type {kind} is no mapping"))),
+        kind => Err(Error::new(ErrorKind::InvalidOperation, format!("items: a value of type {kind} is not a mapping"))),
     }
 }
 
@@ -300,7 +300,7 @@ fn dictsort(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let index = usize::from(by.as_ref().and_then(Value::as_str) == Some("value"));
     let fold = !truthy(&case_sensitive);
     if value.kind() != ValueKind::Map {
-        return Err(Error::new(ErrorKind::InvalidOperation, "dictsort: the value is no mapping"));
+        return Err(Error::new(ErrorKind::InvalidOperation, "dictsort: the value is not a mapping"));
     }
     let mut keyed = Vec::new();
     for pair in pairs(value)? {

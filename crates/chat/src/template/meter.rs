@@ -1,5 +1,5 @@
-//! The meter of a render: memory, depth and time, of which a template's steps say nothing. A step that joins two strings
-//! counts as one however long they are.
+//! Resource meter of a render: memory, depth and time, which the engine's step count does not cover. A step that joins
+//! two strings counts as one however long they are.
 //!
 //! The meter belongs to the thread, because a render stays on its thread and the engine formats some values where no
 //! state can be reached.
@@ -15,12 +15,12 @@ use super::python::MAX_DEPTH;
 /// Longest string a template may build, in bytes: four million tokens.
 pub(super) const MAX_STRING: usize = 16 << 20;
 
-/// Most values in a value, those in values inside it included, each as often as it is reached: comparing, sorting and
-/// writing take that long.
+/// Maximum number of values in a value, nested ones included, each counted as often as it is reached: comparing,
+/// sorting and writing take that long.
 pub(super) const MAX_VALUES: usize = 1 << 20;
 
-/// Bytes that one render may build, also those it has dropped again. A prompt of the longest kind, copied a few times on
-/// its way, stays below.
+/// Bytes that one render may build, including those already dropped. A prompt of the longest kind, copied a few times
+/// on its way, stays below.
 const MAX_BUILT: u64 = 512 << 20;
 
 /// Time of one render. Prompts take milliseconds.
@@ -29,7 +29,7 @@ const MAX_TIME: Duration = Duration::from_secs(20);
 /// Bytes that a value takes in a container.
 const VALUE_BYTES: usize = 32;
 
-/// A string in a container counts as one value more for each of so many bytes.
+/// A string in a container counts as one more value per this many bytes.
 const STRING_UNIT: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ thread_local! {
     static METER: Cell<Option<Meter>> = const { Cell::new(None) };
 }
 
-/// Why a render was stopped.
+/// Limit that stopped a render.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Excess {
     #[error("builds more than {} MiB of text and values", MAX_BUILT >> 20)]
@@ -65,7 +65,7 @@ impl From<Excess> for Error {
     }
 }
 
-/// Does a render under a fresh meter.
+/// Runs a render under a fresh meter.
 pub(super) fn metered<T>(work: impl FnOnce() -> T) -> T {
     let before = METER.replace(Some(Meter { built: 0, since: Instant::now() }));
     let result = work();
@@ -100,13 +100,13 @@ pub(super) fn built(value: &Value) -> Result<(), Error> {
     weigh(value, false)
 }
 
-/// Counts a part of a value: new where it is text, else a view.
+/// Counts a part of a value: a copy if it is text, else a view.
 pub(super) fn cut(value: &Value) -> Result<(), Error> {
     Ok(charge(value.as_str().map_or(0, str::len))?)
 }
 
-/// Counts a value that a namespace is to hold. A namespace outlives the turns of a loop and can be changed: one that
-/// held itself would have no end.
+/// Counts a value that a namespace is to hold. A namespace outlives loop iterations and is mutable: one that contained
+/// itself would be infinite.
 pub(super) fn stored(value: &Value) -> Result<(), Error> {
     if is_plain(value.kind()) || value.kind() == ValueKind::String { Ok(()) } else { weigh(value, true) }
 }
@@ -118,7 +118,7 @@ fn is_plain(kind: ValueKind) -> bool {
 fn weigh(value: &Value, stored: bool) -> Result<(), Error> {
     let mut left = MAX_VALUES;
     visit(value, stored, 0, &mut left)?;
-    // What it holds is shared with where it came from.
+    // Its contents are shared with their source.
     let held = value.len().unwrap_or(MAX_VALUES - left);
     Ok(charge(if stored { 0 } else { held.saturating_mul(VALUE_BYTES) })?)
 }

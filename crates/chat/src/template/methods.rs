@@ -1,4 +1,4 @@
-//! Python's string and list methods, where `minijinja-contrib`'s differ from CPython or are absent.
+//! Python's string and list methods that `minijinja-contrib` lacks or implements differently from CPython.
 
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, State, Value};
@@ -37,7 +37,7 @@ pub(super) fn call(state: &mut State<'_, '_>, value: &Value, method: &str, args:
     }
 }
 
-/// `str.replace`, held to the size a template may build.
+/// `str.replace`, bounded by the size a template may build.
 fn replaced(text: &str, args: &[Value]) -> Result<Value, Error> {
     let [old, new, count] = bind(args, ["old", "new", "count"])?;
     let text_of = |value: Option<Value>| to_str(&value.unwrap_or_default());

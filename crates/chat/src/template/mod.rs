@@ -1,9 +1,9 @@
 //! Chat templates: messages and tools to prompt text, identical to transformers' `apply_chat_template`.
 //!
 //! The engine is minijinja; `glue`, `methods`, `value` and `python` bridge where it differs from jinja2 on CPython, and
-//! `rewrite` handles syntax only transformers knows. Templates come from directories nobody vouched for: `meter` bounds
-//! what a render builds and how long it takes, `watch` puts the meter between the engine's instructions. This module
-//! knows no tokens.
+//! `rewrite` handles syntax only transformers knows. Templates come from untrusted directories: `meter` bounds what a
+//! render builds and how long it takes, `watch` puts the meter between the engine's instructions. This module knows no
+//! tokens.
 
 mod clock;
 mod glue;
@@ -45,7 +45,7 @@ const MAX_TAG: usize = 32 << 10;
 pub struct ChatTemplate {
     source: Arc<str>,
     env: Arc<Environment<'static>>,
-    /// A namespace outlives the turns of a loop: a value can be wrapped in itself over and over.
+    /// A namespace outlives loop iterations: a value can be nested in itself repeatedly.
     nests: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct ChatTemplate {
 #[derive(Debug, Clone)]
 pub struct TemplateInput<'a> {
     pub messages: &'a [Json],
-    /// `None` where no tools were given; templates tell that from an empty list.
+    /// `None` if no tools were given; templates distinguish that from an empty list.
     pub tools: Option<&'a [Json]>,
     pub documents: Option<&'a Json>,
     pub add_generation_prompt: bool,
@@ -142,7 +142,7 @@ impl ChatTemplate {
         on_a_deep_stack(|| render(&self.env, input).map_err(|error| TemplateError::new(&error)))
     }
 
-    /// The line of the template at which the renders of two conversations part ways, where one can be told.
+    /// The line of the template at which the renders of two conversations diverge, if it can be determined.
     pub(crate) fn line_of_difference(&self, a: &TemplateInput<'_>, b: &TemplateInput<'_>) -> Option<usize> {
         let compiled = || compile(rewrite::instrument(&self.source)).map_err(|error| TemplateError::new(&error));
         let env = on_a_deep_stack(compiled).ok()?;
@@ -150,7 +150,7 @@ impl ChatTemplate {
     }
 }
 
-/// Does what may recurse deeply, on a thread with a stack of [`NESTING_STACK`].
+/// Runs deeply recursive work on a thread with a stack of [`NESTING_STACK`].
 fn on_a_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, TemplateError> + Send) -> Result<T, TemplateError> {
     let failed = |message: String| TemplateError::Failed { line: None, message };
     std::thread::scope(|scope| {
@@ -199,7 +199,7 @@ fn render(env: &Environment<'_>, input: &TemplateInput<'_>) -> Result<String, mi
     Ok(text)
 }
 
-/// Reasoning goes by three names; transformers gives templates the first under its own name and as `thinking`.
+/// Reasoning has three names; transformers passes the first to templates under its own name and as `thinking`.
 fn alias_reasoning(message: &Json) -> Json {
     let Json::Object(fields) = message else { return message.clone() };
     let named = ["reasoning_content", "thinking", "reasoning"].into_iter().filter_map(|name| fields.get(name));

@@ -1,7 +1,7 @@
 //! Python's `str`, `repr` and `json.dumps` over template values.
 //!
 //! Chat templates were written against CPython: a float, a list or a union type that prints differently is a different
-//! prompt. This file knows nothing of templates, only how Python writes values down.
+//! prompt. This file knows nothing about templates, only how Python prints values.
 
 use std::fmt::Write as _;
 
@@ -11,8 +11,8 @@ use minijinja::{Error, ErrorKind, Value};
 use super::meter;
 use super::value::{DictView, WideFloat};
 
-/// Deeper values than this are refused: they cannot come from JSON text (whose reader stops at 128), and each level
-/// costs a stack frame.
+/// Maximum depth of a value. Deeper ones are refused: they cannot come from JSON text (whose reader stops at 128), and
+/// each level costs a stack frame.
 pub(super) const MAX_DEPTH: usize = 256;
 
 /// `str(value)`, with Jinja's reading of an undefined value as the empty string.
@@ -66,7 +66,7 @@ pub(super) fn write_repr(out: &mut String, value: &Value, depth: usize) -> Resul
             }
             out.push('}');
         }
-        // None, True, False, bytes and objects of the engine's own print the same in both.
+        // None, True, False, bytes and the engine's own objects print the same in both.
         _ => {
             let _ = write!(out, "{value}");
         }
@@ -172,7 +172,7 @@ pub(super) fn write_float(out: &mut String, float: f64, nan: &str, infinity: &st
     }
 }
 
-/// The options of `json.dumps` that `apply_chat_template` hands on to templates.
+/// The options of `json.dumps` that `apply_chat_template` passes to templates.
 #[derive(Debug, Clone)]
 pub(super) struct JsonStyle {
     pub(super) ensure_ascii: bool,

@@ -6,32 +6,32 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-/// The filter put around what a `for` iterates over.
+/// The filter around the iterable of a `for`.
 pub(super) const ITERABLE_FILTER: &str = "hone_iterable";
 
-/// A 1 that the compiler cannot see. It computes what is constant: a template of a few bytes would make it write pages
-/// of blanks before anything is counted.
+/// A 1 that the compiler cannot see. It folds constants: a template of a few bytes would make it write pages of spaces
+/// before anything is counted.
 pub(super) const ONE: &str = "hone_one";
 
 /// Marks the line of a branch in an instrumented render; private-use characters that no template writes.
 const MARK: (char, char) = ('\u{f8f0}', '\u{f8f1}');
 
 /// A template as minijinja should see it:
-/// - line ends become `\n`, as jinja2's lexer has them;
-/// - `{% generation %}` blocks, which mark what the model wrote, become scopes of their own;
+/// - line ends become `\n`, as in jinja2's lexer;
+/// - `{% generation %}` blocks, which mark what the model wrote, become separate scopes;
 /// - `{% for x in y %}` iterates over `y` as Python would, raising for None;
 /// - `x * y` is left to the render.
 pub(super) fn rewrite(source: &str) -> String {
     transform(source, false)
 }
 
-/// The same, with the line of every branch and loop written into the output where it is taken. Comparing two such
-/// renders tells which line of the template made them part ways.
+/// The same, with the line of every branch and loop written into the output where it is taken. Comparing two of these
+/// renders shows the line of the template at which they diverge.
 pub(super) fn instrument(source: &str) -> String {
     transform(source, true)
 }
 
-/// An instrumented output taken apart: the text, and each mark's line with its place in the text.
+/// An instrumented output, split: the text, and each mark's line with its position in the text.
 struct Marked {
     text: String,
     marks: Vec<(usize, usize)>,
@@ -57,8 +57,8 @@ impl Marked {
     }
 }
 
-/// The line of the template at which two instrumented outputs part ways: of the branches that only one of them takes
-/// before their texts begin to differ, the nearest; or else the last branch both took.
+/// The line of the template at which two instrumented outputs diverge: the nearest branch that only one of them takes
+/// before their texts differ, or else the last branch both took.
 pub(super) fn line_of_difference(a: &str, b: &str) -> Option<usize> {
     let (a, b) = (Marked::read(a), Marked::read(b));
     let place = a.text.bytes().zip(b.text.bytes()).take_while(|(a, b)| a == b).count();
@@ -83,7 +83,7 @@ fn transform(source: &str, marks: bool) -> String {
             Some(b'%') => code_end(tag, "%}"),
             _ => Some(1),
         };
-        // An unclosed tag is the compiler's to report.
+        // The compiler reports an unclosed tag.
         let Some(end) = end else { break };
         out.push_str(&rest[..at]);
         line += count_lines(&rest[..at]);
@@ -131,7 +131,7 @@ pub(super) fn long_tag(source: &str, most: usize) -> Option<usize> {
     None
 }
 
-/// A tag whose products are not constant.
+/// A tag without constant products.
 fn unfold(tag: &str) -> Cow<'_, str> {
     if !tag.contains('*') || tag.starts_with("{#") {
         return Cow::Borrowed(tag);
@@ -147,7 +147,7 @@ fn unfold(tag: &str) -> Cow<'_, str> {
             (Some(open), c) if c == open => quote = None,
             (None, '"' | '\'') => quote = Some(c),
             (None, '*') if chars.next_if_eq(&'*').is_some() => out.push('*'),
-            // A star behind a value multiplies it; elsewhere it spreads the value behind it.
+            // A star after a value multiplies it; elsewhere it spreads the value after it.
             (None, '*') if !matches!(last, '(' | '[' | '{' | ',') => {
                 out.push_str(ONE);
                 out.push('*');
@@ -196,7 +196,7 @@ fn raw_end(text: &str) -> usize {
     text.len()
 }
 
-/// A `{% … %}` tag cut into what stands before its word, the word, and the rest.
+/// A `{% … %}` tag split into the text before its keyword, the keyword, and the rest.
 struct Block<'t> {
     head: &'t str,
     word: &'t str,

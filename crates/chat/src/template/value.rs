@@ -1,7 +1,7 @@
 //! JSON as template values that behave like Python's dicts and lists.
 //!
 //! The conversion is written out by hand: going through serde would let a dependency's `arbitrary_precision` feature
-//! turn every number into a private map and halve template parity without a sound.
+//! turn every number into a private map and silently halve template parity.
 
 use std::fmt;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl Object for Dict {
         self.0.get(key.as_str()?).cloned()
     }
 
-    /// Attribute access. `schema.items` is the method even where the dict has such a key; `schema['items']` is the key.
+    /// Attribute access. `schema.items` is the method even if the dict has that key; `schema['items']` is the key.
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
         match key {
             "get" | "items" | "keys" | "values" | "copy" => {

@@ -1,7 +1,7 @@
-//! Instructions of a template with the meter's between them.
+//! Metered instructions: the meter's calls between the instructions of a template.
 //!
-//! The engine counts steps, and has no hook at which to look at what a step has built. So each instruction that can build
-//! something large, or that works through something large, is followed by a call of the meter, and jumps are moved along.
+//! The engine counts steps, but has no hook to inspect what a step has built. So each instruction that can build or
+//! traverse something large is followed by a call of the meter, and jumps are adjusted.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ const STORED: &str = "hone_stored";
 const WRITTEN: &str = "hone_written";
 const ABSENT: &str = "hone_absent";
 
-/// No place in the engine's cache of filters.
+/// No slot in the engine's filter cache.
 const UNCACHED: u8 = !0;
 
-/// The meter as filters, which is what instructions can call.
+/// The meter as filters, which instructions can call.
 pub(super) fn install(env: &mut Environment<'static>) {
     env.add_filter(BUILT, |value: Value| meter::built(&value).map(|()| value));
     env.add_filter(CUT, |value: Value| meter::cut(&value).map(|()| value));
@@ -46,7 +46,7 @@ impl<'source> Watched<'source> {
 
 fn watch<'source>(original: &Instructions<'source>) -> Instructions<'source> {
     let mut watched = Instructions::new(original.name(), original.source());
-    // Where each instruction went, and the end.
+    // New position of each instruction, and the end.
     let mut places = vec![0];
     let mut at = 0;
     while let Some(instruction) = original.get(at) {
@@ -64,7 +64,7 @@ fn watch<'source>(original: &Instructions<'source>) -> Instructions<'source> {
     watched
 }
 
-/// The place that an instruction names.
+/// Jump target of an instruction.
 fn target<'i>(instruction: &'i mut Instruction<'_>) -> Option<&'i mut u32> {
     match instruction {
         Instruction::Jump(target)
@@ -81,7 +81,7 @@ fn filter<'source>(name: &'static str) -> Instruction<'source> {
     Instruction::ApplyFilter(name, Some(1), UNCACHED)
 }
 
-/// An instruction and the meter's beside it.
+/// An instruction and the meter calls around it.
 fn steps<'source>(instruction: &Instruction<'source>) -> Vec<Instruction<'source>> {
     let same = instruction.clone();
     match instruction {

@@ -36,7 +36,7 @@ fn hermes() {
                 r#"<tool_call>{"name": "search", "arguments": {"query": "x", "limit": 3.0}}</tool_call>"#,
                 r#"search{"query":"x","limit":3.0}"#,
             ),
-            // Cut off: repaired only where nothing but closers is missing.
+            // Cut off: repaired only if nothing but closers is missing.
             (
                 "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"}",
                 &format!("truncated -> {PARIS} [missing_closer]"),
@@ -209,7 +209,7 @@ fn hermes() {
                 "run{\"code\":\"'<|im_end|>' + '<tool_response>'\"}",
             ),
             ("<s>Two</s> Three items.", "reply \"Two</s> Three items.\""),
-            // Calls in another format than the one that is read.
+            // Calls in a format other than the one being read.
             ("[TOOL_CALLS]ping{}", "malformed_markup"),
             ("Sure.\n<some_tool_call>ping</some_tool_call>", "malformed_markup"),
             ("<tool_call>{\"name\": \"ping\"}</tool_call><think>hm", "truncated"),

@@ -1,4 +1,4 @@
-//! Calls behind special tokens: Mistral, DeepSeek, Kimi-K2, Harmony.
+//! Calls after special tokens: Mistral, DeepSeek, Kimi-K2, Harmony.
 
 use crate::{PARIS, check};
 
@@ -137,7 +137,7 @@ fn kimi_k2() {
                 &format!("malformed_markup -> {PARIS} [missing_closer]"),
             ),
             ("I may open <|tool_calls_section_begin|> now</think>No.", "reply \"No.\""),
-            // Closers too many are told, not passed over.
+            // Superfluous closers are reported, not ignored.
             (
                 "<|tool_calls_section_begin|><|tool_call_begin|>functions.ping:0<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_call_end|><|tool_calls_section_end|>",
                 "malformed_markup -> ping{} [extra_closer]",
@@ -177,7 +177,7 @@ fn harmony() {
             (" to=functions.ping<|channel|>analysis <|constrain|>json<|message|>{}", "ping{}"),
             ("assistant to=functions.ping<|channel|>commentary json<|message|>{}<|call|>", "ping{}"),
             ("to=functions.ping<|message|>{}<|call|>", "ping{}"),
-            // Reasoning ends at <|end|> alone.
+            // Only <|end|> ends reasoning.
             (
                 "<|channel|>analysis<|message|>hm <|channel|>commentary to=functions.ping<|message|>{}<|call|>",
                 "truncated",

@@ -1,4 +1,4 @@
-//! Calls without markers of their own: bare and fenced JSON, Python, ReAct.
+//! Calls without markers: bare and fenced JSON, Python, ReAct.
 
 use crate::{PARIS, check};
 
@@ -161,7 +161,7 @@ fn untagged_json() {
             r#"search{"query":"a","limit":11111111111111111111111} search{"query":"b","limit":22222222222222222222222}"#,
         )],
     );
-    // A tool nobody offers, in prose, in a reply whose format is only guessed, is an example.
+    // An unknown tool in prose, in a reply whose format is only guessed, is an example.
     check(
         "auto",
         &[(

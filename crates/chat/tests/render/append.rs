@@ -1,5 +1,4 @@
-//! The append-only law: what a turn adds never changes what stands before it, and what the policy sampled is never
-//! encoded again.
+//! The append-only law: a turn never changes what comes before it, and what the policy sampled is never encoded again.
 
 use crate::support::{model, template, tools};
 use hone_chat::render::Rewrite;
@@ -31,7 +30,7 @@ fn open(renderer: &Renderer, tools: &ToolSet) -> Result<Conversation, RenderErro
     })
 }
 
-/// Templates of ours, with the token that ends a turn and whether they leave earlier turns alone.
+/// Our own templates, with the token that ends a turn and whether they leave earlier turns alone.
 const TEMPLATES: [(&str, &str, bool); 4] = [
     ("chatml", "<|im_end|>", true),
     ("qwen_like.jinja", "<|im_end|>", false),
@@ -48,8 +47,7 @@ fn source(name: &str) -> String {
 struct Turn {
     reply: String,
     calls: usize,
-    /// Number of tokens of the reply's canonical encoding that are cut into single bytes, as a policy may well sample
-    /// them.
+    /// Number of tokens of the reply's canonical encoding that are cut into single bytes, as a policy may sample them.
     end: End,
     observation: Vec<String>,
 }
@@ -141,9 +139,9 @@ proptest! {
         }
     }
 
-    /// Where a template leaves earlier turns alone and the policy's ids are canonical, appending must give exactly what
-    /// encoding the whole conversation at once gives. (Both prompts end so that nothing merges with a trimmed reply: the
-    /// seam between prompt and reply is the policy's own, and ids sampled across it are canonical or not as it pleases.)
+    /// Appending equals encoding the whole conversation, if the template leaves earlier turns alone and the policy's
+    /// ids are canonical. (Both prompts end so that nothing merges with a trimmed reply: the seam between prompt and
+    /// reply is the policy's own, and ids sampled across it need not be canonical.)
     #[test]
     fn appending_gives_what_rendering_the_whole_gives(turns in proptest::collection::vec(turn(), 1..4)) {
         for (name, end, _) in TEMPLATES.into_iter().filter(|(_, _, plain)| *plain) {

@@ -128,7 +128,7 @@ fn examples_are_valid_calls_of_other_tasks_in_the_models_format() {
     let parsed = parse(calls, &Toolbox::new(&tools()).unwrap(), Some(Format::Hermes));
     assert_eq!(parsed.error, None);
     assert_eq!(parsed.calls.len(), 2);
-    // Different tools come first, and the choice is the seed's alone.
+    // Different tools come first, and the choice depends only on the seed.
     assert_ne!(parsed.calls[0].call.name, parsed.calls[1].call.name);
     assert_eq!(made, examples(Format::Hermes, &pool[3], &pool, &tools(), 2, Seed::root(7)).unwrap());
 

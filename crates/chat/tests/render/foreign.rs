@@ -1,4 +1,4 @@
-//! Special tokens in foreign text: a message cannot end its own turn, and what is defused is nothing else.
+//! Special tokens in foreign text: a message cannot end its own turn, and nothing else is changed.
 
 use crate::support::{model, template, tools};
 use hone_chat::{CHATML, Conversation, Prompt, RenderSettings, Renderer, SpecialTokens};
@@ -56,7 +56,7 @@ fn a_user_cannot_either() {
     assert_eq!(forged.cost().unwrap().total, forged.ids().len());
 }
 
-/// Tools may come from a server nobody vouched for: neither their words nor their names end the system prompt.
+/// Tools may come from an untrusted server: neither their descriptions nor their names end the system prompt.
 #[test]
 fn the_description_of_a_tool_cannot_either() {
     let schema =

@@ -134,12 +134,12 @@ fn streamed_text_is_decoded_text_and_characters_stay_whole() {
     streamed.push_str(&stream.finish());
     assert_eq!(streamed, text);
     assert_eq!(tokenizer.decode(&ids).unwrap(), text);
-    // A character cut in two is held back, then given out as broken at the end.
+    // A character cut in two is held back, then emitted as broken at the end.
     let emoji = tokenizer.encode("\u{1f9ff}").unwrap();
     let mut stream = tokenizer.stream();
     assert_eq!(stream.push(emoji[0]), "");
     assert_eq!(stream.finish(), "\u{fffd}");
-    // A model that emits broken bytes without end does not make the stream hold them for ever.
+    // A model that emits endless broken bytes does not make the stream hold them forever.
     let mut stream = tokenizer.stream();
     let broken: String = (0..64).map(|_| stream.push(emoji[0])).collect();
     assert!(broken.chars().count() > 32, "{}", broken.len());

@@ -1,4 +1,4 @@
-//! Model directories made on the spot: a tokenizer trained on a few lines, and a template.
+//! Model directories created on the fly: a tokenizer trained on a few lines, and a template.
 
 use std::path::Path;
 use std::sync::OnceLock;

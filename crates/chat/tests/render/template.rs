@@ -1,5 +1,5 @@
-//! Templates render as jinja2 on CPython renders them. Expected texts were read off transformers 5.22; the whole
-//! comparison, over real templates, is scripts/conformance_render.sh.
+//! Templates render as jinja2 on CPython renders them. Expected texts are from transformers 5.22; the whole comparison,
+//! over real templates, is scripts/conformance_render.sh.
 
 use hone_chat::template::{ChatTemplate, Clock, Excess, TemplateError, TemplateInput};
 use serde_json::{Map, Value, json};
@@ -266,7 +266,7 @@ fn values_nested_without_end_are_refused() {
     assert!(error.to_string().contains("nested deeper"), "{error}");
 }
 
-/// Templates come from model directories nobody vouched for: what runs away ends with an error, never with the process.
+/// Templates come from untrusted model directories: a runaway render ends with an error, never by killing the process.
 #[test]
 fn a_template_that_runs_away_is_stopped() {
     for source in [
@@ -297,7 +297,7 @@ fn a_prompt_without_end_is_refused() {
     assert!(matches!(outcome, Err(TemplateError::Excessive { excess: Excess::Built, .. })));
 }
 
-/// Steps that build more than they cost: each fills the memory, or takes hours, where steps alone are counted.
+/// Steps that build more than they cost: each would fill the memory, or take hours, if only steps were counted.
 #[test]
 fn what_a_template_builds_is_bounded() {
     let ns = "{% set n = namespace(x='aaaaaaaaaaaaaaaa', l=[1], m=[]) %}";
@@ -372,7 +372,7 @@ fn what_a_template_builds_is_bounded() {
     }
 }
 
-/// The bounds are far from what templates do.
+/// The bounds are far beyond what real templates need.
 #[test]
 fn what_templates_do_stays_within_bounds() {
     let messages: Vec<_> =

@@ -21,7 +21,7 @@ impl Fields {
         (self.rest, self.repairs)
     }
 
-    /// The first of the names that has a value; `null` is none. Other names stay in the row.
+    /// The first of the names that has a value; `null` does not count. Other names stay in the row.
     pub(super) fn take(&mut self, names: &[&str]) -> Option<Value> {
         for name in names {
             if self.rest.get(*name).is_some_and(Value::is_null) {
@@ -41,13 +41,13 @@ impl Fields {
         self.repairs.push(Trouble::new(field, reason, fix));
     }
 
-    /// A text; a number is written out.
+    /// A text; a number is converted to text.
     pub(super) fn text(&mut self, field: &'static str, names: &[&str]) -> Result<Option<String>, Trouble> {
         match self.take(names) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(number @ (Value::Number(_) | Value::Bool(_))) => {
-                self.repaired(field, format!("{number} is no text and was written out"), "quote it");
+                self.repaired(field, format!("{number} is not text and was converted"), "quote it");
                 Ok(Some(number.to_string()))
             }
             Some(other) => Err(Trouble::new(
@@ -58,7 +58,7 @@ impl Fields {
         }
     }
 
-    /// Variables: an object, or the JSON text of one. Values that are no texts are written out.
+    /// Variables: an object, or the JSON text of one. Values that are not text are converted to text.
     pub(super) fn variables(&mut self, names: &[&str]) -> Result<IndexMap<String, String>, Trouble> {
         let object = |value: Value| match value {
             Value::Object(map) => Ok(map),
@@ -90,7 +90,7 @@ impl Fields {
                     continue;
                 }
                 other => {
-                    self.repaired("env_variables", format!("{name} is no text and was written out"), "quote it");
+                    self.repaired("env_variables", format!("{name} is not text and was converted"), "quote it");
                     other.to_string()
                 }
             };
@@ -107,7 +107,7 @@ impl Fields {
             "browser_use" | "browser" => Ok(Modality::Browser),
             other => Err(Trouble::new(
                 "task_modality",
-                format!("{other:?} is no modality"),
+                format!("{other:?} is not a modality"),
                 "write tool_use, computer_use or browser_use",
             )),
         }
@@ -121,7 +121,7 @@ impl Fields {
             return Some(level);
         }
         let read = value.as_str().and_then(|text| text.trim().parse().ok());
-        let what = if read.is_some() { "was read as a number" } else { "is no level and was left out" };
+        let what = if read.is_some() { "was read as a number" } else { "is not a level and was dropped" };
         self.repaired("difficulty", format!("{value} {what}"), "write 1, 2 or 3");
         read
     }
@@ -163,13 +163,13 @@ impl Fields {
         let value = self.take(&["split"])?;
         let side = value.as_str().and_then(side_of);
         if side.is_none() {
-            self.repaired("split", format!("{value} is no side of a split and was left out"), "write train or eval");
+            self.repaired("split", format!("{value} is not a side of a split and was dropped"), "write train or eval");
         }
         side
     }
 }
 
-/// The side a name stands for: of a split, or of a file.
+/// The side that a name means: of a split, or of a file.
 pub(crate) fn side_of(name: &str) -> Option<Side> {
     let name = name.to_lowercase();
     let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();

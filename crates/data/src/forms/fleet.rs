@@ -1,5 +1,5 @@
-//! Fleet's task JSON with all its aliases, SkyRL's rows, and our own lines: one reading for the three, since they differ in
-//! names and not in meaning.
+//! Fleet's task JSON with all its aliases, SkyRL's rows, and our own lines: one reader for the three, since they differ
+//! in names, not in meaning.
 
 use hone_trace::Task;
 use serde_json::{Map, Value};
@@ -40,8 +40,8 @@ pub(super) fn read(fields: Map<String, Value>, context: &Context) -> Result<Read
     Ok(Read { task, side, repairs })
 }
 
-/// A text, or SkyRL's list of messages, of which the user's are the prompt. What others say is the environment's to say, and
-/// what is no text cannot be a prompt: both are told.
+/// A text, or SkyRL's list of messages, of which the user's are the prompt. Messages of other roles come from the
+/// environment, and content that is not text cannot be a prompt: both are reported.
 fn prompt(fields: &mut Fields) -> Result<String, Trouble> {
     let missing = || Trouble::new("prompt", "the task asks for nothing", "add a \"prompt\"");
     let text = match fields.take(&["prompt"]) {
@@ -69,7 +69,7 @@ fn prompt(fields: &mut Fields) -> Result<String, Trouble> {
     if text.trim().is_empty() { Err(missing()) } else { Ok(text) }
 }
 
-/// A content: a text, or parts of which some are.
+/// Message content: a text, or parts, some of which are text.
 fn said_by_user(content: &Value, said: &mut Vec<String>, left: &mut Vec<String>) {
     match content {
         Value::String(text) => said.push(text.clone()),
@@ -85,7 +85,7 @@ fn said_by_user(content: &Value, said: &mut Vec<String>, left: &mut Vec<String>)
     }
 }
 
-/// One object out of the names a verifier's parts go by; `None` without any.
+/// One object from the aliases of a verifier's parts; `None` without any.
 fn verifier(fields: &mut Fields) -> Result<Option<Value>, Trouble> {
     let mut parts = match fields.take(&["verifier", "reward_spec"]) {
         None => Map::new(),
@@ -102,7 +102,7 @@ fn verifier(fields: &mut Fields) -> Result<Option<Value>, Trouble> {
             parts.insert(name.into(), text.into());
         }
     }
-    // Older files have them one level down.
+    // Older files have them one level deeper.
     let within = |path: &str| fields.get("metadata").and_then(|metadata| metadata.pointer(path)).cloned();
     for (name, path) in [("verifier_id", "/verifier/verifier_id"), ("runtime_version", "/verifier_runtime_version")] {
         if let (false, Some(value @ Value::String(_))) = (parts.contains_key(name), within(path)) {
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!((&ours.task, ours.side), (&fleet.task, Some(Side::Train)));
         assert_eq!(ours.task, sky.task);
         assert_eq!(ours.task.variables["CURRENT_DATE"], "2025-01-31");
-        // What it is written as reads back as the same.
+        // It reads back as it was written.
         assert_eq!(read_json(serde_json::to_value(&ours.task).unwrap()).unwrap().task, ours.task);
     }
 

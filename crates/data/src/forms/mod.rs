@@ -1,4 +1,4 @@
-//! The forms tasks come in, each read into a [`Task`]: Fleet's and ours, SkyRL's rows, tau-bench's and tau2-bench's.
+//! Input formats of tasks, each read into a [`Task`]: Fleet's and ours, SkyRL's rows, tau-bench's and tau2-bench's.
 
 mod fields;
 mod fleet;
@@ -17,7 +17,7 @@ pub(crate) struct Context {
     pub(crate) env: Option<String>,
     /// The tau domain, by the file's path.
     pub(crate) domain: Option<Domain>,
-    /// The split a tau-bench file is of: `test` of `tasks_test.json`.
+    /// The split of a tau-bench file: `test` of `tasks_test.json`.
     pub(crate) split: String,
 }
 

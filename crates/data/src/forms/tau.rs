@@ -26,14 +26,14 @@ pub(super) fn read(fields: Map<String, Value>, at: usize, context: &Context) -> 
     Ok(Read { task, side: None, repairs: Vec::new() })
 }
 
-/// The domain that a name or a path speaks of.
+/// The domain named by a name or a path.
 pub(crate) fn domain_of(name: &str) -> Option<Kind> {
     [Kind::Retail, Kind::Airline, Kind::Telecom]
         .into_iter()
         .find(|kind| name.split(['/', '\\', '-', '_', '.']).any(|part| part == kind.name()))
 }
 
-/// By what the reference calls: every tool but the shared ones is of one domain.
+/// Domain by the reference's calls: every tool except the shared ones belongs to one domain.
 fn by_tools(fields: &Map<String, Value>) -> Option<Kind> {
     let criteria = fields.get("evaluation_criteria").and_then(|criteria| criteria.get("actions"));
     let actions = fields.get("actions").or(criteria)?.as_array()?;

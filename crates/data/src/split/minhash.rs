@@ -1,14 +1,14 @@
 //! Near-duplicates of texts, by MinHash: 64 minima of one hash over three-word shingles, looked up in 16 bands of 4.
 //!
-//! A signature takes 128 bytes, whatever the text's length. Texts of which 8 of 10 shingles are shared meet in some band
-//! in 9,998 of 10,000 cases; what meets is then compared by whole signatures.
+//! A signature takes 128 bytes, whatever the text's length. Texts of which 8 of 10 shingles are shared meet in some
+//! band in 9,998 of 10,000 cases; candidates are then compared by whole signatures.
 
 use crate::hash::hash64;
 
 const BINS: usize = 64;
 const ROWS: usize = 4;
 const BANDS: usize = BINS / ROWS;
-/// Of a bucket with thousands of texts, the first and the latest this many are compared with.
+/// In a bucket with thousands of texts, only the first and the latest this many are compared.
 const COMPARED: usize = 8;
 
 /// Minima of a text's shingles.
@@ -49,8 +49,8 @@ impl Signature {
     }
 }
 
-/// Two standard errors of the estimate at a similarity of 0.9: taken off, because a pair that is missed may be torn apart,
-/// and one too many only shares its side.
+/// Two standard errors of the estimate at a similarity of 0.9, subtracted because a missed pair may end up on both
+/// sides, while a false pair only shares a side.
 const MARGIN: f64 = 0.08;
 
 /// Pairs (later, earlier) of texts at least this similar, sorted. Position in `signatures` is the order.

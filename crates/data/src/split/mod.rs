@@ -1,10 +1,10 @@
-//! Splits that never move a task: a keyed hash against a fixed threshold, near-duplicates on one side, a lock.
+//! Stable splits: a keyed hash against a fixed threshold, near-duplicates on one side, a lock.
 //!
 //! A task is on the eval side if the hash of its environment and key is below the environment's share. The threshold
 //! depends on nothing else, so a set may grow freely: no task changes sides. (Shares that are turned into counts move
 //! their threshold with every new task, and yesterday's evaluation tasks into training.) A near-duplicate of an earlier
-//! prompt joins that prompt's side. Caps move tasks of a side into `unused`, never to the other side. With a lock, an
-//! assignment stays, whatever else changes.
+//! prompt joins that prompt's side. Caps move tasks of a side into `unused`, never to the other side. With a lock,
+//! assignments never change.
 
 mod minhash;
 
@@ -25,14 +25,14 @@ pub struct SplitSettings {
     pub eval: f64,
     /// Other shares, by environment.
     pub eval_of: BTreeMap<String, f64>,
-    /// Environments all tasks of which are held out.
+    /// Environments that are held out entirely.
     pub held_out_envs: Vec<String>,
     /// Tasks that are held out by name, by environment: keys, or positions among the environment's tasks.
     pub held_out_tasks: BTreeMap<String, Vec<String>>,
     /// Maximum tasks of an environment on a side; the rest is unused.
     pub max_eval: Option<usize>,
     pub max_train: Option<usize>,
-    /// Prompts at least this similar are kept on one side; absent: none are compared.
+    /// Prompts at least this similar stay on one side; absent: not compared.
     pub near: Option<f64>,
     /// The key of the hash.
     pub seed: u64,
@@ -74,11 +74,11 @@ struct Entry {
     key: String,
     env: u32,
     hash: f64,
-    /// The input has it as an evaluation task.
+    /// It is an evaluation task in the input.
     evaluated: bool,
 }
 
-/// The tasks to be split, without their texts.
+/// Tasks to split, without their texts.
 #[derive(Debug, Default)]
 pub struct Splitter {
     settings: SplitSettings,
@@ -103,7 +103,7 @@ pub struct Summary {
     pub why: BTreeMap<Why, u64>,
     /// Locked tasks that the set no longer has. They stay locked.
     pub missing: u64,
-    /// Tasks that the input has as eval and this split as train.
+    /// Tasks on the eval side in the input and on the train side in this split.
     pub against: u64,
 }
 
@@ -267,7 +267,7 @@ impl Splitter {
         ))
     }
 
-    /// Takes tasks over a cap out of a side: locked ones stay, of the others those with the largest hashes go.
+    /// Moves tasks over a cap out of a side: locked ones stay; of the others, those with the largest hashes go.
     fn cap(&self, drawn: &mut [(Side, Why)], side: Side, most: Option<usize>, why: Why) {
         let Some(most) = most else { return };
         for env in 0..self.envs.len() as u32 {

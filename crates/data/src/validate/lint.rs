@@ -19,7 +19,7 @@ pub struct Lint {
 }
 
 impl Lint {
-    /// Looks at a set before its tasks are judged one by one.
+    /// Statistics of a set, gathered before its tasks are judged.
     pub fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
         let mut lint = Self::default();
         for Row { task, .. } in rows {
@@ -52,7 +52,7 @@ impl Lint {
     }
 }
 
-/// Fields that say where a task comes from, and not what it is.
+/// Fields about a task's origin, not its content.
 const BOOKKEEPING: [&str; 11] = [
     "created_at",
     "updated_at",
@@ -67,8 +67,8 @@ const BOOKKEEPING: [&str; 11] = [
     "runtime_version",
 ];
 
-/// Content that makes a task the same under another key: all that it asks for and is judged by. Tasks of one prompt may differ in what
-/// the environment is told of them alone, such as a number to be guessed.
+/// Content that identifies a task under another key: everything it asks for and is judged by. Tasks with the same
+/// prompt may differ only in what the environment is told, such as a number to guess.
 fn content(task: &Task) -> u64 {
     let prompt: Vec<&str> = task.prompt.split_whitespace().collect();
     let own = |(name, _): &(&String, &Value)| !BOOKKEEPING.contains(&name.as_str());

@@ -34,7 +34,7 @@ pub enum Reason {
     MissingVariable,
     /// A reference call is answered with an error.
     ReferenceCallFails,
-    /// The verifier passes before anything was done, although something is to be done.
+    /// The verifier passes before anything was done, although something must be done.
     PassesOnSeed,
     /// The verifier does not pass after the reference calls.
     ReferenceDoesNotPass,
@@ -44,7 +44,7 @@ pub enum Reason {
     VerifierException,
     /// The environment broke.
     EnvironmentFault,
-    /// The teacher could not be asked. That says nothing of the task, which is judged again the next time.
+    /// The teacher could not be asked. That says nothing about the task, which is judged again next time.
     TeacherFault,
     /// Neither a reference nor a teacher that solves it.
     Unsolvable,
@@ -54,7 +54,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// True when something broke outside the task, which may be well another time.
+    /// True if something outside the task broke: it may pass another time.
     pub fn may_pass(self) -> bool {
         matches!(self, Self::EnvironmentFault | Self::TeacherFault)
     }
@@ -132,7 +132,7 @@ impl std::fmt::Debug for Bench {
     }
 }
 
-/// A task at work: the finding so far.
+/// A task being validated: the finding so far.
 struct Work<'a> {
     bench: &'a Bench,
     task: &'a Task,
@@ -195,7 +195,7 @@ impl Work<'_> {
         let failed = first_failure(trace, rules.failing_reads).filter(|_| !rules.failing_calls);
         let changes = effect(trace);
         if let Some(failed) = failed {
-            // An error that the solution gets over may be what the task is about.
+            // Overcoming an error may be the point of the task.
             let way_out =
                 if after >= rules.pass { "; failing_calls = true keeps tasks that pass in the end" } else { "" };
             return Err((Reason::ReferenceCallFails, failed + way_out));
@@ -230,7 +230,8 @@ impl Work<'_> {
         }
     }
 
-    /// Plays with one seed as often as the rules say; the value of the success component, the same every time.
+    /// Plays with one seed as often as the rules say; returns the value of the success component, which must be the
+    /// same every time.
     async fn replay(&mut self, player: &dyn Player, what: &str) -> Result<f64, (Reason, String)> {
         let seed = Seed::root(self.bench.rules.seed).with("validate").with(&self.task.key);
         let mut first: Option<(f64, Vec<Reward>, Option<Value>)> = None;

@@ -10,16 +10,16 @@ pub struct Rules {
     pub pass: f64,
     /// Replays of doing nothing and of the reference, with one seed; their results must agree.
     pub replays: u32,
-    /// Tries of the teacher on every task; 0: only on tasks without a reference, once.
+    /// Attempts of the teacher on every task; 0: once, and only on tasks without a reference.
     pub teacher: u32,
-    /// Share of the teacher's tries that must, and may, solve a task.
+    /// Minimum and maximum share of the teacher's attempts that solve a task.
     pub min_solved: f64,
     pub max_solved: f64,
     /// Reject tasks whose reference changes nothing and that doing nothing passes.
     pub drop_no_op: bool,
     /// Accept references in which a call of a tool that changes nothing fails.
     pub failing_reads: bool,
-    /// Accept references in which any call fails, where the verifier passes after all of them: errors are part of the task.
+    /// Accept references in which any call fails, if the verifier passes at the end: errors are part of the task.
     pub failing_calls: bool,
     /// Variables that every task must have.
     pub require_variables: Vec<String>,

@@ -20,7 +20,7 @@ const SHAPES: [(&str, [[usize; 2]; 2]); 10] = [
     ("zillow", [[76, 0], [33, 0]]),
 ];
 
-/// A task as Fleet writes it; v0.2 brought variables to 19 of 20.
+/// A task as Fleet writes it; v0.2 added variables to 19 of 20.
 fn task(env: &str, side: usize, at: usize, version: usize) -> Value {
     let side = ["train", "eval"][side];
     let mut task = json!({"key": format!("{env}-{side}-{at}"), "env_id": env, "prompt": format!("Task {at} of {env}, {side}."),
@@ -28,7 +28,7 @@ fn task(env: &str, side: usize, at: usize, version: usize) -> Value {
         "verifier_func": "def validate_task(env, final_answer=None): return 1"});
     if version == 1 && at % 20 != 7 {
         let variables = json!({"CURRENT_DATE": "2025-01-31"});
-        // As an object or as its JSON text: both are written.
+        // As an object or as its JSON text: both occur.
         task["env_variables"] = if at.is_multiple_of(2) { variables } else { variables.to_string().into() };
     }
     task
@@ -41,7 +41,7 @@ fn write(directory: &Path, version: usize) -> [String; 2] {
             .flat_map(|(env, counts)| (0..counts[version][side]).map(move |at| task(env, side, at, version)));
         let tasks: Vec<Value> = tasks.collect();
         let path = directory.join(format!("v0.{}-{}.json", version + 1, ["train", "eval"][side]));
-        // An array, and an object with one: both are Fleet's.
+        // An array, and an object with one: Fleet uses both.
         let text = if side == 0 { json!(tasks) } else { json!({"version": "v0", "tasks": tasks}) };
         std::fs::write(&path, serde_json::to_string_pretty(&text).unwrap()).unwrap();
         path.display().to_string()

@@ -10,7 +10,7 @@ mod validating;
 use hone_data::read::{Inputs, Item, ReadOptions, Reader};
 use hone_data::{Issue, Row};
 
-/// Everything that is read of the inputs.
+/// Everything read from the inputs.
 fn read(inputs: &[&str], env: Option<&str>) -> (Vec<Row>, Vec<Issue>) {
     let (mut rows, mut issues) = (Vec::new(), Vec::new());
     let mut reader = Reader::new(ReadOptions { env: env.map(str::to_owned) });

@@ -1,4 +1,4 @@
-//! Every form that tasks come in, and what is said of rows that cannot be taken as they are.
+//! Every input format, and the issues reported for rows that cannot be used as they are.
 
 use hone_data::IssueKind::{Dropped, Repaired};
 use hone_trace::Side;
@@ -91,7 +91,7 @@ fn a_file_in_another_form_is_refused_with_the_way_to_read_it() {
     }
 }
 
-/// Written by pyarrow: dictionaries, lists of structs, maps, decimals, times, bytes and holes.
+/// Written by pyarrow: dictionaries, lists of structs, maps, decimals, times, bytes and nulls.
 #[cfg(feature = "parquet")]
 #[test]
 fn parquet_rows_are_read_whatever_their_columns() {
@@ -123,7 +123,7 @@ fn buckets_without_the_feature_are_refused_with_its_name() {
     assert!(error.contains("s3://"), "{error}");
 }
 
-/// scripts/bucket.py starts the server, puts three tasks there and names them by this variable.
+/// scripts/bucket.py starts the server, uploads three tasks and names them in this variable.
 #[cfg(feature = "cloud")]
 #[test]
 #[ignore = "needs an S3 server (scripts/bucket.py starts one)"]
@@ -138,7 +138,7 @@ fn a_bucket_is_read_and_what_is_not_there_is_told() {
     assert!(error.contains(&missing) && error.contains("not found"), "{error}");
 }
 
-/// A server of one answer each, on a port of this machine.
+/// A server with one answer per request, on a local port.
 #[test]
 fn http_is_fetched_and_its_refusals_are_told() {
     use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,4 +1,4 @@
-//! Laws of splits: no task ever moves, near-duplicates stay together, what is held out is never trained on.
+//! Laws of splits: no task ever moves, near-duplicates stay together, held-out tasks are never trained on.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -113,8 +113,8 @@ fn an_environment_that_was_trained_on_cannot_be_held_out_later() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Tasks of a few environments, arriving in any order and in any number of versions: without a lock none goes from
-    /// one side to the other, whatever the shares of the versions before.
+    /// Tasks of a few environments, arriving in any order and in any number of versions: without a lock no task changes
+    /// sides, whatever the shares of earlier versions.
     #[test]
     fn growth_without_a_lock_moves_nothing_between_sides(
         arrivals in prop::collection::vec((0usize..3, 0usize..400), 1..300),

@@ -1,4 +1,4 @@
-//! A small world with planted bad tasks: each is rejected for what is wrong with it, and no good one is.
+//! A small world with planted bad tasks: each is rejected for its own fault, and no good task is rejected.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -153,7 +153,7 @@ async fn planted_tasks_are_rejected_for_what_is_wrong_and_no_good_one_is() {
         };
         assert_eq!(found, expected, "{}: {detail}", task.key);
         assert_eq!(found.is_some(), !detail.is_empty(), "{}", task.key);
-        // What was rejected by playing shows how it was played; an unsolvable task is shown doing nothing.
+        // Tasks rejected by playing have their traces; an unsolvable task has the trace of doing nothing.
         assert_eq!(found.is_some(), shown, "{}", task.key);
         assert_eq!(labels.contains(&"no_op".to_owned()), task.key == "no-op");
     }
@@ -177,7 +177,7 @@ async fn rules_filter_by_what_is_wanted() {
         Lint::of(&rows()).check(&by_key("good-1"), &required).map(|found| found.0),
         Some(Reason::MissingVariable)
     );
-    // A read that fails may be forgiven; a write may not.
+    // A failing read may be tolerated; a failing write may not.
     let mut read = by_key("good-1");
     read.reference.as_mut().unwrap().insert(0, ToolCall::new("look", Map::new()));
     let forgiving = Rules { failing_reads: true, ..Rules::default() };
@@ -189,7 +189,7 @@ async fn rules_filter_by_what_is_wanted() {
     );
 }
 
-/// A teacher that adds what it is told, or cannot be asked.
+/// A teacher that adds a given number, or cannot be reached.
 struct Adds(Option<i64>);
 
 #[async_trait]

@@ -256,7 +256,7 @@ fn rope(keys: Keys<'_>, dim: usize, positions: usize) -> std::result::Result<Rop
         "finetuned",
     ];
     let empty = Map::new();
-    // The old key wins where both are there, as in transformers.
+    // If both keys are present the old one wins, as in transformers.
     let table = |key| keys.get(key).and_then(Value::as_object).filter(|m| !m.is_empty());
     let parameters = table("rope_scaling").or_else(|| table("rope_parameters")).unwrap_or(&empty);
     if let Some(unknown) = parameters.keys().find(|k| !KNOWN.contains(&k.as_str())) {

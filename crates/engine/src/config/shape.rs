@@ -43,7 +43,7 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// The config of such a model; shapes that make no model are refused as they would be in a file.
+    /// Config of this model; invalid shapes are refused as they would be in a file.
     pub fn config(&self) -> Result<Config> {
         let source = json!({
             "architectures": ["Qwen3ForCausalLM"],

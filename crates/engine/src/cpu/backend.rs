@@ -1,4 +1,4 @@
-//! CPU backend: the passes of this folder behind the device seam.
+//! CPU backend: the passes of this folder behind [`Backend`].
 
 use std::borrow::Cow;
 use std::sync::Arc;

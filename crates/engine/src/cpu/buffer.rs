@@ -12,7 +12,7 @@ struct Line([f32; 16]);
 const HUGE: usize = 2 << 20;
 
 /// A slice of floats that starts on a cache line: a 64-byte vector load that straddles two lines costs double, and the
-/// matrix kernel does little else than load.
+/// matrix kernel mostly loads.
 #[derive(Debug, Clone, Default)]
 pub struct Buffer {
     memory: Memory,
@@ -32,7 +32,7 @@ impl Memory {
         if bytes >= HUGE
             && let Ok(map) = memmap2::MmapMut::map_anon(bytes.next_multiple_of(HUGE))
         {
-            // Without huge pages it is slower and no less right.
+            // Without huge pages it is slower but still correct.
             #[cfg(target_os = "linux")]
             let _ = map.advise(memmap2::Advice::HugePage);
             return Self::Mapped(map);

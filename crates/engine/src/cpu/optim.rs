@@ -45,7 +45,7 @@ pub fn global_norm(cpu: &Cpu, table: &Table, grads: &[f32]) -> GradientNorm {
         unsafe { shared.slice(i, 1)[0] = adamw::squares(cpu.isa(), &grads[table.params[i].range.clone()]) };
     });
     match sums.iter().position(|s| !s.is_finite()) {
-        // The squares of finite values may overflow; such a gradient is of no use either.
+        // The squares of finite values may overflow; that gradient is useless too.
         Some(bad) => GradientNorm::NotFinite(table.params[bad].name.clone()),
         None => GradientNorm::Finite(sums.iter().sum::<f64>().sqrt()),
     }

@@ -42,8 +42,7 @@ struct Region {
     over: AtomicBool,
 }
 
-/// The region that is open, or was the last to be: its number (0 while it changes) and its task, a closure behind a
-/// pointer.
+/// The open region, or the last one that was: its number (0 while it changes) and its task, a closure behind a pointer.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Header {
@@ -218,7 +217,7 @@ impl Region {
         self.header.count.store(count, Ordering::Relaxed);
         self.header.number.store(number, Ordering::Release);
         for (worker, sleeping) in workers.iter().zip(&self.sleeping) {
-            // A worker that falls asleep in this very moment may miss the region. Others do its share.
+            // A worker that falls asleep right now may miss the region; the others do its share.
             if sleeping.load(Ordering::Relaxed) {
                 worker.thread().unpark();
             }
@@ -226,7 +225,7 @@ impl Region {
         Task { number, data, call, count }
     }
 
-    /// A worker's life.
+    /// Worker loop.
     fn serve(&self, index: usize) {
         BUSY.set(true);
         let mut last = 0;
@@ -252,7 +251,7 @@ impl Region {
                 continue;
             }
             self.sleeping[index].store(true, Ordering::SeqCst);
-            // Looked at once more after the flag is up: a region opened before would not have woken this worker.
+            // Checked again after the flag is set: a region opened before would not have woken this worker.
             if self.header.number.load(Ordering::SeqCst) == last && !self.over.load(Ordering::SeqCst) {
                 std::thread::park();
             }
@@ -261,8 +260,8 @@ impl Region {
         }
     }
 
-    /// The region that is open, unless it is `last`. It may be over by the time its task is looked at: then nothing is
-    /// left to take of it.
+    /// The region that is open, unless it is `last`. It may be over before its task is read; then there is nothing left
+    /// to take.
     fn look(&self, last: u64) -> Option<Task> {
         let number = self.header.number.load(Ordering::Acquire);
         if number == last || number == 0 {

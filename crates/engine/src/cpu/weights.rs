@@ -18,7 +18,7 @@ pub struct Weights {
     pub params: Arc<ModelParams>,
     /// The f32 master, laid out by `params`.
     pub values: Buffer,
-    /// All matrices once more, packed, in one piece of memory: decoding reads all of it for every token.
+    /// Packed copies of all matrices in one allocation: decoding reads all of it for every token.
     packed: Buffer,
     pub layers: Vec<LayerMatrices>,
     pub head: Matrix,

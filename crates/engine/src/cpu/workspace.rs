@@ -112,7 +112,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// Floats that a forward pass (and its backward pass, where one is kept for) needs.
+    /// Floats that a forward pass (and its backward pass, if anything is kept for one) needs.
     pub(crate) fn floats(c: &Config, rows: usize, scored: usize, keep: Keep) -> usize {
         let streams = if keep == Keep::Nothing { 2 } else { c.layers + 1 };
         let layers = if keep == Keep::Everything { c.layers } else { 1 };

@@ -22,7 +22,7 @@ struct Node {
     parent: Option<NodeId>,
     children: Vec<NodeId>,
     tokens: Vec<u32>,
-    /// Tokens whose keys and values are there.
+    /// Tokens whose keys and values are computed.
     computed: usize,
     holders: u32,
     used: u64,

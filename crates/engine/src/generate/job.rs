@@ -17,7 +17,7 @@ type Reply = std::result::Result<Sample, SampleFault>;
 /// Lowest temperature other than 0: dividing logits by less leaves the range of f32.
 const COLDEST: f32 = 1e-5;
 
-/// Tokens that a node must be computed to, and the state of the tree in which that was found out.
+/// Length that a node must be computed to, and the state of the tree when that was determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wait {
     pub(super) on: (NodeId, usize),
@@ -126,13 +126,13 @@ impl Job {
             _ => self.versions.push((version.clone(), 1)),
         }
         if let Some(stream) = &self.stream {
-            // A reader that went away does not end the request: the result may still be waited for.
+            // A dropped stream does not end the request: the result may still be awaited.
             let _ = stream.unbounded_send(StreamedToken { token: choice.token, logprob: choice.logprob });
         }
     }
 
     fn stop(&mut self, token: u32, config: &Config) -> Option<StopReason> {
-        // The gate sees every token, also a last one.
+        // The gate sees every token, including the last.
         let gated = self.gate.as_mut().is_some_and(|gate| gate.push(token) == Flow::Stop);
         if self.params.stop_ids.contains(&token) {
             Some(StopReason::StopId)

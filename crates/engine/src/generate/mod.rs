@@ -1,8 +1,8 @@
 //! Generation: continuous batching over a paged, shared KV cache.
 //!
 //! One thread owns the cache and the running batch. Requests join it as pages allow, prompts are computed in pieces
-//! beside the decoding of others, and finished requests leave at once. A prompt that begins as an earlier one did (a
-//! system prompt, the history of an episode) is computed from where it differs.
+//! beside the decoding of others, and finished requests leave immediately. A prompt that begins as an earlier one did
+//! (a system prompt, the history of an episode) is computed from where it differs.
 //!
 //! A sampled token and its logprob depend on the prompt, the parameters, the seed and the weights. They do not depend
 //! on other requests, on the contents of the cache, on preemption or on the number of threads: every row is computed by
@@ -40,7 +40,8 @@ pub struct GeneratorSettings {
     pub memory_limit: u64,
     /// Requests computed together.
     pub max_running: usize,
-    /// Prompt tokens computed in one step beside the decoding requests: more is faster, less lets others wait less.
+    /// Chunked prefill: prompt tokens computed in one step beside the decoding requests. More is faster, fewer delay
+    /// other requests less.
     pub prefill_tokens: usize,
 }
 
@@ -57,7 +58,7 @@ pub struct GeneratorStats {
     pub waiting: usize,
     /// Pages that running requests hold.
     pub pages_held: usize,
-    /// Pages with something in them, held or kept for reuse.
+    /// Pages in use, held or cached for reuse.
     pub pages_live: usize,
     /// Pages the memory limit allows.
     pub pages_limit: usize,
@@ -109,7 +110,8 @@ impl Generator {
         Ok(Self { requests })
     }
 
-    /// Sends a request at once; the future is its result. Dropping the future cancels the request and frees its pages.
+    /// Sends a request immediately; the future is its result. Dropping the future cancels the request and frees its
+    /// pages.
     pub fn submit(
         &self,
         request: SampleRequest,

@@ -204,7 +204,7 @@ impl<B: Backend> Scheduler<B> {
                     at += 1;
                 }
                 Admission::NoRoom => {
-                    // Younger jobs do not overtake one that only lacks room: it would never get any.
+                    // Younger jobs do not overtake one that only lacks room: it would otherwise starve.
                     self.waiting.insert(at, job);
                     return;
                 }
@@ -311,7 +311,7 @@ impl<B: Backend> Scheduler<B> {
         decoded.map_err(|error| SampleFault::Failed { what: error.to_string(), transient: false })
     }
 
-    /// Chooses the rows of the step: one per decoding job, then prompts, oldest first. Makes room where pages run out.
+    /// Chooses the rows of the step: one per decoding job, then prompts, oldest first. Preempts if pages run out.
     fn plan(&mut self) {
         let mut at = 0;
         while at < self.running.len() {

@@ -151,7 +151,7 @@ impl LoraConfig {
 
 /// Refuses PEFT keys that change the maths, unless they are set to a value that changes nothing.
 fn refuse_variants(json: &Map<String, Value>) -> std::result::Result<(), String> {
-    // Read here, or without a say in the maths.
+    // Read here, or without effect on the maths.
     const KNOWN: [&str; 19] = [
         "peft_type",
         "peft_version",

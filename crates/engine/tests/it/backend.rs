@@ -133,7 +133,7 @@ fn pages_hold_what_the_learner_computes<B: Backend>(model: &Model<B>, same: Same
         let learned = parity::logprobs(&Net::new(model, None), &[sequence], How::default()).unwrap().concat();
         same.check(&reply.sampled.logprobs, &learned[44..], "sampler and learner");
     }
-    // A page that is copied in part and cleared is a page of zeros: no draw may see what was there.
+    // A page that is copied in part and cleared is a page of zeros: no draw may see its former contents.
     let mut pages = model.device.pages(&model.config);
     pages.grow();
     pages.grow();
@@ -141,7 +141,7 @@ fn pages_hold_what_the_learner_computes<B: Backend>(model: &Model<B>, same: Same
     pages.clear(1);
 }
 
-/// A learner that goes on from a checkpoint takes the same steps as one that never stopped, whatever form the device keeps
+/// A learner restored from a checkpoint takes the same steps as an uninterrupted one, whatever form the device keeps
 /// moments in.
 fn moments_come_back_as_they_were<B: Backend>(model: &Model<B>) {
     let (table, device) = (&model.params.table, &*model.device);

@@ -1,6 +1,6 @@
 //! Second device for the laws of a backend: computes on the CPU, and keeps its storage where the engine cannot look.
 //!
-//! It compiles only as long as nothing above the seam needs host slices, threads or the CPU's own types.
+//! It compiles only as long as nothing above the interface needs host slices, threads or the CPU's own types.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 const VOCAB: usize = 530;
 
-/// Prefix forests as packing makes them: a system prompt, task prompts below it, several samples of each, of which some
-/// part ways only after their first tool call. No length is a multiple of a tile, and first children reach deep.
+/// Prefix forests as packing makes them: a system prompt, task prompts below it, several samples of each, some of which
+/// diverge only after their first tool call. No length is a multiple of a tile, and first children reach deep.
 fn forest(trees: usize) -> Batch {
     let mut grown = Grown { batch: Batch { temperature: 0.9, ..Batch::default() }, weights: Seed::root(9).rng() };
     for tree in 0..trees {

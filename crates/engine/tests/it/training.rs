@@ -205,7 +205,7 @@ fn a_shared_prefix_gives_the_gradients_of_separate_sequences() {
         let stats = wait(learner.accumulate(batch, &NLL)).unwrap();
         (stats.logprobs, learner.gradients().to_vec())
     };
-    // Three replies to one prompt; the last two go on from the same first reply.
+    // Three replies to one prompt; the last two continue the same first reply.
     let whole = [[&prompt[..], &a].concat(), [&prompt[..], &b, &inner].concat(), [&prompt[..], &b, &a].concat()];
     let mut apart = batch(&whole);
     apart.targets.retain(|t| t.offset >= prompt.len());

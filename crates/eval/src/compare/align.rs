@@ -1,4 +1,4 @@
-//! Aligned tool calls of two episodes: which stayed, which came, which went, and which changed their arguments.
+//! Alignment of the tool calls of two episodes: kept, added, removed, or with other arguments.
 
 use hone_trace::{ToolCall, Trace};
 use serde::Serialize;
@@ -81,7 +81,7 @@ pub fn align(before: &Trace, after: &Trace) -> Vec<Step> {
     steps
 }
 
-/// At most this many calls of an episode: a policy that loops makes thousands.
+/// Maximum calls of an episode that are aligned: a policy in a loop makes thousands.
 const MOST: usize = 200;
 
 fn run(trace: &Trace) -> Vec<ToolCall> {

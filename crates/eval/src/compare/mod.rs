@@ -1,4 +1,5 @@
-//! Two evaluations of the same tasks: how much better, whether that is luck, and which behaviour it goes with.
+//! Paired comparison of two evaluations on the same tasks: the difference, its significance, and the behaviours that go
+//! with it.
 
 mod align;
 mod page;
@@ -33,7 +34,7 @@ pub struct Side<'a> {
 pub struct Comparison {
     pub passing: Passing,
     pub names: [String; 2],
-    /// Tasks that both were scored on, and those that only one was.
+    /// Tasks scored in both, and tasks scored in only one.
     pub tasks: usize,
     pub only: [usize; 2],
     pub rows: [Row; 2],
@@ -51,7 +52,7 @@ pub struct Comparison {
 pub struct Behaviour {
     pub name: &'static str,
     pub about: &'static str,
-    /// True of turns and calls, which go with nearly every change and explain none.
+    /// True for turns and calls, which go with nearly every change and explain none.
     pub plain_count: bool,
     /// Mean over the tasks' means: of the value for a plain count, else of the share of episodes that show it.
     pub mean: [Option<f64>; 2],
@@ -69,8 +70,8 @@ pub struct Explained {
     pub tasks: [usize; 2],
     /// Mean change of success in those tasks.
     pub gain: [Option<f64>; 2],
-    /// Part of the whole change of success that happened in these tasks: between 0 and 1 where they changed as the whole
-    /// did. Absent where success did not change.
+    /// Part of the whole change of success that happened in these tasks: between 0 and 1 if they changed in the same
+    /// direction. Absent if success did not change.
     pub share: Option<f64>,
 }
 
@@ -161,7 +162,7 @@ fn mean(values: &ByTask) -> Option<f64> {
 
 /// A behaviour on one side.
 struct Observed {
-    /// Presence of the behaviour (for counts: its amount), and the amount of it.
+    /// Presence of the behaviour (for counts: its amount), and its amount.
     shown: ByTask,
     value: ByTask,
     example: Option<Sighted>,
@@ -212,8 +213,8 @@ fn explained(seen: &[Observed; 2], success: &[ByTask; 2], common: &BTreeSet<&Str
     (compared > 0).then_some(Explained { tasks, gain, share })
 }
 
-/// The tasks whose success changed most, better and worse alike; of each side its first episode of the task that is typical
-/// of the change.
+/// The tasks whose success changed most, better and worse alike; for each side, the task's first episode that is
+/// typical of the change.
 fn shown(sides: [Side<'_>; 2], success: &[ByTask; 2], common: &BTreeSet<&String>, count: usize) -> Vec<Example> {
     let change = |task: &String| success[1][task] - success[0][task];
     let mut changed: Vec<&String> = common.iter().copied().filter(|task| change(task) != 0.0).collect();

@@ -1,5 +1,5 @@
-//! Several evaluations in one table, on the tasks that all of them were scored on: a small model with training beside a large
-//! one off the shelf.
+//! Several evaluations in one table, on the tasks that all of them were scored on: a small trained model beside large
+//! models off the shelf.
 
 use std::collections::BTreeSet;
 
@@ -25,14 +25,14 @@ pub struct Entrant {
 pub struct Standing {
     pub name: String,
     pub row: Row,
-    /// Less the first, paired by task, with a sign-flip test. Absent for the first itself.
+    /// Difference from the first, paired by task, with a sign-flip test. Absent for the first itself.
     pub difference: Option<Difference>,
     pub p_value: Option<f64>,
-    /// Tasks it was scored on and others were not.
+    /// Tasks that it was scored on but others were not.
     pub left_out: usize,
 }
 
-/// All of them.
+/// The whole table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Several {
     pub passing: Passing,

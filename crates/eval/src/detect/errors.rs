@@ -1,5 +1,5 @@
-//! Errors of tools by kind: wrong arguments, records that are not there, refusals, others. By the words of the answer, since
-//! environments have no common codes.
+//! Errors of tools by kind: wrong arguments, missing records, refusals, others. Recognised by the words of the answer,
+//! since environments have no common codes.
 
 use super::{Detector, Seen, Sighting, excerpt};
 

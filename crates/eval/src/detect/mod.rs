@@ -1,6 +1,6 @@
 //! Detectors: behaviour visible in a single episode, one file each. The failure taxonomy of public agent runs
-//! (unanswered calls, reasoning that eats the budget, no way to finish, identical repeats, limits, repeated reasoning,
-//! invented ids, finishing with nothing done), plus plain counts.
+//! (unanswered calls, reasoning that consumes the budget, no finish, identical repeats, limits, repeated reasoning,
+//! invented ids, finishing without acting), plus plain counts.
 //!
 //! A new detector is one file with its [`Detector`] and one line of [`DETECTORS`].
 
@@ -28,7 +28,7 @@ use crate::table::{Passing, messages};
 pub struct Seen<'a> {
     pub trace: &'a Trace,
     pub messages: Vec<Message>,
-    /// `None` of an episode that broke.
+    /// `None` for a broken episode.
     pub case: Option<Case>,
     pub passed: Option<bool>,
 }
@@ -72,9 +72,9 @@ impl Sighting {
 pub(crate) struct Detector {
     pub name: &'static str,
     pub about: &'static str,
-    /// The value over which the behaviour is there. `None`: a plain count.
+    /// Value above which the behaviour counts as present. `None`: a plain count.
     pub over: Option<f64>,
-    /// `None` where an episode does not tell.
+    /// `None` if an episode does not show it.
     pub measure: fn(&Seen<'_>) -> Option<Sighting>,
 }
 

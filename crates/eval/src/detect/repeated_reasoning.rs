@@ -13,7 +13,7 @@ pub(super) const DETECTOR: Detector = Detector {
     measure,
 };
 
-/// Shorter ones ("Let me see.") are manners of speaking.
+/// Shorter ones ("Let me see.") are filler.
 const LEAST_WORDS: usize = 6;
 
 fn measure(seen: &Seen<'_>) -> Option<Sighting> {

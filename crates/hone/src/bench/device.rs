@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Moments of AdamW: f32, 8bit, or host (f32 in host memory)
     #[arg(long, value_name = "FORM", default_value = "f32")]
     moments: MomentStore,
-    /// Memory that training may take, in GB: less than it wants is computed again in the backward pass
+    /// Memory that training may take, in GB: activations that do not fit are recomputed in the backward pass
     #[arg(long, value_name = "GB")]
     memory: Option<f64>,
     /// Short training steps on top, whose memory must not grow
@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// Leave the training step out
     #[arg(long)]
     generate_only: bool,
-    /// Compare a small model on the GPU with the CPU instead, and time nothing; exits with 1 where they differ
+    /// Compare a small model on the GPU with the CPU instead, and time nothing; exits with code 1 if they differ
     #[arg(long)]
     laws: bool,
 }
@@ -185,8 +185,8 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The model that every part works on, one after the other. A part that trains holds it alone: weights that nobody else holds are
-/// updated in place, as those of a policy that is not being sampled.
+/// The model that all parts use, one after the other. A part that trains holds the only reference: the weights are then
+/// updated in place, like those of a policy that is not being sampled.
 struct Bench {
     args: Args,
     config: Config,
@@ -203,7 +203,7 @@ impl Bench {
         }
     }
 
-    /// Trainer of the model, or of the adapters that were asked for, in the memory that was.
+    /// Trainer of the model or the requested adapters, within the requested memory.
     fn trainer(&self, made: hone_engine::Result<Trainer<Cuda<bf16>>>) -> Result<Trainer<Cuda<bf16>>> {
         let mut trainer = match self.args.lora {
             Some(rank) => made?.adapting(rank)?,
@@ -240,7 +240,7 @@ impl Bench {
         }))
     }
 
-    /// Short steps of changing length: bytes in use must be the same at the end as after the first rounds.
+    /// Soak test: short steps of changing length, whose memory use at the end must equal that after the first rounds.
     fn soak(&mut self) -> Result<Value> {
         let lengths = [64, 200, 33, 128];
         let (clock, model) = (Instant::now(), self.model()?);
@@ -265,7 +265,7 @@ impl Bench {
 
     fn sampled(&mut self, work: Workload) -> Result<Value> {
         let model = self.model()?;
-        // Kernels, plans and memory of the first time.
+        // Warm-up: kernels, plans and memory.
         generate(&model, Workload { new_tokens: 8, ..work })?;
         let measured = generate(&model, work)?;
         self.model = Some(model);

@@ -1,4 +1,4 @@
-//! `hone bench doctor`: what the doctor costs, before a run and during one.
+//! `hone bench doctor`: overhead of the doctor, before a run and during one.
 
 use std::hint::black_box;
 use std::io::Write as _;
@@ -78,7 +78,7 @@ async fn measure(recipe: &Recipe) -> Result<Value> {
     }))
 }
 
-/// Microseconds a step, of the median round.
+/// Microseconds per step, of the median round.
 fn live(recipe: &Recipe) -> f64 {
     let metrics = SECTIONS.iter().flat_map(|section| section.metrics);
     let line: Map<String, Value> = metrics.map(|metric| (metric.name.to_owned(), json!(0.5))).collect();

@@ -1,7 +1,7 @@
 //! `hone bench engine`: training and generation, beside PyTorch and transformers on the same threads.
 //!
-//! The two engines take turns in one run; of several rounds the best counts, because other work on the machine can only
-//! slow a round down. Each engine's training step runs in a process of its own, so that its resident set is its own.
+//! The two engines alternate in one run; the best of several rounds counts, because other work on the machine can only
+//! slow a round down. Each engine's training step runs in a separate process, so that its resident set is its own.
 
 pub(super) mod peer;
 
@@ -49,7 +49,7 @@ const SINGLE: Workload = Workload { prompts: 1, samples: 1, prompt_tokens: 256, 
 const GROUP: (usize, usize, usize) = (8, 1024, 128);
 const STEPS: usize = 4;
 
-/// The best of several rounds, ours and the peer's where there is one. Tokens per second unless said otherwise.
+/// The best of several rounds, ours and the peer's if there is one. Tokens per second unless stated otherwise.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     threads: usize,
@@ -61,7 +61,7 @@ struct Report {
     train_gflops: f64,
     generate_batch: Pair,
     generate_batch_decode_only: f64,
-    /// At least: what every engine has to compute, by the time it took.
+    /// Lower bound: the minimum operations of any engine, divided by the time.
     generate_batch_gflops: f64,
     generate_single: Pair,
     generate_single_decode_only: f64,

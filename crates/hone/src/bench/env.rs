@@ -1,5 +1,5 @@
-//! `hone bench env`: what an episode of retail or airline costs, the ratio to tau-bench's own tools in Python, and ten
-//! thousand episodes in play at once.
+//! `hone bench env`: cost of a retail or airline episode, the ratio to tau-bench's own tools in Python, and ten
+//! thousand concurrent episodes.
 
 mod crowd;
 mod peer;
@@ -20,10 +20,10 @@ use serde_json::{Value, json};
 
 use peer::{Peer, Python};
 
-/// Rounds in which the two sides take turns; the best of each counts, as others share the machine.
+/// Rounds in which the two sides alternate; the best of each counts, since the machine may be shared.
 const ROUNDS: usize = 5;
 
-/// The bars: times faster than Python, and memory per open episode. A bar that is measured and missed is exit code 1.
+/// The bars: times faster than Python, and memory per open episode. A missed bar gives exit code 1.
 const TIMES: f64 = 200.0;
 const KIB: f64 = 64.0;
 
@@ -60,7 +60,7 @@ struct Subject {
 struct Figures {
     episodes_per_s: f64,
     kib_per_open_episode: Option<f64>,
-    /// Episodes per second in Python, or why there is no such figure.
+    /// Episodes per second in Python, or why there is no figure.
     python: Result<f64>,
 }
 
@@ -161,7 +161,7 @@ impl Subject {
     }
 }
 
-/// Ours and Python's in turn, so that a busy machine slows both.
+/// Alternates between ours and Python's, so that a busy machine slows both.
 fn measure(subject: &Subject, python: &Python) -> Result<Figures> {
     ensure!(!subject.tasks.is_empty(), "{} holds no tasks", subject.source);
     let kib_per_open_episode = memory(subject);
@@ -197,7 +197,7 @@ fn episodes_per_s(subject: &Subject) -> f64 {
 
 /// Growth of resident memory per episode, with all of them open after their calls.
 fn memory(subject: &Subject) -> Option<f64> {
-    // Warm: what is built once is not an episode's cost.
+    // Warm-up: one-time work is not an episode's cost.
     drop(subject.play(0));
     let before = resident()?;
     let open: Vec<Desk> = (0..OPEN).map(|at| subject.play(at).0).collect();

@@ -1,4 +1,4 @@
-//! `hone bench learn`: does a recipe teach? Runs it on several seeds and counts successes again, from the recorded traces.
+//! `hone bench learn`: runs a recipe on several seeds and recounts successes from the recorded traces.
 //!
 //! Every seed is a separate `hone train`, started as a user would. A run's own claims are not trusted: the evaluations,
 //! controls and the verdict are recounted from the recorded traces, and the overlap of held-out and training tasks from
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 /// Train a recipe on several seeds and hold it against the bars, recounted from the recorded evaluation traces
 ///
-/// Without a recipe: the quickstart. Ends with 1 when a bar is missed.
+/// Without a recipe: the quickstart. Exits with code 1 if a bar is missed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A recipe in TOML [default: the quickstart]
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Also run with advantages that carry nothing: permute, shuffle or constant
     #[arg(long, value_name = "KIND")]
     placebo: Option<String>,
-    /// Where the runs go; one directory a seed [default: runs/bench-learn-N]
+    /// Output directory, with one directory per seed [default: runs/bench-learn-N]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print one JSON object
@@ -51,14 +51,14 @@ const GREEDY_END: f64 = 0.85;
 /// At the temperature of training, without decoding filters.
 const SAMPLED_END: f64 = 0.8;
 const PARSE_FAILURES: f64 = 0.01;
-/// The best policy without a model may reach this, or what the start does greedily.
+/// Bound on the best policy without a model: this, or the start's greedy success.
 const BASELINE: f64 = 0.35;
-/// Share of the held-out prompts that training tasks have too.
+/// Share of the held-out prompts that also occur in training.
 const OVERLAP: f64 = 0.01;
-/// Greedy success that may be lost when the tools are listed in reverse order or go by each other's names.
+/// Greedy success that may be lost when the tools are listed in reverse order or have their names exchanged.
 const LOST_BY_PROBE: f64 = 0.1;
 const TASKS: usize = 256;
-/// Printed, not held: machines differ.
+/// Printed, not enforced: machines differ.
 const SECONDS: f64 = 300.0;
 
 /// One seed.
@@ -68,7 +68,7 @@ struct Trained {
     run: PathBuf,
     #[serde(flatten)]
     held_out: HeldOut,
-    /// Compared by this command.
+    /// Overlap computed by this command.
     content_overlap: Overlap,
     seconds: f64,
     /// The bars it misses, in words.
@@ -93,7 +93,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(if seeds.iter().all(|seed| seed.missed.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs `hone train`, its progress on our stderr, and returns what it says of itself.
+/// Runs `hone train`, its progress on our stderr, and returns its own report.
 fn train(args: &Args, seed: u64, directory: &Path) -> Result<Value> {
     let program = std::env::current_exe().context("cannot find this program to run it again")?;
     let mut command = Command::new(program);
@@ -334,7 +334,7 @@ mod tests {
         Probe { tools, result: Evaluation::default(), difference }
     }
 
-    /// Each bar alone.
+    /// Each bar separately.
     #[test]
     fn every_bar_can_be_missed() {
         let apart = Overlap { held_out: 256, prompts: Some(0.0), calls: Some(0.2), tasks: Some(0.0) };

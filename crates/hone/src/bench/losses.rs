@@ -1,4 +1,4 @@
-//! `hone bench losses`: what a loss costs, as a share of the step it is part of.
+//! `hone bench losses`: cost of each loss, as a share of its step.
 
 use std::io::Write;
 use std::ops::Range;
@@ -16,7 +16,8 @@ use super::step::ours::{Stepper, WORK};
 
 /// Time every loss on the tokens of one GRPO step, beside the whole step
 ///
-/// The step is the one of `hone bench step`: 64 completions of 100 tokens. Ends with 1 when a loss takes 2 % of it or more.
+/// The step is the one of `hone bench step`: 64 completions of 100 tokens. Exits with code 1 if a loss takes 2 % of it
+/// or more.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Threads of the step [default: all cores]
@@ -48,7 +49,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     stepper.step(0)?;
     let (mut step, mut best) = (f64::MAX, vec![f64::MAX; objectives.len()]);
     for round in 1..=rounds {
-        // In turns, so that a busy moment of the machine does not fall on one of them alone.
+        // Alternating, so that a busy moment of the machine does not affect only one of them.
         step = step.min(stepper.step(round as u64)?.seconds);
         for (best, (_, objective)) in best.iter_mut().zip(&objectives) {
             *best = best.min(columns.time(objective));
@@ -85,7 +86,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 fn named(name: &str) -> Result<Objective> {
     let mut recipe = LossRecipe::named(name);
     if recipe.build().is_err() {
-        // Some divide by a length that the recipe must name.
+        // Some losses divide by a length that the recipe must name.
         recipe.hyperparameters.insert("max_tokens".into(), WORK.new_tokens as f64);
     }
     recipe.build().with_context(|| format!("loss {name}"))
@@ -112,7 +113,7 @@ impl Columns {
         Self {
             old: logp.iter().zip(&drift).map(|(logp, drift)| logp + drift).collect(),
             logp,
-            // One advantage a sequence.
+            // One advantage per sequence.
             advantage: (0..count).map(|at| advantage[at / tokens]).collect(),
             weight: vec![1.0 / count as f64; count],
             entropy,

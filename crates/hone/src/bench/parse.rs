@@ -1,4 +1,4 @@
-//! `hone bench parse`: what reading a reply costs, and the ratio to the same work in Python.
+//! `hone bench parse`: cost of parsing a reply, and the ratio to the same work in Python.
 
 use std::{
     hint::black_box,
@@ -107,7 +107,7 @@ impl Corpus {
         Ok(corpus)
     }
 
-    /// One reply per format, where no case file is at hand.
+    /// One reply per format, if there is no case file.
     fn generated() -> anyhow::Result<Self> {
         let tools = json!([{"type": "function", "function": {"name": "search", "parameters": {
             "type": "object",
@@ -136,7 +136,7 @@ impl Corpus {
     }
 }
 
-/// Nanoseconds per reply: of five rounds over all replies the best one each, so that a busy machine disturbs little.
+/// Nanoseconds per reply: the best of five rounds for each reply, so that a busy machine matters little.
 fn time_replies(corpus: &Corpus, wanted: impl Fn(&Case) -> bool) -> Vec<f64> {
     const REPEATS: u32 = 500;
     let cases: Vec<_> = corpus.cases.iter().filter(|case| wanted(case)).collect();
@@ -196,8 +196,8 @@ fn time_hostile(tools: &Toolbox) -> (f64, &'static str) {
     FRAGMENTS.into_iter().map(time).max_by(|left, right| left.0.total_cmp(&right.0)).unwrap_or((f64::NAN, ""))
 }
 
-/// Seconds of one run: of processor time where the system tells it, so that a busy machine disturbs little; else the
-/// best of several by the clock.
+/// Seconds of one run: processor time if the system reports it, so that a busy machine matters little; else the best of
+/// several by the clock.
 fn seconds(work: impl Fn()) -> f64 {
     const ROUNDS: usize = 5;
     let time = |_| {

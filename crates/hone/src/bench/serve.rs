@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 /// Sessions and steps of the OpenEnv server, and the official Python server as its peer
 ///
-/// Both servers run as processes of their own and are asked by the same client: a session for each connection, one tool
-/// call a step. Ours calls a retail tool that reads the database; the peer echoes a text. Prints steps a second over all
+/// Both servers run as separate processes and are driven by the same client: one session per connection, one tool call
+/// per step. Ours calls a retail tool that reads the database; the peer echoes a text. Prints steps per second over all
 /// sessions, the median and the 99th percentile of a step, and the server's memory.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Sessions at once
+    /// Concurrent sessions
     #[arg(long, default_value_t = 500)]
     sessions: usize,
     /// Steps of all sessions together
@@ -62,7 +62,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The most memory it has used, in MiB.
+    /// Peak memory, in MiB.
     fn memory(&self) -> Option<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

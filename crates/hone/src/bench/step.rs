@@ -19,8 +19,9 @@ use ours::{Stepper, WORK};
 
 /// Time one GRPO step, beside TRL where it is installed
 ///
-/// 8 prompts of 256 tokens, 8 completions of 100 tokens each, one optimizer step on all of them. The model: 5.8M parameters,
-/// Qwen3, f32 (hidden 256, 6 layers, 4/2 heads of 64, mlp 768, vocab 2048, untied). Ends with 1 when a bar is missed.
+/// 8 prompts of 256 tokens, 8 completions of 100 tokens each, one optimizer step on all of them. The model: 5.8M
+/// parameters, Qwen3, f32 (hidden 256, 6 layers, 4/2 heads of 64, mlp 768, vocab 2048, untied). Exits with code 1 if a
+/// bar is missed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Threads of both [default: all cores]
@@ -55,7 +56,7 @@ const SCRIPT: &str = include_str!("../../../../scripts/bench_step_trl.py");
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Measured {
     seconds: f64,
-    /// Of them, sampling; the peer does not tell.
+    /// Seconds of sampling among them; the peer does not report it.
     sampling: Option<f64>,
     peak_bytes: f64,
 }

@@ -1,4 +1,4 @@
-//! `hone bench view`: how long the viewer takes to open a large run and to make its pages, and how much memory.
+//! `hone bench view`: time to open a large run in the viewer and to render its pages, and memory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -15,7 +15,7 @@ use hone_view::pages::{Query, page};
 use hone_view::site::Site;
 use serde_json::{Map, Value, json};
 
-/// Deadline of work that is done beside the pages.
+/// Deadline of background work.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Tasks of each of the two evaluations.
@@ -23,8 +23,8 @@ const HELD_OUT: u64 = 256;
 
 /// Open a large run in the viewer: seconds to open, milliseconds per page, memory.
 ///
-/// Without a run one is generated, of 2,000 steps and 1,000,000 traces, and looked at by a process of its own, so that
-/// making it does not count.
+/// Without a run one is generated, of 2,000 steps and 1,000,000 traces, and opened by a separate process, so that
+/// generating it does not count.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A run directory to measure instead of generating one.
@@ -111,7 +111,7 @@ fn measure(run: &Path, repeats: usize) -> Result<()> {
     Ok(())
 }
 
-/// Waits for what is made beside the pages, so that its memory counts.
+/// Waits for background work, so that its memory counts.
 fn settle(site: &Site) -> Result<()> {
     let begun = Instant::now();
     for path in ["/r/0/doctor", "/compare"] {
@@ -125,7 +125,7 @@ fn settle(site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// Kibibytes this process has used at most, where the system says.
+/// Peak memory of this process in KiB, if the system reports it.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

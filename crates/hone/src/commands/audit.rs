@@ -18,9 +18,9 @@ use crate::recipes::{QUICKSTART, Source};
 /// Attack the rewards of a recipe: what junk earns, which laws they break, what would be reinforced.
 ///
 /// Plays policies without a model (film trivia, echoes, shotgun citations, constant confidences, broken forms, a seeded
-/// search …) on real tasks of the recipe, through its own parser, environment and rubric, beside the tasks' solutions and
-/// honest episodes. Ends with 1 where a law is broken or junk earns more than honest work. docs/audit.md describes every
-/// probe and law.
+/// search …) on real tasks of the recipe, through its own parser, environment and rubric, beside the tasks' solutions
+/// and honest episodes. Exits with code 1 if a law is broken or junk earns more than honest work. docs/audit.md
+/// describes every probe and law.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -29,8 +29,8 @@ pub(crate) struct Args {
     /// Set a recipe key, e.g. --set env.tasks=64. May be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Compare with the last step that a run recorded, instead of the policy's own episodes; leaves DIR/audit.json, which
-    /// `hone view` shows
+    /// Compare with the last step that a run recorded, instead of the policy's own episodes; writes DIR/audit.json,
+    /// which `hone view` shows
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
     /// Tasks that every probe plays
@@ -92,8 +92,8 @@ async fn audited(args: &Args) -> Result<ExitCode> {
     Ok(if audit.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The model directory whose tokens are counted, with its policy where one is to be asked: the recipe's own, the one
-/// inside this binary where the solutions fit its tokens, else a tokenizer without a policy.
+/// The model directory whose tokens are counted, with its policy if one is needed: the recipe's own, the one inside
+/// this binary if the solutions fit its tokens, else a tokenizer without a policy.
 async fn texts(subject: &mut Subject, args: &Args, scratch: &Path) -> Result<PathBuf> {
     let asks = !args.no_policy && args.run.is_none();
     if let Some(model) = subject.recipe.policy.model.clone() {

@@ -87,11 +87,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     })
 }
 
-/// Setting of the conversation: prompt, tools, and whoever plays them.
+/// Setting of the conversation: prompt, tools, and who answers the calls.
 struct Scene {
     system: Option<String>,
     tools: ToolSet,
-    /// Whose variables go into the prompt.
+    /// Task whose variables go into the prompt.
     task: Task,
     /// The first messages of the environment's task.
     first: Vec<Message>,
@@ -167,7 +167,7 @@ impl Lines {
     }
 }
 
-/// How messages are shown.
+/// Display settings of messages.
 #[derive(Debug, Clone, Copy)]
 struct Show {
     json: bool,
@@ -204,7 +204,7 @@ struct Talk<'a> {
 impl Talk<'_> {
     async fn go(&mut self, scene: &mut Scene, lines: &mut Lines, max_turns: u32, show: Show) -> Result<()> {
         let mut conversation: Option<Conversation> = None;
-        // The ids of the reply that waits for an answer.
+        // Ids of the reply that awaits an answer.
         let mut waiting: Vec<u32> = Vec::new();
         while let Some(line) = lines.next("you", show)? {
             let asked = match conversation {
@@ -239,7 +239,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    /// The policy's turns until it replies. Whether the episode is over.
+    /// Plays the policy's turns until it replies; returns whether the episode is over.
     async fn act(
         &mut self,
         scene: &mut Scene,
@@ -308,7 +308,7 @@ impl Talk<'_> {
     }
 }
 
-/// A reply as a message: its text as it stands where it cannot be read.
+/// A reply as a message: its raw text if it cannot be parsed.
 fn said(reply: &Reply, calls: &[ToolCall]) -> Message {
     let text = if reply.parsed.error.is_some() { &reply.text } else { &reply.parsed.content };
     Message::Assistant {

@@ -1,4 +1,4 @@
-//! `hone check`: what is wrong with a recipe, before its first step.
+//! `hone check`: diagnosis of a recipe before its first step.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -30,9 +30,9 @@ Examples:
 ///
 /// Opens everything that the recipe names, replays references and other scripts in its environment, plays a few groups
 /// with the start policy at the training temperature, lets the learner score the sampled tokens, and takes one small
-/// optimizer step back. Under a minute on the quickstart; nothing is trained and nothing is kept. Findings that follow
-/// from another one are shown under it. Ends with 1 where a finding is an error that the recipe does not waive.
-/// docs/doctor.md describes every check.
+/// optimizer step, which is undone. Under a minute on the quickstart; nothing is trained and nothing is kept. Findings
+/// that follow from another one are shown under it. Exits with code 1 if a finding is an error that the recipe does not
+/// waive. docs/doctor.md describes every check.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Name the checks that found nothing, too.
+    /// Also list the checks that found nothing.
     #[arg(long, short)]
     verbose: bool,
 }
@@ -86,7 +86,7 @@ fn keep(probe: &Probe, directory: &Path) -> Result<()> {
     Ok(run.sync()?)
 }
 
-/// A run that its preflight refuses: an answer about the recipe, as those of `hone check` are.
+/// A run refused by its preflight: an answer about the recipe, like those of `hone check`.
 #[derive(Debug)]
 pub(crate) struct Refused;
 
@@ -101,7 +101,7 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The cheap checks at the start of a run: refuses on errors that are not waived, and says what else was found.
+/// The cheap checks at the start of a run: refuses on errors that are not waived, and reports other findings.
 pub(crate) async fn before_run(setup: &Setup, recipe: &Recipe) -> Result<Vec<Named>> {
     let probe = Probe::of_setup(setup, recipe, std::collections::BTreeSet::new(), Depth::Opened).await;
     let diagnosis = preflight(&probe)?;

@@ -15,7 +15,7 @@ Examples:
   hone compare runs/quickstart-1@0 runs/quickstart-1    before and after training
   hone compare evals/small evals/big --markdown > comparison.md
   hone compare evals/small evals/big evals/huge         more than two: one table, with the cost of a solved task
-  hone compare A B --fail-worse                         for CI: ends with 1 where B is shown to be worse";
+  hone compare A B --fail-worse                         for CI: exit code 1 if B is shown to be worse";
 
 /// Compare two evaluations on the same tasks: how much better, whether that is luck, and which behaviour goes with it
 ///
@@ -30,10 +30,10 @@ pub(crate) struct Args {
     before: String,
     #[arg(value_name = "B")]
     after: String,
-    /// More of them: all stand in one table, each less the first, without the behaviour.
+    /// Further evaluations: all in one table, each with its difference from the first, without behaviours.
     #[arg(value_name = "C", conflicts_with_all = ["examples", "fail_worse"])]
     more: Vec<String>,
-    /// Which evaluations are compared. Without: the sampled ones, where there are some.
+    /// Kind of evaluations to compare. Default: the sampled ones, if there are any.
     #[arg(long)]
     kind: Option<Decoded>,
     /// The value of the success component from which an episode passes.
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Tasks that are shown with their calls before and after.
     #[arg(long, value_name = "N", default_value_t = 3)]
     examples: usize,
-    /// End with 1 where B is shown to be worse than A.
+    /// Exit with code 1 if B is shown to be worse than A.
     #[arg(long)]
     fail_worse: bool,
     #[arg(long, conflicts_with = "json")]

@@ -1,4 +1,4 @@
-//! `hone doctor`: what is wrong with a run, by its records.
+//! `hone doctor`: diagnosis of a run from its records.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use super::foreign;
 
 /// Find out what is wrong with a run: the fault, the arithmetic, the traces that show it, the fix.
 ///
-/// Looks at the recorded tokens, traces and evaluations of a run, live or finished. Findings that follow from another one
-/// are shown under it. Ends with 1 where a finding is an error. docs/doctor.md describes every check.
+/// Examines the recorded tokens, traces and evaluations of a run, live or finished. Findings that follow from another
+/// one are shown under it. Exits with code 1 if a finding is an error. docs/doctor.md describes every check.
 ///
 /// Records of other trainers are read as far as they go: TRL's completions (parquet), SkyRL's dumps, ART's and verifiers'
 /// JSON lines, W&B histories (JSON lines, CSV). A check that lacks data says what it needs (--verbose).
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Name the checks that found nothing, too.
+    /// Also list the checks that found nothing.
     #[arg(long, short)]
     verbose: bool,
 }
@@ -69,7 +69,7 @@ pub(super) fn print(out: &mut impl Write, diagnosis: &Diagnosis, verbose: bool) 
     Ok(())
 }
 
-/// One finding: what is wrong, its evidence, what follows from it, and the fix.
+/// One finding: the fault, its evidence, what follows from it, and the fix.
 pub(super) fn finding(out: &mut impl Write, named: &Named) -> Result<()> {
     let Named { check, finding, consequences, waived, .. } = named;
     match finding.severity {

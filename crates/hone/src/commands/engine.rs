@@ -43,7 +43,7 @@ struct Loading {
     /// Threads [default: all cores]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
-    /// Where it is computed: cpu, cuda, or auto (a GPU where one can be used)
+    /// Device: cpu, cuda, or auto (a GPU if one can be used)
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Cpu)]
     device: Device,
     /// On a GPU: bf16, or f32 for comparisons
@@ -68,7 +68,7 @@ struct Logprobs {
     /// seq{i}.grad.<parameter>, or summed as sum.grad.<parameter> where sequences are packed
     #[arg(long, value_name = "WEIGHTS.json", requires = "out", conflicts_with = "adapter")]
     grad: Option<PathBuf>,
-    /// Where gradients go
+    /// Output file of the gradients
     #[arg(long, value_name = "OUT.safetensors", requires = "grad")]
     out: Option<PathBuf>,
     /// All sequences in one forward and backward pass
@@ -77,7 +77,7 @@ struct Logprobs {
     /// Compute common prefixes once; implies --packed
     #[arg(long)]
     share_prefix: bool,
-    /// Compute activations again in the backward pass instead of keeping them
+    /// Recompute activations in the backward pass instead of keeping them
     #[arg(long)]
     recompute: bool,
 }
@@ -109,7 +109,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
 }
 
-/// On the GPU; where none can be used, an error, or the CPU and a line that says why.
+/// Runs on the GPU; if none can be used, an error, or the CPU and a line that says why.
 fn on_gpu<B: Backend>(action: &Action, device: Device, gpu: hone_engine::Result<B>) -> Result<ExitCode> {
     match gpu {
         Ok(gpu) => on(action, gpu),
@@ -209,7 +209,7 @@ fn logprobs<B: Backend>(args: &Logprobs, device: Arc<B>) -> Result<ExitCode> {
     };
     let logprobs = parity::logprobs(&net, &ids, how)?;
     for (number, row) in logprobs.iter().enumerate() {
-        // JSON has no word for these, and null would look like an answer.
+        // JSON cannot represent these, and null would look like an answer.
         if let Some(at) = row.iter().position(|l| !l.is_finite()) {
             bail!("logprob {at} of sequence {number} is {}: the weights are damaged or have diverged", row[at]);
         }

@@ -1,4 +1,4 @@
-//! `hone env`: the built-in environments: what there is, what one looks like, playing one in the terminal, serving one.
+//! `hone env`: environments: list, describe, play in the terminal, serve.
 
 mod import;
 mod serve;
@@ -35,7 +35,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Names, and what they are
+    /// Names and descriptions
     List {
         #[arg(long)]
         json: bool,
@@ -58,7 +58,7 @@ enum Command {
     Play {
         #[command(flatten)]
         choice: Choice,
-        /// Whom you play
+        /// Role to play
         #[arg(long = "as", value_name = "ROLE", default_value = "agent")]
         role: Role,
     },
@@ -83,7 +83,7 @@ pub(super) struct Choice {
     /// train and held-out for generated worlds; train, dev or test as a data directory and triage have them
     #[arg(long, default_value = "train")]
     split: String,
-    /// Which task of the split: its number or its key
+    /// Task of the split: its number or its key
     #[arg(long, default_value = "0")]
     task: String,
     /// For retail and airline: the domain's directory of tau-bench or tau2-bench data. Without: a generated world
@@ -189,7 +189,7 @@ impl Choice {
         Self { name, seed: None, split, task, data: None, profile: None, options }
     }
 
-    /// The recipe table these flags stand for, opened.
+    /// Opens the recipe table that these flags describe.
     pub(super) fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment> {
         let recipe = match Path::new(&self.name) {
             file if file.extension().is_some_and(|ending| ending == "toml") => Some(Source::find(file)?.read(&[])?),
@@ -242,7 +242,7 @@ impl Choice {
     }
 }
 
-/// The tools as training reads them: an environment without any, or with a schema that is none, is refused.
+/// The tools as training reads them: an environment without tools, or with an invalid schema, is refused.
 fn toolbox(environment: &Environment, episode: &Episode) -> Result<Toolbox> {
     if episode.tools.is_empty() {
         bail!("{} offers no tools; answer `open` with at least one under \"tools\"", environment.name);
@@ -336,7 +336,7 @@ async fn as_agent(episode: &mut Episode, toolbox: &Toolbox, turns: &mut Vec<Turn
     }
 }
 
-/// The agent plays the solution. Whether that ended the episode.
+/// The agent plays the solution; returns whether that ended the episode.
 async fn as_oracle(episode: &mut Episode, task: &Task, turns: &mut Vec<TurnRecord>) -> Result<bool> {
     let solution = solution(task).ok_or_else(|| {
         anyhow!("task {} has no solution to play; give it reference calls: {{\"reference\": [{{\"name\": …, \"arguments\": …}}]}}", task.key)
@@ -371,11 +371,11 @@ async fn step(episode: &mut Episode, action: Action, turns: &mut Vec<TurnRecord>
 }
 
 /// A line that starts with a tool's name is a call: its arguments are JSON, or the text of its only parameter. They are
-/// held to the schema as a model's are.
+/// validated against the schema like a model's.
 fn read_action(line: &str, tools: &ToolSet, toolbox: &Toolbox) -> Result<Action> {
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let Some(tool) = tools.get(name) else {
-        // Words before an object are a call of a tool that is not there, and would end the episode as a reply.
+        // Words before an object are a call of an unknown tool; as a reply they would end the episode.
         if rest.trim_start().starts_with('{') {
             let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
             bail!(

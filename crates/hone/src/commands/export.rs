@@ -12,8 +12,9 @@ use hone_view::run::Run;
 
 /// Write a run in the format of another tool.
 ///
-/// Reads the run directory alone, live or finished, one trace at a time. Prints the files it wrote. Nothing leaves this
-/// machine, but for W&B's rows where `WANDB_API_KEY` is set: those are also sent to its server, unless `WANDB_MODE` is offline.
+/// Reads only the run directory, live or finished, one trace at a time. Prints the files it wrote. Nothing leaves this
+/// machine except W&B's rows if `WANDB_API_KEY` is set: those are also sent to its server, unless `WANDB_MODE` is
+/// offline.
 #[derive(Debug, clap::Args)]
 #[command(after_help = help())]
 pub(crate) struct Args {
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     /// One of the formats below.
     #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(FORMATS.iter().map(|format| format.name)), hide_possible_values = true)]
     to: String,
-    /// Where to; made if it is not there. Default: RUN/exports/FORMAT
+    /// Output directory, created if it does not exist. Default: RUN/exports/FORMAT
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Replies to each prompt; more than one need a temperature
     #[arg(long, value_name = "N", default_value_t = 1)]
     samples: u32,
-    /// Prompts in work at once
+    /// Prompts generated concurrently
     #[arg(long, value_name = "N", default_value_t = 16)]
     concurrency: usize,
     #[command(flatten)]
@@ -106,7 +106,7 @@ async fn one(
     let (id, reply) = match read {
         Err(error) => {
             let what = format!(
-                "line {} is no request ({error}); write {{\"prompt\": …}} or {{\"messages\": […]}}",
+                "line {} is not a request ({error}); write {{\"prompt\": …}} or {{\"messages\": […]}}",
                 number + 1
             );
             (Value::Null, Err(anyhow::Error::msg(what)))

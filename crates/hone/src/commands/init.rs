@@ -1,4 +1,4 @@
-//! `hone init`: a project that works, to begin with.
+//! `hone init`: a working starter project.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 /// Begin a project: an environment in Python, its tasks, a recipe and a README of five commands
 ///
-/// Everything works at once:
+/// Everything works out of the box:
 ///
 ///   hone init garden && cd garden
 ///   hone env show recipe.toml
@@ -55,7 +55,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The environment's own tasks, by the program itself: from here on they are made as their owner makes them.
+/// Generates the environment's tasks by running the program itself, as its owner would.
 fn make_tasks(dir: &Path) -> Result<()> {
     let later = format!("install Python 3, then `python3 garden.py --tasks {COUNT} > {TASKS}` in {}", dir.display());
     let mut python = Command::new("python3");

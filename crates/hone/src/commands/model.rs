@@ -1,4 +1,4 @@
-//! `hone model`: make a small model, describe one, merge an adapter into one, write one in another form.
+//! `hone model`: create, describe, merge and export models.
 
 mod convert;
 mod info;
@@ -51,7 +51,7 @@ impl From<Precision> for Storage {
     }
 }
 
-/// Makes an output directory. One that holds anything is refused: a mixture of two models loads and is neither.
+/// Creates an output directory. A non-empty one is refused: a mixture of two models loads and is neither.
 fn make_empty(dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let mut entries = std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;

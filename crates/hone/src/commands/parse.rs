@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::output;
 
-/// Largest reply that is read. A million tokens are about 5 MB.
+/// Largest accepted reply. A million tokens are about 5 MB.
 const MAX_REPLY: usize = 16 << 20;
 
 /// Largest input line: a reply in JSON's escapes, and its tools.
@@ -97,7 +97,7 @@ fn not_utf8(error: std::string::FromUtf8Error) -> anyhow::Error {
     anyhow!("the reply is not UTF-8: byte {at} starts no character; convert it first, e.g. with iconv -t UTF-8")
 }
 
-/// Many replies. One that cannot be read costs its own line and no other.
+/// Many replies. An unreadable one costs only its own line.
 struct Lines {
     tools: Option<Toolbox>,
     format: Option<Format>,
@@ -168,7 +168,7 @@ impl Lines {
         let key = tools.to_string();
         if !self.known.contains_key(&key) {
             let set: ToolSet = serde_json::from_value(tools.clone()).context("\"tools\"")?;
-            // A file of ever new tools must not fill the memory.
+            // A file in which every line has new tools must not fill the memory.
             if self.known.len() >= 1024 {
                 self.known.clear();
             }

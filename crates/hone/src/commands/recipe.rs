@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Names, and what they are
+    /// Names and descriptions
     List {
         #[arg(long)]
         json: bool,

@@ -1,6 +1,6 @@
-//! `hone render`: what a model would be shown, as text or token ids.
+//! `hone render`: the prompt a model would see, as text or token ids.
 //!
-//! The messages go to the template as they stand in the file: a key Hone has no name for reaches the template too.
+//! The messages go to the template as they are in the file: keys unknown to Hone reach the template too.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, IsTerminal as _, Read, Write};
@@ -154,7 +154,7 @@ impl Job {
     ) -> Result<Result<Plan, hone_chat::budget::DoesNotFit>> {
         let tokenizer = self.tokenizer()?;
         let bare = Request { tools: None, ..request.clone() };
-        // A template that insists on tools cannot be asked what it costs without them.
+        // A template that requires tools cannot be measured without them.
         let without_tools = self.text(template, &bare).map_or(Ok(total), |text| tokenizer.count(&text))?;
         let (system, task): (Vec<&Value>, Vec<&Value>) =
             request.messages.iter().partition(|message| message["role"] == "system");
@@ -178,7 +178,9 @@ fn check_messages(messages: &[Value]) -> Result<()> {
         bail!("the conversation has no messages; give at least one, for example a user message");
     }
     match messages.iter().position(|message| !message.get("role").is_some_and(Value::is_string)) {
-        Some(at) => bail!("message {at} is no object with a \"role\"; write {{\"role\": \"user\", \"content\": …}}"),
+        Some(at) => {
+            bail!("message {at} is not an object with a \"role\"; write {{\"role\": \"user\", \"content\": …}}")
+        }
         None => Ok(()),
     }
 }
@@ -193,7 +195,7 @@ fn read_input(path: &Path) -> Result<String> {
         .map_err(|error| anyhow!("standard input is not UTF-8 at byte {}", error.utf8_error().valid_up_to()))
 }
 
-/// The conversation and the tools the agent is offered, whichever way the template gets them.
+/// The conversation and the tools the agent is offered, however the template gets them.
 fn read_request(args: &Args) -> Result<(Request, ToolSet)> {
     let json: Value = parse_json(&args.messages, &read_input(&args.messages)?)?;
     let json = if json.is_array() { json!({ "messages": json }) } else { json };
@@ -243,15 +245,15 @@ fn render_one(args: &Args, job: &Job) -> Result<ExitCode> {
     } else if stdout.is_terminal() {
         stdout.write_all(clean(&text).as_bytes())?;
     } else {
-        // To a file or a program it is the prompt, to the byte.
+        // Output to a file or a program is the prompt, byte for byte.
         stdout.write_all(text.as_bytes())?;
     }
     stdout.flush()?;
     Ok(verdict(&missing, plan.as_ref()))
 }
 
-/// The prompt is printed either way. A template that keeps tools from the model, or a prompt that does not fit, makes
-/// the answer a no.
+/// The prompt is printed either way. A template that hides tools from the model, or a prompt that does not fit, gives
+/// exit code 1.
 fn verdict(missing: &[String], plan: Option<&Result<Plan, hone_chat::budget::DoesNotFit>>) -> ExitCode {
     match plan {
         Some(Ok(plan)) => anstream::eprint!("{}", plan.table()),
@@ -294,8 +296,8 @@ fn render_lines(args: &Args, job: &Job) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A template that a line names, looked up in the directory of --template or --model, else in the lines' own; never outside of
-/// it. Lines come from anywhere, and an error about a template shows its text.
+/// A template that a line names, looked up in the directory of --template or --model, else in the lines' own; never
+/// outside of it. Lines are untrusted, and an error about a template shows its text.
 fn template_under(args: &Args, file: &Path) -> Result<PathBuf> {
     let directory = match (&args.template, &args.model) {
         (Some(given), _) if given.is_dir() => given.clone(),

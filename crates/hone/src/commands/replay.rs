@@ -1,4 +1,4 @@
-//! `hone replay`: recorded tool calls through a domain, one JSON line per step; recorded results, graded again.
+//! `hone replay`: recorded tool calls through a domain, one JSON line per step; recorded results, re-graded.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -26,7 +26,8 @@ pub(crate) struct Args {
     /// db.toml and user_db.toml
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Grade a result file of tau-bench or tau2-bench again, one JSON line per episode. Ends with 1 where a reward differs
+    /// Grade a result file of tau-bench or tau2-bench again, one JSON line per episode. Exits with code 1 if a reward
+    /// differs
     #[arg(long, value_name = "RESULTS.json", conflicts_with = "actions")]
     grade: Option<PathBuf>,
     /// JSON lines of calls; `-` reads standard input

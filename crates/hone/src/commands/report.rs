@@ -35,7 +35,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 /// The reward curve, beside the report.
 const CURVE: &str = "reward.svg";
 
-/// Writes report.json, report.md and the picture it shows into the run's directory.
+/// Writes report.json, report.md and its reward curve into the run's directory.
 pub(crate) fn save(report: &RunReport, directory: &Path) -> Result<()> {
     report.save(directory)?;
     let written = |path: &Path, text: &str| {

@@ -1,6 +1,6 @@
 //! `hone score`: reward components over recorded completions or traces, after a reward has changed.
 //!
-//! Lines go in and out in the same order, one for one. A line that cannot be read comes out as an error in its place.
+//! Lines go in and out in the same order, one for one. An unreadable line becomes an error in its place.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -54,7 +54,7 @@ A rubric file has [[component]] tables (kind, name, weight, gate, required, and 
 
 Exit code: 0, or 2 when a line could not be read.";
 
-/// Lines scored at the same time: enough to keep a judge busy, few enough to keep memory small.
+/// Lines scored concurrently: enough to keep a judge busy, few enough to keep memory small.
 const AT_ONCE: usize = 16;
 
 pub(crate) fn run(Args { reward, input, json }: Args) -> Result<ExitCode> {
@@ -71,7 +71,7 @@ pub(crate) fn run(Args { reward, input, json }: Args) -> Result<ExitCode> {
     Ok(ExitCode::from(if summary.bad > 0 { 2 } else { 0 }))
 }
 
-/// Reads `--reward`: a file when there is one of that name, else a component with options.
+/// Reads `--reward`: a file if one of that name exists, else a component with options.
 fn rubric(spec: &str) -> Result<Rubric> {
     let path = Path::new(spec);
     let is_file = path.extension().is_some_and(|end| end == "toml" || end == "json");
@@ -92,7 +92,7 @@ fn from_file(path: &Path) -> Result<RubricSpec> {
     serde_json::from_value(rubric.unwrap_or(table)).with_context(wrong)
 }
 
-/// `kind` or `kind:key=value,…`; a value is JSON where it reads as JSON, else a text.
+/// `kind` or `kind:key=value,…`; a value is JSON if it parses as JSON, else text.
 fn from_words(spec: &str) -> Result<RubricSpec> {
     let (kind, words) = spec.split_once(':').unwrap_or((spec, ""));
     let mut options = Map::new();
@@ -105,7 +105,7 @@ fn from_words(spec: &str) -> Result<RubricSpec> {
     Ok(RubricSpec::single(kind, options))
 }
 
-/// A line on its way: its number, its id where it has one, and what it says.
+/// A line in progress: its number, its id if it has one, and its content.
 struct Entry {
     line: usize,
     id: Value,
@@ -161,7 +161,7 @@ impl<W: Write> Scoring<'_, W> {
         if self.waiting.len() == AT_ONCE { self.drain().await } else { Ok(()) }
     }
 
-    /// Scores what waits and writes it in order.
+    /// Scores the pending lines and writes them in order.
     async fn drain(&mut self) -> Result<()> {
         let entries: Vec<Entry> = self.waiting.drain(..).collect();
         let cases = entries.iter().filter_map(|entry| match &entry.read {
@@ -201,7 +201,7 @@ impl Entry {
         Self::new(line, id, read)
     }
 
-    /// A trace without an id is known by its task and replica.
+    /// A trace without an id is identified by its task and replica.
     fn new(line: usize, id: Value, read: Read) -> Self {
         let id = match &read {
             Read::Case(case) if id.is_null() => case.id.clone(),

@@ -23,9 +23,9 @@ use crate::recipes::Source;
 
 /// Warm-start a policy by imitation: of the solutions of generated tasks, of demonstrations, or of recorded traces.
 ///
-/// Loads policy.model (or makes a tiny policy, where the recipe names none or the one that --out is about to make), imitates for sft.steps steps or until
-/// sft.stop_at is reached, evaluates on held-out tasks before and after, and writes the model to --out in Hugging Face's
-/// layout, tokenizer and template included.
+/// Loads policy.model (or creates a tiny policy, if the recipe names none or the one that --out is about to create),
+/// imitates for sft.steps steps or until sft.stop_at is reached, evaluates on held-out tasks before and after, and
+/// writes the model to --out in Hugging Face's layout, tokenizer and template included.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A recipe, or the name of one of `hone recipe list`. Paths in it are relative to it.
@@ -33,17 +33,18 @@ pub(crate) struct Args {
     /// Set a recipe key, e.g. --set sft.steps=100. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Where the model is computed: cpu, cuda, or auto (a GPU where one can be used). The same as --set engine.device=…
+    /// Device that computes the model: cpu, cuda, or auto (a GPU if one can be used). The same as --set engine.device=…
     #[arg(long, value_name = "DEVICE")]
     device: Option<hone_device::Device>,
-    /// Where the model goes. Must not exist.
+    /// Output directory of the model. Must not exist.
     #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
     out: Option<PathBuf>,
-    /// Say what would be made and imitated, the memory it takes and how long (measured on three steps); then stop.
+    /// Print what would be created and imitated, the memory it needs and how long it takes (measured on three steps);
+    /// then stop.
     #[arg(long)]
     dry_run: bool,
-    /// Go on from the newest checkpoint of an imitation that was stopped. Checkpoints are kept in OUT.run until the model
-    /// is written; the recipe must be the same.
+    /// Resume an interrupted imitation from its newest checkpoint. Checkpoints are kept in OUT.run until the model is
+    /// written; the recipe must be the same.
     #[arg(long)]
     resume: bool,
     /// Print the result as one JSON object on stdout.
@@ -55,7 +56,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let set = engines::with_device(&args.set, args.device);
     let mut recipe = Source::find(&args.recipe)?.read(&set)?;
     let out = args.out.clone().unwrap_or_else(|| "policy".into());
-    // A recipe may name the policy that this is about to make.
+    // A recipe may name the policy that this command is about to create.
     if recipe.policy.model == Some(std::path::absolute(&out)?) {
         recipe.policy.model = None;
     }
@@ -65,7 +66,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     let run = run_directory(&out);
     if run.exists() && !args.resume {
-        bail!("{} holds an imitation that was stopped; go on with --resume, or remove it", run.display());
+        bail!("{} holds an interrupted imitation; continue it with --resume, or remove it", run.display());
     }
     if args.resume && run.exists() {
         same_recipe(&recipe, &run)?;
@@ -105,7 +106,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a model that is not there, and an output that is.
+/// Refuses a model that does not exist, and an output that does.
 fn check_directories(recipe: &Recipe, out: &Path) -> Result<()> {
     if let Some(model) = recipe.policy.model.as_ref().filter(|model| !model.exists()) {
         bail!(
@@ -157,7 +158,7 @@ fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     })
 }
 
-/// The recipe with a policy: its own, or one made on the spot in OUT.fresh.
+/// The recipe with a policy: its own, or a new one in OUT.fresh.
 async fn with_policy(mut recipe: Recipe, out: &Path) -> Result<Recipe> {
     if recipe.policy.model.is_none() && recipe.policy.adapter.is_none() {
         let path = beside(out, ".fresh");

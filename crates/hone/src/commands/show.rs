@@ -31,11 +31,11 @@ pub(crate) struct Args {
     /// Every token: origin, trained or not and why, logprobs, gap, advantage, entropy.
     #[arg(long)]
     tokens: bool,
-    /// Only what has these words, in any case: steps with such rollouts, a step's or a group's rollouts, a rollout's
-    /// messages. System prompts are not searched.
+    /// Show only what contains these words, in any case: steps with matching rollouts, a step's or a group's rollouts,
+    /// a rollout's messages. System prompts are not searched.
     #[arg(long, value_name = "TEXT", conflicts_with = "tokens")]
     grep: Option<String>,
-    /// Every step, and texts uncut.
+    /// Every step, and full texts.
     #[arg(long)]
     all: bool,
     /// Print JSON: one object, or one line per step, group or token.

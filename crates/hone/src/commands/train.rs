@@ -40,22 +40,22 @@ pub(crate) struct Args {
     /// Set a recipe key, e.g. --set train.steps=5. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Where the model is computed: cpu, cuda, or auto (a GPU where one can be used). The same as --set engine.device=…
+    /// Device that computes the model: cpu, cuda, or auto (a GPU if one can be used). The same as --set engine.device=…
     #[arg(long, value_name = "DEVICE", conflicts_with = "resume")]
     device: Option<hone_device::Device>,
-    /// Where the run is recorded. Default: runs/NAME-N, the first N that is free.
+    /// Run directory. Default: runs/NAME-N, with the first free N.
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
-    /// Go on with a run from its newest checkpoint, by the recipe it recorded. The numbers are those of a run that was
-    /// never stopped.
+    /// Resume a run from its newest checkpoint, with the recipe it recorded. The numbers are those of an uninterrupted
+    /// run.
     ///
-    /// --set train.steps=300 trains a run further than it was planned, which is recorded as an event.
+    /// --set train.steps=300 trains a run for more steps than planned, and records that as an event.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["recipe", "run"])]
     resume: Option<PathBuf>,
-    /// Also run the recipe with advantages that know nothing of the rewards, with the same seeds and budget, as one more
-    /// control. permute: handed out across tasks, no step further from the start than the run's own (the KL is matched
-    /// step by step). shuffle, constant: without that bound; small policies collapse under them, and a gain over a ruin
-    /// says nothing. Recorded in RUN/placebo.
+    /// Also run the recipe with advantages that carry no information about the rewards, with the same seeds and budget,
+    /// as one more control. permute: permuted across tasks, with the KL from the start bounded step by step by the
+    /// run's own. shuffle, constant: without that bound; small policies collapse under them, and a gain over a
+    /// collapsed policy is no evidence. Recorded in RUN/placebo.
     #[arg(long, value_name = "KIND", value_parser = placebo_kind)]
     placebo: Option<Placebo>,
     /// Show a conversation every N steps; 0 shows none.
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     /// Serve the run in the browser while it trains, at a printed address. `hone view RUN` does it at any time.
     #[arg(long)]
     view: bool,
-    /// Print the resolved recipe, what the run may need of memory and tokens, and how long it may take; then stop.
+    /// Print the resolved recipe, the memory and tokens the run may need, and how long it may take; then stop.
     #[arg(long)]
     dry_run: bool,
     /// Print the result as one JSON object on stdout.
@@ -76,7 +76,7 @@ fn placebo_kind(text: &str) -> Result<Placebo, String> {
     let names = Placebo::ALL.map(Placebo::name).join(", ");
     Placebo::ALL.into_iter().find(|placebo| placebo.name() == text).ok_or_else(|| {
         let near = did_you_mean(text, Placebo::ALL.map(Placebo::name));
-        format!("{text:?} is none of {names}{}{}", if near.is_empty() { "" } else { "; " }, near.trim_end())
+        format!("{text:?} is not one of {names}{}{}", if near.is_empty() { "" } else { "; " }, near.trim_end())
     })
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if args.json {
         writeln!(output::json(), "{result}")?;
     }
-    // Whatever `train.patience` let pass: a run that trained nothing has not done what it was started for.
+    // Regardless of `train.patience`: a run that trained nothing has failed.
     Ok(if report.nothing_trained() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -137,8 +137,8 @@ fn controlled(mut recipe: Recipe, placebo: Placebo, directory: &Path) -> Result<
     Ok(recipe)
 }
 
-/// Trains or resumes training, and shows the result. A run that is refused before it begins leaves no directory where
-/// the directory is `ours`: made for it a moment ago.
+/// Trains or resumes training, and shows the result. A run that is refused before it begins leaves no directory if the
+/// directory is `ours`, created for it just before.
 async fn one_run(recipe: Recipe, directory: &Path, ours: bool, resumes: bool, samples: u64) -> Result<RunReport> {
     let result = Box::pin(begun(recipe, directory, resumes, samples)).await;
     if result.is_err() && ours && !directory.join("recipe.toml").exists() {
@@ -172,7 +172,7 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
     Ok(report)
 }
 
-/// Line about the run, before the first wait.
+/// Summary line of the run, before the first wait.
 fn start_line(recipe: &Recipe, setup: &Setup) -> String {
     let envs = recipe.env.iter().map(EnvSpec::name).collect::<Vec<_>>().join(", ");
     let memory = Budget::of(setup, recipe).memory.map_or_else(String::new, |memory| {
@@ -217,7 +217,7 @@ fn read_recipe(args: &Args) -> Result<Recipe> {
     Ok(recipe)
 }
 
-/// A path as one would type it here.
+/// A path relative to the current directory, if it is inside it.
 fn shortest(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(here).unwrap_or(path).display().to_string()
@@ -233,7 +233,7 @@ fn inside(recipe: &Recipe) -> Result<&'static Policy> {
     }
 }
 
-/// The recipe with a policy: its own, or the one inside this binary, laid beside the run.
+/// The recipe with a policy: its own, or the one inside this binary, unpacked beside the run.
 pub(crate) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
     if recipe.policy.model.is_none() && recipe.policy.adapter.is_none() {
         let path = directory.join("policy");
@@ -255,7 +255,7 @@ pub(crate) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe
     Ok(recipe)
 }
 
-/// Makes the directory that a run was given, where it is not there; false where it is, and is free.
+/// Creates the directory given for a run if it does not exist; false if it exists and is free.
 fn made_directory(path: &Path) -> Result<bool> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
@@ -269,7 +269,7 @@ fn made_directory(path: &Path) -> Result<bool> {
     }
 }
 
-/// Makes the first directory of a name that is free. Two runs that begin at once get one each.
+/// Creates the first free directory of a name. Two runs started at the same time get one each.
 fn free_directory(runs: &Path, name: &str) -> Result<PathBuf> {
     std::fs::create_dir_all(runs).with_context(|| format!("cannot create {}", runs.display()))?;
     for number in 1..=u32::MAX {
@@ -339,7 +339,7 @@ mod tests {
         assert!(!made_directory(&directory.path().join("a/b")).unwrap(), "an empty directory is free");
         std::fs::write(directory.path().join("a/b/notes.txt"), "mine").unwrap();
         let error = made_directory(&directory.path().join("a/b")).unwrap_err().to_string();
-        assert!(error.contains("no run's"), "{error}");
+        assert!(error.contains("do not belong to a run"), "{error}");
         assert!(made_directory(&directory.path().join("a/b/notes.txt")).is_err());
     }
 }

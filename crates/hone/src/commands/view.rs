@@ -20,10 +20,10 @@ pub(crate) struct Args {
     /// Run directories.
     #[arg(required = true)]
     runs: Vec<PathBuf>,
-    /// Where to listen; port 0 takes a free one. Beyond loopback --token is required.
+    /// Address to listen on; port 0 picks a free one. Beyond loopback --token is required.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7878")]
     addr: SocketAddr,
-    /// What readers append to the address as ?token=…; 8 characters or more.
+    /// Token that readers append to the address as ?token=…; at least 8 characters.
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
     /// Write a report to this file and stop.
@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     })
 }
 
-/// Serves a run that is about to begin, as soon as it has a directory. That it cannot be served does not stop the run.
+/// Serves a run that is about to begin, as soon as it has a directory. A failure to serve does not stop the run.
 pub(super) async fn beside(directory: PathBuf) {
     while !directory.join("recipe.toml").is_file() {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;

@@ -1,5 +1,5 @@
-//! Contents of the block: a title, a bar, a few facts, and numbers with their curves. A pure function of what was noted
-//! and the width.
+//! Contents of the progress block: a title, a bar, a few facts, and numbers with their curves. A pure function of the
+//! recorded values and the width.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use hone_trace::clean_line;
 use super::sparkline::sparkline;
 use super::style::{Style, columns_of};
 
-/// The longest bar and curve; wider ones say no more.
+/// Maximum length of bar and curve; wider ones show no more.
 const BAR: usize = 60;
 const CURVE: usize = 40;
 /// Names are padded to the longest, up to this.
 const NAME: usize = 24;
-/// Durations of steps the time left is estimated from.
+/// Number of recent steps used to estimate the time left.
 const RECENT: usize = 10;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Board {
     done: u64,
     total: u64,
     started: Instant,
-    /// When each unit was done, the latest ones.
+    /// Completion times of the latest units.
     times: Vec<Instant>,
     pub(crate) doing: &'static str,
     /// Lines between the bar and the numbers, by their place.
@@ -34,7 +34,7 @@ pub(crate) struct Board {
     pub(crate) foot: String,
     /// A notice for the user.
     pub(crate) notice: Option<String>,
-    /// The server that is waited for.
+    /// The server being waited for.
     pub(crate) waiting: Option<String>,
 }
 
@@ -71,13 +71,13 @@ impl Board {
         self.times.drain(..old);
     }
 
-    /// This many units were done before: they say nothing of how long one takes.
+    /// This many units were done before: they say nothing about how long one takes.
     pub(crate) fn start_at(&mut self, done: u64) {
         self.done = done;
         self.times = vec![Instant::now()];
     }
 
-    /// The next value of a number. Numbers are shown in the order they first came.
+    /// The next value of a number. Numbers are shown in order of first appearance.
     pub(crate) fn note(&mut self, name: &str, value: Option<f64>) {
         let (Some(value), name) = (value, clean_line(name)) else { return };
         match self.series.iter_mut().find(|series| series.name == name) {
@@ -86,7 +86,7 @@ impl Board {
         }
     }
 
-    /// Nothing is going on any more.
+    /// No activity any more.
     pub(super) fn settle(&mut self) {
         self.doing = "";
         self.notice = None;
@@ -141,7 +141,7 @@ impl Series {
     }
 }
 
-/// Three decimals where that says something, fewer digits for large numbers.
+/// Three decimals, fewer for large numbers.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 10_000.0 => format!("{:.1}k", value / 1000.0),

@@ -1,4 +1,4 @@
-//! ctrl-c, SIGTERM and SIGHUP: the first asks for an orderly end, the second ends at once.
+//! ctrl-c, SIGTERM and SIGHUP: the first requests an orderly stop, the second stops immediately.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -28,7 +28,7 @@ pub(crate) fn watch() {
             }
         });
     });
-    // Nothing is rented before the handler listens. If it cannot, the channel is closed and the TTL has to do.
+    // Nothing is rented before the handler listens. If it cannot, the channel is closed and only the TTL remains.
     let _ = is_ready.recv();
 }
 
@@ -41,7 +41,7 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Listens from now on, on the runtime this is called in. `notice` is what the first signal says.
+    /// Listens from now on, on the runtime this is called in. `notice` is shown on the first signal.
     pub(crate) fn listen(&self, handle: Handle, notice: String) {
         let asked = Arc::clone(&self.0);
         // If no handler can be installed, the signals keep their default: they end the process.
@@ -53,7 +53,7 @@ impl Interrupt {
             handle.notice(&notice);
             let number = signals.next().await;
             // Records can be read after a kill at any byte, and no terminal mode is left to undo.
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\nstopped at once\n");
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\nstopped immediately\n");
             // Rented instances would continue to cost.
             let _ = tokio::task::spawn_blocking(cleanup::release_all).await;
             std::process::exit(128 + number);
@@ -65,7 +65,7 @@ impl Interrupt {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// Absent where it is ignored, as under nohup: then the run is meant to outlive its terminal.
+    /// Absent if it is ignored, as under nohup: then the run is meant to outlive its terminal.
     hang_up: Option<Signal>,
 }
 
@@ -80,7 +80,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next of them; its number.
+    /// Waits for the next signal; returns its number.
     async fn next(&mut self) -> i32 {
         let hung_up = async {
             match &mut self.hang_up {

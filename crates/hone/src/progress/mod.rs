@@ -1,5 +1,5 @@
-//! Progress of long work: a small block of lines that is redrawn on a terminal, plain lines anywhere
-//! else. It knows nothing of training but numbers with names.
+//! Progress of long work: a small block of lines that is redrawn on a terminal, plain lines anywhere else. It knows
+//! nothing about training, only named numbers.
 //!
 //! No terminal mode outlives a single write: no raw mode, no hidden cursor, no alternate screen. Whatever kills the process
 //! leaves a terminal that works.
@@ -24,7 +24,7 @@ pub(crate) use interrupt::{Interrupt, watch};
 use screen::Screen;
 pub(crate) use style::Style;
 
-/// Interval at which the clock and the terminal's size are looked at between events.
+/// Interval at which the clock and the terminal size are checked between events.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A block of lines on stderr. Dropped, it leaves its last state behind.
@@ -43,7 +43,7 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     board: Board,
-    /// `None` where stderr is not a terminal: then only lines are printed.
+    /// `None` if stderr is not a terminal: then only lines are printed.
     screen: Option<Screen>,
     style: Style,
     finished: bool,
@@ -77,12 +77,12 @@ impl Progress {
         state.draw();
     }
 
-    /// Prints lines that stay, above the block where there is one.
+    /// Prints permanent lines, above the block if there is one.
     pub(crate) fn print(&self, text: &str) {
         self.shared.lock().print(text);
     }
 
-    /// Something that may print from elsewhere, while it lasts.
+    /// Handle for printing from elsewhere.
     pub(crate) fn handle(&self) -> Handle {
         Handle(Arc::clone(&self.shared))
     }
@@ -108,7 +108,7 @@ impl Drop for Progress {
 pub(crate) struct Handle(Arc<Shared>);
 
 impl Handle {
-    /// Prints lines that stay.
+    /// Prints permanent lines.
     pub(crate) fn print(&self, text: &str) {
         let mut state = self.0.lock();
         if !state.finished {
@@ -116,7 +116,7 @@ impl Handle {
         }
     }
 
-    /// Says what is waited for: in the block while it lasts, or as a line. `None`: nothing any more.
+    /// Shows what is being waited for: in the block while it lasts, or as a line. `None`: nothing any more.
     fn waiting(&self, text: Option<String>) {
         let mut state = self.0.lock();
         if state.finished || state.board.waiting == text {
@@ -130,7 +130,7 @@ impl Handle {
         }
     }
 
-    /// Says something about what happens next: in the block, or as a line.
+    /// Shows a notice: in the block, or as a line.
     pub(crate) fn notice(&self, text: &str) {
         let mut state = self.0.lock();
         if state.finished {
@@ -186,7 +186,7 @@ impl State {
     }
 }
 
-/// In one write, so that nothing else comes between. A stderr that is gone stops no training.
+/// One write, so that nothing is interleaved. A closed stderr does not stop training.
 fn write(text: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), text.as_bytes());
 }

@@ -1,8 +1,8 @@
 //! A block of lines at the end of the terminal's output, erased and written again.
 //!
-//! Lines never wrap, so that the block is as many rows as it has lines, until the terminal gets narrower: most then wrap what
-//! was written before. The rows to go up by are counted for the width there is now. A terminal that cuts lines instead loses
-//! a few lines above the block; none shows a torn one.
+//! Lines never wrap, so the block has as many rows as lines, until the terminal gets narrower: most terminals then wrap
+//! earlier output. The rows to move up are counted for the current width. A terminal that cuts lines instead loses a
+//! few lines above the block; none shows a torn one.
 
 use super::style::{clip, columns_of};
 
@@ -21,7 +21,7 @@ impl Size {
     }
 }
 
-/// The size of the terminal on stderr; 80 by 24 where it does not say.
+/// The size of the terminal on stderr; 80 by 24 if unknown.
 pub(super) fn size() -> Size {
     match terminal_size::terminal_size_of(std::io::stderr()) {
         Some((width, height)) if width.0 > 0 && height.0 > 0 => Size { columns: width.0.into(), rows: height.0.into() },
@@ -38,7 +38,8 @@ pub(super) struct Screen {
 impl Screen {
     /// The text that replaces the block by these lines, as many as the terminal has room for.
     ///
-    /// Line over line: clearing the screen first would flicker, and some terminals keep what is cleared in their history.
+    /// Overwrites line by line: clearing the screen first would flicker, and some terminals keep what is cleared in
+    /// their history.
     pub(super) fn redraw(&mut self, lines: &[String], size: Size) -> String {
         let old = self.rows(size);
         let mut text = up(old);
@@ -55,19 +56,19 @@ impl Screen {
         text + &CLEAR_REST.repeat(left) + &up(left)
     }
 
-    /// The text that takes the block away and leaves the cursor where it began.
+    /// The text that erases the block and leaves the cursor where it began.
     pub(super) fn erase(&mut self, size: Size) -> String {
         let rows = self.rows(size);
         up(rows) + &CLEAR_REST.repeat(rows) + &up(rows)
     }
 
-    /// Rows the block takes up at this width. It is forgotten.
+    /// Rows the block takes up at this width. Resets the block.
     fn rows(&mut self, size: Size) -> usize {
         self.drawn.drain(..).map(|columns| columns.div_ceil(size.columns).max(1)).sum()
     }
 }
 
-/// Clears what is left of the line and goes to the next.
+/// Clears the rest of the line and moves to the next.
 const CLEAR_REST: &str = "\x1b[K\n";
 
 fn up(rows: usize) -> String {

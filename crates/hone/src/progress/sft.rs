@@ -1,4 +1,4 @@
-//! Imitation as it is shown.
+//! Progress display of imitation.
 
 use hone_train::sft::SftStep;
 
@@ -14,7 +14,7 @@ pub(crate) struct SftProgress {
     clock: std::time::Instant,
 }
 
-/// Lines a warm start prints where nothing is redrawn.
+/// Lines a warm start prints if nothing is redrawn.
 const LINES: u64 = 20;
 
 impl SftProgress {
@@ -23,7 +23,7 @@ impl SftProgress {
         Self { progress, total, tokens: 0, clock: std::time::Instant::now() }
     }
 
-    /// The present activity: "imitating", "evaluating".
+    /// The current activity: "imitating", "evaluating".
     pub(crate) fn doing(&self, what: &'static str) {
         self.progress.update(|board| board.doing = what);
     }

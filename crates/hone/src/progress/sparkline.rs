@@ -1,9 +1,10 @@
-//! A curve in one line of text.
+//! Sparkline: a curve in one line of text.
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The values in at most `columns` characters, each the mean of an equal part of them. Rates (all within 0 and 1) are drawn
-/// between 0 and 1, so that noise does not look like learning; anything else from the least to the most, and flat at the bottom.
+/// The values in at most `columns` characters, each the mean of an equal part of them. Rates (all within 0 and 1) are
+/// drawn between 0 and 1, so that noise does not look like learning; anything else from minimum to maximum, and flat at
+/// the bottom.
 pub(super) fn sparkline(values: &[f64], columns: usize) -> String {
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     let count = values.len().min(columns);

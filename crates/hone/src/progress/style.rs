@@ -39,7 +39,7 @@ impl Style {
     }
 }
 
-/// The first `columns` characters, escapes for colour not counted, and closed where the cut left one open.
+/// The first `columns` characters, colour escapes not counted, and closed if the cut left one open.
 pub(super) fn clip(text: &str, columns: usize) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut seen, mut escape, mut open) = (0, false, false);

@@ -1,4 +1,4 @@
-//! The end of a run: what changed, on which evidence, where it is recorded and what to do next.
+//! Closing table of a run: what changed, the evidence, where it is recorded and what to do next.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -121,7 +121,7 @@ fn held_out(out: &mut String, report: &RunReport, style: Style) {
     let _ = writeln!(out, "{}", gain_line(report));
 }
 
-/// After less before, in the columns of the table.
+/// Final minus starting policy, in the columns of the table.
 fn changed(change: &Difference, style: Style) -> String {
     let Difference { mean, ci: [low, high], .. } = change;
     let word = match change.word() {
@@ -185,7 +185,7 @@ fn next_commands(report: &RunReport, directory: &Path) -> Vec<String> {
     wanted.into_iter().filter_map(|(exists, command)| exists.then_some(command)).collect()
 }
 
-/// True when there is such a command, with such a flag.
+/// True if the command exists, with the flag if one is given.
 pub(crate) fn has(command: &str, flag: Option<&str>) -> bool {
     let cli = crate::Cli::command();
     let Some(command) = cli.find_subcommand(command) else { return false };

@@ -1,4 +1,4 @@
-//! A training run as it is shown.
+//! Progress display of a training run.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(crate) struct TrainProgress<'a> {
     /// Steps between sample conversations; 0: none.
     samples: u64,
     evaluations: Vec<(u64, Measured)>,
-    /// The doctor, while the run is under way.
+    /// Live checks of the doctor.
     live: Live,
     /// Findings from before the first step.
     preflight: Vec<Named>,
@@ -48,9 +48,9 @@ impl<'a> TrainProgress<'a> {
     pub(crate) fn start(recipe: &'a Recipe, setup: &'a Setup, samples: u64, directory: &Path) -> Self {
         let progress = Progress::start(Board::new(&recipe.name, "step", recipe.train.steps));
         let interrupt = Interrupt::default();
-        let resume = format!("`hone train --resume {}` goes on; ", directory.display());
+        let resume = format!("`hone train --resume {}` continues; ", directory.display());
         let resume = if has("train", Some("resume")) { resume } else { String::new() };
-        let notice = format!("stopping when this step is recorded; {resume}ctrl-c again stops at once");
+        let notice = format!("stopping when this step is recorded; {resume}ctrl-c again stops immediately");
         interrupt.listen(progress.handle(), notice);
         super::waits::listen(progress.handle());
         let live = Live::new(recipe);
@@ -73,7 +73,7 @@ impl<'a> TrainProgress<'a> {
         }
     }
 
-    /// Brings the logs up to date; the row of `unfinished` waits for what is still to come of that step.
+    /// Brings the logs up to date; the row of `unfinished` waits until that step is complete.
     fn log(&mut self, unfinished: Option<u64>) {
         let warnings = self.logs.update(unfinished);
         self.warn(&warnings);
@@ -111,8 +111,8 @@ impl<'a> TrainProgress<'a> {
     }
 }
 
-/// Logs that a recipe asks for. W&B's own settings say whether its rows are written, and sent; settings that cannot be read are
-/// a warning, and the rows are written.
+/// Logs that a recipe asks for. W&B's own settings decide whether its rows are written and sent; unreadable settings
+/// are a warning, and the rows are written.
 fn logs(recipe: &Recipe, directory: &Path) -> (Logs, Option<String>) {
     let (tensorboard, wandb) = (recipe.log.tensorboard.as_deref(), recipe.log.wandb.as_deref());
     let logs = Logs::new(directory, tensorboard, wandb);
@@ -124,7 +124,7 @@ fn logs(recipe: &Recipe, directory: &Path) -> (Logs, Option<String>) {
     }
 }
 
-/// A number, or that there is none.
+/// A number, or a word for an absent one.
 pub(crate) fn optional(value: Option<f64>) -> String {
     value.map_or_else(|| "not scored".to_owned(), number)
 }
@@ -150,7 +150,7 @@ impl Watch for TrainProgress<'_> {
     fn resumed(&mut self, steps: &[Ledger]) {
         let done = steps.last().map_or(0, |ledger| ledger.step);
         self.progress.print(&format!("going on after step {done}"));
-        // Notices of that time are in the record and are not repeated.
+        // Earlier notices are in the record and are not repeated.
         for ledger in steps {
             drop(self.live.see(ledger));
         }

@@ -1,4 +1,4 @@
-//! Servers that are waited for: the whole table on SIGUSR1, and a line while one is waited for long.
+//! Wait table: printed in full on SIGUSR1, and one line during a long wait.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) fn listen(handle: Handle) {
         }
     });
     tokio::spawn(async move {
-        // A line for the first ten seconds, then at every doubling: a log is not filled by one wait.
+        // A line after ten seconds, then at every doubling, so that one wait does not fill a log.
         let mut next = LONG;
         loop {
             tokio::time::sleep(Duration::from_secs(2)).await;

@@ -1,21 +1,21 @@
-//! Lines that do not run as they stand: how they do, or why they do not.
+//! Lines that do not run as written: how to run them, or why they are not run.
 
 use super::{QUICK_SFT, QUICK_TRAIN};
 
 /// Treatment of a command line.
 #[derive(Clone, Copy)]
 pub(crate) enum How {
-    /// Run, with `from` replaced by `to`, or `to` behind it where `from` is empty; `long`: by the test of what is long.
+    /// Run, with `from` replaced by `to`, or `to` appended if `from` is empty; `long`: by the test of long commands.
     Run { from: &'static str, to: &'static str, long: bool },
     /// Started, and stopped when it has printed its address.
     Serve { more: &'static str },
-    /// Its arguments are read; why it does not run.
+    /// Only its arguments are parsed; the reason why it is not run.
     Read(&'static str),
-    /// Neither run nor read here; why.
+    /// Neither run nor parsed here; the reason.
     Elsewhere(&'static str),
 }
 
-/// Treatment of the lines that begin so.
+/// Treatment of lines with this prefix.
 pub(crate) struct Entry(&'static str, How);
 
 impl Entry {
@@ -23,7 +23,7 @@ impl Entry {
         self.0
     }
 
-    /// True for the entry of a line; one that begins with the name of a page is of that page alone.
+    /// True for the entry of a line; one that begins with a page's name applies only to that page.
     pub(crate) fn fits(&self, page: &str, line: &str) -> bool {
         let line = line.replace("cargo run --release -- ", "hone ");
         self.0 == page || line.starts_with(self.0)
@@ -42,7 +42,7 @@ const fn instead(from: &'static str, to: &'static str) -> How {
     How::Run { from, to, long: false }
 }
 
-/// The first that fits counts. A `hone` command that none fits is run as it stands.
+/// The first that fits counts. A `hone` command that matches none is run as written.
 pub(crate) const LIST: &[Entry] = &[
     Entry("docs/own-environment.md", How::Elsewhere("own.rs runs the page, in an empty directory")),
     Entry("cargo test", How::Elsewhere("the suite does not run itself")),

@@ -1,6 +1,6 @@
-//! Every command line of README.md and docs/ is run, in a scratch directory, with settings that make it small. What cannot run
-//! there is listed with the reason, and its arguments are read all the same. A line that is neither fails the test, and so
-//! does an entry of a list that no page needs.
+//! Every command line of README.md and docs/ is run, in a scratch directory, with settings that make it small. Lines
+//! that cannot run there are listed with the reason, and their arguments are still parsed. A line that is neither fails
+//! the test, and so does a list entry that no page needs.
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
@@ -26,7 +26,7 @@ const FEW_TASKS: &str = "--set env.tasks=64 --set env.held_out=8";
 const QUICK_TRAIN: &str = "--set train.steps=2 --set train.groups=2 --set train.group_size=2 --set eval.tasks=4 \
                            --set rollout.max_turns=2 --samples 0";
 
-/// The program: `HONE` where it is set, so that what is long can be run with an optimised one.
+/// The program: `HONE` if it is set, so that long commands can run with an optimised build.
 fn program() -> PathBuf {
     std::env::var_os("HONE")
         .map_or_else(|| env!("CARGO_BIN_EXE_hone").into(), |path| Path::new(&path).canonicalize().unwrap())
@@ -45,7 +45,7 @@ fn texts(output: Output) -> [String; 2] {
     [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap())
 }
 
-/// A shell's standard output; the test fails where the command does.
+/// A shell's standard output; the test fails if the command does.
 fn shell(directory: &Path, line: &str) -> String {
     let output = command(directory, line).output().unwrap();
     let good = output.status.success();
@@ -54,18 +54,19 @@ fn shell(directory: &Path, line: &str) -> String {
     said
 }
 
-/// The arguments of a `hone` command are such as the program takes: with `--help` behind them it reads them and shows its help.
+/// Checks that the program accepts the arguments of a `hone` command: with `--help` appended it parses them and shows
+/// its help.
 fn reads(line: &str) {
     let words: Vec<&str> = line.split_whitespace().skip(1).collect();
     let help = |more: &[&str]| Command::new(program()).args(&words).args(more).arg("--help").output().unwrap();
     let output = help(&[]);
-    // The text may speak of an option and leave out its value.
+    // The text may mention an option without its value.
     let good = output.status.success() || ["1", "permute"].iter().any(|value| help(&[value]).status.success());
     let [said, aside] = texts(output);
     assert!(good, "{line}\n{said}{aside}");
 }
 
-/// Runs the commands of a page that are to be run in this test.
+/// Runs the commands of a page that belong to this test.
 fn play(page: &Page, scratch: &Scratch, long: bool) {
     let (mut directory, mut block) = (scratch.path().to_owned(), 0);
     for command in &page.commands {
@@ -118,7 +119,7 @@ fn commands_that_the_text_mentions_are_read() {
     spans.dedup();
     assert!(spans.len() > 50, "{spans:?}");
     for span in spans {
-        // Names that stand for one of a few.
+        // Placeholder names.
         reads(&span.replace("bench NAME", "bench view").replace("--to FORMAT", "--to csv"));
     }
 }

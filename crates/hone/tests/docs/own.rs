@@ -1,5 +1,5 @@
-//! docs/own-environment.md, command by command, in an empty directory. Policies are made too short to be good: this is about
-//! whether everything works, not what is learned.
+//! docs/own-environment.md, command by command, in an empty directory. Policies are trained too briefly to be good:
+//! this tests whether everything works, not what is learned.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::{QUICK_SFT, QUICK_TRAIN, shell};
 /// Settings that make a command quick, by its first words.
 const QUICKLY: [(&str, &str); 2] = [("hone sft", QUICK_SFT), ("hone train", QUICK_TRAIN)];
 
-/// Everything of the page, then what it promises in words.
+/// Everything on the page, then what it promises in words.
 #[test]
 fn the_page_works_from_an_empty_directory() {
     let root = tempfile::tempdir().unwrap();
@@ -30,7 +30,7 @@ fn the_page_works_from_an_empty_directory() {
     after(&directory);
 }
 
-/// A run is a policy: described, asked, extended, exported, gone on from.
+/// A run is a policy: described, queried, extended, exported, continued.
 fn after(directory: &Path) {
     let (_, quickly) = QUICKLY[1];
     let run = "runs/garden-1";
@@ -48,7 +48,7 @@ fn after(directory: &Path) {
     let events = std::fs::read_to_string(directory.join(run).join("events.jsonl")).unwrap();
     assert!(events.contains(r#""event":"extended""#) && events.contains(r#""train.steps":[2,3]"#), "{events}");
 
-    // An adapter on it, then on with the adapter.
+    // An adapter on it, then training continues from the adapter.
     let lora = format!("hone train recipe.toml {quickly} --set policy.model={run} --set policy.lora.rank=2 --run lora");
     shell(directory, &lora);
     let config = std::fs::read_to_string(directory.join("lora/checkpoints/best/adapter_config.json")).unwrap();

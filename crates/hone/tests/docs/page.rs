@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Page {
     pub(crate) name: String,
     pub(crate) commands: Vec<Command>,
-    /// Code spans of the text that begin with `hone `, as they stand there.
+    /// Code spans of the text that begin with `hone `, as written.
     pub(crate) spans: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl Page {
     }
 }
 
-/// Commands of a block: lines that go on after a backslash, and what a here-document takes, belong to one.
+/// Commands of a block: lines continued after a backslash, and here-documents, belong to one command.
 fn joined(lines: &[&str]) -> Vec<String> {
     let (mut found, mut lines) = (Vec::new(), lines.iter());
     while let Some(line) = lines.next() {

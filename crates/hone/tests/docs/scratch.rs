@@ -1,4 +1,4 @@
-//! The directory that commands of the pages run in, with what they name.
+//! The scratch directory of the pages' commands, with the files they name.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -51,7 +51,7 @@ impl Scratch {
         self.0.path()
     }
 
-    /// Runs a line and gives the directory that it leaves the shell in. 1, the answer is no, is an answer.
+    /// Runs a line and returns the shell's final directory. Exit code 1 is allowed.
     pub(crate) fn run(&self, directory: &Path, line: &str) -> PathBuf {
         let began = Instant::now();
         let place = self.path().join(".place");
@@ -91,7 +91,7 @@ impl Scratch {
     }
 }
 
-/// A program that ends with its value.
+/// A program that is killed on drop.
 struct Stopped(Child);
 
 impl Drop for Stopped {

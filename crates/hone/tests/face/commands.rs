@@ -71,7 +71,7 @@ fn env_lists_and_shows() {
 fn env_plays() {
     let typed = "list_all_airports\nsearch_direct_flight {\"origin\": 1}\ncalculate 2 + 3 * 4\ncalculate {\"expression\"\n/quit\n";
     let data = hone_testdata::committed("tau/airline").display().to_string();
-    // The world is read; its tasks are not there, and that is said.
+    // The world is read; its missing tasks are an error.
     insta::assert_snapshot!("env_play_without_tasks", piped(&["env", "play", "airline", "--data", &data], typed));
     insta::assert_snapshot!("env_play", piped(&["env", "play", "airline", "--seed", "1"], typed));
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::{hone, input, run};
 
-/// One section for each case: what was given, what was said.
+/// One section per case: input and output.
 fn recipes(cases: &[(&str, &[&str])]) -> String {
     let mut page = String::new();
     for (recipe, arguments) in cases {

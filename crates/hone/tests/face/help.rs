@@ -1,11 +1,11 @@
-//! `--help` of every command there is.
+//! `--help` of every command.
 
 use crate::hone;
 
 /// Names under "Commands:" of a help text.
 fn commands(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    // A description that is wrapped goes on further to the right.
+    // A wrapped description continues further to the right.
     let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     names.map(|line| line.split_whitespace().next().unwrap().to_owned()).filter(|name| name != "help").collect()
 }

@@ -1,5 +1,5 @@
-//! Foreign text and the terminal: whatever environments, models, templates and files say, no command passes on anything that
-//! a terminal obeys.
+//! Foreign text and the terminal: whatever environments, models, templates and files contain, no command passes
+//! terminal control sequences on.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 "#;
 
-/// Fails where a shown text holds what a terminal would obey.
+/// Fails if the output contains terminal control sequences.
 #[track_caller]
 fn harmless(shown: &str) {
     let bad = shown.chars().find(|&c| {
@@ -154,7 +154,7 @@ fn task_sets_and_command_lines_cannot_write_to_the_terminal() {
     }
 }
 
-/// Foreign text has one way out: a command that writes by itself writes nothing foreign, and says so by being named here.
+/// Foreign text has one way out: commands that write directly write nothing foreign, and are listed here.
 #[test]
 fn commands_write_through_the_cleaner() {
     let own = ["recipe.rs", "dry_run.rs", "serve.rs", "import.rs", "show.rs", "render.rs"];

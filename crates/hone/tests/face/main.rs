@@ -1,6 +1,6 @@
-//! The face of the program: help, errors and the small commands, as a user sees them.
+//! User-visible output: help, errors and the small commands.
 //!
-//! Snapshots lie in `snapshots/`. After a change that is meant, read the difference and accept it with
+//! Snapshots are in `snapshots/`. After an intended change, review the difference and accept it with
 //! `INSTA_UPDATE=always cargo test -p hone --test face`.
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
@@ -21,7 +21,7 @@ fn input(name: &str) -> String {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/face/inputs")).join(name).display().to_string()
 }
 
-/// Runs `hone` in a directory, and writes down what a terminal would show: exit code, standard output, standard error.
+/// Runs `hone` in a directory, and records what a terminal would show: exit code, standard output, standard error.
 fn run(directory: &Path, arguments: &[&str], stdin: &str) -> String {
     let mut child = Command::new(env!("CARGO_BIN_EXE_hone"))
         .args(arguments)
@@ -33,7 +33,7 @@ fn run(directory: &Path, arguments: &[&str], stdin: &str) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A program that reads nothing closes its input: no failure of the test.
+    // A program that reads nothing closes its input: not a failure.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
     let output = child.wait_with_output().unwrap();
     let mut shown = format!("exit code {}\n", output.status.code().unwrap());
@@ -43,7 +43,7 @@ fn run(directory: &Path, arguments: &[&str], stdin: &str) -> String {
             shown.extend(["── ", name, "\n", text.trim_end_matches('\n'), "\n"]);
         }
     }
-    // Paths of this machine have no place in a snapshot.
+    // Local paths must not appear in a snapshot.
     let places = [
         (directory.canonicalize().unwrap().display().to_string(), "DIR"),
         (directory.display().to_string(), "DIR"),
@@ -53,7 +53,7 @@ fn run(directory: &Path, arguments: &[&str], stdin: &str) -> String {
     places.iter().fold(shown, |text, (place, name)| text.replace(place, name))
 }
 
-/// As [`run`], in a directory that is empty, without input.
+/// Like [`run`], in an empty directory, without input.
 fn hone(arguments: &[&str]) -> String {
     run(tempfile::tempdir().unwrap().path(), arguments, "")
 }

@@ -1,4 +1,4 @@
-//! Typical mistakes of somebody who begins: each is answered with its cause and what to do.
+//! Typical beginner mistakes: each error names its cause and what to do.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::run;
 
-/// An environment over stdio, with a line of Python for what it does on `open`.
+/// An environment over stdio, with a line of Python to run on `open`.
 fn program(on_open: &str) -> String {
     format!(
         r#"import json, sys
@@ -32,7 +32,7 @@ const OPENS: &str = r#"answer |= {"system": "s", "tools": [TOOL], "messages": [{
 const RECIPE: &str = "[env]\nname = \"mine\"\ncommand = [\"python3\", \"env.py\"]\ntasks = 32\nheld_out = 4\n\
                       start_deadline_s = 4.0\ndeadline_s = 4.0\n[[rubric.component]]\nkind = \"correct\"\n[eval]\ntasks = 4\n";
 
-/// What is done, and what the directory holds: files by name.
+/// Command of a mistake, and the directory's files by name.
 struct Mistake<'a> {
     what: &'a str,
     files: Vec<(&'a str, String)>,
@@ -49,7 +49,7 @@ fn policy(name: &str) -> String {
     format!("{}/policies/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Sizes and paths of this machine have no place in a snapshot, nor has a whole recipe.
+/// Removes local sizes and paths, and whole recipes.
 fn plain(text: &str) -> String {
     let word = |word: &str, next: Option<&&str>| {
         let unit = next.map(|next| next.trim_end_matches([':', ';', ',', ')']));
@@ -60,7 +60,7 @@ fn plain(text: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         words.iter().enumerate().map(|(at, one)| word(one, words.get(at + 1))).collect::<Vec<_>>().join(" ")
     };
-    // What fits depends on the memory that is free.
+    // What fits depends on free memory.
     let fitting = |line: String| match line.split_once("that fits: train.batch_tokens = ") {
         Some((before, number)) if number.parse::<u64>().is_ok() => format!("{before}that fits: train.batch_tokens = N"),
         _ => line,

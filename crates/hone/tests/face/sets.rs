@@ -32,7 +32,7 @@ fn a_split_is_kept_by_its_lock() {
     );
 }
 
-/// The files of the earlier split are what is read, and what is written: they must not be emptied on the way.
+/// The earlier split's files are both input and output: they must not be emptied.
 #[test]
 fn a_set_is_split_again_in_its_own_directory() {
     let directory = tempfile::tempdir().unwrap();
@@ -56,7 +56,7 @@ fn an_empty_set_is_said_to_be_empty() {
     assert!(shown.contains("no task is in none.json"), "{shown}");
 }
 
-/// Generated tasks with planted faults, played in their environment; the second time nothing is played again.
+/// Generated tasks with planted faults, played in their environment; nothing is replayed the second time.
 #[test]
 fn validation_rejects_with_a_reason_and_goes_on_where_it_was() {
     let directory = tempfile::tempdir().unwrap();
@@ -93,7 +93,7 @@ fn the_oracle_is_evaluated_beside_the_baselines_and_compared() {
     insta::assert_snapshot!("compare_missing", run(directory.path(), &["compare", "one@7", "two"], ""));
 }
 
-/// The tiny policy inside the binary, greedily and sampled: the native engine's way.
+/// The tiny policy inside the binary, greedily and sampled, on the native engine.
 #[test]
 fn a_native_policy_is_played_both_ways() {
     let directory = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ fn a_native_policy_is_played_both_ways() {
     assert!(directory.path().join("out/eval.md").is_file() && directory.path().join("out/eval.json").is_file());
 }
 
-/// A model behind an API that always says it is done: the same tasks, the same seeds, and it earns what doing nothing earns.
+/// A model behind an API that always says it is done: on the same tasks and seeds it earns what doing nothing earns.
 #[test]
 fn a_remote_model_plays_the_same_tasks() {
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -156,7 +156,7 @@ fn a_remote_model_plays_the_same_tasks() {
         run(directory.path(), &["eval", &policy, "--tasks", "3", "--out", "barred", "--fail-under", "0.5"], "");
     assert!(barred.starts_with("exit code 1") && barred.contains("pass@1 is 0.000, under 0.5"), "{barred}");
 
-    // A reply that runs into its limit is the model's failure, as it is of a native policy, and no fault.
+    // A reply truncated at its limit is the model's failure, as for a native policy, not a fault.
     let cut = format!("http://{address}/v1#cut");
     let cut = run(directory.path(), &["eval", &cut, "--tasks", "3", "--only", "greedy", "--out", "cut", "--json"], "");
     let line = cut.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{cut}"));
@@ -199,7 +199,7 @@ fn said(asked: &serde_json::Value, temperatures: &mut Vec<f64>) -> serde_json::V
     reply
 }
 
-/// The checkpoints of a run beside each other.
+/// Checkpoint comparison of a run.
 #[test]
 fn checkpoints_of_a_run_are_one_table() {
     let directory = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use crate::engine::KIND;
 use crate::tiny::{Copies, Silent, recipe, setup, timeless, traces, trained};
 
 /// A run that moves to a machine with another number of cores: prompts that share a system prompt are one tree, whose
-/// attention is cut finer for more threads.
+/// attention is divided more finely for more threads.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_resumed_on_other_threads_gives_the_same_numbers() {
     let directory = tempfile::tempdir().unwrap();
@@ -29,7 +29,7 @@ async fn a_run_resumed_on_other_threads_gives_the_same_numbers() {
     }
 }
 
-/// A run that trains an adapter: checkpoints hold the adapter in PEFT's form, the base stays what it was and is the
+/// A run that trains an adapter: checkpoints hold the adapter in PEFT's form, the base is unchanged and serves as the
 /// reference.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_adapter_is_trained_checkpointed_and_resumed() {

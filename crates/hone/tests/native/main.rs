@@ -1,5 +1,5 @@
-//! Whole runs on the native engine: the tests of the loop in `crates/train`, which run on a table of bigrams there, and
-//! what only this engine can show.
+//! Whole runs on the native engine: the tests of the loop in `crates/train`, which run on a bigram table there, and
+//! features of this engine only.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 #[path = "../../../train/tests/it/asynchronous.rs"]

@@ -1,4 +1,4 @@
-//! Sharpening told from learning, on a policy whose logits are multiplied.
+//! Sharpening distinguished from learning, on a policy with scaled logits.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use hone_train::setup::Setup;
 use crate::evaluation::task_of;
 use crate::tiny::{copy, paid_for, recipe};
 
-/// The policy's directory with its last norm multiplied: the same tokens in the same order, more or less sure.
+/// The policy's directory with its last norm scaled: the same ranking of tokens, with more or less confidence.
 fn with_norm(from: &Path, to: PathBuf, factor: f32) -> PathBuf {
     copy(from, &to);
     let file = to.join("model.safetensors");
@@ -32,7 +32,7 @@ fn with_norm(from: &Path, to: PathBuf, factor: f32) -> PathBuf {
     to
 }
 
-/// Succeeds where the policy says what the start says greedily.
+/// Succeeds if the policy says what the start says greedily.
 #[derive(Clone, Default)]
 struct Likeliest(Arc<Mutex<HashMap<String, Vec<u32>>>>);
 
@@ -57,7 +57,7 @@ async fn measured(setup: &Setup, recipe: &Recipe, run: &mut RunDir, step: u64) -
     Measured { greedy: results.pop().unwrap(), sampled }
 }
 
-/// The broken twin of learning: logits multiplied by 11 over 8. Success rises wherever it is sampled, and nothing was learned.
+/// The broken twin of learning: logits multiplied by 11 over 8. Sampled success rises, and nothing was learned.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_is_only_sharpened_is_found_out() {
     let directory = tempfile::tempdir().unwrap();

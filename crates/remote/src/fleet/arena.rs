@@ -20,7 +20,7 @@ use crate::mcp::{Place, seconds};
 use crate::supervise::cleanup::{self, Registered};
 use crate::supervise::{Failure, Patience, Server, waits};
 
-/// Fleet as an arena. Dropping it deletes whatever its episodes have left.
+/// Fleet as an arena. Dropping it deletes whatever its episodes have left behind.
 #[derive(Debug)]
 pub struct FleetArena(Arc<Shared>);
 
@@ -33,11 +33,11 @@ pub(super) struct Shared {
     _registered: Registered,
 }
 
-/// The tool that hands in an answer. It is played here: the platform has none.
+/// The tool that submits an answer. It is implemented here: the platform has none.
 pub(super) const SUBMIT: &str = "submit_final_answer";
 /// Endpoints of an instance that have tools; the first owner of a name counts.
 const ENDPOINTS: [&str; 2] = ["mcp", "api/v1/mcp"];
-/// Time for one listing of tools, and how often it is asked.
+/// Deadline of one tool listing, and number of attempts.
 const LIST: Duration = Duration::from_mins(1);
 const LIST_ATTEMPTS: u32 = 8;
 
@@ -81,7 +81,7 @@ impl Shared {
         }
         match (tools.is_empty(), last) {
             (false, _) => Ok((tools, owners)),
-            // An instance whose tools are not up yet: asked again.
+            // The instance's tools are not up yet: retry.
             (true, failure) => {
                 let why = failure.map_or_else(|| "it lists none".to_owned(), |failure| failure.what);
                 Err(Failure::infrastructure(format!("no tools: {why}")))
@@ -132,7 +132,7 @@ impl Arena for FleetArena {
 
     fn patience(&self, _: &Task) -> Option<Duration> {
         let spec = &self.0.spec;
-        // The queue ends by the deadlines of those before.
+        // The queue is bounded by the deadlines of the episodes ahead.
         let hour = Duration::from_hours(1);
         Some(hour + seconds(spec.create_deadline_s) + Patience::retried(LIST, LIST_ATTEMPTS).total)
     }

@@ -56,7 +56,7 @@ impl Drop for Rented {
     fn drop(&mut self) {
         self.heart.abort();
         let (orchestrator, id, place) = (Arc::clone(&self.orchestrator), self.id.clone(), self.place.take());
-        // Without a runtime it goes with the rest of its run.
+        // Without a runtime it is deleted with the rest of its run.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 orchestrator.delete(&id).await;
@@ -95,7 +95,7 @@ impl FleetEnv {
             return Ok((format!("there is no tool {:?}", call.name), true));
         };
         let total = seconds(self.shared.spec.deadline_s);
-        // Not asked again where it may have been done: only a session that could not be opened is.
+        // Not retried if it may have been executed: only opening a session is.
         let opened = Patience { total, attempt: OPERATION.min(total), attempts: CALL_ATTEMPTS };
         let fault = |failure: Failure| failure.fault(Boundary::Environment);
         let client = self.server.call(&self.task.key, "initialize", opened, || Client::open(place)).await;
@@ -117,7 +117,7 @@ impl FleetEnv {
         }
     }
 
-    /// Runs the verifier, again where it did not run.
+    /// Runs the verifier; retries if it did not run.
     async fn judge(&self) -> Judged {
         let mut judged = Judged::Unknown("the task has no verifier".into());
         let mut pause = Duration::from_secs(3);
@@ -139,7 +139,7 @@ impl FleetEnv {
 
     async fn execute(&self) -> Result<Value, Failure> {
         let deadline = seconds(self.shared.spec.verifier_deadline_s);
-        // The server is told a little less, so that it answers before it is given up on.
+        // The server gets a slightly shorter deadline, so that it answers before we give up.
         let patience = Patience::once(deadline + Duration::from_secs(5));
         let orchestrator = &self.shared.orchestrator;
         if let Some(code) = &self.task.verifier_func {
@@ -195,7 +195,7 @@ impl Env for FleetEnv {
         Ok(turn)
     }
 
-    /// The verifier runs however the episode ended: one that was cut short may have done its work.
+    /// The verifier runs however the episode ended: a truncated one may have done its work.
     async fn finish(&mut self) -> Result<(), Fault> {
         self.judged = Some(self.judge().await);
         Ok(())

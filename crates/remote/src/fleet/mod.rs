@@ -34,7 +34,7 @@ documented! {
     pub struct FleetSpec {
         /// `fleet`.
         pub kind: String,
-        /// A name of your own for it, which its tasks carry.
+        /// Name of your choice, which its tasks carry.
         pub name: String,
         /// A JSON array of tasks, or an object with `tasks`, as Fleet exports them.
         pub task_file: PathBuf,
@@ -63,7 +63,7 @@ documented! {
         pub verifier_attempts: u32 where whole(1, 1000),
         /// Pays a failed episode the share of the checks that its verifier reports as passed.
         pub partial_reward: bool,
-        /// Instances at once.
+        /// Concurrent instances.
         pub instances: usize where whole(1, 65_536),
         /// The system prompt. The task's variables are added to it.
         pub system: String,

@@ -1,4 +1,4 @@
-//! Fleet's REST surface: instances by id, and everything of a run at once.
+//! Fleet's REST API: instances by id, and all instances of a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,11 +28,11 @@ pub(super) struct Instance {
     pub(super) root: String,
 }
 
-/// Attempts at what may be asked twice.
+/// Attempts at idempotent requests.
 const ATTEMPTS: u32 = 5;
 /// Time for a small request.
 const SHORT: Duration = Duration::from_secs(30);
-/// Pause between looks at an instance that is starting.
+/// Polling interval while an instance starts.
 const POLL: Duration = Duration::from_secs(2);
 
 impl Orchestrator {
@@ -112,12 +112,12 @@ impl Orchestrator {
         self.http.json(Method::GET, &format!("v1/env/instances/{id}"), None).await
     }
 
-    /// Resets an instance that is already fresh; a failure is not a reason to give it up.
+    /// Resets an instance that is already fresh; a failure is no reason to discard it.
     pub(super) async fn reset(&self, manager: &Http, key: &str, seed: u64) {
         let body = json!({"seed": seed});
         let ask = || manager.json(Method::POST, "api/v1/env/reset", Some(&body));
         let patience = Patience::once(Duration::from_secs(10));
-        // Its own server entry: an instance that fails does not close the orchestrator.
+        // A separate server entry: a failing instance does not open the orchestrator's circuit breaker.
         let _ = Server::new(manager.name()).call(key, "reset", patience, ask).await;
     }
 
@@ -142,7 +142,7 @@ impl Orchestrator {
     /// Deletes everything of the run.
     pub(super) async fn delete_run(&self) {
         let path = format!("v1/env/instances/batch?run_id={}", self.run_id);
-        // A separate circuit breaker: at the end, nothing waits longer than the end may take.
+        // A separate circuit breaker: the final cleanup must not wait for a pause.
         let server = Server::new(self.http.name());
         let ask = || async {
             let reply = self.http.send(Method::DELETE, &path, None, &[]).await?;
@@ -152,7 +152,7 @@ impl Orchestrator {
     }
 }
 
-/// Messages of creations that may do better another time.
+/// Messages of transient creation failures.
 fn is_passing(said: &str) -> bool {
     let said = said.to_lowercase();
     ["health check", "timeout", "connection", "temporarily", "\"retryable\":true", "\"retryable\": true", "rate limit"]
@@ -163,7 +163,7 @@ fn is_passing(said: &str) -> bool {
 impl crate::supervise::cleanup::Release for Orchestrator {
     fn release(self: Arc<Self>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
-            // The connections of a runtime that is gone are of no use.
+            // Connections of a runtime that is gone are useless.
             let fresh =
                 Self { http: self.http.fresh(), server: Server::new(self.http.name()), run_id: self.run_id.clone() };
             fresh.delete_run().await;

@@ -1,4 +1,4 @@
-//! Fleet's task JSON, every alias of every field that playing needs.
+//! Fleet's task JSON: all aliases of the fields needed to play a task.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::openenv::wire::plain;
 
-/// The key of a task's `extra` under which its Fleet fields stand.
+/// The key of a task's `extra` that holds its Fleet fields.
 const EXTRA: &str = "fleet";
 
-/// The fields of a task that playing needs.
+/// The fields needed to play a task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FleetTask {
     pub key: String,
@@ -58,7 +58,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<FleetTask>, String> {
 }
 
 impl FleetTask {
-    /// Reads one task. Where several spellings of a field are there, the first of its table counts.
+    /// Reads one task. If several aliases of a field are present, the first in its table counts.
     pub fn read(task: &Value) -> Result<Self, String> {
         let at = |path: &str| task.pointer(path).filter(|value| !value.is_null());
         let text = |paths: &[&str]| paths.iter().find_map(|path| at(path)).map(plain).filter(|text| !text.is_empty());
@@ -68,7 +68,7 @@ impl FleetTask {
             None => None,
             Some(level) => {
                 let level = level.as_u64().and_then(|level| u8::try_from(level).ok());
-                Some(level.ok_or("its `difficulty` is no small number")?)
+                Some(level.ok_or("its `difficulty` is not a small number")?)
             }
         };
         Ok(Self {
@@ -104,13 +104,13 @@ impl FleetTask {
         task
     }
 
-    /// The Fleet fields of a task, or what it lacks.
+    /// The Fleet fields of a task, or an error that names the missing one.
     pub fn of(task: &Task) -> Result<Self, String> {
         let fields = task.extra.get(EXTRA).ok_or("it is no Fleet task: it has no `fleet` fields")?;
         serde_json::from_value(fields.clone()).map_err(|error| format!("its `fleet` fields: {error}"))
     }
 
-    /// True if the agent gets the tool that hands in an answer.
+    /// True if the agent gets the tool that submits an answer.
     pub(super) fn submits(&self) -> bool {
         self.prompt.contains("submit_final_answer")
     }

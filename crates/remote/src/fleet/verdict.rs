@@ -1,4 +1,4 @@
-//! A verifier's verdict: pass, fail, or unknown; with what it says about its checks.
+//! Verdict of a verifier: pass, fail, or unknown, with the results of its checks.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::openenv::wire::plain;
 pub enum Judged {
     /// A score, and the reasons that it printed.
     Score { value: f64, why: String },
-    /// It did not come to a verdict. Never a zero.
+    /// No verdict was reached. Never 0.
     Unknown(String),
 }
 
@@ -88,10 +88,10 @@ impl Accumulators {
         Self { errors: list("ERROR"), successes: list("SUCCESS"), apps: stdout.lines().filter_map(app).collect() }
     }
 
-    /// The share that passed: of the apps, else of the checks. `None` where nothing was checked.
+    /// The share that passed: of the apps, else of the checks. `None` if nothing was checked.
     pub fn share(&self) -> Option<f64> {
         let (passed, all) = if self.apps.is_empty() {
-            // An unchanged rest is not an achievement of an episode that did nothing.
+            // Checks that nothing else changed are no achievement of an episode that did nothing.
             let real = self.successes.iter().filter(|text| !is_idle(text)).count();
             (real, real + self.errors.len())
         } else {

@@ -79,7 +79,7 @@ impl Arena for McpArena {
         let deadline = seconds(shared.spec.open_deadline_s);
         let attempts = match shared.place {
             Place::Http(_) => ATTEMPTS,
-            // A program on this machine that does not start will not start the third time.
+            // A local program that does not start twice will not start the third time.
             Place::Command { .. } => 2,
         };
         let patience = Patience::retried(deadline, attempts);
@@ -113,7 +113,7 @@ struct McpEnv {
 }
 
 impl McpEnv {
-    /// Calls a tool within the deadline. A session that is given up on is gone.
+    /// Calls a tool within the deadline. An abandoned session is dropped.
     async fn call(&mut self, what: &str, name: &str, arguments: &Map<String, Value>) -> Result<(Value, bool), Failure> {
         let mut client = self.client.take();
         let patience = Patience::once(seconds(self.shared.spec.deadline_s));
@@ -121,7 +121,7 @@ impl McpEnv {
             let client = client.take();
             async move {
                 let mut client = client.ok_or_else(|| Failure::infrastructure("the session is gone"))?;
-                // A server that refuses a call continues; only a failure ends the session.
+                // A refused call does not end the session; only a failure does.
                 match client.call(name, arguments).await {
                     Err(failure) if failure.kind != Kind::Refused => Err(failure),
                     answered => Ok((client, answered)),
@@ -175,7 +175,7 @@ impl Env for McpEnv {
     async fn finish(&mut self) -> Result<(), Fault> {
         match self.shared.spec.verify {
             Verify::Rubric => {}
-            // An episode without an answer has the wrong one.
+            // A missing answer is a wrong answer.
             Verify::Answer => {
                 if let Some(right) = self.task.extra.get("answer") {
                     let said = self.answer.as_deref().unwrap_or_default();
@@ -201,7 +201,7 @@ impl Env for McpEnv {
         Ok(())
     }
 
-    /// `correct` where the task says what is right, `completion` and, where it was asked for, `state`.
+    /// `correct` if the task defines it, `completion` and, if it was requested, `state`.
     fn end(&mut self) -> EndState {
         let mut end = EndState::default();
         end.facts.extend(self.correct.map(|correct| ("correct".to_owned(), correct.into())));
@@ -244,7 +244,7 @@ fn matches(said: &str, right: &Value) -> bool {
     }
 }
 
-/// The state that a tool's result says: its structured content, else its text as JSON where it is some.
+/// State in a tool's result: its structured content, else its text, parsed as JSON if possible.
 fn state(result: &Value) -> Value {
     for key in ["structuredContent", "structured_content"] {
         if let Some(content) = result.get(key).filter(|content| !content.is_null()) {
@@ -255,7 +255,7 @@ fn state(result: &Value) -> Value {
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }
 
-/// True if a state has everything that is expected: objects may have more keys, the rest must be the same.
+/// True if a state contains everything expected: objects may have more keys, everything else must be equal.
 fn contains(state: &Value, expected: &Value) -> bool {
     match (state, expected) {
         (Value::Object(state), Value::Object(expected)) => {

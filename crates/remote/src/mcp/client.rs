@@ -17,7 +17,7 @@ const VERSION: &str = "2025-06-18";
 const SESSION: &str = "mcp-session-id";
 const CALL: &str = "tools/call";
 
-/// A session that is initialised. Requests consume the connection they run on: one that is given up on is gone.
+/// A session that is initialised. Requests consume the connection they run on: an abandoned one is dropped.
 #[derive(Debug)]
 pub struct Client {
     link: Link,
@@ -74,7 +74,7 @@ impl Client {
             }
         };
         match crate::rpc::result(answer) {
-            // -32000 is anything a server likes; at a tool it is the tool's error, not a server without room.
+            // -32000 is server-defined; from a tool call it is the tool's error, not a full server.
             Err(failure) if method == CALL && failure.kind == Kind::Busy => Err(Failure::refused(failure.what)),
             result => result,
         }
@@ -116,7 +116,7 @@ impl Client {
         self.request(CALL, json!({"name": name, "arguments": arguments})).await
     }
 
-    /// Ends the session at the server, where it keeps one. A program ends with its leash.
+    /// Ends the session at the server, if it keeps one. A program ends with its leash.
     pub async fn close(self) {
         if let Link::Http { http, session: Some(session), version } = &self.link {
             let _ = http.send(Method::DELETE, "", None, &headers(Some(session), version)).await;
@@ -124,7 +124,7 @@ impl Client {
     }
 }
 
-/// Pages of tools that are read; a server that never comes to an end is not followed.
+/// Pages of tools that are read; a server with endless pages is not followed.
 const MOST_PAGES: usize = 64;
 
 fn headers<'a>(session: Option<&'a str>, version: &'a str) -> Vec<(&'static str, &'a str)> {
@@ -154,12 +154,12 @@ async fn post(
         return sse::response(&reply.body, id)
             .ok_or_else(|| Failure::infrastructure("the stream of events ended without the response"));
     }
-    // An error may come with a status of its own; the error says more.
+    // An error may come with an HTTP status; the error says more.
     let said = serde_json::from_slice::<Value>(&reply.body).ok().filter(|said| answers(said, id));
     match (said, http.read(&reply)) {
         (Some(answer), _) => Ok(answer),
         (None, Ok(_)) => Err(Failure::infrastructure("the server answered another request than this one")),
-        // At a tool a status is no word of the tool's: it is a fault, and no text for the agent.
+        // For a tool call, a failure status is not the tool's answer: it is a fault, not a text for the agent.
         (None, Err(failure)) if request["method"] == CALL => Err(Failure::infrastructure(failure.what)),
         (None, Err(failure)) => Err(failure),
     }

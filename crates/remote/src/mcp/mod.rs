@@ -31,7 +31,7 @@ documented! {
     pub struct McpSpec {
         /// `mcp`.
         pub kind: String,
-        /// A name of your own for it, which its tasks carry.
+        /// Name of your choice, which its tasks carry.
         pub name: String,
         /// The server's endpoint, for streamable HTTP: `http://localhost:8000/mcp`. Either this or `command`.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ documented! {
         /// The tool whose result is the final state.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub state_tool: Option<String>,
-        /// Its arguments; those of a task's `state_arguments` go over them.
+        /// Its arguments; a task's `state_arguments` override them.
         #[serde(skip_serializing_if = "Map::is_empty")]
         pub state_arguments: Map<String, Value>,
         /// A tool that is called with the task's `setup` before the agent begins, for servers that keep state.
@@ -71,7 +71,7 @@ documented! {
         pub system: String,
         /// The prompt of numbered tasks.
         pub prompt: String,
-        /// Sessions at once.
+        /// Concurrent sessions.
         pub sessions: usize where whole(1, 65_536),
         /// Seconds for one call.
         pub deadline_s: f64 where over(0.0, 86_400.0),

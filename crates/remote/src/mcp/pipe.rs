@@ -1,4 +1,4 @@
-//! MCP over a program's stdin and stdout: one JSON-RPC message a line.
+//! MCP over a program's stdin and stdout: one JSON-RPC message per line.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -18,7 +18,7 @@ const MAX_MESSAGE: u64 = 32 << 20;
 
 /// Bytes of a program's stderr that are kept: its last words explain why it ended.
 const LAST_WORDS: usize = 2_000;
-/// Time for them: stderr may be held open by the program's own children.
+/// Grace period for them: stderr may be held open by the program's own children.
 const GRACE: Duration = Duration::from_millis(300);
 
 /// A running program.
@@ -57,7 +57,7 @@ impl Pipe {
         Ok((Self { child, stdin, stdout: BufReader::new(stdout), words, listener }, leash))
     }
 
-    /// The end of the program, with its status and the last it said on stderr.
+    /// Failure of an ended program, with its status and the end of its stderr.
     async fn ended(mut self) -> Failure {
         let _ = tokio::time::timeout(GRACE, &mut self.listener).await;
         let status = tokio::time::timeout(GRACE, self.child.wait()).await.ok().and_then(Result::ok);

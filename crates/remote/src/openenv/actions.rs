@@ -16,14 +16,14 @@ pub enum Actions {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActionType {
     pub tool: ToolSpec,
-    /// Fields that say which type it is; not the agent's to fill in.
+    /// Fields that identify the type; the agent does not fill them in.
     fixed: Map<String, Value>,
 }
 
 impl Actions {
     /// Reads the `action` schema of `/schema`.
     pub fn read(schema: &Value) -> Result<Self, String> {
-        let Some(object) = schema.as_object() else { return Err("the action schema is no object".into()) };
+        let Some(object) = schema.as_object() else { return Err("the action schema is not an object".into()) };
         let defs = object.get("$defs").or_else(|| object.get("definitions"));
         let variants = ["oneOf", "anyOf"].iter().find_map(|key| object.get(*key).and_then(Value::as_array));
         let types = match variants {
@@ -37,7 +37,7 @@ impl Actions {
         Ok(Self::Typed(types))
     }
 
-    /// The action that a call stands for; `None` where no action type has its name.
+    /// The action for a call; `None` if no action type has its name.
     pub fn action(&self, call: &ToolCall) -> Option<Value> {
         match self {
             Self::Mcp => Some(json!({"type": "call_tool", "tool_name": call.name, "arguments": call.arguments})),
@@ -66,7 +66,7 @@ fn is_call_tool(schema: &Value) -> bool {
 }
 
 fn action_type(schema: &Value, defs: Option<&Value>) -> Result<ActionType, String> {
-    let mut parameters = schema.as_object().cloned().ok_or("an action type is no object")?;
+    let mut parameters = schema.as_object().cloned().ok_or("an action type is not an object")?;
     let title = parameters.shift_remove("title");
     let description = parameters.shift_remove("description");
     let mut fixed = Map::new();
@@ -115,7 +115,7 @@ fn snake_case(name: &str) -> String {
 
 /// The tools of a `tools` list, in either spelling of `input_schema`.
 pub fn tools(listed: &Value) -> Result<Vec<ToolSpec>, String> {
-    let Some(listed) = listed.as_array() else { return Err("\"tools\" is no list".into()) };
+    let Some(listed) = listed.as_array() else { return Err("\"tools\" is not a list".into()) };
     listed.iter().map(tool).collect()
 }
 

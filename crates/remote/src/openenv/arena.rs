@@ -31,7 +31,7 @@ pub(super) struct Shared {
     actions: OnceCell<Actions>,
 }
 
-/// Attempts at reaching a server for what may be asked twice.
+/// Attempts at idempotent requests.
 const ATTEMPTS: u32 = 5;
 
 impl OpenEnvArena {
@@ -140,7 +140,8 @@ impl Arena for OpenEnvArena {
     }
 }
 
-/// The data of a reset: the task's own, with a seed. Episodes of one task share it, so that they start alike.
+/// The data of a reset: the task's own, with a seed. Episodes of one task share it, so that they start in the same
+/// state.
 fn reset_data(task: &Task, seed: u64) -> Value {
     let mut data = match task.extra.get("reset") {
         Some(Value::Object(reset)) => reset.clone(),

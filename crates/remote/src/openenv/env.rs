@@ -18,7 +18,8 @@ use super::wire::{Envelope, Said, plain, tool_result};
 use super::{OnError, RewardRule, ToolSource, seconds};
 use crate::supervise::{Failure, Kind, Patience};
 
-/// Connection of the episode to the server. A socket is taken out during a request, so that an abandoned one is gone.
+/// Connection of the episode to the server. A socket is taken out during a request, so that an abandoned one is
+/// dropped.
 #[derive(Debug)]
 pub(super) enum Link {
     Ws(Option<Socket>),
@@ -47,14 +48,14 @@ impl OpenEnvEnv {
         Self { shared, place: Some(place), link, actions, key, reply: None, rewards, why, done: false }
     }
 
-    /// Notes which of the tools gets replies: the recipe's word, else the server's.
+    /// Determines which tool gets replies: the recipe's choice, else the server's.
     pub(super) fn offer(&mut self, tools: &[ToolSpec], named: Option<&str>) {
         let wanted = self.shared.spec.reply_tool.as_deref().or(named);
         let tool = tools.iter().find(|tool| Some(tool.name.as_str()) == wanted);
         self.reply = tool.and_then(|tool| Some((tool.name.clone(), tool.parameter_names().next()?.to_owned())));
     }
 
-    /// Sends an action and waits for what it leads to.
+    /// Sends an action and waits for its result.
     pub(super) async fn act(&mut self, action: Value, what: &str, patience: Patience) -> Result<Said, Failure> {
         let shared = Arc::clone(&self.shared);
         match &mut self.link {
@@ -117,7 +118,7 @@ impl OpenEnvEnv {
             let params = json!({"name": call.name, "arguments": call.arguments});
             return match self.rpc("tools/call", params).await {
                 Ok(result) => Ok(answer(call, tool_result(&result))),
-                // A tool that is refused is the agent's to know; a server that is gone is not.
+                // A refused tool call is reported to the agent; a server that is gone is not.
                 Err(failure) if failure.kind == Kind::Refused => Ok(answer(call, (failure.what, true))),
                 Err(failure) => Err(fault(failure)),
             };
@@ -162,7 +163,7 @@ impl OpenEnvEnv {
             _ => (shown(&envelope.observation), false),
         };
         let mut turn = answer(call, (text, failed));
-        // A call that was refused led to no messages: the agent gets the refusal.
+        // A refused call produced no messages: the agent gets the refusal.
         if let Some(messages) = told.filter(|_| error.is_none()) {
             turn.messages = messages;
         }
@@ -230,7 +231,8 @@ impl Env for OpenEnvEnv {
 }
 
 impl Drop for OpenEnvEnv {
-    /// Ends the session before its place is free, where there is a runtime to do it; a closed connection ends it otherwise.
+    /// Ends the session before its place is freed, if there is a runtime to do it; otherwise the closed connection ends
+    /// it.
     fn drop(&mut self) {
         let (Link::Ws(Some(socket)), place) = (std::mem::replace(&mut self.link, Link::Http), self.place.take()) else {
             return;
@@ -244,7 +246,7 @@ impl Drop for OpenEnvEnv {
     }
 }
 
-/// The answer to a call: what came of it, and whether it is an error.
+/// The answer to a call: its text, and whether it is an error.
 fn answer(call: &ToolCall, (text, failed): (String, bool)) -> Turn {
     let text = if failed && !text.starts_with("Error") { format!("Error: {text}") } else { text };
     Turn { messages: vec![Message::tool(&call.name, text)], failed: u32::from(failed), done: false }

@@ -1,4 +1,4 @@
-//! OpenEnv servers as environments: `/ws` sessions, or plain HTTP where the environment keeps no state.
+//! OpenEnv servers as environments: `/ws` sessions, or plain HTTP if the environment keeps no state.
 //!
 //! Tools come from the server: its MCP tools through step actions, or one tool for each action type of its schema. Reward
 //! and `done` come from the envelope; `null` is no reward. An episode holds one session, and with it one place of the pool.
@@ -35,11 +35,12 @@ documented! {
     pub struct OpenEnvSpec {
         /// `openenv`.
         pub kind: String,
-        /// A name of your own for it, which its tasks carry.
+        /// Name of your choice, which its tasks carry.
         pub name: String,
         /// The server's address: `http://localhost:8000`, `https://owner-space.hf.space`.
         pub url: String,
-        /// Name of the environment variable whose value is sent as `Authorization: Bearer …`, as private Spaces want it.
+        /// Name of the environment variable whose value is sent as `Authorization: Bearer …`, as private Spaces
+        /// require.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub bearer_env: Option<String>,
         /// Further headers: name of the header to name of the environment variable that holds its value.
@@ -47,23 +48,23 @@ documented! {
         pub headers: IndexMap<String, String>,
         /// `ws`: a session for each episode. `http`: `/reset` and `/step`, for environments that keep no state between them.
         pub transport: Transport,
-        /// `auto`: MCP tools through step actions where the action schema is MCP's, else a tool for each action type. `mcp`:
+        /// `auto`: MCP tools through step actions if the action schema is MCP's, else one tool per action type. `mcp`:
         /// `tools/call` messages, which the server does not reward.
         pub tools: ToolSource,
         /// An episode's reward: the `sum` of those its steps gave, or the `last`.
         pub reward: RewardRule,
-        /// An exception in the environment: a `fault` of the episode, tried again and left out where it does not come back,
-        /// or the `answer` to the call.
+        /// Treatment of an exception in the environment: a `fault` of the episode, retried and excluded if it does not
+        /// recur, or the `answer` to the call.
         pub errors: OnError,
         /// The tool that gets a reply without a call, as its first argument. Absent: what the server names, else a reply
         /// ends the episode.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reply_tool: Option<String>,
-        /// The system prompt, where the server gives none.
+        /// The system prompt, if the server gives none.
         pub system: String,
-        /// The prompt of numbered tasks; what the reset shows follows it.
+        /// The prompt of numbered tasks; the observation of the reset follows it.
         pub prompt: String,
-        /// Sessions at once: the server's `max_concurrent_envs`. Lowered where the server says that it has fewer.
+        /// Concurrent sessions: the server's `max_concurrent_envs`. Lowered if the server says that it has fewer.
         pub sessions: usize where whole(1, 65_536),
         /// Seconds for one step.
         pub deadline_s: f64 where over(0.0, 86_400.0),

@@ -1,4 +1,4 @@
-//! Sessions at once: no more than the recipe asks for, and no more than the server turned out to have.
+//! Session pool: bounded by the recipe, and by the capacity the server turned out to have.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ pub(super) struct Pool {
 #[derive(Debug)]
 struct Size {
     limit: usize,
-    /// Places to take away that were in use when the pool shrank.
+    /// Places to remove that were in use when the pool shrank.
     owed: usize,
 }
 
@@ -38,7 +38,7 @@ impl Pool {
         Place { pool: Arc::clone(self), permit }
     }
 
-    /// Records that the server has no more than this many.
+    /// Limits the pool to the server's capacity.
     pub(super) fn shrink(&self, most: usize) {
         let mut size = self.size.lock().unwrap_or_else(PoisonError::into_inner);
         let most = most.max(1);

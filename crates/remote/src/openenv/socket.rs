@@ -1,7 +1,7 @@
 //! A `/ws` connection: one message out, one message in.
 //!
-//! Messages carry no id. Whoever gives up on an answer must drop the socket, or every later answer would be taken for the
-//! one before it; [`Socket::ask`] consumes it and hands it back only with an answer, so that it cannot be done wrong.
+//! Messages carry no id. A caller that gives up on an answer must drop the socket, or every later answer would be
+//! mistaken for the one before it; [`Socket::ask`] consumes it and returns it only with an answer, which enforces that.
 
 use futures::{FutureExt as _, SinkExt as _, StreamExt as _};
 use serde_json::Value;
@@ -39,7 +39,8 @@ impl Socket {
             return Ok((self, text));
         }
         let sent = self.0.send(Message::text(message.to_string())).await;
-        // A server without room says so and closes, perhaps before it read anything: its last words explain a failed send.
+        // A server without room says so and closes, perhaps before it read anything: its last message explains a failed
+        // send.
         loop {
             match self.0.next().await {
                 Some(Ok(Message::Text(text))) => return Ok((self, text.as_str().to_owned())),
@@ -58,8 +59,8 @@ impl Socket {
         }
     }
 
-    /// A message that is there before anything was asked. An error (a full server says so at once and closes) is the answer;
-    /// anything else is one answer too many, and every later one would be taken for the one before it.
+    /// A message that arrived before anything was sent. An error (a full server sends one immediately and closes) is
+    /// the answer; anything else is one answer too many, and every later one would be mistaken for the one before it.
     fn early(&mut self) -> Result<Option<String>, Failure> {
         while let Some(received) = self.0.next().now_or_never().flatten() {
             match received {
@@ -67,7 +68,7 @@ impl Socket {
                     Ok(Said::Error { .. }) => return Ok(Some(text.as_str().to_owned())),
                     _ => return Err(Failure::refused("the server sent a message that nothing had asked for")),
                 },
-                // The loop of `exchange` says what became of the connection.
+                // The loop of `exchange` reports the state of the connection.
                 Ok(Message::Close(_)) | Err(_) => break,
                 Ok(_) => {}
             }

@@ -1,4 +1,4 @@
-//! Task API: the tasks that a server lists. Choosing one is resetting with its fields.
+//! Task API: the tasks that a server lists. A reset with a task's fields selects it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::http::Http;
 use crate::supervise::cleanup::on_a_thread;
 use crate::supervise::{Failure, Patience, Server};
 
-/// The splits that a recipe names, asked of the server.
+/// The splits that a recipe names, requested from the server.
 pub(super) fn splits(spec: &OpenEnvSpec, http: &Http, split: &str) -> Result<IndexMap<String, TaskSet>, RegistryError> {
     let wanted: Vec<String> =
         [Some(split), spec.held_out_split.as_deref()].into_iter().flatten().map(Into::into).collect();

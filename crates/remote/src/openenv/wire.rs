@@ -1,7 +1,7 @@
 //! Messages of an OpenEnv server: the envelope of an observation, and the messages of a `/ws` session.
 //!
-//! Versions 0.3.0 and 0.10.0 differ in `metadata` alone, which the older one drops. Reward and `done` are siblings of the
-//! observation and are read from there, never from inside it.
+//! Versions 0.3.0 and 0.10.0 differ only in `metadata`, which the older one drops. Reward and `done` are siblings of
+//! the observation and are read from there, never from inside it.
 
 use serde_json::{Map, Value};
 
@@ -11,10 +11,10 @@ use crate::supervise::Failure;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Envelope {
     pub observation: Map<String, Value>,
-    /// Absent where the server sent `null`, which is also how it sends a reward that is no number.
+    /// Absent if the server sent `null`, which is also how it sends a reward that is not a number.
     pub reward: Option<f64>,
     pub done: bool,
-    /// The sibling where there is one, else the observation's own.
+    /// The sibling if there is one, else the observation's own.
     pub metadata: Map<String, Value>,
 }
 
@@ -58,7 +58,7 @@ pub enum Said {
 impl Said {
     pub fn read(text: &str) -> Result<Self, String> {
         let mut message: Map<String, Value> =
-            serde_json::from_str(text).map_err(|error| format!("a message that is no JSON object: {error}"))?;
+            serde_json::from_str(text).map_err(|error| format!("a message that is not a JSON object: {error}"))?;
         let data = message.remove("data").unwrap_or_default();
         match message.get("type").and_then(Value::as_str) {
             Some("observation") => {
@@ -81,7 +81,7 @@ impl Said {
         }
     }
 
-    /// The failure that an error stands for. Only a full server is worth waiting for.
+    /// The failure for an error. Only a full server is worth waiting for.
     pub fn failure(code: &str, message: &str) -> Failure {
         let what = format!("{code}: {message}");
         match code {
@@ -92,8 +92,8 @@ impl Said {
     }
 }
 
-/// The text of a tool's result: FastMCP's client object (`data`, `structured_content`, `is_error`) or MCP's own spelling.
-/// Second: whether it is an error.
+/// The text of a tool's result: FastMCP's client object (`data`, `structured_content`, `is_error`) or MCP's own
+/// spelling. The flag is true for an error.
 pub fn tool_result(result: &Value) -> (String, bool) {
     let Some(object) = result.as_object() else { return (plain(result), false) };
     let flag = |key: &str| object.get(key).and_then(Value::as_bool).unwrap_or(false);

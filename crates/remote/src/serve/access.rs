@@ -1,4 +1,4 @@
-//! Caller of a request: an operator, an agent, or unknown.
+//! Access control: the caller is an operator, an agent, or unknown.
 
 use axum::http::{HeaderMap, StatusCode};
 
@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 pub(super) enum Role {
     /// Everything.
     Operator,
-    /// To act in a session that an operator opened. No reset, no state, no reward.
+    /// May act in a session that an operator opened. No reset, no state, no reward.
     Agent,
 }
 
@@ -43,7 +43,7 @@ impl Access {
     }
 }
 
-/// Compares in a time that does not depend on where the difference is.
+/// Constant-time comparison.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |different, (a, b)| different | (a ^ b)) == 0
 }

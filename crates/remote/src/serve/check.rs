@@ -1,4 +1,4 @@
-//! Checks of what clients send, with errors in the form that OpenEnv's validator gives them.
+//! Validation of client requests, with errors in the form of OpenEnv's validator.
 
 use serde_json::{Map, Value, json};
 
@@ -13,17 +13,17 @@ fn complaint(kind: &str, place: &[&str], message: &str, input: &Value) -> Value 
     json!({"type": kind, "loc": place, "msg": message, "input": input})
 }
 
-/// A reset that names a task which is not there.
+/// Error of a reset that names an unknown task.
 pub(super) fn no_task(why: &str, data: &Map<String, Value>) -> Value {
     complaint("value_error", &["body"], why, &Value::Object(data.clone()))
 }
 
-/// A field that counts tasks and is no number of them.
+/// Error of a task count that is not a valid number.
 pub(super) fn no_number(key: &str, input: &Value) -> Value {
     complaint("int_type", &["body", key], "Input should be a valid integer, 0 or more", input)
 }
 
-/// With the address that the validator of an action adds.
+/// Adds the URL that the validator of an action adds.
 fn with_url(mut complaint: Value) -> Value {
     let kind = complaint.get("type").and_then(Value::as_str).unwrap_or_default();
     complaint["url"] = format!("https://errors.pydantic.dev/2.14/v/{kind}").into();
@@ -79,7 +79,7 @@ impl Act {
     }
 }
 
-/// The body of a `POST /reset`; nothing is an empty one.
+/// The body of a `POST /reset`; an absent one is empty.
 pub(super) fn reset(body: &[u8]) -> Result<Map<String, Value>, Complaints> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Map::new());
@@ -166,7 +166,7 @@ pub(super) fn object(body: &[u8]) -> Result<Map<String, Value>, Complaints> {
     }
 }
 
-/// Keys of a message that it may not have.
+/// Complaints about unknown keys of a message.
 pub(super) fn extra(message: &Map<String, Value>, known: &[&str]) -> Complaints {
     let unknown = message.iter().filter(|(key, _)| !known.contains(&key.as_str()));
     unknown
@@ -185,7 +185,7 @@ pub(super) fn data(message: &Map<String, Value>) -> Result<Map<String, Value>, C
     }
 }
 
-/// What an error of the validator is when `data` is missing.
+/// Validator's error for missing `data`.
 pub(super) fn missing_data(message: &Map<String, Value>) -> Complaints {
     vec![with_url(complaint("missing", &["data"], "Field required", &Value::Object(message.clone())))]
 }

@@ -1,4 +1,4 @@
-//! Routes, and the plain HTTP among them: each request has its own environment, as the protocol defines.
+//! HTTP routes: each request has its own environment, as the protocol defines.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(super) fn router(host: Arc<Host>) -> Router {
         .with_state(host)
 }
 
-/// Lets in who has a token, and agents only where they may be.
+/// Authorises requests by token; agents only on the routes they may use.
 async fn admit(State(host): Shared, mut request: Request, next: Next) -> Response {
     match host.access.role(request.headers()) {
         Err((status, why)) => {
@@ -93,7 +93,7 @@ fn broken() -> Response {
     respond(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", "Internal Server Error".into())
 }
 
-/// The whole body, or the refusal of one that is too long, breaks off or does not come.
+/// The whole body, or the refusal of one that is too long, truncated or late.
 async fn body(host: &Host, request: Request) -> Result<Vec<u8>, Response> {
     match tokio::time::timeout(host.options.patience, to_bytes(request.into_body(), socket::MAX_MESSAGE)).await {
         Ok(Ok(body)) => Ok(body.into()),
@@ -132,7 +132,7 @@ async fn reset(State(host): Shared, request: Request) -> Response {
         Ok(data) => data,
         Err(errors) => return unprocessable(errors),
     };
-    // A task that is not there is the caller's mistake, not the environment's.
+    // An unknown task is the caller's mistake, not the environment's.
     match host.named_task(&data) {
         Err(why) => unprocessable(vec![check::no_task(&why, &data)]),
         Ok(_) => observed(Play::new().reset(&host, &data).await),
@@ -165,7 +165,7 @@ fn observed(observed: Result<super::play::Observed, String>) -> Response {
     }
 }
 
-/// The value of a query's parameter. What names a session or a task needs no escapes.
+/// The value of a query's parameter. Names of sessions and tasks need no escapes.
 fn parameter(query: Option<&str>, name: &str) -> Option<String> {
     let pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
     pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
@@ -310,7 +310,7 @@ async fn tasks(State(host): Shared, Path((env, what)): Path<(String, String)>, r
 }
 
 fn listing(env: &str, what: &str, split: &str, set: &TaskSet, asked: &Map<String, Value>) -> Response {
-    // A task as it is chosen by a reset: no solution, nothing of the verifier.
+    // A task as selected by a reset: without solution or verifier.
     let shown = |index: usize| set[..].get(index).map(|task| json!({"id": task.key, "index": index, "split": split}));
     let number = |key: &str| asked.get(key).and_then(Value::as_u64).map(|number| number as usize);
     let range = |start: usize, stop: usize| (start..stop.min(set.len())).filter_map(shown).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
-//! Hone's environments served to others: OpenEnv's routes and sessions, and MCP, on one port.
+//! Environment server: OpenEnv's routes and sessions, and MCP, on one port.
 //!
-//! What the protocol lacks is added where a client that does not know it passes over it: under `metadata.hone`, components
-//! of the reward with their reasons, and `terminated` and `truncated` apart. Two tokens keep an agent away from the
-//! verifier: the operator's opens sessions, resets and sees rewards; the agent's may only act in a session it is given.
+//! Information that the protocol lacks is under `metadata.hone`, which other clients ignore: reward components with
+//! their reasons, and `terminated` and `truncated` separately. Two tokens keep an agent away from the verifier: the
+//! operator's opens sessions, resets and sees rewards; the agent's may only act in a session it is given.
 
 mod access;
 mod check;
@@ -40,13 +40,13 @@ pub struct Options {
     pub strict_end: bool,
     /// Seconds that a session without a connection lives unused.
     pub idle: Duration,
-    /// Longest wait for a client that sends a body or takes an answer: one that stalls holds nothing for longer.
+    /// Longest wait for a client to send a body or read an answer: a stalled client holds nothing for longer.
     pub patience: Duration,
     /// Operator's token, with full access. Without any token, everybody has it.
     pub token: Option<String>,
     /// Agent's token: may act in a session and nothing else.
     pub agent_token: Option<String>,
-    /// Leaves out `/reset`, `/step` and `/state`, as OpenEnv's production mode does.
+    /// Omits `/reset`, `/step` and `/state`, as OpenEnv's production mode does.
     pub production: bool,
 }
 
@@ -90,10 +90,10 @@ impl std::fmt::Debug for Host {
     }
 }
 
-/// Compiled schemas by the tool's name. A tool whose schema does not compile takes anything.
+/// Compiled schemas by the tool's name. A tool whose schema does not compile accepts anything.
 type Validators = HashMap<String, Validator>;
 
-/// Sets of tools whose compiled schemas are kept.
+/// Maximum number of tool sets with cached schemas.
 const KEPT: usize = 64;
 
 impl Host {
@@ -105,7 +105,7 @@ impl Host {
         Self { environment, about: about.into(), options, access, sessions, next, validators }
     }
 
-    /// The task of a reset: the one it names; without any, the next one.
+    /// The task of a reset: the named one, or else the next.
     fn task(&self, data: &Map<String, Value>) -> Result<&Task, String> {
         match self.named_task(data)? {
             (_, Some(task)) => Ok(task),
@@ -164,7 +164,7 @@ impl Host {
 /// An unguessable id in the form of a UUID: two hashes under keys from the system's randomness.
 pub(crate) fn fresh_id() -> String {
     use std::hash::{BuildHasher as _, RandomState};
-    // RandomState is keyed from the system's randomness once per thread; the counter keeps ids apart.
+    // RandomState is keyed from the system's randomness once per thread; the counter makes ids distinct.
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let bytes = (u128::from(RandomState::new().hash_one((count, 1))) << 64)
@@ -175,12 +175,12 @@ pub(crate) fn fresh_id() -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// Serves until the future that it is is dropped or the listener breaks.
+/// Serves until the future is dropped or the listener fails.
 pub async fn serve(listener: tokio::net::TcpListener, host: Arc<Host>) -> std::io::Result<()> {
     let service = http::router(host).into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(
         axum::serve::ListenerExt::tap_io(listener, |stream| {
-            // Steps are small messages that wait for each other.
+            // Steps are small request-response messages.
             let _ = stream.set_nodelay(true);
         }),
         service,

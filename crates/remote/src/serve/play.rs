@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::check::Act;
 use super::{Host, fresh_id};
 
-/// The tool that gives a reply to the user, or the final answer: the protocol has calls alone.
+/// The tool that gives a reply to the user, or the final answer: the protocol only has calls.
 pub(super) const RESPOND: &str = "respond";
 
 /// The environment of a session.
@@ -43,7 +43,7 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// The envelope of a session. An agent is shown neither the reward nor what it is made of.
+    /// The envelope of a session. An agent sees neither the reward nor its components.
     pub(super) fn envelope(mut self, for_agent: bool) -> Map<String, Value> {
         if for_agent {
             self.reward = None;
@@ -78,7 +78,7 @@ impl Play {
         Self { episode_id: fresh_id(), steps: 0, played: None }
     }
 
-    /// Starts an episode, and ends the one before.
+    /// Starts an episode and ends the previous one.
     pub(super) async fn reset(&mut self, host: &Host, data: &Map<String, Value>) -> Result<Observed, String> {
         self.played = None;
         self.steps = 0;
@@ -101,7 +101,7 @@ impl Play {
         Ok(Observed { observation: Map::new(), metadata, reward: None, done: false })
     }
 
-    /// The tools of the episode; of the first task's where none was started.
+    /// The tools of the episode; those of the first task if none was started.
     pub(super) async fn tools(&mut self, host: &Host) -> Result<Vec<ToolSpec>, String> {
         let played = self.started(host).await?;
         let mut tools: Vec<ToolSpec> = played.episode.tools.to_vec();
@@ -170,7 +170,7 @@ impl Play {
         (own.into(), card.and_then(|card| card.total.value()))
     }
 
-    /// Runs a tool. An error says what broke in the environment; it is not the agent's.
+    /// Runs a tool. An error describes a failure of the environment, not of the agent.
     pub(super) async fn call(
         &mut self,
         host: &Host,
@@ -250,7 +250,7 @@ impl Played {
 
     /// Ends the episode and scores it, once.
     async fn close(&mut self, host: &Host, truncated: bool) {
-        // A verdict that cannot be had leaves its component unscored.
+        // Without a verdict the component stays unscored.
         let _ = guarded(self.episode.env.finish()).await;
         let mut facts = self.episode.env.end().facts;
         facts.entry("messages").or_insert_with(|| json!(self.messages));
@@ -289,7 +289,7 @@ fn texts(messages: &[Message]) -> String {
     texts.join("\n")
 }
 
-/// A result as FastMCP's client object is dumped.
+/// A result in the form of FastMCP's dumped client object.
 pub(super) fn dumped(called: &Called) -> Value {
     json!({
         "content": [{"type": "text", "text": called.text, "annotations": null, "meta": null}],

@@ -1,7 +1,7 @@
 //! JSON-RPC at `/mcp`: OpenEnv's subset, and MCP itself for clients that begin with `initialize`.
 //!
-//! The two differ in spelling: OpenEnv dumps the objects of a Python library, MCP has a schema. Whoever names its session
-//! by the header that `initialize` gave it is spoken to in MCP.
+//! The two differ in spelling: OpenEnv dumps the objects of a Python library, MCP has a schema. A client that names its
+//! session by the header from `initialize` is answered in MCP.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::access::Role;
 use super::play::{Called, Play, dumped};
 use super::sessions::Session;
 
-/// Versions of MCP that are spoken here, the newest first.
+/// Supported MCP versions, the newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// Caller and session of a request.
@@ -67,7 +67,7 @@ struct Request {
 impl Request {
     fn read(request: &Value) -> Result<Self, Wrong> {
         let invalid = |what: &str| Wrong::new(-32600, format!("Invalid request: {what}"));
-        let fields = request.as_object().ok_or_else(|| invalid("it is no object"))?;
+        let fields = request.as_object().ok_or_else(|| invalid("it is not an object"))?;
         if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
             return Err(invalid("jsonrpc: it must be \"2.0\""));
         }
@@ -152,7 +152,7 @@ fn unknown_session(id: &str) -> Wrong {
     Wrong::new(-32602, format!("Unknown session_id: {id}"))
 }
 
-/// Begins MCP: a new session, or the one that the query names.
+/// Starts MCP: a new session, or the one that the query names.
 async fn initialize(host: &Host, caller: &Caller, params: &Map<String, Value>) -> Handled {
     let session = match caller.query.get("session_id").and_then(Value::as_str) {
         Some(id) => host.sessions.get(id).ok_or_else(|| unknown_session(id))?,
@@ -181,7 +181,7 @@ async fn initialize(host: &Host, caller: &Caller, params: &Map<String, Value>) -
     Ok((result, Some(session.id.clone())))
 }
 
-/// Runs something in the caller's session, in the one that `params` names, or in one that is thrown away.
+/// Runs something in the caller's session, in the one that `params` names, or in a temporary one.
 async fn with_play<T>(
     host: &Host,
     caller: &Caller,
@@ -227,7 +227,7 @@ fn mcp_result(called: &Called) -> Value {
     json!({"content": [{"type": "text", "text": called.text}], "isError": called.failed})
 }
 
-/// MCP wants an object schema for every tool.
+/// MCP requires an object schema for every tool.
 fn input_schema(tool: &ToolSpec) -> Value {
     tool.parameters.clone().filter(Value::is_object).unwrap_or_else(|| json!({"type": "object"}))
 }

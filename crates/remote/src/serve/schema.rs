@@ -81,7 +81,7 @@ fn state() -> Value {
     })
 }
 
-/// The answer to `/openapi.json`. The routes of a simulation are all there or none of them.
+/// The answer to `/openapi.json`. Either all routes of a simulation are listed, or none.
 pub(super) fn openapi(simulation: bool) -> Value {
     let mut paths = Map::new();
     let mut add = |path: &str, methods: &[(&str, &str)]| {

@@ -1,4 +1,4 @@
-//! Sessions: how many there may be, whose they are, and when they end.
+//! Sessions: limits, owners and lifetimes.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -39,7 +39,7 @@ impl Session {
     }
 }
 
-/// There is no room.
+/// All sessions are taken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Full {
     active: usize,
@@ -73,7 +73,7 @@ impl Sessions {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new session of a client, where there is room for one.
+    /// A new session of a client, if there is room.
     pub(super) fn create(&self, client: IpAddr) -> Result<Arc<Session>, Full> {
         let mut all = self.all();
         if all.len() >= self.most {

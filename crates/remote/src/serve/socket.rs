@@ -13,7 +13,7 @@ use super::check::{self, Act};
 use super::rpc::{self, Caller};
 use super::sessions::Session;
 
-/// A connection that says nothing is pinged so often, and closed when it does not answer.
+/// Ping interval of a silent connection, which is closed if it does not answer.
 const PING: Duration = Duration::from_secs(20);
 /// Longest message that is read.
 pub(super) const MAX_MESSAGE: usize = 16 << 20;
@@ -26,7 +26,7 @@ fn invalid(errors: check::Complaints) -> Value {
     json!({"type": "error", "data": {"message": "Invalid message", "code": "VALIDATION_ERROR", "errors": errors}})
 }
 
-/// A connection with its session. Dropping it ends what it holds, whichever way the connection went.
+/// A connection with its session. Dropping it ends what it holds, however the connection ended.
 struct Attached {
     host: Arc<Host>,
     session: Arc<Session>,
@@ -42,12 +42,12 @@ impl Drop for Attached {
 /// Fate of the connection after a message.
 enum Next {
     Say(Value),
-    /// Says something, and is over.
+    /// Sends a last message, then closes.
     Last(Value),
     Close,
 }
 
-/// Serves `/ws` until the client goes.
+/// Serves `/ws` until the client disconnects.
 pub(super) async fn session(socket: WebSocket, host: Arc<Host>, role: Role, client: IpAddr, asked: Option<String>) {
     let mut line = Line { socket, patience: host.options.patience };
     let attached = match attach(&host, role, client, asked.as_deref()) {
@@ -74,14 +74,14 @@ pub(super) async fn session(socket: WebSocket, host: Arc<Host>, role: Role, clie
     }
 }
 
-/// A connection that is not waited for without end.
+/// A connection with deadlines.
 struct Line {
     socket: WebSocket,
     patience: Duration,
 }
 
 impl Line {
-    /// Sends a message. `None` where the client is gone, or takes nothing any more.
+    /// Sends a message. `None` if the client is gone or no longer reads.
     async fn say(&mut self, message: Message) -> Option<()> {
         tokio::time::timeout(self.patience, self.socket.send(message)).await.ok()?.ok()
     }
@@ -93,7 +93,7 @@ impl Line {
         self.say(Message::Close(Some(CloseFrame { code: 1000, reason: "".into() }))).await;
     }
 
-    /// The next message. A silent client is pinged once; `None` where it is gone.
+    /// The next message. A silent client is pinged once; `None` if it is gone.
     async fn receive(&mut self) -> Option<Message> {
         if let Ok(received) = tokio::time::timeout(PING, self.socket.recv()).await {
             return received?.ok();

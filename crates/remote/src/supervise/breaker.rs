@@ -1,10 +1,10 @@
-//! Circuit breaker: a server that fails again and again is left alone for a while, then asked by one caller first.
+//! Circuit breaker: after repeated failures a server is left alone for a while, then probed by one caller.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Failures in a row that open it.
+/// Consecutive failures that open it.
 const THRESHOLD: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -18,8 +18,8 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    /// Admits a call now, or returns when to ask again. The first after a pause goes alone: the others wait another
-    /// pause, which its success cuts short for later callers.
+    /// Admits a call now, or returns when to ask again. After a pause one call goes through as a probe: the others wait
+    /// another pause, which its success cuts short for later callers.
     pub(super) fn admit(&mut self, now: Instant) -> Result<(), Instant> {
         match self.until {
             None => Ok(()),

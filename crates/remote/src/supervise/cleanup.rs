@@ -1,8 +1,8 @@
-//! Cleanup: what must be given back when Hone ends, whichever way it ends.
+//! Cleanup of rented resources when Hone ends, however it ends.
 //!
-//! Whoever rents something elsewhere registers a [`Release`]. Dropping its [`Registered`] releases it, which covers an
-//! orderly end and a panic that unwinds; [`release_all`] is for an exit that unwinds nothing. Either way it is done once,
-//! on a thread and a runtime of its own: the one that rented it may be gone. What a kill leaves behind ends by its TTL.
+//! Code that rents a remote resource registers a [`Release`]. Dropping its [`Registered`] releases it, which covers an
+//! orderly end and a panic that unwinds; [`release_all`] is for an exit that unwinds nothing. Either way it runs once,
+//! on a separate thread and runtime: the one that rented it may be gone. After a kill the TTL ends the resource.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, mpsc};
 use std::time::Duration;
 
-/// Gives everything back. Called once.
+/// Releases everything. Called once.
 pub trait Release: Send + Sync + 'static {
     fn release(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
@@ -37,11 +37,12 @@ impl Held {
 // Std mutex: held to copy a few pointers.
 static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 
-/// The program's watch over its own end, and whether it has begun.
+/// The program's signal watch, and whether it has started.
 static WATCH: OnceLock<fn()> = OnceLock::new();
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Names what is called before the first thing is rented: there a program begins to wait for signals that would end it.
+/// Registers a function to call before the first resource is rented: there the program starts to wait for signals that
+/// would end it.
 pub fn watch_with(watch: fn()) {
     let _ = WATCH.set(watch);
 }
@@ -82,7 +83,7 @@ pub fn release_all() {
     }
 }
 
-/// Runs a future to its end from anywhere, inside another runtime or where there is none. `None`: not within the deadline.
+/// Runs a future to completion from anywhere, inside another runtime or without one. `None`: not within the deadline.
 pub fn on_a_thread<T: Send + 'static>(
     deadline: Duration,
     future: impl Future<Output = T> + Send + 'static,

@@ -1,8 +1,8 @@
 //! Supervision of servers: one way to call all of them.
 //!
 //! A call has a deadline that covers everything: the wait at an open circuit breaker, every attempt, the pauses between
-//! them. Only infrastructure is asked again (no connection, a timeout, a 5xx) and only a busy server is waited for; a
-//! server that answered has answered. A call that is under way stands in the table of [`waits`].
+//! them. Only infrastructure failures are retried (no connection, a timeout, a 5xx) and only a busy server is waited
+//! for; an answer is final. Calls in progress are in the table of [`waits`].
 
 mod breaker;
 pub mod cleanup;
@@ -25,12 +25,12 @@ pub struct Failure {
     pub kind: Kind,
 }
 
-/// Whose doing a failure is.
+/// Kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// No connection, no answer in time, a 5xx: asked again, and counted by the breaker.
+    /// No connection, no answer in time, a 5xx: retried, and counted by the breaker.
     Infrastructure,
-    /// The server is well and has no room: waited for.
+    /// The server works but is full: waited for.
     Busy,
     /// The server answered, and the answer is no. Never retried.
     Refused,
@@ -49,7 +49,7 @@ impl Failure {
         Self { what: what.into(), kind: Kind::Refused }
     }
 
-    /// The fault of an episode that the failure ends. Infrastructure may do better another time.
+    /// The fault of an episode that the failure ends. Infrastructure failures are transient.
     pub fn fault(self, boundary: Boundary) -> Fault {
         Fault { boundary, what: self.what, transient: self.kind != Kind::Refused }
     }
@@ -67,7 +67,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// One attempt within a deadline: for what must not be done twice.
+    /// One attempt within a deadline: for requests that must not be repeated.
     pub fn once(deadline: Duration) -> Self {
         Self { total: deadline, attempt: deadline, attempts: 1 }
     }
@@ -81,7 +81,7 @@ impl Patience {
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// One server, as everybody who calls it sees it.
+/// One server, shared by all its callers.
 #[derive(Debug)]
 pub struct Server {
     name: String,
@@ -99,7 +99,7 @@ impl Server {
         &self.name
     }
 
-    /// Calls the server for `who` (a task, a command) until it answers, refuses, or patience ends.
+    /// Calls the server for `who` (a task, a command) until it answers, refuses, or the deadline passes.
     pub async fn call<T, F, Fut>(&self, who: &str, what: &str, patience: Patience, attempt: F) -> Result<T, Failure>
     where
         F: FnMut() -> Fut,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One call under way.
+/// One call in progress.
 #[derive(Debug, Clone)]
 pub struct Wait {
     pub server: String,
@@ -23,7 +23,7 @@ fn table() -> MutexGuard<'static, BTreeMap<u64, Wait>> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A line of the table, as long as this lives.
+/// A line of the table, removed on drop.
 #[derive(Debug)]
 #[must_use = "the wait is over when this is dropped"]
 pub struct Waiting(u64);
@@ -34,22 +34,22 @@ impl Drop for Waiting {
     }
 }
 
-/// Notes a wait that begins now.
+/// Records a wait that begins now.
 pub fn enter(server: &str, who: &str, what: &str) -> Waiting {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    // Keys of tasks are anybody's; a table is for a terminal.
+    // Task keys are untrusted, and the table goes to a terminal.
     let clean = |text: &str| text.chars().filter(|c| !c.is_control()).take(120).collect();
     let wait = Wait { server: clean(server), who: clean(who), what: clean(what), since: Instant::now() };
     table().insert(number, wait);
     Waiting(number)
 }
 
-/// Everything that has waited for at least so long, the longest first.
+/// Waits of at least this long, the longest first.
 pub fn longer_than(least: Duration) -> Vec<Wait> {
     table().values().filter(|wait| wait.since.elapsed() >= least).cloned().collect()
 }
 
-/// The table as text, a line for each wait; where there is none, a line that says so.
+/// The table as text, one line per wait; if there is none, a line that says so.
 pub fn page(least: Duration) -> String {
     let waits = longer_than(least);
     if waits.is_empty() {

@@ -29,7 +29,8 @@ impl Drop for Served {
     }
 }
 
-/// The `[env]` table of the example under a heading of docs/remote-environments.md, with some keys for the test's own.
+/// The `[env]` table of the example under a heading of docs/remote-environments.md, with some keys replaced by the
+/// test's own.
 pub(crate) fn documented(heading: &str, own: &Value) -> Map<String, Value> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/remote-environments.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -108,7 +109,7 @@ pub(crate) async fn solve(episode: &mut Episode, task: &Task) -> Turn {
     last
 }
 
-/// A connection that has a session, however long the server takes to notice that the one before is gone.
+/// A connection with a session, however long the server takes to notice that the previous one is gone.
 pub(crate) async fn connected(http: &Http) -> Socket {
     attached(http, "ws").await
 }

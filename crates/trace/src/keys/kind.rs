@@ -89,7 +89,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     forward_to_deserialize_any! { i128 u128 bytes byte_buf unit unit_struct tuple_struct ignored_any }
 }
 
-/// A list with one item, of which only the kind is asked.
+/// A list with one item, which is asked only for its kind.
 struct Items<'a>(&'a mut String);
 
 impl<'de> SeqAccess<'de> for Items<'_> {

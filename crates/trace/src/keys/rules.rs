@@ -17,7 +17,7 @@ pub struct Rule {
 /// The forms of a rule.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
-    /// Text, a truth value, a name, a path: its type says all.
+    /// Text, a truth value, a name, a path: constrained by its type only.
     Open,
     /// A whole number, or a list of them.
     Whole { min: i64, max: i64 },

@@ -1,4 +1,4 @@
-//! Checkpoints: directories that are whole or absent.
+//! Atomic checkpoints: directories that are complete or absent.
 
 use std::fs::{self, File};
 use std::io;
@@ -40,7 +40,7 @@ impl RunDir {
         let mut removed = Vec::new();
         for (step, path) in found(&self.path)? {
             if !keep(step) {
-                // Renamed first: a removal that is interrupted leaves no half of a checkpoint under its name.
+                // Renamed first: an interrupted removal leaves no partial checkpoint under its name.
                 let unfinished = path.with_extension(UNFINISHED);
                 remove_if_there(&unfinished)?;
                 fs::rename(&path, &unfinished).map_err(io_error("cannot rename", &path))?;
@@ -101,7 +101,7 @@ fn link_to(target: &str, link: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, link)
 }
 
-/// A file names the directory on systems whose links need rights.
+/// A file names the directory on systems where links need privileges.
 #[cfg(not(unix))]
 fn link_to(target: &str, link: &Path) -> io::Result<()> {
     fs::write(link, target)
@@ -118,7 +118,7 @@ fn sync_tree(directory: &Path) -> io::Result<()> {
     sync_directory(directory)
 }
 
-/// Syncs files at the same time: the file system then writes its journal once for all of them, not once for each.
+/// Syncs files concurrently: the file system then writes its journal once for all of them, not once for each.
 pub(super) fn sync_files(files: &[&File]) -> io::Result<()> {
     std::thread::scope(|scope| {
         let syncing: Vec<_> = files.iter().map(|file| scope.spawn(|| file.sync_all())).collect();

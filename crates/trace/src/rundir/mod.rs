@@ -45,7 +45,7 @@ pub enum RunDirError {
     Io { what: &'static str, path: PathBuf, source: io::Error },
     #[error("{} already holds a run; resume it with `--resume {}` or choose another directory", .0.display(), .0.display())]
     Exists(PathBuf),
-    #[error("{} holds files that are no run's; name an empty directory or one that is not there yet", .0.display())]
+    #[error("{} holds files that do not belong to a run; name an empty directory or one that does not exist yet", .0.display())]
     Foreign(PathBuf),
     #[error("{} {}; name one that `hone train` or `hone sft` made", .0.display(), lack(.0))]
     NotARun(PathBuf),
@@ -91,7 +91,7 @@ impl RunDir {
     pub fn create(path: &Path, recipe: &str) -> Result<Self, RunDirError> {
         vacant(path)?;
         fs::create_dir_all(path).map_err(io_error("cannot create", path))?;
-        // If two processes start a run here at once, one creates this directory and the other gets the error.
+        // If two processes start a run here at the same time, one creates this directory and the other gets the error.
         let traces = path.join("traces");
         fs::create_dir(&traces).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => RunDirError::Exists(path.into()),
@@ -239,16 +239,16 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RunDirError> {
     fs::rename(&unfinished, path).map_err(io_error("cannot rename into place", path))
 }
 
-const FREE_SPACE: &str = ". Everything recorded so far is whole: free some space and go on with `--resume`";
+const FREE_SPACE: &str = ". Everything recorded so far is intact: free some space and continue with `--resume`";
 
 /// Advice for a file system error, if there is any.
 fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FREE_SPACE,
-        // Wrapped by a library on the way, only its words are left.
+        // A library wrapped the error: only its text is left.
         io::ErrorKind::Other if source.to_string().contains("No space left on device") => FREE_SPACE,
         io::ErrorKind::FileTooLarge => {
-            ". Everything recorded so far is whole: raise the limit on file sizes (`ulimit -f`) and go on with `--resume`"
+            ". Everything recorded so far is intact: raise the limit on file sizes (`ulimit -f`) and continue with `--resume`"
         }
         _ => "",
     }

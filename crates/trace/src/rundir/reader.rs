@@ -21,7 +21,7 @@ type Frame = ((u32, u64), Vec<u8>);
 pub struct TraceReader {
     directory: PathBuf,
     count: u64,
-    /// Entries made by walking the segments, where the index is lost or belongs to other segments.
+    /// Entries made by walking the segments, if the index is lost or belongs to other segments.
     walked: Option<Arc<[Entry]>>,
 }
 
@@ -124,8 +124,8 @@ fn walk(directory: &Path) -> Result<Option<Vec<Entry>>, RunDirError> {
     Ok(Some(walked))
 }
 
-/// True when the first and the last entry of the index name whole frames. Segments that were written again, by an editor or a
-/// script, have theirs elsewhere.
+/// True when the first and the last entry of the index name whole frames. In segments rewritten by an editor or a
+/// script, frames are elsewhere.
 fn points_at_frames(directory: &Path, last: Option<Entry>) -> Result<bool, RunDirError> {
     let index = directory.join("index");
     let Some(last) = last else { return Ok(false) };

@@ -1,7 +1,7 @@
 //! Rewinding to a checkpoint: everything recorded after it is set aside, so that every step counts once.
 //!
-//! A checkpoint remembers how long the run's files were. Going on from it, the records of the steps that will be done
-//! again are copied to `superseded/` and cut off. Nothing recorded is lost, nothing is counted twice.
+//! A checkpoint remembers how long the run's files were. When the run resumes from it, the records of the steps to be
+//! repeated are copied to `superseded/` and truncated. Nothing recorded is lost, nothing is counted twice.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom};

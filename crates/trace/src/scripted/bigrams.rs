@@ -68,7 +68,7 @@ impl Table {
     pub(super) fn load(dir: &Path) -> Result<Self, EngineFault> {
         let values = read(&dir.join(FILE))?;
         if values.is_empty() || !values.len().is_multiple_of(ROWS) {
-            return Err(EngineFault::new(format!("{} is no table of {ROWS} rows", dir.join(FILE).display())));
+            return Err(EngineFault::new(format!("{} is not a table of {ROWS} rows", dir.join(FILE).display())));
         }
         Ok(Self(values))
     }

@@ -218,7 +218,7 @@ fn a_turn_reads_all_that_came_before_it() {
     builder.push(sampled(vec![7]));
     assert_eq!(builder.finish(Outcome::Finished).usage(), Some(Usage { prompt: 3 + 15, completion: 2 + 1 }));
 
-    // Of a model elsewhere the ids are not known: what its server counted counts, and where it did not count nothing does.
+    // A remote model's ids are unknown: its server's count is used, or nothing if it did not count.
     let remote = |usage: Option<Usage>| {
         let mut builder = TraceBuilder::new(head("t"), Vec::new());
         builder.push(sampled(Vec::new()));

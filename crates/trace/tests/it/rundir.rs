@@ -131,7 +131,7 @@ fn old_checkpoints_go_and_the_best_is_found_by_its_link() {
     assert_eq!(fs::read(path.join("checkpoints/best/weights")).unwrap(), [2]);
 }
 
-/// Going back sets what follows aside, whole and readable, and what comes next takes its place.
+/// Rewinding sets later records aside, complete and readable, and new records take their place.
 #[test]
 fn going_back_keeps_what_is_superseded() {
     let directory = tempfile::tempdir().unwrap();
@@ -160,7 +160,7 @@ fn going_back_keeps_what_is_superseded() {
     let text = zstd::decode_all(fs::File::open(aside.join("00000.jsonl.zst")).unwrap()).unwrap();
     assert_eq!(String::from_utf8(text).unwrap().lines().count(), 2);
 
-    // To the very beginning, and not to a place that was never reached.
+    // To the beginning, but not to a position that was never reached.
     run.rewind(Position::default()).unwrap();
     assert_eq!(run.traces(&[sample(7)]).unwrap(), 0..1);
     assert!(matches!(run.rewind(position), Err(RunDirError::Damaged { .. })));
@@ -195,7 +195,7 @@ fn a_lost_index_is_rebuilt() {
     assert_eq!(RunReader::open(&path).unwrap().traces().unwrap().get(29).unwrap(), sample(29));
 }
 
-/// Traces that a script wrote again, as one frame, are read with the index of the old ones beside them or with none.
+/// Traces rewritten by a script as one frame are readable with the old index beside them, or with none.
 #[test]
 fn traces_that_were_edited_are_read() {
     let directory = tempfile::tempdir().unwrap();
@@ -247,7 +247,7 @@ fn a_reader_beside_a_writer_sees_whole_records_only() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Any file cut at any byte: what reads back is a prefix, resume says what it dropped, and the run goes on.
+    /// Any file cut at any byte: a prefix reads back, resume reports what it dropped, and the run continues.
     #[test]
     fn killed_at_any_byte(file in 0..4usize, share in 0.0..1.0f64) {
         let directory = tempfile::tempdir().unwrap();

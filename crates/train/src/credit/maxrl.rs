@@ -24,7 +24,7 @@ impl Credit for MaxRl {
     fn credit(&self, groups: &[Group]) -> Vec<Vec<Advantage>> {
         per_group(groups, &self.weights, |rewards| {
             let centre = mean(rewards);
-            // A mean at or below zero would turn the sign of every advantage.
+            // A mean at or below zero would flip the sign of every advantage.
             if centre <= 0.0 {
                 return Err(NoSignal::NoSuccess);
             }

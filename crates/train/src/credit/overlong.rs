@@ -2,7 +2,7 @@
 
 use hone_trace::{Advantage, Group, Limit, NoSignal, Outcome};
 
-/// Takes the advantage of every overlong trace away. Comes after credit, so that the statistics still hold them.
+/// Removes the advantage of every overlong trace. Applied after credit, so that the statistics still include them.
 pub fn mask_overlong(groups: &[Group], advantages: &mut [Vec<Advantage>]) {
     for (group, advantages) in groups.iter().zip(advantages) {
         for (trace, advantage) in group.traces().iter().zip(advantages) {

@@ -49,7 +49,7 @@ documented! {
     }
 }
 
-/// Reason why there is no such estimator.
+/// Reason why an estimator cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCredit {
     #[error(transparent)]
@@ -155,7 +155,7 @@ name_or_table!(CreditRecipe, "the name of an estimator, or a table with `name`")
 #[derive(Debug, Clone, Copy)]
 pub struct Estimator {
     pub(super) make: Make,
-    /// It normalises every reward component by itself, and is given them one by one instead of their total.
+    /// It normalises each reward component separately, and gets the components instead of their total.
     pub by_component: bool,
     /// It gives every turn an advantage, and reads `discount`, `parse_failure` and `failed_call`.
     pub per_turn: bool,
@@ -165,12 +165,12 @@ pub struct Estimator {
 type Make = fn(&CreditRecipe, Weights) -> Box<dyn Credit>;
 
 impl Estimator {
-    /// One advantage a trace, from its total.
+    /// One advantage per trace, from its total.
     pub(super) const fn whole(make: Make) -> Self {
         Self { make, by_component: false, per_turn: false }
     }
 
-    /// One advantage a turn.
+    /// One advantage per turn.
     pub(super) const fn per_turn(make: Make) -> Self {
         Self { make, by_component: false, per_turn: true }
     }

@@ -25,7 +25,7 @@ pub(super) const REINFORCE_PP_BASELINE: CreditEntry = CreditEntry {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReinforcePlusPlus {
     pub weights: Weights,
-    /// Takes the group's mean off first (REINFORCE++-baseline). Groups of one then have no signal.
+    /// Subtracts the group's mean first (REINFORCE++-baseline). Groups of one then have no signal.
     pub baseline: bool,
     pub epsilon: f64,
 }

@@ -1,4 +1,4 @@
-//! Schedule of credit: until `credit.arguments_from` the tokens of those arguments are paid nothing.
+//! Schedule of credit: until `credit.arguments_from` the tokens of those arguments get no credit.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::recipe::{BadCredit, CreditRecipe};
 
 /// The estimator of every step of a run.
 pub struct Schedule {
-    /// The last step that the first one credits, where there are two.
+    /// Estimator of the first steps and the last step it credits, if there are two.
     first: Option<(u64, Box<dyn Credit>)>,
     then: Box<dyn Credit>,
 }

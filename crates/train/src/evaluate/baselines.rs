@@ -1,4 +1,4 @@
-//! Policies without a model on the held-out tasks: the floor under every trained policy. Measured once a run.
+//! Policies without a model on the held-out tasks: the floor under every trained policy. Measured once per run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Controls: the start policy, played again beside the trained one, so that a gain has something to be a gain over.
+//! Controls: the starting policy, played again beside the trained one, for gains to be measured against.
 //!
 //! - **again**: the start with another evaluation seed. Any difference from the first evaluation is luck.
 //! - **sharpened**: the start at the temperature at which it is as confident, per token, as the end. Its gain is what
@@ -62,7 +62,7 @@ pub enum Sharpening {
     Skipped(String),
 }
 
-/// The policy as the run began, from its first checkpoint. `None` where that is gone.
+/// The policy as the run began, from its first checkpoint. `None` if that is gone.
 pub async fn start(setup: &Setup, run: &Path) -> Result<Option<Arc<dyn Sampler>>, TrainError> {
     let Some((_, dir)) = RunReader::open(run)?.checkpoints()?.into_iter().find(|(step, _)| *step == 0) else {
         return Ok(None);

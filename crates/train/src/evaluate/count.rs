@@ -11,7 +11,7 @@ use super::interval::clustered;
 /// One evaluation, recounted from its traces.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Share of the scored episodes in which the success component is 1, tasks weighing the same. Absent where none was
+    /// Share of the scored episodes in which the success component is 1, each task weighted equally. Absent if none was
     /// scored.
     pub success: Option<f64>,
     /// 95 % Wilson interval; with several episodes per task, at their effective sample size.
@@ -23,9 +23,9 @@ pub struct Evaluation {
     pub entropy: Option<f64>,
     /// Episodes counted: without a fault, and with the success component scored.
     pub n: usize,
-    /// Tasks they are of.
+    /// Number of their tasks.
     pub tasks: usize,
-    /// Episodes left out because something outside the policy broke.
+    /// Episodes excluded because something outside the policy broke.
     pub faults: usize,
     /// Boundary of the first fault, and its message.
     #[serde(default, skip_serializing_if = "Option::is_none")]

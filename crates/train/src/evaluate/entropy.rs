@@ -2,8 +2,8 @@
 
 use hone_trace::Trace;
 
-/// Mean per-token entropy: minus the mean logprob under the distribution that was drawn from, an unbiased estimate of the
-/// mean entropy of the contexts visited. `None` for greedy decoding, which draws from nothing, and without tokens.
+/// Mean per-token entropy: minus the mean logprob under the sampling distribution, an unbiased estimate of the mean
+/// entropy of the contexts visited. `None` for greedy decoding, which draws from nothing, and without tokens.
 pub fn entropy<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> Option<f64> {
     let (mut sum, mut tokens) = (0.0, 0usize);
     for trace in traces.into_iter().filter(|trace| trace.sampling.temperature > 0.0) {

@@ -6,7 +6,7 @@ use super::count::ByTask;
 
 const Z: f64 = 1.959_963_984_540_054;
 
-/// Wilson's score interval. `None` of nothing.
+/// Wilson's score interval. `None` if `n` is 0.
 pub fn wilson(good: usize, n: usize) -> Option<[f64; 2]> {
     (n > 0).then(|| score(good as f64 / n as f64, n as f64))
 }
@@ -59,7 +59,7 @@ impl Difference {
         self.ci[0] > 0.0
     }
 
-    /// One word for it, or three.
+    /// Verdict in one to three words.
     pub fn word(&self) -> &'static str {
         match self.ci {
             [low, _] if low > 0.0 => "better",

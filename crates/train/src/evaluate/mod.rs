@@ -1,4 +1,4 @@
-//! Evaluation: held-out tasks, greedily and sampled, so that learning can be told from sharpening.
+//! Evaluation: held-out tasks, greedily and sampled, to distinguish learning from sharpening.
 //!
 //! A policy that has only become more confident gains when it is sampled but not when it is decoded greedily. So every
 //! evaluation plays the tasks twice: at temperature 0, and at the training temperature without decoding filters.
@@ -46,7 +46,7 @@ pub struct Decoding {
 }
 
 impl Decoding {
-    /// The likeliest token, always.
+    /// Greedy decoding.
     pub fn greedy(eval: &EvalRecipe) -> Self {
         Self { temperature: 0.0, samples: 1, filters: false, seed: eval.seed, tools: None }
     }
@@ -92,7 +92,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The one that `checkpoint.best`, the progress and the first line of a report go by.
+    /// Headline evaluation: used by `checkpoint.best`, the progress display and the first line of a report.
     pub fn headline(&self, eval: &EvalRecipe) -> &Evaluation {
         match eval.headline() {
             Kind::Greedy => &self.greedy,
@@ -101,7 +101,7 @@ impl Measured {
     }
 }
 
-/// Plays the held-out tasks with the same seeds whenever it is asked: the traces, task by task.
+/// Plays the held-out tasks, always with the same seeds; returns the traces, task by task.
 pub async fn play(setup: &Setup, recipe: &Recipe, sampler: Arc<dyn Sampler>, decoding: Decoding) -> Vec<Trace> {
     let mut rollouts = setup.rollouts(recipe, sampler, decoding.temperature);
     if !decoding.filters {

@@ -1,6 +1,6 @@
-//! Overlap: how much of the held-out tasks is in the training tasks, by content.
+//! Overlap of held-out and training tasks, by content.
 //!
-//! Keys are useless here: they carry the split's name. The comparison is of what the agent reads and what it should do.
+//! Keys are useless here: they carry the split's name. The comparison is of prompts and reference calls.
 
 use std::collections::HashSet;
 
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct Overlap {
     /// Held-out tasks compared.
     pub held_out: usize,
-    /// Share of them whose prompt is a training task's, word for word. `None` too where all training tasks have one prompt,
-    /// which says nothing of them: numbered tasks of a program that makes its own worlds.
+    /// Share of them whose prompt is a training task's, word for word. Also `None` if all training tasks have the same
+    /// prompt, which says nothing about them: numbered tasks of a program that generates its own worlds.
     pub prompts: Option<f64>,
     /// Share of those with reference calls whose calls, arguments included, are a training task's.
     pub calls: Option<f64>,
@@ -42,7 +42,7 @@ impl Overlap {
     }
 }
 
-/// The reference calls in one form, whatever order their arguments were written in.
+/// Reference calls in canonical form, independent of argument order.
 fn calls(task: &Task) -> Option<String> {
     let calls = task.reference.as_ref()?.iter().map(|call| {
         let mut arguments: Vec<(&String, String)> =

@@ -1,17 +1,17 @@
-//! The temperature at which the start is as sure as the end.
+//! Sharpening: the temperature at which the starting policy has the final policy's entropy.
 
-/// Close enough: the entropy's share of itself.
+/// Relative tolerance on the entropy.
 const TOLERANCE: f64 = 0.03;
 /// Evaluations a search may take.
 const PROBES: usize = 5;
-/// Entropies under this are as good as greedy.
+/// Entropy below which a policy is effectively greedy.
 const LEAST: f64 = 1e-4;
 /// The coldest probe.
 const COLDEST: f64 = 0.02;
 
-/// A search for the temperature of a given entropy, which rises with the temperature.
+/// Search for the temperature of a given entropy, which rises with the temperature.
 ///
-/// ln entropy is nearly linear in 1 / temperature for a policy that is mostly sure: the search follows that line, and
+/// ln entropy is nearly linear in 1 / temperature for a mostly confident policy: the search follows that line, and
 /// interpolates on it between the nearest probes on either side.
 #[derive(Debug, Clone)]
 pub struct Search {
@@ -27,7 +27,7 @@ impl Search {
         falls.then(|| Self { target: end.max(LEAST), points: vec![(temperature, start)] })
     }
 
-    /// The entropy that is searched for.
+    /// Target entropy.
     pub fn target(&self) -> f64 {
         self.target
     }
@@ -42,7 +42,7 @@ impl Search {
         let inverse = |(temperature, entropy): &(f64, f64)| (1.0 / temperature, entropy.max(LEAST / 10.0).ln());
         let (mut unsure, sure): (Vec<_>, Vec<_>) = self.points.iter().map(inverse).partition(|point| point.1 > goal);
         unsure.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // The coldest that is too unsure, and the warmest that is too sure.
+        // The coldest probe above the target entropy, and the warmest below it.
         let warm = *unsure.last()?;
         let at = match sure.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
             Some(cold) => {
@@ -66,8 +66,8 @@ impl Search {
     }
 }
 
-/// Step of the search, as a share of 1 / temperature, while every probe was too unsure: along the last two of them, a
-/// little too far rather than too short, since a bracketed value is found.
+/// Step of the search, as a share of 1 / temperature, while every probe was above the target: along the last two of
+/// them, overshooting a little, since a bracketed target is found.
 fn colder(unsure: &[(f64, f64)], left: f64) -> f64 {
     let slope = match unsure {
         [.., before, last] => (before.1 - last.1) / (last.0 - before.0) * last.0,

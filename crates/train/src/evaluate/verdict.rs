@@ -64,17 +64,17 @@ pub struct Evidence<'a> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     pub verdict: Verdict,
-    /// After less before, greedily.
+    /// Final minus starting policy, greedy.
     pub greedy: Difference,
-    /// After less before, sampled.
+    /// Final minus starting policy, sampled.
     pub sampled: Difference,
-    /// After, sampled, less the sharpened start.
+    /// Final policy, sampled, minus the sharpened starting policy.
     pub over_sharpened: Option<Difference>,
     /// The sharpened start minus the start as sampled: the value of confidence by itself.
     pub sharpening: Option<Difference>,
 }
 
-/// `None` where a comparison has no task in common.
+/// `None` if a comparison has no task in common.
 pub fn judge(evidence: Evidence<'_>) -> Option<Judgement> {
     let greedy = paired(evidence.greedy[0], evidence.greedy[1])?;
     let sampled = paired(evidence.sampled[0], evidence.sampled[1])?;

@@ -12,7 +12,7 @@ use crate::recipe::{Recipe, RecipeError};
 /// The annotated example at the top of the page.
 pub const EXAMPLE: &str = include_str!("example.toml");
 
-/// A recipe with every table that may be left out, and in each only the keys that must be there.
+/// A recipe with every optional table, and in each only the required keys.
 pub const LEAST: &str = "
 credit = { name = \"grpo\" }
 [loss]

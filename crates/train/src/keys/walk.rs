@@ -15,7 +15,7 @@ pub(super) fn visit(keys: &[&[Key]], table: &Table, path: &str, found: &mut dyn 
     }
 }
 
-/// Takes the keys that are not in the catalogue out of a table, and notes their paths.
+/// Removes keys that are not in the catalogue from a table, and collects their paths.
 pub(super) fn retain_known(keys: &[&[Key]], table: &mut Table, path: &str, unknown: &mut Vec<String>) {
     let others = keys.iter().copied().flatten().any(|key| matches!(key.rule.shape, Shape::Others));
     let names: Vec<String> = table.keys().cloned().collect();
@@ -46,7 +46,7 @@ fn find<'a>(keys: &[&'a [Key]], name: &str) -> Option<&'a Key> {
     })
 }
 
-/// A look at a table: the keys it may have, the table, its path.
+/// Visitor of a table: the keys it may have, the table, its path.
 type Look<'a> = dyn FnMut(&[&[Key]], &Table, &str) + 'a;
 
 /// Like [`Look`], but mutable.
@@ -102,7 +102,7 @@ fn text_of<'a>(table: &'a Table) -> impl Fn(&str) -> Option<&'a str> {
 /// A table of a recipe and its keys, in the order of the page.
 #[derive(Debug, Clone)]
 pub struct Section {
-    /// TOML path: `train.adamw`; empty for the top level. `NAME` stands for a user-chosen name.
+    /// TOML path: `train.adamw`; empty for the top level. `NAME` is a user-chosen name.
     pub path: String,
     /// True for a list of tables: `[[rubric.product]]`.
     pub list: bool,

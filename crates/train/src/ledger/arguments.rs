@@ -1,10 +1,10 @@
-//! Arguments that a component pays by itself: how much of the advantages is theirs, and in how many groups they have any.
+//! Arguments with their own reward component: their share of the advantages, and of the groups with signal.
 
 use hone_trace::{Advantage, Group, Span, Trace};
 
 use super::{Metrics, Scheme, names, sampled_tokens};
 
-/// Metrics of the arguments that a component pays by itself.
+/// Metrics of the arguments with their own reward component.
 pub(super) fn arguments(groups: &[Group], advantages: &[Vec<Advantage>], scheme: &Scheme) -> Metrics {
     let mut metrics = Metrics::default();
     for (argument, component) in &scheme.arguments {

@@ -106,7 +106,7 @@ pub fn visits(steps: &[Optimized]) -> Visits {
     })
 }
 
-/// Metrics of the optimizer steps of one step of the run, averaged over them. None where nothing had signal.
+/// Metrics of the optimizer steps of one step of the run, averaged over them. None if nothing had signal.
 pub fn learning(steps: &[Optimized], learning_rate: f64) -> Metrics {
     let mut metrics = Metrics::default();
     let Some(Optimized { pass: first, .. }) = steps.first() else { return metrics };
@@ -126,7 +126,7 @@ pub fn learning(steps: &[Optimized], learning_rate: f64) -> Metrics {
     let skipped = steps.iter().filter(|step| step.report.skipped.is_some()).count();
     metrics.set(names::POLICY_SKIPPED_STEPS, skipped as f64);
     metrics.set(names::TRAINER_OPTIMIZER_STEPS, steps.len() as f64);
-    // Before the first step on a batch this is sampler against learner; later steps move the learner on.
+    // Before the first step on a batch this is sampler against learner; later steps move the learner.
     metrics.set_some(names::POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MEAN, first.gap.mean());
     metrics.set_some(names::POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_STD, first.gap.std());
     metrics.set_some(names::POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MIN, first.gap.min());

@@ -53,7 +53,7 @@ impl Scheme {
     }
 }
 
-/// The books of one step.
+/// Ledger of one step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ledger {
     pub step: u64,

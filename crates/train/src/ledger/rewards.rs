@@ -145,7 +145,7 @@ fn signal_of(
     let mut metrics = Metrics::default();
     let has_signal = |&&index: &&usize| advantages.get(index).is_some_and(|group| told_apart(group));
     metrics.ratio(named.signal_ratio, indices.iter().filter(has_signal).count(), indices.len());
-    // A group that lost episodes, or whose episodes were not all scored, had fewer tries: it says nothing of n.
+    // A group that lost episodes, or whose episodes were not all scored, had fewer tries: it says nothing about n.
     let values = |index: usize| groups[index].traces().iter().filter_map(|trace| trace.reward(&scheme.success));
     let whole = |&&index: &&usize| values(index).count() == size;
     let solved = |&&index: &&usize| values(index).any(|value| value == 1.0);
@@ -176,8 +176,8 @@ fn paid(trace: &Trace) -> Option<f64> {
     Some(trace.reward(TOTAL)? + trace.reward(KL).unwrap_or(0.0))
 }
 
-/// The weighted components of a group's traces, less their means; where credit normalises them one by one, over their
-/// deviations.
+/// The weighted components of a group's traces, less their means; if credit normalises them separately, divided by
+/// their deviations.
 fn parts<'a>(group: &Group, scheme: &'a Scheme) -> Vec<(&'a str, Vec<f64>)> {
     let rubric = scheme.weights.iter().map(|(name, weight)| (name.as_str(), *weight));
     let weights = rubric.filter(|(_, weight)| *weight > 0.0).chain([(KL, 1.0)]);
@@ -220,7 +220,7 @@ fn told_apart(advantages: &[Advantage]) -> bool {
     advantages.iter().flat_map(of_total).any(|value| value != 0.0)
 }
 
-/// The values an advantage owes to the total, those of arguments left out.
+/// The values an advantage owes to the total, excluding those of arguments.
 fn of_total(advantage: &Advantage) -> Vec<f64> {
     match advantage {
         Advantage::Spans { value, .. } => vec![*value],

@@ -67,8 +67,8 @@ impl Account {
         self.sampled
     }
 
-    /// The account after learning. Where a batch is trained on several times, a token's place is shared out over its
-    /// visits; credited tokens no optimizer step was shown were skipped.
+    /// The account after learning. If a batch is trained on several times, a token is divided among the outcomes of its
+    /// visits; credited tokens that no optimizer step saw were skipped.
     pub fn settled(&self, visits: Visits) -> Metrics {
         let Self { sampled, faulted, unscored, truncated, zero_advantage, credited } = *self;
         let mut metrics = Metrics::default();

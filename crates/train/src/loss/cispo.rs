@@ -13,7 +13,7 @@ pub(super) const CISPO: LossEntry = LossEntry {
     },
 };
 
-/// −sg[ min(ρ, cap) ] A l. No token falls silent; the cap only bounds how loud one may be.
+/// −sg[ min(ρ, cap) ] A l. Every token keeps a gradient; the cap only bounds its weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cispo {
     pub cap: f64,

@@ -1,4 +1,4 @@
-//! Clip-Cov: keeps entropy up by silencing a few of the tokens that would cost it most.
+//! Clip-Cov: preserves entropy by removing the gradient of a few of the tokens that would reduce it most.
 
 use hone_trace::keys;
 
@@ -22,7 +22,7 @@ pub(super) const CLIP_COV: LossEntry = LossEntry {
     },
 };
 
-/// The clipped objective, with a small random share of the tokens of high covariance silenced.
+/// The clipped objective, without the gradient of a small random share of the high-covariance tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClipCov {
     pub clip: Clip,

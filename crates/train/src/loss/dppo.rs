@@ -1,4 +1,4 @@
-//! DPPO: a trust region in probabilities instead of ratios, so that rare tokens are not clipped for moving by a hair.
+//! DPPO: a trust region in probabilities instead of ratios, so that rare tokens are not clipped for tiny moves.
 
 use hone_trace::keys;
 
@@ -38,7 +38,7 @@ pub(super) const DPPO_KL: LossEntry = LossEntry {
     },
 };
 
-/// −ρA, silent where the token has left the trust region and the update would push it further out.
+/// −ρA, without a gradient if the token has left the trust region and the update would push it further out.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dppo {
     pub divergence: Divergence,
@@ -52,7 +52,7 @@ pub struct Dppo {
 pub enum Divergence {
     /// |π − μ|.
     TotalVariation,
-    /// KL between two coins with heads μ and π.
+    /// KL between Bernoulli distributions with probabilities μ and π.
     Kl,
 }
 

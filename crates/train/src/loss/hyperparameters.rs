@@ -47,7 +47,7 @@ const fn all<const N: usize>() -> [Key; N] {
     keys
 }
 
-/// Copies `from` to a place in `to`; the place behind it.
+/// Copies `from` into `to` at `place`; returns the place after it.
 const fn copy(from: &[Key], to: &mut [Key], place: usize) -> usize {
     let mut at = 0;
     while at < from.len() {

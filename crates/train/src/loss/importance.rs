@@ -1,4 +1,4 @@
-//! The importance-weighted policy gradient, unclipped or silent outside a range.
+//! The importance-weighted policy gradient, unclipped, or zero outside a range.
 
 use super::{Anchor, LossEntry, MakeLoss, Objective, Reduction, Surrogate, Term, Token};
 

@@ -69,8 +69,8 @@ impl Estimator {
         match self {
             Self::K1 => (delta, 1.0),
             Self::K2 => (delta * delta / 2.0, delta),
-            // Held constant, without a gradient, before the exponential overflows: such a token is lost, not merely
-            // far.
+            // Held constant, without a gradient, before the exponential overflows: the token is lost, not merely far
+            // off.
             Self::K3 if delta < -LOG_RATIO_BOUND => (Self::K3.at(-LOG_RATIO_BOUND).0, 0.0),
             Self::K3 => ((-delta).exp() + delta - 1.0, 1.0 - (-delta).exp()),
             Self::Abs if delta == 0.0 => (0.0, 0.0),

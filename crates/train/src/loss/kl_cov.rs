@@ -1,4 +1,4 @@
-//! KL-Cov: keeps entropy up by holding back the tokens that would cost it most.
+//! KL-Cov: preserves entropy by penalising the tokens that would reduce it most.
 
 use hone_trace::keys;
 

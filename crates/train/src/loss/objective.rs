@@ -37,7 +37,7 @@ pub static MASKS: &[Entry<()>] = catalogue! {
     "overlong_filter" => ();
 };
 
-/// Room for the tokens of one sequence, reused from sequence to sequence.
+/// Scratch for the tokens of one sequence, reused across sequences.
 #[derive(Debug, Default)]
 struct Scratch {
     differences: Vec<f64>,
@@ -72,13 +72,13 @@ impl Objective {
         Self { anchor, ..self }
     }
 
-    /// True when one token's gradient depends on statistics of the whole optimizer step. Such an objective needs either
-    /// the step in one batch, or statistics from an earlier pass over it.
+    /// True when one token's gradient depends on statistics of the whole optimizer step. It then needs either the step
+    /// in one batch, or statistics from an earlier pass over it.
     pub fn needs_step_stats(&self) -> bool {
         self.surrogate.selector().is_some() || self.top_entropy.is_some()
     }
 
-    /// Stop-gradient: true when something is held fixed in the gradient, by the surrogate or by the level of the ratio.
+    /// Stop-gradient: true if the surrogate or the level of the ratio holds something fixed in the gradient.
     pub fn stops_gradient(&self) -> bool {
         self.surrogate.stops_gradient() || self.level == Level::SequenceToken
     }
@@ -165,7 +165,7 @@ impl Objective {
         })
     }
 
-    /// The factor on a token's surrogate: 0 where a mask takes it out.
+    /// The factor on a token's surrogate: 0 if a mask excludes it.
     fn factor(&self, token: &Token, entropy: Option<f64>, correction: f64, stale: bool, step_stats: &StepStats) -> f64 {
         let settled = step_stats.entropy_floor.zip(entropy).is_some_and(|(floor, entropy)| entropy < floor);
         match correction {

@@ -61,7 +61,7 @@ impl LossRecipe {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// The objective, or the recipe's mistake.
+    /// The objective, or the error in the recipe.
     pub fn build(&self) -> Result<Objective, BadLoss> {
         let entry = find("loss", LOSSES, &self.name)?;
         let mut hyperparameters = Hyperparameters::new(entry.name, self.hyperparameters.clone());

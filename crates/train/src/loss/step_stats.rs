@@ -12,7 +12,7 @@ pub struct StepStats {
     pub entropy_floor: Option<f64>,
 }
 
-/// The score that the best `count` reach. `None` where nothing scored.
+/// The score that the best `count` reach. `None` if there are no scores.
 pub(super) fn kth_highest(mut scores: Vec<f64>, count: usize) -> Option<f64> {
     let last = count.min(scores.len()).checked_sub(1)?;
     let (_, kth, _) = scores.select_nth_unstable_by(last, |a, b| b.total_cmp(a));

@@ -23,7 +23,7 @@ pub struct Token {
     pub selected: bool,
 }
 
-/// A term of the loss and its two ways to the logprob.
+/// A term of the loss and its two gradient paths to the logprob.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Term {
     pub value: f64,

@@ -26,14 +26,14 @@ pub struct Sequence {
     pub places: Vec<Place>,
 }
 
-/// A sampled token: its place, and the numbers known of it.
+/// A sampled token: its position, and the numbers known about it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
     /// Position in the sequence's ids.
     pub position: usize,
     pub sampler: f32,
     pub behaviour: f32,
-    /// The learner's logprob when the sequence was first seen, once it was.
+    /// Old logprob: the learner's when the sequence was first seen. `None` until then.
     pub old: Option<f32>,
 }
 
@@ -52,7 +52,7 @@ pub struct Packing {
     /// Maximum tokens a batch computes, counting shared prefixes once. A sequence is never split: one that is longer
     /// gets its own batch.
     pub budget: usize,
-    /// True when sequences share their common prefixes: where the learner can compute them once.
+    /// True if sequences share their common prefixes, which the learner then computes once.
     pub share: bool,
 }
 
@@ -81,7 +81,7 @@ pub enum PackError {
     Advantage { task: String, replica: u32, value: f64 },
 }
 
-/// The sampled tokens of all traces, and the temperature they were sampled at (`None` where nothing was).
+/// The sampled tokens of all traces, and the temperature they were sampled at (`None` if nothing was sampled).
 pub fn sampled(groups: &[Group]) -> Result<(Vec<Sequence>, Option<f32>), PackError> {
     let mut sequences = Vec::new();
     let mut temperature = None;
@@ -145,7 +145,7 @@ fn worth(trace: &Trace, advantage: &Advantage) -> Result<Option<Vec<f32>>, PackE
     }
 }
 
-/// The sampled tokens of a trace. `None` where it has none.
+/// The sampled tokens of a trace. `None` if it has none.
 fn sequence((group, place): (usize, usize), trace: &Trace) -> Result<Option<Sequence>, PackError> {
     let mut places = Vec::new();
     for (start, node) in trace.sampled() {

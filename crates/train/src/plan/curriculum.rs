@@ -4,8 +4,8 @@ use hone_trace::{Task, documented};
 use serde::{Deserialize, Serialize};
 
 documented! {
-    /// `[plan.curriculum]`: prefers tasks whose success rate is inside the band. Those not measured yet are preferred
-    /// too: it must be tried to be known.
+    /// `[plan.curriculum]`: prefers tasks whose success rate is inside the band. Tasks not measured yet are preferred
+    /// too.
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct Curriculum {
@@ -25,7 +25,7 @@ impl Default for Curriculum {
     }
 }
 
-/// Unit that success is measured of.
+/// Unit over which success is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
@@ -37,7 +37,7 @@ pub enum By {
     Env,
 }
 
-/// Episodes after which a rate is believed.
+/// Episodes after which a rate is trusted.
 const ENOUGH: f64 = 4.0;
 
 impl Curriculum {

@@ -63,7 +63,7 @@ impl PlanRecipe {
 /// One group to play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draw {
-    /// Count of all draws of a run: every group has its own seed, also when its task comes again.
+    /// Index of the draw in the run: every group has its own seed, even if its task repeats.
     pub number: u64,
     /// Place in the run's tasks.
     pub task: usize,
@@ -105,7 +105,7 @@ impl<'a> Plan<'a> {
         Self { recipe, seed: Seed::root(seed), tasks, pools, passes: BTreeMap::new(), state }
     }
 
-    /// Environments the recipe bounds and no task belongs to.
+    /// Environments that the recipe bounds but that have no task.
     pub fn unknown_shares(&self) -> Vec<&str> {
         self.recipe.share.keys().map(String::as_str).filter(|name| !self.pools.contains_key(name)).collect()
     }
@@ -114,7 +114,7 @@ impl<'a> Plan<'a> {
         &self.tasks[draw.task]
     }
 
-    /// The root of everything random in a group.
+    /// Root seed of a group.
     pub fn seed(&self, draw: Draw) -> Seed {
         self.seed.with("rollout").at(draw.number).with(&self.tasks[draw.task].key)
     }
@@ -148,7 +148,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Weight of an environment before shares are bounded: its tasks, fewer where it teaches little.
+    /// Weight of an environment before shares are bounded: its number of tasks, reduced if it teaches little.
     fn weight(&self, env: &str, tasks: usize) -> f64 {
         let measured = self.state.measured.get(env);
         match &self.recipe.curriculum {
@@ -159,8 +159,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The next task of an environment. One that teaches little is passed over, mostly; when a whole pass has been
-    /// passed over, the next one is taken whatever it teaches.
+    /// The next task of an environment. A task that teaches little is usually skipped; after a whole pass of skipped
+    /// tasks, the next one is taken regardless.
     fn next(&mut self, env: &'a str) -> usize {
         let count = self.pools[env].len();
         let mut tries = 0;

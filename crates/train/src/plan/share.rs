@@ -1,4 +1,4 @@
-//! Shares: how the groups of a step are split among environments.
+//! Shares: the split of a step's groups among environments.
 
 use std::collections::BTreeMap;
 

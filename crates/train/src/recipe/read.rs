@@ -11,7 +11,7 @@ use crate::catalogue::did_you_mean;
 use crate::keys;
 use crate::penalty::KlReward;
 
-/// Episodes of one step that anybody has memory for.
+/// Upper limit on the episodes of a step, beyond any machine's memory.
 const MOST_EPISODES: usize = 1 << 20;
 
 /// Mistake in a recipe, and its place.
@@ -26,8 +26,7 @@ impl RecipeError {
 }
 
 impl Recipe {
-    /// A recipe from TOML and `key=value` settings over it. Dots reach into tables; values are TOML, or text where they
-    /// are not.
+    /// A recipe from TOML and `key=value` settings over it. Dots reach into tables; values are TOML, or else text.
     pub fn parse(text: &str, settings: &[String]) -> Result<Self, RecipeError> {
         let mut table: Table = toml::from_str(text).map_err(unread)?;
         keys::check(&table)?;
@@ -61,7 +60,7 @@ impl Recipe {
         Value::Table(table).try_into().map_err(unread)
     }
 
-    /// Fills in the reward where the recipe names none, and the defaults that follow from it; refuses names that are not
+    /// Fills in the reward if the recipe names none, and the defaults that follow from it; refuses names that are not
     /// components of it.
     fn settle(&mut self) -> Result<(), RecipeError> {
         if self.rubric.is_empty() {
@@ -81,7 +80,7 @@ impl Recipe {
         }
     }
 
-    /// The reward that the environments bring.
+    /// The environments' own reward.
     fn own_rubric(&self) -> Result<RubricSpec, RecipeError> {
         let mut own = self.env.iter().map(EnvSpec::rubric);
         let first = own.next().unwrap_or_default();
@@ -155,7 +154,7 @@ fn names_a_directory(name: &str) -> bool {
     !name.is_empty() && name.chars().count() <= 100 && !name.starts_with('.') && name.chars().all(plain)
 }
 
-/// serde's error with the nearest name, the place where a key belongs, or the type that is meant.
+/// serde's error with the nearest name, the place where a key belongs, or the expected type.
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands the error over")]
 fn unread(error: toml::de::Error) -> RecipeError {
     RecipeError(with_type(&keys::with_places(with_nearest(&error.to_string()))))
@@ -166,7 +165,7 @@ fn component(key: &str, name: &str, known: &[&str]) -> Result<(), RecipeError> {
         return Ok(());
     }
     Err(RecipeError(format!(
-        "{key} is {name:?}, which is no component of the rubric; {}Its components are {}",
+        "{key} is {name:?}, which is not a component of the rubric; {}Its components are {}",
         did_you_mean(name, known.iter().copied()),
         known.join(", ")
     )))

@@ -28,7 +28,7 @@ pub struct Calibration {
     pub uncertainty: f64,
     pub mean_confidence: f64,
     pub success: f64,
-    /// Brier skill score over the base rate; absent where all answers came out alike.
+    /// Brier skill score over the base rate; absent if all answers had the same outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skill: Option<Skill>,
     /// Mean score of the right answers' confidences, and of the wrong ones'.
@@ -61,9 +61,9 @@ pub struct Skill {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     pub total: f64,
-    /// Because more or fewer answers are right, each scored as such answers are.
+    /// Part due to more or fewer right answers, each scored at the mean of its kind.
     pub accuracy: f64,
-    /// Because right answers, or wrong ones, are stated otherwise.
+    /// Part due to different confidences in right or wrong answers.
     pub confidence: f64,
 }
 
@@ -73,7 +73,7 @@ impl Calibration {
         self.skill.and_then(|skill| skill.interval).is_some_and(|[low, _]| low > 0.0)
     }
 
-    /// The worth of the confidences, in words.
+    /// Verdict on the confidences, in words.
     pub fn verdict(&self) -> String {
         let Some(Skill { value, interval, earned, best_constant, constant_earns, .. }) = self.skill else {
             return "all answers came out alike, so there is nothing to be sure or unsure of".into();
@@ -95,7 +95,7 @@ impl Calibration {
 
     /// The change from `self` to `later`, by Kitagawa's decomposition: each part at the mean of the other.
     fn change_to(&self, later: &Self) -> Change {
-        // A side without such answers says nothing of how they are stated.
+        // A side without such answers says nothing about their confidences.
         let scores = |before: Option<f64>, after: Option<f64>| {
             let (before, after) = (before.or(after).unwrap_or(0.0), after.or(before).unwrap_or(0.0));
             (0.5 * (before + after), after - before)
@@ -177,7 +177,8 @@ impl Forecasts {
         })
     }
 
-    /// Percentiles of the skill over tasks drawn with replacement. Draws in which all answers came out alike have none.
+    /// Percentiles of the skill over tasks drawn with replacement. Draws in which all answers had the same outcome have
+    /// none.
     fn interval(&self) -> Option<[f64; 2]> {
         let tasks: Vec<[f64; 3]> = self.tasks.values().map(|forecasts| sums(forecasts)).collect();
         let mut rng = Seed::root(0).with("skill interval").rng();

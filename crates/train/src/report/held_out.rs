@@ -48,7 +48,7 @@ pub struct HeldOut {
 pub struct BeforeAfter {
     pub before: Option<Evaluated>,
     pub after: Option<Evaluated>,
-    /// After less before, paired by task.
+    /// Final minus starting policy, paired by task.
     #[serde(default)]
     pub change: Option<Difference>,
 }
@@ -119,7 +119,7 @@ impl HeldOut {
         })
     }
 
-    /// The evaluations that come first in words.
+    /// Headline evaluations.
     pub fn headline(&self) -> &BeforeAfter {
         match self.headline {
             Kind::Greedy => &self.greedy,
@@ -155,7 +155,7 @@ impl HeldOut {
         })
     }
 
-    /// Over the best of them, so that no control is left out by choice.
+    /// Gain over the best of them, so that no control is cherry-picked.
     fn gain_over(sampled: &[Option<(u64, Counted)>; 2], controls: &[(Control, ByTask)]) -> Option<Gain> {
         let [Some((_, before)), Some((_, after))] = sampled else { return None };
         let start = ("the start", before.evaluation.success, &before.by_task);
@@ -231,7 +231,7 @@ impl Events {
             ControlPart::Sharpened => add(ControlKind::Sharpened),
             ControlPart::OrderReversed => probe(Perturbation::OrderReversed),
             ControlPart::NamesExchanged => probe(Perturbation::NamesExchanged),
-            // A temperature that the search passed over.
+            // A temperature that the search only tried.
             ControlPart::Probe => None,
         };
     }

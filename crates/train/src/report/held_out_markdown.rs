@@ -30,7 +30,7 @@ impl HeldOut {
             *page += &row(&format!("after, {}", probe.tools.words()), &probe.result);
         }
         if self.headline().after.is_none() {
-            *page += "\nThere is no evaluation after a step: what training came to was not measured.\n";
+            *page += "\nThere is no evaluation after a step: the effect of training was not measured.\n";
         }
         self.verdict(page);
         self.floors(page);

@@ -42,7 +42,7 @@ impl RunReport {
         page
     }
 
-    /// Message of the fault, so that no reader has to look for it.
+    /// First fault's message, so that readers need not look for it.
     fn broken(&self, page: &mut String) {
         if self.nothing_trained() {
             *page += "\n**No token was trained in this run.**\n";
@@ -126,7 +126,7 @@ fn line(row: &Row) -> String {
     format!("| {} | {:.4} | {:.4} | {:+.4} | {error} |\n", row.name, row.first, row.last, row.difference)
 }
 
-/// Foreign words as a block that nothing in them can end.
+/// Foreign text as a block quote that its contents cannot close.
 fn quoted(text: &str) -> String {
     hone_trace::clean(text).lines().map(|line| format!("    {line}\n")).collect()
 }

@@ -1,7 +1,7 @@
 //! The end-of-run report: a run's results, recomputed from its directory and from nothing else.
 //!
-//! Success is recounted from the recorded evaluation traces, confidences and outcomes are read from the recorded rewards,
-//! everything else from metrics.jsonl. Asked again later, it says the same.
+//! Success is recounted from the recorded evaluation traces, confidences and outcomes are read from the recorded
+//! rewards, everything else from metrics.jsonl. The report is reproducible.
 
 mod calibration;
 mod held_out;
@@ -70,16 +70,16 @@ pub struct RunReport {
     pub tokens: BTreeMap<String, f64>,
     /// By set of episodes; empty if no component is a Brier score.
     pub calibration: BTreeMap<String, Calibration>,
-    /// Training episodes that something outside the policy broke. Absent where none did.
+    /// Training episodes broken by something outside the policy. Absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broke: Option<BrokenEpisodes>,
 }
 
-/// Training episodes that broke, and how it began.
+/// Training episodes that broke, and the first fault.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BrokenEpisodes {
     pub episodes: usize,
-    /// Steps in which some did.
+    /// Number of steps with broken episodes.
     pub steps: usize,
     pub first_step: u64,
     /// Boundary of the first fault, and its message.
@@ -87,7 +87,7 @@ pub struct BrokenEpisodes {
 }
 
 impl BrokenEpisodes {
-    /// One more step's, steps in order.
+    /// Adds a step's faults; steps come in order.
     fn add(found: &mut Option<Self>, step: u64, faults: &BTreeMap<String, Counted>) {
         let Some((who, counted)) = faults.iter().max_by_key(|(_, counted)| counted.episodes) else { return };
         let first = || Self { first_step: step, first: format!("{who}: {}", counted.first), ..Self::default() };
@@ -168,7 +168,7 @@ impl RunReport {
         self.steps > 0 && self.tokens.get("trained").copied().unwrap_or(0.0) == 0.0
     }
 
-    /// The first words of whatever broke first: a training episode, or one of an evaluation.
+    /// Message of the first fault, in training or in an evaluation.
     pub fn first_fault(&self) -> Option<String> {
         let evaluations = [&self.held_out.greedy, &self.held_out.sampled];
         let of_evaluations = evaluations.into_iter().flat_map(|kind| [&kind.before, &kind.after]).flatten();

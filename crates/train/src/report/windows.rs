@@ -1,12 +1,12 @@
-//! The window table: a metric early in training against late in it. Early is not the start, which no step shows: the start
-//! is the evaluation at step 0.
+//! The window table: a metric early in training against late in it. Early is not the starting policy, which no step
+//! shows; that is evaluated at step 0.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::Ledger;
 use crate::ledger::names::Name;
 
-/// The most steps of the two windows.
+/// Maximum steps of the two windows.
 const FIRST: usize = 10;
 const LAST: usize = 50;
 
@@ -40,7 +40,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Means over the steps of each window that have the metric. `None` where a window has none.
+    /// Means over the steps of each window that have the metric. `None` if a window has none.
     pub fn of(metric: impl Into<Name>, steps: &[Ledger], windows: Windows) -> Option<Self> {
         let metric = metric.into();
         let values = |[from, to]: [u64; 2]| -> Vec<f64> {

@@ -23,7 +23,7 @@ impl Trainer<'_> {
         Ok(self.learner.version().step)
     }
 
-    /// Measures the step's distance from the start, where it is needed; takes the step back where it is too far.
+    /// Measures the step's distance from the start, if needed; undoes the step if it is too far.
     pub(super) async fn drift(&mut self, step: u64, before: u64, groups: &[Group]) -> Result<Drift, TrainError> {
         let (train, mut drift) = (&self.recipe.train, Drift::default());
         if !train.kl_to_start && self.bound.is_none() {

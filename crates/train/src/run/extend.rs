@@ -1,4 +1,4 @@
-//! Going on with other settings: a finished run is trained further, and records that it was.
+//! Extending a run: a finished run is trained further with other settings, and records the change.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub fn extended_recipe(directory: &Path, settings: &[String]) -> Result<Recipe, 
         let key = setting.split('=').next().unwrap_or_default().trim();
         if !MAY_CHANGE.contains(&key) {
             return Err(RecipeError::new(format!(
-                "--set {setting}: a run that goes on keeps its recipe; these may change: {}. For anything else start a new \
+                "--set {setting}: a resumed run keeps its recipe; these may change: {}. For anything else start a new \
                  run from this one: --set policy.model={}",
                 MAY_CHANGE.join(", "),
                 directory.display()
@@ -54,7 +54,7 @@ pub fn extended_recipe(directory: &Path, settings: &[String]) -> Result<Recipe, 
     Ok(recipe)
 }
 
-/// Records the differences from the run's own recipe, where there are any.
+/// Records the differences from the run's own recipe, if any.
 pub(super) fn record(run: &mut RunDir, recipe: &Recipe, step: u64) -> Result<(), TrainError> {
     let was = Recipe::parse(&RunReader::open(run.path())?.recipe()?, &[])?;
     let changed = differences(&was, recipe);

@@ -9,7 +9,7 @@ use crate::guard::Fall;
 use crate::ledger::Ledger;
 
 impl Trainer<'_> {
-    /// Looks at the step that was just recorded.
+    /// Examines the step that was just recorded.
     pub(super) async fn guard(&mut self, ledger: &Ledger, watch: &mut dyn Watch) -> Result<(), TrainError> {
         let recipe = self.recipe;
         let seen = self.state.guard.look(recipe.guard, ledger, &recipe.eval.success, recipe.train.groups);
@@ -52,7 +52,7 @@ impl Trainer<'_> {
 fn advice(rate: f64, back_to: Option<u64>, factor: f64) -> String {
     match back_to {
         Some(step) => format!(
-            "the run goes on from the checkpoint of step {step} with train.learning_rate = {:e} (times {factor})",
+            "the run continues from the checkpoint of step {step} with train.learning_rate = {:e} (times {factor})",
             rate * factor
         ),
         None => format!(

@@ -6,7 +6,7 @@ use crate::evaluate::{self, Controls, Evaluation, Kind, Measured, baselines, cou
 use crate::events::{ControlEvent, Event};
 
 impl Trainer<'_> {
-    /// The held-out tasks, greedily and sampled, by the policy that is served now.
+    /// Evaluates the policy being served on the held-out tasks, greedily and sampled.
     pub(super) async fn evaluate(&mut self, step: u64, watch: &mut dyn Watch) -> Result<Measured, TrainError> {
         watch.doing(step, "evaluating");
         let greedy = self.evaluate_once(step, Kind::Greedy).await?;
@@ -37,7 +37,7 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// The start beside the end: again, and as sure as the end.
+    /// Controls: the starting policy again, and sharpened to the final policy's entropy.
     pub(super) async fn controls(&mut self, step: u64, watch: &mut dyn Watch) -> Result<(), TrainError> {
         let (Some(before), Some(after)) = (&self.state.before, &self.state.after) else { return Ok(()) };
         watch.doing(step, "playing the controls");

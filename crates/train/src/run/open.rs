@@ -20,7 +20,7 @@ use crate::recipe::{Recipe, RecipeError};
 use crate::setup::Setup;
 
 impl<'a> Trainer<'a> {
-    /// Opens the run when nothing is left that may refuse the recipe.
+    /// Opens the run after all checks of the recipe.
     pub(super) async fn new(
         setup: &'a Setup,
         recipe: &'a Recipe,
@@ -108,8 +108,8 @@ fn able(abilities: Abilities, spec: &LearnerSpec, objective: &Objective) -> Resu
     Ok(())
 }
 
-/// Weights of credit: the rubric's total with its gates and products, or every component by itself where the
-/// estimator normalises them one by one; and the KL, where it is paid.
+/// Weights of credit: the rubric's total with its gates and products, or each component if the estimator normalises
+/// them separately; and the KL penalty, if it is in the reward.
 fn weights(setup: &Setup, recipe: &Recipe) -> Result<Weights, TrainError> {
     let estimator = recipe.credit.estimator().map_err(credit::BadCredit::from)?;
     let mut components: Vec<(String, f64)> = if estimator.by_component {

@@ -13,9 +13,9 @@ pub trait Watch {
     fn resumed(&mut self, _steps: &[Ledger]) {}
     /// Called once when a run is resumed: the initial evaluation.
     fn started(&mut self, _before: &Measured) {}
-    /// Something that whoever watches should know at once, in words.
+    /// Warning to show immediately.
     fn warned(&mut self, _step: u64, _what: &str) {}
-    /// The present activity: "sampling", "learning", "evaluating".
+    /// The current activity: "sampling", "learning", "evaluating".
     fn doing(&mut self, _step: u64, _what: &'static str) {}
     /// The step's episodes, before the step learns from them.
     fn sampled(&mut self, _step: u64, _groups: &[Group]) {}

@@ -1,4 +1,4 @@
-//! Sampling ahead: never over the bound, nothing trained twice, nothing lost.
+//! Asynchronous sampling: never over the bound, nothing trained twice, nothing lost.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -40,7 +40,7 @@ async fn no_token_is_older_than_the_bound() {
     let run = directory.path().join("run");
     let recipe = recipe(&SETTINGS);
     train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
-    // Counted again from the record: by how many steps' ends a token's version is behind.
+    // Recounted from the record: by how many steps a token's version is behind.
     let steps = steps(&run);
     let begins: Vec<u64> = steps.values().map(|(_, version)| *version).collect();
     let mut stale = 0;
@@ -58,7 +58,7 @@ async fn no_token_is_older_than_the_bound() {
     assert!(counted > 0.0, "sampling ran ahead of learning");
     assert!(metrics.iter().all(|step| step["async/staleness_max"].as_f64().unwrap() <= 2.0));
     assert!(metrics.iter().any(|step| step["tokens/trained"].as_f64().unwrap() > 0.0));
-    // Sampling took the whole step, not only what the learner waited for it.
+    // Sampling took the whole step, not only the time the learner waited.
     for step in RunReader::open(&run).unwrap().metrics().unwrap().records {
         let [sampled, seconds, rate] = ["tokens/sampled", "timing/step", "timing/sampled_tokens_per_second"]
             .map(|name| step[name].as_f64().unwrap());
@@ -66,7 +66,7 @@ async fn no_token_is_older_than_the_bound() {
     }
 }
 
-/// Stopped at every hand-over and resumed: each step is given the very episodes it would have been given.
+/// Stopped at every hand-over and resumed: each step gets exactly the episodes it would have got.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resumed_asynchronous_run_trains_everything_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ async fn a_resumed_asynchronous_run_trains_everything_once() {
     }
 }
 
-/// A correction weighs what the learner thinks against what the sampler thought, which differ here.
+/// A correction weights the learner's logprobs against the sampler's, which differ here.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_correction_sees_the_learners_own_logprobs() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! An engine that can do less: its learner answers with logprobs alone, shares no prefixes and has no reference policy.
+//! An engine that can do less: its learner returns only logprobs, shares no prefixes and has no reference policy.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use hone_train::setup::Setup;
 
 use crate::tiny::{Even, Silent, opened, recipe, setup, timeless};
 
-/// Values it cannot give are absent, the others are the same to the bit: sharing prefixes changes no number.
+/// Values it cannot provide are absent, the others bit-identical: sharing prefixes changes no number.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_needs_no_entropies_and_no_shared_prefixes() {
     let directory = tempfile::tempdir().unwrap();
@@ -29,7 +29,8 @@ async fn a_run_needs_no_entropies_and_no_shared_prefixes() {
     }
 }
 
-/// Keys of `[engine]` are the engine's own: they go there and back, and one that it does not know is refused by name.
+/// Keys of `[engine]` are the engine's own: they are passed through and recorded, and an unknown one is refused by
+/// name.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_option_the_engine_does_not_know_is_refused() {
     let recipe = recipe(&["engine.address=http://localhost:1"]);

@@ -88,7 +88,7 @@ impl Columns {
         (stats, out)
     }
 
-    /// The sequences of `range`, as a batch of their own.
+    /// The sequences of `range`, as a separate batch.
     pub(crate) fn part(&self, range: Range<usize>) -> Self {
         let sequences = &self.sequences[range];
         let start = sequences.first().map_or(0, |sequence| sequence.start);

@@ -109,7 +109,7 @@ proptest! {
         }
     }
 
-    /// A fault and a missing reward change nobody else's advantage.
+    /// A fault or a missing reward changes no other trace's advantage.
     #[test]
     fn what_is_left_out_changes_nothing(scores in prop::collection::vec((0u32..4).prop_map(f64::from), 2..6)) {
         let healthy: Vec<Trace> = scores.iter().map(|score| earned(Some(*score))).collect();
@@ -132,7 +132,7 @@ proptest! {
         }
     }
 
-    /// Without discount and without rewards for turns, leaving one out per turn is leaving one out.
+    /// Without discount and without rewards for turns, leave-one-out per turn is RLOO.
     #[test]
     fn turn_rloo_of_an_outcome_reward_is_rloo(
         traces in prop::collection::vec(((0u32..4).prop_map(|score| Some(f64::from(score))), 1usize..4), 1..6),
@@ -209,7 +209,7 @@ fn discounted_returns_reward_late_turns_of_a_success_and_blame_the_turn_that_fai
     groups[0] = Group::new(vec![failed, groups[0].traces()[1].clone()]);
     let turn_rewards = TurnRewards { parse_failure: -1.0, failed_call: -0.25 };
     let credited = TurnRloo { weights, discount: 1.0, turn_rewards }.credit(&groups);
-    // Only the first turn pays for its failure; the others are worth what RLOO says.
+    // Only the first turn pays for its failure; the others get RLOO's value.
     assert_eq!(credited[0][0], Advantage::PerTurn { values: vec![-0.5, 1.0, 1.0] });
 }
 
@@ -299,7 +299,7 @@ fn an_argument_is_paid_by_its_own_component_and_nothing_else_is() {
         other => panic!("{other:?}"),
     };
     assert!(close(first(&slowly), 0.1 * first(&credited), 1e-12));
-    // Of ten steps the first four pay it nothing, and what it says then is no signal.
+    // The first four of ten steps give it no credit, and its value is no signal then.
     let late = CreditRecipe { arguments_from: Some(0.4), ..recipe.clone() };
     let schedule = Schedule::new(&late, 10, Weights::only("r"), &[("r", 1.0), ("calibration", 0.0)]).unwrap();
     for step in 1..=10 {
@@ -317,7 +317,7 @@ fn an_argument_is_paid_by_its_own_component_and_nothing_else_is() {
     assert!(matches!(build(&turns, 0.0), Err(BadCredit::PerTurnArguments { .. })));
 }
 
-/// Credit by skill pays nothing for saying the base rate, and the same tokens as without it.
+/// Credit by skill pays nothing for stating the base rate, and credits the same tokens.
 #[test]
 fn skill_is_paid_over_the_base_rate_of_the_batch() {
     let components = [("r", 1.0), ("calibration", 0.0)];
@@ -350,7 +350,7 @@ fn skill_is_paid_over_the_base_rate_of_the_batch() {
 
 type Break = fn(&mut TurnRecord);
 
-/// An argument counts where one call with it ran; what cannot be told apart or was not recorded is credited as a whole.
+/// An argument counts if exactly one call with it ran; an ambiguous or unrecorded one is credited as a whole.
 #[test]
 fn an_argument_that_is_not_known_is_credited_as_the_rest() {
     let credit = by_argument(&by_confidence(), Weights::only("r"), &[("r", 1.0), ("calibration", 0.0)]).unwrap();

@@ -1,4 +1,5 @@
-//! Evaluation: sharpening told from learning, absent kept apart from zero, controls and floors, recounted from the record.
+//! Evaluation: sharpening distinguished from learning, absent distinguished from zero, controls and floors, recounted
+//! from the record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,19 +28,19 @@ fn a_verdict_says_what_was_shown_and_no_more() {
     let verdict = |greedy: [&ByTask; 2], sampled: [&ByTask; 2], sharpened: Option<&ByTask>| {
         judge(Evidence { greedy, sampled, sharpened }).unwrap().verdict
     };
-    // The quickstart of old: everything solved greedily before training; it only lost its doubts.
+    // The old quickstart: everything solved greedily before training; it only became more confident.
     assert_eq!(verdict([&most, &most], [&half, &most], Some(&most)), Verdict::Surer);
-    // A new skill; the start gains nothing by being surer.
+    // A new skill; the start gains nothing by being sharpened.
     assert_eq!(verdict([&few, &most], [&few, &most], Some(&few)), Verdict::More);
-    // A new skill, and part of the sampled gain is to be had by sharpening.
+    // A new skill, and sharpening accounts for part of the sampled gain.
     assert_eq!(verdict([&half, &most], [&few, &most], Some(&half)), Verdict::Both);
     // Greedy success rose, and the sharpened start is as good as the end: more is not shown.
     assert_eq!(verdict([&half, &most], [&few, &half], Some(&half)), Verdict::Surer);
-    // No surer than before: the start as it was sampled is what there is to beat.
+    // No more confident than before: the start as sampled is the one to beat.
     assert_eq!(verdict([&few, &most], [&few, &half], None), Verdict::More);
     assert_eq!(verdict([&few, &few], [&few, &half], None), Verdict::Surer);
     assert_eq!(verdict([&half, &half], [&half, &half], None), Verdict::Neither);
-    // Getting worse is no gain of any kind, whatever sharpening would have done.
+    // Getting worse is not a gain of any kind, whatever sharpening would have done.
     assert_eq!(verdict([&half, &few], [&half, &none], Some(&most)), Verdict::Neither);
     let chance = solved(0..131);
     assert_eq!(verdict([&half, &chance], [&half, &chance], None), Verdict::Neither, "three tasks of 256 are luck");
@@ -53,7 +54,7 @@ pub(crate) fn task_of(case: &Case) -> String {
 /// A scorer that is down until the first evaluation is over.
 struct Down {
     up: Arc<AtomicBool>,
-    /// Episodes of the first evaluation that it scores all the same.
+    /// Episodes of the first evaluation that it scores anyway.
     spared: fn(&str) -> bool,
 }
 
@@ -105,7 +106,7 @@ async fn a_scorer_that_was_down_is_no_gain() {
             assert_eq!((before.success, recounted.gain()), (Some(1.0), Some(0.0)));
             assert_eq!(held_out.judgement.as_ref().unwrap().verdict, Verdict::Neither);
         }
-        // The start, played again when the scorer was back, is the control that tells.
+        // The start, played again once the scorer is back, is the control that shows it.
         let gain = held_out.gain.as_ref().unwrap();
         assert_eq!(gain.difference.mean, 0.0, "{gain:?}");
     }
@@ -133,8 +134,8 @@ impl Watch for StopsAfter {
     }
 }
 
-/// Stopped early: no end, no verdict, and no start in the end's place. Resumed: the controls of a whole run, from the
-/// start that the run kept.
+/// Stopped early: no final evaluation and no verdict, and the start does not stand in for it. Resumed: the controls of
+/// a whole run, from the start that the run kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_stopped_early_has_no_end_and_a_resumed_one_has_controls() {
     let directory = tempfile::tempdir().unwrap();
@@ -160,7 +161,7 @@ async fn a_run_stopped_early_has_no_end_and_a_resumed_one_has_controls() {
     assert_eq!(steps, [0, 3], "the start is kept for the controls");
 }
 
-/// Evaluations and baselines have seeds of their own and filters of nobody's.
+/// Evaluations and baselines use separate seeds and no decoding filters.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_evaluation_has_its_own_seed_and_no_filters() {
     let played = |settings: &'static [&'static str]| async move {
@@ -187,7 +188,7 @@ async fn an_evaluation_has_its_own_seed_and_no_filters() {
     assert!(counted.entropy.is_some() && count(&[], "even").evaluation.success.is_none());
 }
 
-/// Floors are measured once, recorded by task, and counted again by the report.
+/// Floors are measured once, recorded by task, and recounted by the report.
 #[tokio::test(flavor = "multi_thread")]
 async fn baselines_and_overlap_are_recorded() {
     let directory = tempfile::tempdir().unwrap();
@@ -205,7 +206,7 @@ async fn baselines_and_overlap_are_recorded() {
     assert_eq!(held_out.overlap.unwrap().held_out, 2);
 }
 
-/// A linear decay ends above 0: the last step books its tokens as trained, so it has to train.
+/// A linear decay ends above 0: the last step counts its tokens as trained, so it has to train.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_step_trains() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Faults during training: the run goes on without the broken part or stops and says why. Nothing recorded is lost.
+//! Faults during training: the run continues without the broken part, or stops and says why. Nothing recorded is lost.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ async fn a_reward_that_is_not_a_number_leaves_the_statistics() {
     assert!(timeless(&some).iter().any(|step| step["tokens/unscored"].as_f64().unwrap() > 0.0));
 }
 
-/// A judge that is down from its second step on: every episode is unscored, the run waits, stops, and goes on when the
-/// judge is back.
+/// A judge that is down from its second step on: every episode is unscored, the run waits, stops, and continues when
+/// the judge is back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_judge_that_stays_down_stops_the_run_which_then_resumes() {
     struct Judge {
@@ -145,7 +145,7 @@ async fn a_dead_environment_is_left_out_or_stops_the_run() {
     let estimate = estimate(&all, &recipe).await.unwrap();
     assert_eq!((estimate.episodes_broken, estimate.episodes_measured), (12, 12));
     assert!(estimate.first_fault.unwrap().contains("the tool server is gone"));
-    // A patient run ends all the same, and knows that it trained nothing.
+    // A patient run ends anyway, and knows that it trained nothing.
     let patient = directory.path().join("patient");
     let mut longer = recipe.clone();
     longer.train.patience = 99;
@@ -154,8 +154,8 @@ async fn a_dead_environment_is_left_out_or_stops_the_run() {
     assert_eq!(checkpoints(&patient), [0]);
 }
 
-/// A rate that throws the weights out of the numbers: the run stops before they are written anywhere, and goes on from the
-/// last good ones.
+/// A learning rate that makes the weights non-finite: the run stops before they are written, and resumes from the last
+/// good ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn weights_that_are_not_finite_stop_the_run_and_cost_no_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
@@ -204,7 +204,7 @@ async fn a_checkpoint_that_was_changed_is_refused_with_the_way_out() {
     assert_eq!(timeless(&run).len(), 2);
 }
 
-/// Digests that were taken away take nothing with them: only the versions that wrote none may lack them.
+/// Removing the digests gains nothing: only runs of versions that wrote none may lack them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_without_digests_is_refused_unless_its_version_wrote_none() {
     #[derive(Default)]
@@ -228,14 +228,14 @@ async fn a_checkpoint_without_digests_is_refused_unless_its_version_wrote_none()
     let text = resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap_err().to_string();
     assert!(text.contains("digests.json is missing") && text.contains("delete that directory"), "{text}");
     assert_eq!(std::fs::read(run.join("events.jsonl")).unwrap(), events, "nothing of the run was cut");
-    // As a version would have left it that wrote neither.
+    // As written by a version that wrote neither.
     std::fs::remove_file(run.join("version")).unwrap();
     let mut warned = Warned::default();
     resume(&setup(&recipe), &recipe, &run, &mut warned).await.unwrap();
     assert!(warned.0.iter().any(|what| what.contains("could not be verified")), "{:?}", warned.0);
 }
 
-/// A loss so large that gradients overflow: no step is taken with them, and the weights stay what they were.
+/// A loss so large that gradients overflow: no step is taken with them, and the weights stay unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gradient_that_is_not_finite_is_never_applied() {
     struct Remainder;

@@ -1,4 +1,4 @@
-//! A policy that falls off a cliff: said at once, and undone where the recipe asks for that.
+//! Sudden drop in success: reported immediately, and rolled back if the recipe asks for it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use hone_train::run::{Watch, extended_recipe, resume, train};
 
 use crate::tiny::{Even, Silent, paid_for, recipe, setup};
 
-/// Pays even ids, and nothing at all while the switch is thrown.
+/// Pays for even ids, and nothing while the switch is on.
 struct Switched(Arc<AtomicBool>);
 
 impl Measure for Switched {
@@ -27,7 +27,7 @@ impl Measure for Switched {
     }
 }
 
-/// Throws the switch after step 3, and back when the guard speaks.
+/// Turns the switch on after step 3, and off when the guard reports.
 struct Cliff {
     off: Arc<AtomicBool>,
     said: Vec<String>,

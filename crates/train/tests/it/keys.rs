@@ -19,7 +19,7 @@ struct Place {
     keys: Vec<&'static Key>,
 }
 
-/// Every table there is: those of the catalogue, one for each environment, one for each kind of reward.
+/// All tables: those of the catalogue, one for each environment, one for each kind of reward.
 fn places() -> Vec<Place> {
     let least: Table = toml::from_str(LEAST).unwrap();
     let place = |base: &Table, path: &str, keys: &[&'static [Key]]| Place {
@@ -80,7 +80,7 @@ fn with(place: &Place, key: &str, value: Value) -> Result<Recipe, String> {
     Recipe::parse(&toml::to_string(&table).unwrap(), &[]).map_err(|error| error.to_string())
 }
 
-/// What the range says, worked out apart from the code that enforces it.
+/// Expected range check, independent of the code that enforces it.
 fn allows(key: &Key, value: f64) -> bool {
     match key.rule.shape {
         Shape::Whole { min, max } => value.fract() == 0.0 && value >= min as f64 && value <= max as f64,
@@ -193,7 +193,7 @@ fn the_catalogue_is_what_serde_reads() {
     for place in places() {
         let documented: BTreeSet<&str> = place.keys.iter().map(|key| key.name).collect();
         let error = match (with(&place, "zz", 1.into()), place.path.as_str()) {
-            // The engine's own keys are the engine's to refuse; a loss's numbers are tested below.
+            // The engine refuses its own keys; a loss's numbers are tested below.
             (_, "engine" | "loss") => continue,
             // Two structs read one table, each its own keys.
             (_, path) if path.starts_with("env.") => continue,
@@ -254,7 +254,7 @@ fn a_recipe_of_a_newer_version_is_read_and_not_started() {
     let (recipe, passed_over) = Recipe::recorded(text).unwrap();
     assert_eq!((recipe.train.steps, recipe.engine.options.len()), (3, 1));
     assert_eq!(passed_over, ["later", "train.sparkle", "env.glitter", "soon"]);
-    // A value of a range that was wider, or of a kind that is gone, is no reason to refuse to read.
+    // A value from a formerly wider range, or of a removed kind, can still be read.
     assert!(Recipe::recorded("[train]\npatience = 0\n").is_ok());
 }
 

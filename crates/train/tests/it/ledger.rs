@@ -23,7 +23,7 @@ const PLACES: [&str; 8] = [
     "tokens/trained",
 ];
 
-/// A trace of one turn of so many tokens that earned this.
+/// A trace with one turn of `tokens` tokens and these rewards.
 fn episode(tokens: usize, rewards: Vec<Reward>) -> Trace {
     trace(&[7], &[Turn { sampled: vec![1; tokens], answer: vec![] }], rewards)
 }
@@ -38,7 +38,7 @@ fn report(skipped: bool) -> StepReport {
     StepReport { version, grad_norm, skipped }
 }
 
-/// A batch of one sequence with these advantages, and what a learner and loss would say of it.
+/// A batch of one sequence with these advantages, and the learner's and loss's results for it.
 fn learned(advantages: &[f32], loss: LossStats) -> (Batch, LearnStats) {
     let target = |(offset, advantage): (usize, &f32)| Target {
         node: 0,
@@ -165,7 +165,7 @@ fn a_component_that_pays_an_argument_has_its_share() {
         trace.turns = vec![TurnRecord { node: 1, calls: vec![call], arguments, executed: 1, ..TurnRecord::default() }];
         trace
     };
-    // The first group tells answers and confidences apart, the second confidences alone, the third nothing.
+    // The first group has signal in answers and confidences, the second in confidences only, the third in neither.
     let groups = [
         Group::new(vec![stated(1.0, 0.9), stated(0.0, 0.2), stated(1.0, 0.7), stated(0.0, 0.6)]),
         Group::new(vec![stated(1.0, 0.9), stated(1.0, 0.7)]),
@@ -190,7 +190,7 @@ fn a_component_that_pays_an_argument_has_its_share() {
     assert!((get(&ledger, "loss/avg_raw_advantages_abs").unwrap() - 0.5 * 4.0 / 6.0).abs() < 1e-9);
 }
 
-/// A group of which one episode was not scored had fewer than n tries: as a failure it would pull pass@n down.
+/// A group with an unscored episode had fewer than n tries: counted as a failure it would lower pass@n.
 #[test]
 fn pass_at_n_is_of_groups_with_n_tries() {
     let scored = |value: f64| episode(2, vec![Reward::scored("a", value, ""), Reward::scored("total", value, "")]);

@@ -1,4 +1,4 @@
-//! Lessons: what the traces say of their tokens is what the step's books say.
+//! Lessons: the traces and the step's ledger agree on every token.
 
 use hone_trace::rundir::RunReader;
 use hone_trace::{Advantage, Fate};

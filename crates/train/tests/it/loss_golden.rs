@@ -39,7 +39,7 @@ fn columns(inputs: &Value, config: &Value, reduction: Reduction) -> Columns {
     let old = if config["has_old"].as_bool().unwrap() { pick("old_logp") } else { logp.clone() };
     // Without a separate sampler TRL compares with the old policy.
     let sampler = if config["use_vllm"].as_bool().unwrap() { pick("sampling_logp") } else { old.clone() };
-    // TRL's step is `gas` such batches; of a token mean it sees the tokens of `spg` steps.
+    // TRL's step is `gas` of these batches; its token mean covers the tokens of `spg` steps.
     let steps = match reduction {
         Reduction::TokenMean if config["loss_type"] != "bnpo" => number(config, "gas") / number(config, "spg"),
         _ => number(config, "gas"),

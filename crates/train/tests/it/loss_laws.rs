@@ -79,7 +79,7 @@ fn objectives() -> Vec<(String, Objective)> {
     all
 }
 
-/// Central differences. `None` where a kink lies between the two sides: the two one-sided slopes differ.
+/// Central differences. `None` if there is a kink between the two sides: the two one-sided slopes differ.
 fn difference(value: impl Fn(f64) -> f64) -> Option<f64> {
     let step = 1e-6;
     let (up, here, down) = (value(step), value(0.0), value(-step));
@@ -151,7 +151,7 @@ proptest! {
         }
     }
 
-    /// Where no token has moved, every ratio loss has the gradient of REINFORCE: −weight × advantage.
+    /// If no token has moved, every ratio loss has the gradient of REINFORCE: −weight × advantage.
     #[test]
     fn on_policy_all_ratio_losses_share_one_gradient(raw in raw()) {
         for name in names() {
@@ -161,7 +161,7 @@ proptest! {
             columns.sampler.clone_from(&columns.logp);
             let (stats, gradient) = columns.grad(&objective);
             let step_stats = objective.step_stats(&[columns.view()]);
-            // Clip-Cov silences tokens on purpose.
+            // Clip-Cov removes gradients on purpose.
             if name == "clip_cov" && step_stats.score_floor.is_some() {
                 prop_assert!(stats.clipped > 0);
                 continue;
@@ -328,7 +328,7 @@ fn covariance_losses_single_out_the_share_they_promise() {
 fn clip_cov_spends_its_share_on_tokens_that_still_move() {
     let share = LossRecipe { hyperparameters: [("share".into(), 0.125)].into(), ..LossRecipe::named("clip_cov") };
     let objective = share.build().unwrap();
-    // Whatever is drawn: of the two good tokens with a covariance of 2.25 the first is beyond the clip already, and the
+    // Whatever the draw: of the two good tokens with a covariance of 2.25 the first is beyond the clip already, and the
     // six bad ones have one of 0.25.
     for draw in 0..16 {
         let gap = f64::from(draw) * 0.01;

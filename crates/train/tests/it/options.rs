@@ -36,7 +36,7 @@ fn an_adaptive_coefficient_follows_its_target() {
     assert!(toml::from_str::<KlReward>("coefficient = -1.0").unwrap().check().is_err());
 }
 
-/// Against its own start the policy pays nothing until it has moved.
+/// Relative to its own start, the policy pays nothing until it has moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_kl_in_the_reward_is_paid_by_every_episode() {
     for estimator in ["k1", "k2", "k3", "abs"] {
@@ -99,7 +99,7 @@ async fn overlong_episodes_are_not_trained() {
     assert_eq!(counted, at(&metrics[0], "tokens/sampled"));
 }
 
-/// Normalised one by one, a component on a scale of a millionth teaches as much as its neighbour.
+/// Normalised separately, a component on a scale of 1e-6 contributes as much as the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn gdpo_credits_the_rubrics_components() {
     struct Small;
@@ -120,7 +120,7 @@ async fn gdpo_credits_the_rubrics_components() {
     assert!(norms.iter().all(|norm| *norm > 0.0) && (norms[0] - norms[1]).abs() > 1e-6, "{norms:?}");
 }
 
-/// A name in another spelling is the same algorithm, to the bit, in what it is given and in what is counted.
+/// A name in another spelling is the same algorithm, bit for bit, in its inputs and its metrics.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_in_another_spelling_trains_the_same() {
     for [canonical, spelled, option] in [

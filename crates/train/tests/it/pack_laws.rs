@@ -49,7 +49,7 @@ fn spelled(batch: &Batch, node: usize, offset: usize) -> Vec<u32> {
     chain.into_iter().rev().flatten().collect()
 }
 
-/// Meaning of a target, wherever it lies: the ids up to it and what is known of it.
+/// Meaning of a target, wherever it is placed: the ids up to it and the numbers known about it.
 type Meaning = (Vec<u32>, u32, u32, u32);
 
 fn meanings(batches: &[Batch]) -> Vec<Vec<Meaning>> {
@@ -117,7 +117,8 @@ proptest! {
         prop_assert!(packed.next().is_none());
     }
 
-    /// Which tokens there are does not depend on what they are worth: scored are all, learned from those with an advantage.
+    /// Token selection does not depend on advantage values: all sampled tokens are scored, those with an advantage are
+    /// trained.
     #[test]
     fn every_sampled_token_is_scored_and_has_no_weight((groups, _) in groups(), budget in 1usize..60) {
         let (sequences, _) = pack::sampled(&groups).unwrap();
@@ -190,7 +191,7 @@ fn nodes_are_depth_first_and_parents_hold_what_is_shared() {
     assert_eq!(shared.iter().map(|target| target.advantage).collect::<Vec<_>>(), [1.0, -1.0]);
 }
 
-/// Top-p narrows what was drawn from, not the policy that is trained: the packer hands both on.
+/// Top-p narrows the sampling distribution, not the trained policy: the packer keeps both logprobs.
 #[test]
 fn the_logprob_a_token_was_drawn_with_goes_along() {
     let plain = trace(&[1], &[Turn { sampled: vec![1, 2], answer: vec![] }], vec![]);

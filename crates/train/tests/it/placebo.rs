@@ -1,4 +1,4 @@
-//! The placebo: what it hands out, and how far it may go.
+//! Placebo: its advantages, and its KL bound.
 
 use hone_trace::{Advantage, NoSignal, Seed, Span};
 use hone_train::evaluate::ControlKind;
@@ -83,8 +83,8 @@ fn permuting_goes_across_groups_and_loses_nothing() {
     assert!(moved, "a span of another episode's text goes nowhere");
 }
 
-/// Noise at a rate that ruins the policy, bound to what a gentle run moved: at no step is the control further from the start
-/// than the run, and it stays a policy. Without the bound it is long gone.
+/// Noise at a rate that ruins the policy, bounded by the KL of a gentle run: at no step is the control further from the
+/// start than the run, and it stays a policy. Without the bound it collapses.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permuted_control_stays_as_near_the_start_as_its_run() {
     let directory = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ async fn a_permuted_control_stays_as_near_the_start_as_its_run() {
     assert!(!path("blind").exists(), "refused before it began");
 }
 
-/// A bound control goes on after a stop as if it had not stopped.
+/// A bounded control resumes as if it had not stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bound_control_resumes_to_the_bit() {
     let directory = tempfile::tempdir().unwrap();

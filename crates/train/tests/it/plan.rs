@@ -1,4 +1,4 @@
-//! The sampling plan: what is drawn, what is left out, and that both are the same after a resume.
+//! The sampling plan: drawn and skipped tasks, both unchanged by a resume.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ fn shares_are_kept_over_the_steps() {
     assert_eq!(Plan::new(&wrong, 0, &tasks, PlanState::default()).unknown_shares(), ["nobody"]);
 }
 
-/// A group of four episodes, so many of which succeeded.
+/// A group of four episodes with this many successes.
 fn group(successes: usize) -> Group {
     let turn = || Turn { sampled: vec![1], answer: vec![] };
     let value = |index: usize| f64::from(u8::from(index < successes));
@@ -134,7 +134,7 @@ fn a_plan_goes_on_from_its_state() {
     assert_eq!(resumed.state, plan.state);
 }
 
-/// Pays everybody the same.
+/// Pays every episode the same.
 struct Same;
 
 impl Measure for Same {

@@ -1,4 +1,4 @@
-//! The recipes that come with Hone: each loads, prints back, opens its world, and can be imitated where it has solutions.
+//! The embedded recipes: each loads, prints back, opens its world, and can be imitated where it has solutions.
 
 use std::path::{Path, PathBuf};
 
@@ -85,7 +85,7 @@ async fn a_program_is_trained_in_as_well() {
     let world = World::open(&recipe.env).unwrap();
     let episode = world.arena.open(&world.tasks[0], 0).await.unwrap();
     assert!(episode.tools.get("guess").is_some());
-    // Its tasks have no solutions: said so rather than imitating nothing.
+    // Its tasks have no solutions: an error, instead of imitating nothing.
     let error = imitate(recipe).await.unwrap_err();
     assert!(matches!(error, SetupError::NoSolution(_)), "{error}");
 

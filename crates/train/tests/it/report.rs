@@ -38,7 +38,7 @@ fn record(directory: &Path) {
     let evaluate = |run: &mut RunDir, step: u64, right: usize| {
         let traces: Vec<_> = (0..4).map(|number| episode(number < right, Some(0.5))).collect();
         let numbers = run.traces(&traces).unwrap();
-        // What the run says of itself is not what is reported.
+        // The run's own claims are not what is reported.
         let said = json!({"success": 0.99, "ci": [0.9, 1.0], "parse_failure_rate": 0.9, "n": 99, "faults": 0,
                           "temperature": 1.0, "components": {}});
         let traces = [numbers.start, numbers.end];
@@ -75,7 +75,7 @@ fn a_report_is_recomputed_from_the_record() {
     assert_eq!(report.advantage_shares, [("a".to_owned(), 0.75), ("rest".to_owned(), 0.25)].into());
     assert_eq!((report.tokens["sampled"], report.tokens["trained"]), (40.0, 16.0));
 
-    // Held out: everybody says 0.5, so nothing is resolved. In training the confident ones are right.
+    // Held out: every episode states 0.5, so resolution is 0. In training the confident ones are right.
     let held_out = report.calibration["held-out at step 4"];
     assert_eq!((held_out.n, held_out.resolution, held_out.uncertainty, held_out.success), (4, 0.0, 0.1875, 0.75));
     let trained = report.calibration["training, last window"];
@@ -90,7 +90,7 @@ fn a_report_is_recomputed_from_the_record() {
     let saved: RunReport = serde_json::from_str(&std::fs::read_to_string(path.join("report.json")).unwrap()).unwrap();
     assert_eq!(saved, report);
     assert_eq!(RunReport::read(&path).unwrap(), report, "asked again, it says the same");
-    // What older reports do not say is absent.
+    // Fields missing from older reports are absent.
     let mut old = serde_json::to_value(&report).unwrap();
     for set in old["calibration"].as_object_mut().unwrap().values_mut().filter_map(serde_json::Value::as_object_mut) {
         set.retain(|key, _| !["skill", "score_right", "score_wrong", "change"].contains(&key.as_str()));
@@ -123,7 +123,7 @@ fn a_run_without_a_step_has_a_report() {
     assert!(RunReport::read(directory.path()).is_err());
 }
 
-/// As far as they were run. A name the policy made up is no tool, and an episode that broke does not count.
+/// Only calls that ran count. A name the policy made up is not a tool, and a broken episode does not count.
 #[test]
 fn calls_are_counted_by_tool() {
     let tool = |name: &str| ToolSpec::new(name, "", json!({"type": "object"}));

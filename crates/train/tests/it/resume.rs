@@ -22,7 +22,7 @@ fn checkpoints(run: &Path) -> Vec<u64> {
 }
 
 /// Kills right after the first evaluation, inside every step and around the later evaluations. With checkpoints at
-/// every step at most the step in flight is done again; with rare ones, several.
+/// every step at most the step in flight is repeated; with rare ones, several.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resumed_run_gives_the_same_numbers() {
     let settings: [&[&str]; 2] = [&[], &["checkpoint.every=2", "plan.zero_variance=replace", "train.steps=4"]];
@@ -110,7 +110,7 @@ async fn imitation_is_resumed_to_the_bit() {
     assert_eq!(trained(&stopped), trained(&run));
 }
 
-/// Imitation stops as soon as the held-out tasks reach `sft.stop_at`; until then each look at them is reported.
+/// Imitation stops as soon as the held-out tasks reach `sft.stop_at`; until then each evaluation is reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn imitation_stops_where_it_is_good_enough_and_reports_each_look() {
     let looks = async |stop_at: &str| {
@@ -123,7 +123,7 @@ async fn imitation_stops_where_it_is_good_enough_and_reports_each_look() {
     assert_eq!(looks("sft.stop_at=0").await, [false, false]);
 }
 
-/// Traces of a run that earned enough are imitated; where none did, that is said.
+/// Traces of a run that earned enough are imitated; if none did, that is an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_traces_can_be_imitated() {
     let directory = tempfile::tempdir().unwrap();

@@ -69,7 +69,7 @@ fn policy() -> &'static Path {
         .get_or_init(|| {
             let dir = tempfile::tempdir().unwrap();
             let recipe = Recipe::parse(RECIPE, &[]).unwrap();
-            // Tests run on runtimes of their own; this one is made outside of them.
+            // Each test has its own runtime; this one is created outside of them.
             let path = dir.path().to_owned();
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -89,7 +89,7 @@ pub(crate) fn model(texts: &Path, seed: u64, dir: &Path) {
     block_on(engine::KIND.fresh(&FreshSpec { config: &config, seed, threads: 1, dir })).unwrap();
 }
 
-/// Digests of what a run's learner left: its weights and its optimizer, to the byte.
+/// Digests of a run's final weights and optimizer state.
 pub(crate) fn trained(run: &Path) -> Vec<Digest> {
     let (_, checkpoint) = RunReader::open(run).unwrap().checkpoints().unwrap().pop().unwrap();
     engine::state(&checkpoint).iter().map(|bytes| Digest::of(bytes)).collect()
@@ -144,7 +144,7 @@ pub(crate) fn traces(run: &Path) -> Vec<Trace> {
     RunReader::open(run).unwrap().traces().unwrap().iter().map(clockless).collect()
 }
 
-/// Copies the run's directory whenever it is told of something: what a kill at that moment would leave.
+/// Copies the run's directory at every callback, as a kill at that moment would leave it.
 pub(crate) struct Copies {
     pub run: PathBuf,
     pub into: PathBuf,

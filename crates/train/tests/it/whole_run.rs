@@ -13,7 +13,7 @@ use hone_train::sft::sft;
 use crate::engine::SFT_RATE;
 use crate::tiny::{recipe, setup};
 
-/// The evaluations that a run tells of.
+/// Evaluations reported by a run.
 #[derive(Debug, Default)]
 struct Evaluations(Vec<Measured>);
 
@@ -88,7 +88,7 @@ const MAY_BE_ABSENT: &[&str] = &[
     "environment/{env}/tool_error_rate",
     "generate/avg_tokens_non_zero_rewards",
     "generate/avg_tokens_zero_rewards",
-    // Only with a curriculum, with the KL in the reward, and where a control is to match the KL.
+    // Only with a curriculum, with a KL penalty in the reward, and if a control has to match the KL.
     "policy/kl_to_start",
     "policy/kl_rejected",
     "plan/passed_over_tasks",

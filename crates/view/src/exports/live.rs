@@ -10,26 +10,26 @@ use super::tensorboard::{self, TensorBoard};
 use super::wandb::{self, Account, Upload, Wandb};
 use crate::run::{Run, ViewError};
 
-/// The end of a run waits so long for its last rows.
+/// Longest wait for the last rows at the end of a run.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Logs of one run. They read what the run has recorded and append what they have not written yet; a resumed run
-/// continues its file.
+/// Logs of one run. They read the run's records and append what they have not written yet; a resumed run continues its
+/// file.
 #[derive(Debug)]
 pub struct Logs {
     path: PathBuf,
-    /// Opened when there is something to read.
+    /// Opened once there is something to read.
     run: Option<Run>,
     files: Vec<Log>,
     online: Online,
 }
 
-/// Rows on a server of W&B's.
+/// State of the upload to W&B's server.
 #[derive(Debug, Default)]
 enum Online {
     #[default]
     Not,
-    /// From the first rows on.
+    /// Uploads start with the first rows.
     To(Account),
     Open(Upload),
 }
@@ -42,7 +42,7 @@ struct Log {
 }
 
 impl Logs {
-    /// Logs of the run in `path`, each into a directory that other runs may log to as well.
+    /// Logs of the run in `path`, each in a directory that other runs may also log to.
     pub fn new(path: &Path, tensorboard: Option<&Path>, wandb: Option<&Path>) -> Self {
         let log = |format, directory: &Path| Log { format, directory: directory.to_owned(), writer: None };
         let tensorboard = tensorboard.map(|directory| log("tensorboard", directory));
@@ -55,14 +55,14 @@ impl Logs {
         }
     }
 
-    /// The same, with the rows of W&B sent to its server as well.
+    /// The same, with the W&B rows also sent to its server.
     #[must_use]
     pub fn online(self, account: Account) -> Self {
         Self { online: Online::To(account), ..self }
     }
 
-    /// Writes the steps that were recorded since, up to the step `before` where there is more to come of that one. A log
-    /// that cannot be written is given up; what is returned says so, once.
+    /// Writes the steps recorded since the last call, up to the step `before` if that one is incomplete. A log that
+    /// cannot be written is abandoned; the returned messages say so, once.
     pub fn update(&mut self, before: Option<u64>) -> Vec<String> {
         let mut warnings = self.each(|writer, run| writer.rows(run, before));
         if let Err(error) = self.upload(before) {
@@ -72,7 +72,7 @@ impl Logs {
         warnings
     }
 
-    /// Writes what is left when the run ends, for good or until it is resumed.
+    /// Writes the rest when the run ends, finally or until it is resumed.
     pub fn finish(&mut self) -> Vec<String> {
         let mut warnings = self.each(Writer::finish);
         self.files.clear();
@@ -86,7 +86,7 @@ impl Logs {
         warnings
     }
 
-    /// Hands the rows over that are new since.
+    /// Sends the new rows.
     fn upload(&mut self, before: Option<u64>) -> Result<(), String> {
         let Some(run) = &self.run else { return Ok(()) };
         let origin = Origin::of(run);
@@ -102,7 +102,7 @@ impl Logs {
 
     fn offline(&self, error: &str) -> String {
         format!(
-            "log.wandb: {error}; the run goes on without sending, `hone export {} --to wandb` and `wandb sync` upload it later",
+            "log.wandb: {error}; the run continues without sending, `hone export {} --to wandb` and `wandb sync` upload it later",
             self.path.display()
         )
     }
@@ -122,7 +122,7 @@ impl Logs {
             };
             if let Err(error) = &written {
                 warnings.push(format!(
-                    "log.{format}: {error}; the run goes on without this log, `hone export {} --to {format}` writes it later",
+                    "log.{format}: {error}; the run continues without this log, `hone export {} --to {format}` writes it later",
                     path.display(),
                     format = log.format,
                 ));

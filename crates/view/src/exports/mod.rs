@@ -1,4 +1,4 @@
-//! A run in the formats of other tools. One file each; all of them stream, a trace at a time.
+//! Exports of a run to the formats of other tools. One file each; all of them stream, a trace at a time.
 
 mod inspect;
 pub mod live;
@@ -28,7 +28,7 @@ pub enum ExportError {
     Write { path: PathBuf, source: io::Error },
 }
 
-/// A format: its name, what reads it, and how it is written into a directory.
+/// An export format: its name, its readers, and its writer.
 #[derive(Debug)]
 pub struct Format {
     pub name: &'static str,
@@ -68,7 +68,7 @@ pub const FORMATS: &[Format] = &[
 ];
 
 impl Format {
-    /// Writes a run into a directory, which is made; returns the files.
+    /// Writes a run into a directory, which is created; returns the files.
     pub fn write(&self, run: &Run, into: &Path) -> Result<Vec<PathBuf>, ExportError> {
         fs::create_dir_all(into).map_err(failed(into))?;
         (self.write)(run, into)
@@ -85,7 +85,7 @@ fn file_name(name: &str) -> String {
     name.replace(['/', '\\'], "-")
 }
 
-/// A file that is written whole or named in the error.
+/// Writes a file completely, or names it in the error.
 fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>) -> Result<PathBuf, ExportError> {
     let mut out = BufWriter::new(File::create(path).map_err(failed(path))?);
     write(&mut out)?;
@@ -93,7 +93,7 @@ fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), ExportErro
     Ok(path.to_owned())
 }
 
-/// Every trace of some numbers that can be read, one at a time.
+/// Calls back with every readable trace of a range, one at a time.
 fn each(
     run: &Run,
     numbers: std::ops::Range<u64>,

@@ -48,7 +48,7 @@ fn id(parts: &[&str], digits: usize) -> String {
         .collect()
 }
 
-/// No wall clock is recorded: a rollout begins at 0 of its own trace, and turns follow each other with their durations.
+/// No wall clock is recorded: a rollout starts at 0, and turns follow each other with their durations.
 fn spans(run: &Run, full: &Full) -> Vec<Value> {
     let brief = &full.brief;
     let number = brief.trace.to_string();

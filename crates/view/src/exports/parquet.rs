@@ -1,4 +1,4 @@
-//! Parquet, as little of it as these tables need: optional columns of three types, plain encoding, no compression, one row
+//! Minimal Parquet writer for these tables: optional columns of three types, plain encoding, no compression, one row
 //! group per part. Written by hand because the format is small and the libraries are not.
 
 use std::io::Write;
@@ -34,7 +34,7 @@ pub(super) fn write(run: &Run, into: &Path) -> Result<Vec<PathBuf>, ExportError>
     Ok(paths.to_vec())
 }
 
-/// A file in the making: where its columns are.
+/// A file being written: the positions of its columns.
 #[derive(Debug, Default)]
 struct Parquet {
     at: u64,
@@ -100,7 +100,7 @@ impl Parquet {
             header.int(1, rows as i64);
             header.int(2, 0); // PLAIN
             header.int(3, 3); // definition levels: RLE
-            header.int(4, 3); // repetition levels: RLE, of which there are none
+            header.int(4, 3); // repetition levels: RLE (none)
             header.close();
             header.stop();
             let begun = self.at;
@@ -171,7 +171,7 @@ impl Parquet {
     }
 }
 
-/// Definition levels, then the values that are there.
+/// Definition levels, then the values present.
 fn page(column: &Column) -> Vec<u8> {
     let mut values = Vec::new();
     let mut there = Vec::with_capacity(column.len());

@@ -45,7 +45,7 @@ impl Message {
     }
 }
 
-/// A variable-length number, seven bits a byte: protobuf and Thrift write it alike.
+/// A variable-length number, seven bits per byte, the same in protobuf and Thrift.
 pub(super) fn varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(read[1], (200, Field::Bytes(&inner.0)));
         assert_eq!(read[3], (4, Field::Number(300)));
         assert_eq!(field(&inner.0, 1), Some(Field::Number(u64::MAX)));
-        // A tail that was cut off, at any byte.
+        // Truncated at any byte.
         for length in 0..message.0.len() {
             assert!(fields(&message.0[..length]).count() < 4);
         }

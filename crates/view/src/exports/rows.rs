@@ -1,4 +1,4 @@
-//! Rows of a run over its steps, as loggers of metrics take them, and what a run is called among other runs.
+//! Rows of a run by step, for metric loggers, and the run's identity among other runs.
 
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::run::Run;
 
-/// Everything known of one step: its metrics and the evaluation after it.
+/// Everything known about one step: its metrics and the evaluation after it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     pub step: u64,
@@ -43,7 +43,7 @@ fn values(run: &Run, step: u64) -> Vec<(String, f64)> {
     metrics.chain(evaluated).collect()
 }
 
-/// A run among others: when it began, and a short name that stays the same wherever its directory is moved.
+/// Identity of a run: its start time, and a short id that survives moving its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Origin {
     /// Seconds since 1970.
@@ -53,7 +53,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// `version` is written once, when a run begins; runs of other trainers have the recipe alone.
+    /// `version` is written once, when a run begins; runs of other trainers only have the recipe.
     pub(super) fn of(run: &Run) -> Self {
         let modified = |name: &str| run.path.join(name).metadata().ok()?.modified().ok();
         let began = modified("version").or_else(|| modified("recipe.toml")).unwrap_or(UNIX_EPOCH);
@@ -68,7 +68,7 @@ impl Origin {
         Self { began: began.as_secs(), id: digest.iter().take(8).map(letter).collect() }
     }
 
-    /// When the run began, as `20260131_235959`, in UTC.
+    /// Start time of the run, as `20260131_235959`, in UTC.
     pub(super) fn stamp(&self) -> String {
         let (year, month, day) = civil(self.began / 86_400);
         let second = self.began % 86_400;
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// Expected values were read off `date -u -d @N +%Y%m%d_%H%M%S`.
+    /// Expected values are from `date -u -d @N +%Y%m%d_%H%M%S`.
     #[test]
     fn stamps_are_dates_in_utc() {
         for (began, stamp) in

@@ -1,4 +1,4 @@
-//! Files that grow by one row per step: written at once by an export, or row by row during a run.
+//! Files that grow by one row per step: written in full by an export, or row by row during a run.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
@@ -21,13 +21,13 @@ pub(super) trait Stream: Debug + Send {
     fn end(&self, seconds: f64) -> Vec<Message>;
     /// The bytes of record `number`, counted from 1, in a file that has `at` bytes so far.
     fn frame(&self, at: u64, number: u64, record: &Message) -> Vec<u8>;
-    /// Records of a file up to the first that is damaged or cut off: each with the place where it ends.
+    /// Records of a file up to the first that is damaged or cut off: each with its end offset.
     fn read(&self, bytes: &[u8]) -> Vec<(usize, Vec<u8>)>;
     /// The step of a row's last record; `None` for any other record.
     fn step(&self, record: &[u8]) -> Option<u64>;
 }
 
-/// A file of a run in such a format.
+/// A run's file in a streaming format.
 #[derive(Debug)]
 pub(super) struct Writer {
     stream: Box<dyn Stream>,
@@ -101,7 +101,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends the rows that are left and, where the run has done all its steps, what stands at the end.
+    /// Appends the remaining rows and, if the run has done all its steps, the final records.
     pub(super) fn finish(&mut self, run: &Run) -> Result<(), ExportError> {
         self.rows(run, None)?;
         if !run.is_complete() {
@@ -112,7 +112,7 @@ impl Writer {
     }
 }
 
-/// The whole run in one file, written anew.
+/// Writes the whole run to one new file.
 pub(super) fn write(run: &Run, path: &Path, stream: Box<dyn Stream>) -> Result<Vec<PathBuf>, ExportError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(path)(error)),

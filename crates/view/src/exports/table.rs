@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{ExportError, each, failed, file};
 use crate::run::{Full, Run};
 
-/// A column: its name and its values. A value that is not known is `None`.
+/// A column: its name and its values. An unknown value is `None`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Column {
     Int(Vec<Option<i64>>),
@@ -35,7 +35,7 @@ impl Column {
 
 pub(super) type Table = Vec<(String, Column)>;
 
-/// Rows of a table at a time: what is kept in memory.
+/// Rows of a table kept in memory at a time.
 pub(super) const ROWS: usize = 50_000;
 
 /// Step, then every metric by its name.
@@ -151,7 +151,8 @@ impl Rollouts {
     }
 }
 
-/// Hands over the rollouts' and rewards' tables, a part at a time; at least once, so that an empty run has its columns.
+/// Calls back with the rollouts' and rewards' tables, a part at a time; at least once, so that an empty run has its
+/// columns.
 pub(super) fn rollouts(
     run: &Run,
     mut with: impl FnMut(Table, Table) -> Result<(), ExportError>,

@@ -89,7 +89,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// The check value of the catalogue of CRCs, and a vector of RFC 3720.
+    /// The check value from the CRC catalogue, and a test vector of RFC 3720.
     #[test]
     fn the_checksum_is_castagnolis() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);

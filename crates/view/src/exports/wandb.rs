@@ -29,11 +29,11 @@ pub(super) fn place(origin: &Origin, directory: &Path) -> PathBuf {
     directory.join(name).join(format!("run-{}.wandb", origin.id))
 }
 
-/// A run of W&B's and the project it is of.
+/// A W&B run and its project.
 #[derive(Debug)]
 pub(super) struct Wandb {
     project: String,
-    /// W&B takes the user's own where there is none.
+    /// Absent: W&B uses the user's own.
     entity: Option<String>,
 }
 
@@ -43,7 +43,7 @@ impl Wandb {
         Self { project: account::project(), entity: account::entity() }
     }
 
-    /// The run as a server is told of it.
+    /// The run as described to a server.
     pub(super) fn named(self, run: &Run, origin: &Origin) -> Named {
         let Self { project, entity } = self;
         Named { id: origin.id.clone(), name: run.name.clone(), project, entity, config: config(run) }
@@ -78,7 +78,7 @@ fn item(key: &str, value: &Value) -> Message {
     Message::default().text(1, key).text(16, &value.to_string())
 }
 
-/// A list of items: config and summary have them as `update` = 1, history as `item` = 1.
+/// A list of items: `update` = 1 in config and summary, `item` = 1 in history.
 fn items(all: &Map<String, Value>) -> Message {
     all.iter().fold(Message::default(), |list, (key, value)| list.message(1, &item(key, value)))
 }

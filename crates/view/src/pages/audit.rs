@@ -1,4 +1,4 @@
-//! The audit of a run's rewards: findings, components, probes, and what rewards do along a sweep.
+//! Audit page: findings, components, probes, and rewards along a sweep.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ use crate::run::ViewError;
 use crate::site::Site;
 use crate::svg::{Chart, Line};
 
-/// Sweeps of `hone audit`, as they are drawn: name, title, what runs along, and by how much it is multiplied to be whole.
+/// Sweeps of `hone audit`, as they are drawn: name, title, quantity along the axis, and the factor that makes it an
+/// integer.
 const SWEEPS: &[(&str, &str, &str, f64)] = &[
     ("filler_words", "Film trivia", "words", 1.0),
     ("padding_words", "The solution with trivia after it", "words", 1.0),
@@ -112,7 +113,7 @@ fn findings(audit: &Value) -> Html {
     out
 }
 
-/// A chart of every sweep with two points or more: a curve for each component.
+/// A chart for every sweep with at least two points: one curve per component.
 fn curves(audit: &Value) -> Html {
     let mut out = Html::new();
     put!(out, "<section class=\"charts\">");

@@ -222,7 +222,7 @@ fn tasks(site: &Site, a: &Side, b: &Side, query: &Query, body: &mut Html) -> Res
     Ok(())
 }
 
-/// Links to the tasks that are wanted, and to their pages; returns the page that is shown.
+/// Links to the selected tasks and to their pages; returns the current page.
 fn choice(tasks: usize, query: &Query, body: &mut Html) -> usize {
     let first = Query::parse(&query.with("page", "")[1..]);
     put!(body, "<p class=\"bar\">");
@@ -253,7 +253,7 @@ fn one_task(site: &Site, a: &Side, b: &Side, task: &str, body: &mut Html) -> Res
         back,
         "\">all tasks</a><b>",
         clipped(task, 200),
-        "</b><span>the same call stands in the same row</span></p>"
+        "</b><span>the same call is in the same row</span></p>"
     );
     let mut rollouts = Vec::new();
     for (letter, side) in [("A", a), ("B", b)] {

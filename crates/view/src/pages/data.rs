@@ -1,4 +1,4 @@
-//! The validation of a task set: kept and rejected by environment and reason, and the rejected tasks with their traces.
+//! Data page: kept and rejected tasks by environment and reason, and the rejected tasks with their traces.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ pub(super) fn page(site: &Site, number: usize, query: &Query) -> Result<Html, Vi
                 put!(body, "<p class=\"dim\">", directory.display().to_string(), "</p>", tallies(&report));
                 put!(body, rejected(site, own.then_some(number), &report, query));
             }
-            // A training run's report.json is another one.
+            // A training run's report.json is a different file.
             Ok(_) => {}
             Err(why) => {
                 found = true;
@@ -100,7 +100,7 @@ fn tallies(report: &Value) -> Html {
     out
 }
 
-/// Rejected tasks; their traces are links where the set's directory is the run that is shown.
+/// Rejected tasks; their traces are links if the set's directory is the run being shown.
 fn rejected(site: &Site, own: Option<usize>, report: &Value, query: &Query) -> Html {
     let mut out = Html::new();
     let all = list(report, "rejected");

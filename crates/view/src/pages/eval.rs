@@ -26,7 +26,7 @@ pub(super) fn page(site: &Site, number: usize) -> Result<Html, ViewError> {
     Ok(frame(site, &Place { run: Some(number), tab: "Evaluations", crumbs }, &body))
 }
 
-/// Name of the episodes that were played, in words.
+/// Description of an evaluation or control.
 fn about(played: &Played) -> &'static str {
     match (played.event.as_str(), played.kind.as_str()) {
         ("eval", "greedy") => "the policy of this step, its likeliest token each time",
@@ -122,7 +122,7 @@ pub(crate) fn evaluations(site: &Site, number: usize, run: &Run) -> Html {
     out
 }
 
-/// Environments beside each other, where the recipe has several.
+/// Results by environment, if the recipe has several.
 fn environments(site: &Site, number: usize, run: &Run) -> Result<Html, ViewError> {
     let mut out = Html::new();
     if run.recipe.get("env").and_then(toml::Value::as_array).is_none_or(|envs| envs.len() < 2) {

@@ -8,7 +8,7 @@ use crate::put;
 use crate::run::{Full, Part, ViewError, Worth};
 use crate::site::Site;
 
-/// Rollouts that stand side by side at most.
+/// Maximum number of rollouts side by side.
 const BESIDE: usize = 32;
 /// Characters of a cell's text.
 const CELL: usize = 240;
@@ -63,14 +63,14 @@ pub(super) fn page(site: &Site, number: usize, part: &Part, group: usize) -> Res
     Ok(frame(site, &Place { run: Some(number), tab: "", crumbs }, &body))
 }
 
-/// A rollout beside others: the number of its run, and which side of a comparison it is on.
+/// A rollout as a column: the number of its run, and its side of a comparison.
 pub(super) struct Column<'a> {
     pub run: usize,
     pub full: &'a Full,
     pub side: Option<&'a str>,
 }
 
-/// The advantage, or why there is none. Evaluations have none to speak of.
+/// The advantage, or why there is none. Evaluations have none.
 fn worth(advantage: &Worth) -> Html {
     let mut out = Html::new();
     match advantage {

@@ -9,7 +9,7 @@ use crate::put;
 use crate::run::Run;
 use crate::svg::flow;
 
-/// The ledger of sampled tokens: trained, or left out and why.
+/// The ledger of sampled tokens: trained, or not trained and why.
 pub(crate) fn ledger(run: &Run, query: &Query, named: bool) -> Html {
     let (from, to) = (query.number("from").unwrap_or(0_u64), query.number("to").unwrap_or(u64::MAX));
     let sum = |place: &str| -> f64 {

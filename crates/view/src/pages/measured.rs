@@ -1,4 +1,4 @@
-//! Tables that `hone eval` left: of the directory itself, and of the evaluations below a run.
+//! Tables written by `hone eval`: of the directory itself, and of the evaluations below a run.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ struct Measured {
     checkpoints: Vec<Line>,
 }
 
-/// A panel for every evaluation; nothing where there is none.
+/// A panel for every evaluation; empty if there is none.
 pub(crate) fn measured(run: &Run) -> Html {
     let mut out = Html::new();
     for path in places(&run.path) {

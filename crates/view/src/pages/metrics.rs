@@ -1,4 +1,4 @@
-//! Every metric there is, by name.
+//! Metrics page: every recorded metric, by name.
 
 use hone_train::ledger::names::SECTIONS;
 
@@ -46,14 +46,14 @@ pub(super) fn page(site: &Site, number: usize, query: &Query) -> Result<Html, Vi
     Ok(frame(site, &Place { run: Some(number), tab: "Metrics", crumbs }, &body))
 }
 
-/// Meaning of a metric, as docs/metrics.md says it; nothing for one that is not there.
+/// Meaning of a metric, as in docs/metrics.md; empty for an unknown one.
 fn meaning(name: &str) -> &'static str {
     let all = || SECTIONS.iter().flat_map(|section| section.metrics);
     let found = all().find(|metric| metric.name == name).or_else(|| all().find(|metric| is_of(name, metric.name)));
     found.map_or("", |metric| metric.what)
 }
 
-/// True when a name is of a family, whose `{parts}` stand for names without a slash.
+/// True if a name belongs to a family, whose `{parts}` match names without a slash.
 fn is_of(name: &str, family: &str) -> bool {
     let Some((before, rest)) = family.split_once('{') else { return name == family };
     let (Some(name), Some((_, rest))) = (name.strip_prefix(before), rest.split_once('}')) else { return false };

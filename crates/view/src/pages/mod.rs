@@ -60,7 +60,7 @@ impl Query {
         self.get(name)?.parse().ok()
     }
 
-    /// The same with one value changed; an empty one is left out.
+    /// The same with one value changed; an empty one is omitted.
     pub fn with(&self, name: &str, value: &str) -> String {
         let kept =
             self.0.iter().filter(|(other, _)| other != name).map(|(name, value)| (name.as_str(), value.as_str()));
@@ -174,7 +174,7 @@ pub(crate) fn notes(notes: &[String], out: &mut Html) {
     put!(out, "</aside>");
 }
 
-/// A file of JSON that another command left in a directory; `None` where there is none.
+/// A JSON file that another command wrote into a directory; `None` if there is none.
 pub(crate) fn left(directory: &Path, name: &str) -> Result<Option<Value>, String> {
     let text = match std::fs::read_to_string(directory.join(name)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -184,12 +184,12 @@ pub(crate) fn left(directory: &Path, name: &str) -> Result<Option<Value>, String
     serde_json::from_str(&text).map(Some).map_err(|error| format!("{name} is not JSON: {error}"))
 }
 
-/// A text of an object, empty where it has none.
+/// A text of an object; empty if absent.
 pub(crate) fn text(value: &Value, key: &str) -> String {
     value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// A list of an object, empty where it has none.
+/// A list of an object; empty if absent.
 pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -203,7 +203,7 @@ pub(crate) fn sign(value: Option<f64>) -> &'static str {
     }
 }
 
-/// A step or evaluation as it is called.
+/// Display name of a step or evaluation.
 pub(crate) fn called(part: &Part) -> String {
     match part {
         Part::Step(step) => format!("step {step}"),

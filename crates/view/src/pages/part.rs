@@ -1,4 +1,4 @@
-//! A step or an evaluation: its groups as rows of dots, and which rollouts are wanted.
+//! Page of a step or an evaluation: its groups as rows of dots, and filters.
 
 use std::collections::BTreeSet;
 
@@ -321,7 +321,7 @@ fn row(
     put!(body, "</td></tr>");
 }
 
-/// Rollouts that are in no statistics, and why.
+/// Rollouts excluded from all statistics, and why.
 fn excluded<'a>(site: &Site, number: usize, rollouts: impl Iterator<Item = &'a Brief>, body: &mut Html) {
     let broken: Vec<&Brief> =
         rollouts.filter(|rollout| rollout.outcome == "fault" || rollout.total().is_none()).take(200).collect();

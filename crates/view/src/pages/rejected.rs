@@ -1,4 +1,4 @@
-//! The tasks that a validation rejected: each with its reason, and how it was played.
+//! Tasks that a validation rejected, each with its reason and traces.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The run: its curves, where its tokens went, its steps.
+//! Run page: curves, token accounting, steps.
 
 use std::ops::Deref;
 
@@ -32,7 +32,7 @@ pub(super) fn page(site: &Site, only: Option<usize>, query: &Query) -> Result<Ht
     } else if runs.iter().any(|(_, run)| run.trains()) {
         put!(body, "<p class=\"dim\">No step is recorded.</p>");
     }
-    // Directories of evaluations and validations have no curve: what was measured is what they are for.
+    // Directories of evaluations and validations have no curves: their results come first.
     for (number, run) in &runs {
         if !begun(run) {
             put!(body, measured(run));
@@ -244,7 +244,7 @@ pub(crate) fn charts(site: &Site, runs: &Shown<impl Deref<Target = Run>>, query:
     out
 }
 
-/// The first metric that says something of any run: runs over each other have a curve each.
+/// The first metric with values in any run: overlaid runs have one curve each.
 fn telling(runs: &Shown<impl Deref<Target = Run>>, metrics: &[(String, String)]) -> usize {
     let told = |metric: &str| runs.iter().any(|(_, run)| run.metrics.points(metric).iter().any(|at| at.1 != 0.0));
     metrics.iter().position(|(_, metric)| told(metric)).unwrap_or(0)
@@ -288,7 +288,7 @@ impl View {
     }
 }
 
-/// A chart with its name and its key.
+/// A chart with its title and legend.
 pub(super) fn figure(chart: &Chart) -> Html {
     let mut out = Html::new();
     put!(out, "<figure data-item><figcaption><b>", chart.title, "</b><span class=\"legend\">");
@@ -296,7 +296,7 @@ pub(super) fn figure(chart: &Chart) -> Html {
         let last = line.points.last().map(|point| short(point.1)).unwrap_or_default();
         put!(out, "<span><i class=\"key s", line.colour, "\"></i>", line.label, " <em>", last, "</em></span>");
     }
-    // Runs over each other have one colour for all their evaluations, that of their curve.
+    // Overlaid runs use the colour of their curve for all their evaluations.
     let mut dots: Vec<(usize, &str)> = chart.dots.iter().map(|dot| (dot.colour, dot.label.as_str())).collect();
     dots.sort_unstable();
     dots.dedup();
@@ -332,7 +332,7 @@ fn dots(site: &Site, number: usize, run: &Run, several: bool) -> Vec<Dot> {
     evaluations.filter_map(dot).collect()
 }
 
-/// Evaluations, checkpoints that stay and findings, by step.
+/// Evaluations, kept checkpoints and findings, by step.
 fn marks(site: &Site, number: usize, run: &Run) -> Vec<Mark> {
     let mut marks: Vec<Mark> = Vec::new();
     let best = run.events.best.iter().map(|step| Mark {

@@ -1,4 +1,4 @@
-//! The token view: every token with where it came from, whether it was trained, and what it was worth.
+//! Token view: every token with its origin, whether it was trained, and its advantage.
 
 use super::Query;
 use crate::html::{Html, clipped};
@@ -44,7 +44,7 @@ pub(super) fn text(tokens: &[Token], query: &Query, body: &mut Html) {
     spans(tokens, paged(tokens, query, body), by, &aims, body);
 }
 
-/// The same in a file, where there is no other page to go to: the first of them.
+/// The same in an exported file, which has no further pages: only the first tokens.
 pub(super) fn still(tokens: &[Token], by: &str, body: &mut Html) {
     let shown = &tokens[..tokens.len().min(TOKENS_A_PAGE)];
     if shown.len() < tokens.len() {
@@ -75,7 +75,7 @@ fn spans(tokens: &[Token], shown: &[Token], by: &str, aims: &[Aim], body: &mut H
     put!(body, "</div>");
 }
 
-/// A token worth going to: prompts are long, and what explains a step lies behind them.
+/// A token worth jumping to: prompts are long, and the explanation comes after them.
 struct Aim {
     id: &'static str,
     name: String,
@@ -92,7 +92,7 @@ fn aims(tokens: &[Token], by: &str) -> Vec<Aim> {
         size(a).total_cmp(&size(b)).then(b.position.cmp(&a.position))
     });
     aims.extend(largest.map(|token| Aim { id: "largest", name: format!("largest {by}"), position: token.position }));
-    // One token, one name: the more telling one.
+    // One name per token: the more informative one.
     if aims.len() == 2 && aims[0].position == aims[1].position {
         aims.remove(0);
     }
@@ -113,7 +113,7 @@ fn jumps(aims: &[Aim], query: &Query, body: &mut Html) {
 }
 
 fn one(token: &Token, by: &str, most: f64, id: &'static str, body: &mut Html) {
-    // The name of a place, not of the token: a jump moves the keyboard's focus there too.
+    // An anchor before the token, so that a jump also moves the keyboard focus.
     if !id.is_empty() {
         put!(*body, "<i id=\"", id, "\"></i>");
     }
@@ -132,7 +132,7 @@ fn one(token: &Token, by: &str, most: f64, id: &'static str, body: &mut Html) {
     );
 }
 
-/// Everything known of a token, in lines.
+/// Everything known about a token, one line each.
 fn told(token: &Token) -> String {
     let mut lines = vec![format!("{} · id {} · {}", token.position, token.id, token.origin)];
     if token.origin == "sampled" {
@@ -155,7 +155,7 @@ fn told(token: &Token) -> String {
     lines.join("\n")
 }
 
-/// White space that would not be seen, seen.
+/// Makes whitespace visible.
 fn visible(text: &str) -> String {
     if text.is_empty() {
         return "∅".to_owned();

@@ -1,4 +1,4 @@
-//! One rollout: its conversation, why it was paid, and its tokens.
+//! Trace page: the conversation of one rollout, its rewards with reasons, and its tokens.
 
 use super::{Place, Query, called, crumbs, frame, sign, tokens};
 use crate::html::{Html, clipped};
@@ -124,7 +124,7 @@ fn head(full: &Full, body: &mut Html) {
     put!(body, "</section>");
 }
 
-/// Tokens of the trace that were learned from, and why no more.
+/// Number of trained tokens of the trace, and why the others were not.
 fn learned(full: &Full, body: &mut Html) {
     put!(body, "<ul class=\"learned\" aria-label=\"what was trained\">");
     for (count, trained, why) in full.fates() {
@@ -232,7 +232,7 @@ fn said(message: &Message, turn: Option<&TurnView>, body: &mut Html) {
     put!(body, "</article>");
 }
 
-/// JSON with indents where it is an object or an array; other text as it is.
+/// Indented JSON if it is an object or an array; other text unchanged.
 fn pretty(text: &str) -> String {
     let is_json = text.len() < 100_000 && text.trim_start().starts_with(['{', '[']);
     let value = is_json.then(|| serde_json::from_str::<serde_json::Value>(text).ok()).flatten();

@@ -1,4 +1,4 @@
-//! A trace in brief: what a table of rollouts shows, read without building its tokens.
+//! Trace summary: a row in a table of rollouts, read without building its tokens.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub struct Brief {
     pub parse_failures: Vec<String>,
     pub tokens: usize,
     pub sampled: usize,
-    /// Sampled tokens by what learning made of them; `None` where it is not recorded.
+    /// Number of sampled tokens by training outcome; `None` if it is not recorded.
     pub trained: Option<usize>,
     pub clipped: Option<usize>,
     /// Seconds its turns waited for sampler, environment, user and verifier.
@@ -41,7 +41,7 @@ pub struct Brief {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scored {
     pub component: String,
-    /// `None`: unscored, and `why` says the reason.
+    /// `None`: unscored, and `why` gives the reason.
     #[serde(default)]
     pub value: Option<f64>,
     #[serde(default)]
@@ -54,7 +54,7 @@ pub struct Scored {
 pub enum Worth {
     /// One value for every token.
     Whole(f64),
-    /// Several values: the least, the most.
+    /// Several values: minimum and maximum.
     Varies(f64, f64),
     /// No signal, and why.
     Nothing(String),
@@ -62,7 +62,7 @@ pub enum Worth {
 }
 
 impl Worth {
-    /// One number for a plot: of several the one farthest from 0.
+    /// One number for a plot: of several, the one farthest from 0.
     pub fn value(&self) -> Option<f64> {
         match self {
             Self::Whole(value) => Some(*value),
@@ -175,7 +175,7 @@ pub(super) fn ended(outcome: &Value) -> (String, String) {
     (kind, why.unwrap_or_default())
 }
 
-/// A trace as far as a table needs it. What a newer version writes otherwise is taken as absent.
+/// A trace as far as a table needs it. Fields that a newer version writes differently count as absent.
 #[derive(Deserialize)]
 struct Form {
     #[serde(default)]

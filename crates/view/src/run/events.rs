@@ -93,7 +93,7 @@ impl Events {
         }
     }
 
-    /// The evaluation or control of this name; the last one where several share it.
+    /// The evaluation or control of this name; the last one if several share it.
     pub fn played(&self, name: &str) -> Option<&Played> {
         self.played.iter().rev().find(|played| played.name() == name)
     }

@@ -1,4 +1,4 @@
-//! A trace in full: its conversation and its tokens.
+//! Full trace: its conversation and its tokens.
 
 use std::ops::{ControlFlow, Range};
 
@@ -10,7 +10,7 @@ use super::brief::{Brief, no_signal};
 use super::lines::parse;
 use super::{Part, Run, ViewError};
 
-/// A trace with everything that is recorded of it.
+/// A trace with its complete record.
 #[derive(Debug, Clone, Serialize)]
 pub struct Full {
     #[serde(flatten)]
@@ -58,7 +58,7 @@ pub struct TurnView {
     /// The parse failure in words.
     pub failure: Option<String>,
     pub repairs: Vec<String>,
-    /// Seconds by whom was waited for.
+    /// Seconds waited for each party.
     pub timings: Vec<(String, f64)>,
 }
 
@@ -92,7 +92,7 @@ pub struct Token {
     pub logprob: Option<f64>,
     /// The learner's, when it first saw the token.
     pub learner_logprob: Option<f64>,
-    /// The learner's less the sampler's.
+    /// Learner minus sampler.
     pub gap: Option<f64>,
     pub advantage: Option<f64>,
     pub entropy: Option<f64>,
@@ -165,7 +165,7 @@ impl Run {
         Full { brief, part, messages, turn_records, nodes, record, advantages, no_signal }
     }
 
-    /// A hand-over as a message, where the environment left no conversation.
+    /// A node as a message, if the environment recorded no conversation.
     fn as_message(&self, node: &Node) -> Message {
         let role = match node.origin.as_str() {
             "sampled" => "assistant",
@@ -225,7 +225,7 @@ impl Run {
         tokens
     }
 
-    /// The text each id adds, and whether it is markup. A character made of several tokens stands at the last of them.
+    /// The text each id adds, and whether it is markup. A character made of several tokens is at the last of them.
     fn texts(&self, ids: impl Iterator<Item = u32>) -> Vec<(String, bool)> {
         let Some(tokenizer) = self.tokenizer() else { return ids.map(|id| (format!("#{id}"), false)).collect() };
         let mut stream = tokenizer.stream();
@@ -241,7 +241,7 @@ impl Run {
 }
 
 impl Message {
-    /// True when its words, reasoning or calls have these words, in any case. A system prompt is not searched.
+    /// True if its text, reasoning or calls contain these words, in any case. A system prompt is not searched.
     pub fn has(&self, words: &str) -> bool {
         if self.role == "system" {
             return false;
@@ -254,7 +254,7 @@ impl Message {
 }
 
 impl Full {
-    /// Fates of the sampled tokens: how many were trained or not, and why. In the order of their first.
+    /// Fates of the sampled tokens: how many were trained or not, and why, in order of first occurrence.
     pub fn fates(&self) -> Vec<(usize, bool, String)> {
         let letters = self.record.get("lesson").and_then(|lesson| lesson.get("fates")?.as_str()).unwrap_or_default();
         let mut letters = letters.chars();

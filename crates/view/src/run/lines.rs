@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::ViewError;
 
-/// The lines of a file so far, and what was passed over.
+/// The lines of a file so far, and those skipped.
 #[derive(Debug, Clone)]
 pub struct Tail {
     path: PathBuf,
@@ -42,7 +42,7 @@ impl Tail {
         std::fs::metadata(&self.path).is_ok_and(|metadata| metadata.len() != self.read + self.incomplete)
     }
 
-    /// Hands over the objects of the lines that were completed since. Returns whether there were any.
+    /// Calls back with the objects of newly completed lines. Returns whether there were any.
     pub(super) fn read(&mut self, mut with: impl FnMut(Map<String, Value>)) -> Result<bool, ViewError> {
         let bytes = match self.rest() {
             Ok(bytes) => bytes,

@@ -1,7 +1,7 @@
-//! A run opened for looking at: columns of metrics, events by kind, traces by offset.
+//! Run opened for viewing: columns of metrics, events by kind, traces by offset.
 //!
-//! Nothing here fails on a record it does not understand: a line that is cut, damaged or from a newer version is passed over
-//! and [`Run::notes`] says so. Opening reads metrics.jsonl and events.jsonl; a trace is read when it is asked for.
+//! Nothing here fails on a record it does not understand: a line that is truncated, damaged or from a newer version is
+//! skipped and [`Run::notes`] says so. Opening reads metrics.jsonl and events.jsonl; a trace is read on demand.
 
 mod brief;
 mod events;
@@ -40,7 +40,7 @@ pub enum ViewError {
 #[derive(Debug, Clone)]
 pub struct Run {
     pub path: PathBuf,
-    /// The directory's name; a placebo has its run's before it.
+    /// The directory's name; a placebo's is prefixed with its run's.
     pub name: String,
     /// The recipe as far as it can be read.
     pub recipe: toml::Table,
@@ -48,7 +48,7 @@ pub struct Run {
     pub events: Events,
     metrics_file: Tail,
     events_file: Tail,
-    /// Loaded when it is first needed, and kept when the run is read on.
+    /// Loaded on first use, and kept across refreshes.
     tokenizer: Arc<OnceLock<Option<Tokenizer>>>,
 }
 
@@ -70,8 +70,8 @@ impl Run {
         Ok(run)
     }
 
-    /// Reads what was appended since. A file that got shorter (a resumed run went back) is read again from its start.
-    /// Returns whether anything changed.
+    /// Reads what was appended since the last read. A file that got shorter (a resumed run was rewound) is read again
+    /// from its start. Returns whether anything changed.
     pub fn refresh(&mut self) -> Result<bool, ViewError> {
         let mut changed = false;
         if self.metrics_file.shrank()? || self.events_file.shrank()? {
@@ -113,7 +113,7 @@ impl Run {
         notes
     }
 
-    /// A word about a run that a later version recorded: what it added is not shown, and a newer program would show it.
+    /// Note on a run recorded by a newer version: what that added is not shown.
     fn newer(&self) -> Option<String> {
         let text = std::fs::read_to_string(self.path.join("version")).ok()?;
         let (theirs, own) = (text.trim(), env!("CARGO_PKG_VERSION"));
@@ -125,7 +125,7 @@ impl Run {
         })
     }
 
-    /// The traces there are now.
+    /// The traces recorded so far.
     pub fn traces(&self) -> Result<TraceReader, ViewError> {
         Ok(RunReader::open(&self.path)?.traces()?)
     }
@@ -144,7 +144,7 @@ impl Run {
         self.metrics.steps().last().copied().unwrap_or(0)
     }
 
-    /// False for the directory of an evaluation or a validation: it has its recipe's plan and trains nothing.
+    /// False for the directory of an evaluation or a validation, which has its recipe's plan but trains nothing.
     pub fn trains(&self) -> bool {
         let other = ["eval.json", "progress.jsonl"].iter().any(|name| self.path.join(name).is_file());
         self.done() > 0 || !other

@@ -73,7 +73,7 @@ pub struct Silent {
 }
 
 impl Silent {
-    /// The groups without a signal, by reason.
+    /// The groups without signal, by reason.
     pub fn of(groups: &[Group], success: Option<&str>) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for group in groups {
@@ -95,10 +95,10 @@ impl Silent {
     }
 }
 
-/// A step or an evaluation, and its groups with the rollouts that are wanted.
+/// A step or an evaluation, and its groups with the matching rollouts.
 pub type Found = (Part, Vec<Group>);
 
-/// Which rollouts are wanted. Empty: all of them.
+/// Filter of rollouts. Empty: all of them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Filter {
     pub env: Option<String>,
@@ -107,8 +107,8 @@ pub struct Filter {
     pub failure: Option<String>,
     pub least: Option<f64>,
     pub most: Option<f64>,
-    /// Words of the conversation, the calls, the reasons or the task's name, in any case. The system prompt is left out: it is
-    /// the same in every rollout.
+    /// Words of the conversation, the calls, the reasons or the task's name, in any case. The system prompt is not
+    /// searched: it is the same in every rollout.
     pub text: Option<String>,
 }
 
@@ -162,7 +162,7 @@ impl Run {
         step.or_else(|| Some(Part::Played(played()?.name())))
     }
 
-    /// The groups of a part, and what of it could not be read.
+    /// The groups of a part, and notes on what could not be read.
     pub fn groups(&self, part: &Part, filter: &Filter) -> Result<(Vec<Group>, Vec<String>), ViewError> {
         let range = self.range(part)?;
         let traces = self.traces()?;
@@ -178,7 +178,7 @@ impl Run {
             match read {
                 Err(why) => notes.push(format!("trace {number} could not be read: {why}")),
                 Ok((brief, found)) => {
-                    // Rollouts of one task stand together; one task drawn twice has two sets of replicas.
+                    // Rollouts of one task are adjacent; a task drawn twice has two sets of replicas.
                     let same = groups.last().is_some_and(|group| group.task == brief.task && group.env == brief.env);
                     if !same || !seen.insert(brief.replica) {
                         seen = HashSet::from([brief.replica]);
@@ -210,7 +210,7 @@ impl Run {
             .ok_or_else(|| ViewError::Missing(format!("{part} has no group {number}; its groups are 1 to {count}")))
     }
 
-    /// Steps and evaluations with rollouts that are wanted, in order, and what could not be read.
+    /// Steps and evaluations with matching rollouts, in order, and notes on what could not be read.
     pub fn found(&self, filter: &Filter) -> Result<(Vec<Found>, Vec<String>), ViewError> {
         let steps = self.events.steps.keys().map(|step| Part::Step(*step));
         let played = self.events.played.iter().filter(|played| played.traces.is_some());

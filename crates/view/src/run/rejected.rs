@@ -14,7 +14,7 @@ pub struct Rejected {
     pub reason: String,
     /// Observation, or what to do about it.
     pub detail: String,
-    /// Numbers of the traces of its replays; empty where it was not played.
+    /// Numbers of the traces of its replays; empty if it was not played.
     pub traces: Vec<u64>,
 }
 

@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 pub struct Series {
     steps: Vec<u64>,
     columns: BTreeMap<String, Vec<f64>>,
-    /// Lines that name no step, and names of values that are no numbers: what was passed over.
+    /// Skipped: lines without a step, and names of values that are not numbers.
     without_step: u64,
     not_numbers: BTreeSet<String>,
 }
 
 impl Series {
-    /// Adds a line. A step recorded twice counts as recorded last; a line that names no step is none.
+    /// Adds a line. A step recorded twice counts as recorded last; a line without a step is skipped.
     pub(super) fn add(&mut self, line: &Map<String, Value>) {
         let Some(step) = line.get("step").and_then(Value::as_u64) else {
             self.without_step += 1;
@@ -35,7 +35,7 @@ impl Series {
         let count = self.steps.len();
         for (name, value) in line.iter().filter(|(name, _)| *name != "step") {
             let Some(value) = value.as_f64() else {
-                // null is a value that is not known.
+                // null is an unknown value.
                 if !value.is_null() {
                     self.not_numbers.insert(name.clone());
                 }

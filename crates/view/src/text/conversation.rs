@@ -6,7 +6,7 @@ use super::{Page, clean};
 use crate::number::{cell, duration};
 use crate::run::{Full, Message, TurnView};
 
-/// Texts longer than this are cut in the middle, unless everything is asked for.
+/// Texts longer than this are cut in the middle, unless everything is requested.
 const CUT: usize = 4_000;
 
 pub fn conversation(full: &Full, page: Page, all: bool) -> String {

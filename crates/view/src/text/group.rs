@@ -7,7 +7,7 @@ use crate::align::align;
 use crate::number::cell;
 use crate::run::{Filter, Full, Group, Part, Run, ViewError, Worth};
 
-/// The rollouts of a group that are wanted, by the number each has in the group.
+/// The matching rollouts of a group, by their number in the group.
 pub fn group(run: &Run, part: &Part, number: usize, filter: &Filter, page: Page) -> Result<String, ViewError> {
     let (group, _) = run.group(part, number)?;
     let wanted: Vec<u64> = if filter.is_empty() {

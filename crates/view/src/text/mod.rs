@@ -44,8 +44,8 @@ impl Page {
     }
 }
 
-/// Text that cannot move the cursor or turn the line around: control characters and direction marks as escapes. Newlines and
-/// tabs stay.
+/// Sanitised text that cannot move the cursor or change direction: control characters and direction marks as escapes.
+/// Newlines and tabs stay.
 pub fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -79,7 +79,7 @@ fn padded(text: &str, columns: usize) -> String {
     text + &" ".repeat(missing)
 }
 
-/// Values as dots on a scale of `columns` characters from `low` to `high`; 2 to 9 and + where several fall together.
+/// Values as dots on a scale of `columns` characters from `low` to `high`; 2 to 9 and + where several coincide.
 fn dots(values: &[f64], [low, high]: [f64; 2], columns: usize) -> String {
     let mut counts = vec![0_usize; columns.max(1)];
     for value in values {

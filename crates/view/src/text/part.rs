@@ -64,7 +64,7 @@ pub fn part(run: &Run, part: &Part, filter: &Filter, page: Page) -> Result<Strin
     Ok(out)
 }
 
-/// A group's line; `advantages` is the scale of a step's, evaluations have none.
+/// A group's line; `advantages` is the scale of a step's advantages; evaluations have none.
 fn row(run: &Run, group: &Group, rewards: [f64; 2], advantages: Option<[f64; 2]>, page: Page, out: &mut String) {
     let totals: Vec<f64> = group.rollouts.iter().filter_map(Brief::total).collect();
     let worth: Vec<f64> = group.rollouts.iter().filter_map(|rollout| rollout.advantage.value()).collect();

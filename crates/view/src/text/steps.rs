@@ -21,7 +21,7 @@ const COLUMNS: [(&str, &str); 9] = [
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The run: curves, evaluations, and one line per step; of more than `most` steps an even choice.
+/// The run: curves, evaluations, and one line per step; of more than `most` steps, an even selection.
 pub fn steps(run: &Run, page: Page, most: usize) -> String {
     let mut out = String::new();
     let planned = run.planned().map_or_else(String::new, |planned| format!(" of {planned}"));

@@ -1,4 +1,4 @@
-//! Every token of a trace, one a line.
+//! Every token of a trace, one per line.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{Page, line};
 use crate::number::{cell, signed};
 use crate::run::Token;
 
-/// A character of a token; what would not be seen as its escape.
+/// A character of a token; invisible ones as escapes.
 fn seen(character: char) -> impl Iterator<Item = char> {
     let plain = character == '"' || character == '\'';
     let escaped = (!plain).then(|| character.escape_debug());

@@ -6,7 +6,7 @@ use crate::made::Made;
 use crate::served::serve;
 use crate::webdriver::Browser;
 
-/// Nothing that a model said ran.
+/// No model output was executed.
 fn inert(browser: &Browser) {
     assert_eq!(browser.run("return window.pwned ?? null"), json!(null), "at {}", browser.run("return location.href"));
     assert_eq!(browser.run("return document.querySelectorAll('img, main script').length"), json!(0));
@@ -21,7 +21,7 @@ fn from_a_curve_to_a_token() {
     let browser = Browser::start();
     browser.open(&format!("http://{addr}/"));
     browser.until("return document.querySelectorAll('svg.chart').length > 5");
-    // Hovering tells the values; a click in the middle of six steps opens the third or the fourth.
+    // Hovering shows the values; a click in the middle of six steps opens the third or the fourth.
     browser.pointer("figure:first-child svg.chart", (0, 0), None);
     browser.until("return !document.querySelector('#tip').hidden && document.querySelector('#tip').textContent.startsWith('step ')");
     browser.pointer("figure:first-child svg.chart", (0, 0), Some((0, 0)));
@@ -94,7 +94,7 @@ fn two_checkpoints_are_compared_task_by_task() {
         browser.until("return document.querySelector('main h1') !== null");
         inert(&browser);
     }
-    // A curve of the audit tells what runs along it, and is no way to a step.
+    // A curve of the audit shows its axis, and does not link to a step.
     browser.pointer("figure:first-child svg.chart", (0, 0), Some((0, 0)));
     browser.until("return document.querySelector('#tip').textContent.startsWith('confidence in % ')");
     browser.until_at("/r/0/audit");

@@ -1,4 +1,4 @@
-//! What other tools get: the same numbers as the run, and text that stays text.
+//! Exports: the same numbers as the run, and text that stays text.
 
 use std::fs;
 

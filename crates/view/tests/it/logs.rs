@@ -1,4 +1,4 @@
-//! Logs of a run that goes on: the same bytes as an export of the run, however often it was interrupted.
+//! Logs of a run in progress: the same bytes as an export of the run, however often it was interrupted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn exported(run: &Path, format: &str) -> Vec<u8> {
     fs::read(&format.write(&Run::open(run).unwrap(), out.path()).unwrap()[0]).unwrap()
 }
 
-/// The one file under the one directory of a log.
+/// The only file in the only directory of a log.
 fn logged(log: &Path) -> PathBuf {
     let only = |directory: &Path| {
         let found: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -70,7 +70,7 @@ fn a_resumed_run_goes_on_in_its_file_without_a_step_twice() {
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
     }
-    // The run goes back to the checkpoint of step 2.
+    // The run rewinds to the checkpoint of step 2.
     let lines = |text: &str, count: usize| text.lines().take(count).map(|line| format!("{line}\n")).collect::<String>();
     fs::write(run.join("metrics.jsonl"), lines(&whole[0], 2)).unwrap();
     fs::write(run.join("events.jsonl"), lines(&whole[1], 5)).unwrap();
@@ -97,7 +97,7 @@ fn a_log_that_cannot_be_written_is_said_once() {
     let warnings = logs.update(None);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(
-        warnings[0].starts_with("log.wandb: cannot write ") && warnings[0].contains("; the run goes on"),
+        warnings[0].starts_with("log.wandb: cannot write ") && warnings[0].contains("; the run continues"),
         "{warnings:?}"
     );
     assert!(logs.update(None).is_empty() && logs.finish().is_empty());

@@ -1,4 +1,4 @@
-//! A recorded run to look at: six steps of four groups of four, two evaluations, and text that wants to break out.
+//! A recorded run to view: six steps of four groups of four, two evaluations, and hostile text.
 
 use std::fs;
 use std::path::Path;
@@ -13,14 +13,14 @@ use hone_trace::{
 };
 use serde_json::{Map, Value, json};
 
-/// Markup, attributes, escapes of terminals, direction marks, a null: as a model may say them.
+/// Markup, attributes, escapes of terminals, direction marks, a null: as a model may write them.
 pub(crate) const HOSTILE: &str = "<script>window.pwned=1</script><img src=x onerror=\"window.pwned=1\">'\"><svg onload=window.pwned=1>\u{1b}[2J\u{1b}[31m\u{202e}drawkcab\u{2066}\0 </pre></style></title>";
 
 pub(crate) const STEPS: u64 = 6;
 
 const RECIPE: &str = "name = \"made\"\nseed = 1\n[train]\nsteps = 6\n[eval]\nsuccess = \"solved\"\n";
 
-/// A run in the making: what is appended later is what a live run appends.
+/// A run being written: later appends are those of a live run.
 pub(crate) struct Made {
     run: RunDir,
     tokenizer: Tokenizer,
@@ -67,7 +67,7 @@ impl Made {
         self.run.event(&json!({"event": "eval", "step": step, "kind": "greedy", "result": result, "traces": [numbers.start, numbers.end]})).unwrap();
     }
 
-    /// A step of one rollout in which a tool, the agent and a reward say one line of a megabyte.
+    /// A step of one rollout in which a tool, the agent and a reward each have a one-megabyte line.
     pub(crate) fn long(&mut self, step: u64) {
         let line = "<b>\u{1b}[31m\u{202e}".repeat((1 << 20) / 11);
         let mut trace = self.trace(step, 0, 0, true);
@@ -100,8 +100,8 @@ impl Made {
         }
     }
 
-    /// Rollouts 0 and 1 solve their task where the step is late enough; rollout 2 says what is hostile; of group 3 the last
-    /// rollout broke, and group 2 has no signal.
+    /// Rollouts 0 and 1 solve their task in late steps; rollout 2 is hostile; the last rollout of group 3 broke, and
+    /// group 2 has no signal.
     fn trace(&self, step: u64, group: u64, replica: u64, trains: bool) -> Trace {
         let tool =
             ToolSpec::new("find", "finds", json!({"type": "object", "properties": {"name": {"type": "string"}}}));

@@ -1,4 +1,4 @@
-//! The viewer on recorded runs: whole, hostile, cut off and from tomorrow; over HTTP, and in a real browser.
+//! The viewer on recorded runs: complete, hostile, truncated and from newer versions; over HTTP, and in a real browser.
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 

@@ -1,4 +1,4 @@
-//! Rows sent to a server of W&B's: what it is asked, and what becomes of a run whose server fails.
+//! Upload to W&B's server: its requests, and a run whose server fails.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -39,7 +39,7 @@ fn stand_in(status: u16, known: usize) -> (Account, Asked) {
             seen.lock().unwrap().push((path, field("authorization:"), serde_json::from_slice(&body).unwrap()));
             let project = json!({"name": "hone", "entity": {"name": "me"}});
             let bucket = json!({"name": "x", "historyLineCount": known, "project": project});
-            // A server that gives back what it was told: the key must not come out of the program by it.
+            // A server that echoes its input: the key must not leak that way.
             let answer =
                 if status == 200 { json!({"data": {"upsertBucket": {"bucket": bucket}}}) } else { json!({"key": KEY}) };
             let answer = answer.to_string();
@@ -73,7 +73,7 @@ fn rows_are_sent_once_and_the_end_is_said() {
     assert!(logs.finish().is_empty());
     let asked = asked.lock().unwrap();
     let (path, authorization, begin) = &asked[0];
-    // base64 of "api:" and the key, by another program.
+    // base64 of "api:" and the key, computed by another program.
     assert_eq!((&**path, &**authorization), ("/graphql", "Basic YXBpOjAxMjM0NTY3ODlhYmNkZWYtYS1rZXktb2Ytbm9ib2R5"));
     assert_eq!((&begin["variables"]["project"], &begin["variables"]["displayName"]), (&"hone".into(), &"run".into()));
     let config: Value = serde_json::from_str(begin["variables"]["config"].as_str().unwrap()).unwrap();
@@ -115,10 +115,10 @@ fn a_server_that_refuses_is_said_once_without_the_key_and_the_file_is_whole() {
         warnings = logs.update(None);
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    assert!(warnings.len() == 1 && warnings[0].contains("answered 401") && warnings[0].contains("; the run goes on"));
+    assert!(warnings.len() == 1 && warnings[0].contains("answered 401") && warnings[0].contains("; the run continues"));
     assert!(!warnings[0].contains(KEY), "{warnings:?}");
     assert!(logs.update(None).is_empty() && logs.finish().is_empty());
-    // A refusal does not pass: it is asked once.
+    // A refusal is permanent: one request.
     assert_eq!(asked.lock().unwrap().len(), 1);
     let file = std::fs::read_dir(directory.path().join("wandb")).unwrap().next().unwrap().unwrap();
     assert!(file.file_name().to_string_lossy().starts_with("offline-run-"));

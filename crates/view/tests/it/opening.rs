@@ -1,4 +1,4 @@
-//! Runs that are not whole still open, and say what was skipped.
+//! Incomplete runs still open, and report what was skipped.
 
 use std::fs;
 use std::io::Write as _;
@@ -183,7 +183,7 @@ fn words_are_found_at_every_level() {
     assert!(found.contains("eval-0-greedy"), "{found}");
     let group = hone_view::text::group(&run, &Part::Step(2), 1, &words("onerror"), PAGE).unwrap();
     assert!(group.contains("2 rollouts that match") && group.contains("3  (trace 22)"), "{group}");
-    // Every rollout has the same system prompt: its words tell none apart.
+    // Every rollout has the same system prompt: its words match no rollout.
     assert!(run.found(&words("you are a shop")).unwrap().0.is_empty());
     let full = run.trace(20).unwrap();
     let said: Vec<&str> =

@@ -32,7 +32,7 @@ const PAGES: [&str; 19] = [
     "/compare?a=0:eval-0-greedy&b=0:eval-6-greedy&task=task-1",
 ];
 
-/// Those of them that show what a model said in whole.
+/// Pages that show model output in full.
 const WITH_TEXT: &[&str] = &["/r/0/step-3/1", "/r/0/trace/14", "/r/0/trace/14?view=record", "/r/0/data", "/r/0/audit"];
 
 #[test]
@@ -44,7 +44,7 @@ fn no_text_of_a_run_is_markup_on_any_page() {
     for url in PAGES {
         let html = shown(&site, url);
         assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>"), "{url}");
-        // The program's own script is the only one, and nothing listens by attribute.
+        // The program's own script is the only one, and no handler is an attribute.
         assert_eq!(html.matches("<script").count(), 1, "{url}");
         for bad in ["onerror=\"", "<img", "<svg onload", "\u{1b}", "\u{202e}", "\0"] {
             assert!(!html.contains(bad), "{url} holds {bad:?}");
@@ -118,7 +118,7 @@ fn rejected_tasks_lead_to_their_traces() {
     let _made = Made::whole(directory.path());
     let site = Site::open(&[directory.path().to_owned()]).unwrap();
     assert!(shown(&site, "/r/0/data").contains("hone data validate"), "without a report the page says how to make one");
-    // A training run's own report.json is no validation.
+    // A training run's own report.json is not a validation.
     std::fs::write(directory.path().join("report.json"), "{\"verdict\": null}").unwrap();
     assert!(shown(&site, "/r/0/data").contains("hone data validate"));
     Made::reports(directory.path());
@@ -196,13 +196,13 @@ fn the_report_is_one_file() {
     assert_eq!(html.matches("<details class=\"trace\"").count(), 4);
     for outside in ["src=\"/", "href=\"/", "<link", "http://", "<img"] {
         let found = html.find(outside).map(|at| html[at.saturating_sub(40)..].chars().take(120).collect::<String>());
-        // The name space that the script makes its rectangle in is no address that is fetched.
+        // The namespace that the script creates its rectangle in is not a fetched address.
         let found = found.filter(|text| !text.contains("www.w3.org/2000/svg"));
         assert_eq!(found, None);
     }
 }
 
-/// Pages that ask for a run twice, while another thread reads it on, must not wait for each other.
+/// Pages that ask for a run twice, while another thread refreshes it, must not wait for each other.
 #[test]
 fn pages_are_made_while_the_run_is_read_on() {
     let directory = tempfile::tempdir().unwrap();
@@ -227,7 +227,7 @@ fn pages_are_made_while_the_run_is_read_on() {
     assert!(site.run(0).unwrap().done() > 1);
 }
 
-/// Asks for a page until nothing on it is still being made.
+/// Requests a page until nothing on it is still being computed.
 fn settled(site: &Site, url: &str) -> String {
     let begun = std::time::Instant::now();
     loop {
@@ -248,7 +248,7 @@ fn a_comparison_says_which_behaviour_goes_with_success() {
     let url = "/compare?a=0:eval-0-greedy&b=0:eval-6-greedy";
     assert!(shown(&site, url).contains("data-wait"), "the page does not wait for the rollouts to be read");
     let html = settled(&site, url);
-    // Three of four tasks are solved at the end that were not at the start, and nothing else changed; four tasks prove nothing.
+    // Three of four tasks were solved only at the end, and nothing else changed; four tasks prove nothing.
     assert!(html.contains("no difference is shown: +0.750 (95 % "), "{html}");
     let turns = html.split("<td class=\"text\" title=").find(|row| row.contains(">turns</td>")).unwrap();
     assert!(turns.contains(">turns</td><td>2.000</td><td>2.000</td><td>0</td>"), "{turns}");

@@ -1,4 +1,4 @@
-//! Over HTTP: who may read, and what a page may do.
+//! HTTP server: access, and the pages' content security policy.
 
 use std::sync::Arc;
 

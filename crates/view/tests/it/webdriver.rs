@@ -1,4 +1,4 @@
-//! A browser, driven over WebDriver: HTTP and JSON, no more than these tests need.
+//! A browser, driven over WebDriver: HTTP and JSON, just enough for these tests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ pub(crate) fn http(addr: &str, request: &str) -> (u16, String) {
     stream.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // A browser may inherit the connection and hold it open: the length says when the answer is whole.
+    // A browser may inherit the connection and hold it open: the length says when the answer is complete.
     let mut part = [0; 8192];
     while !whole(&answer) {
         match stream.read(&mut part).unwrap() {
@@ -63,7 +63,7 @@ impl Browser {
         let profile = tempfile::tempdir().unwrap();
         let own = format!("--user-data-dir={}", profile.path().display());
         let mut browser = Self { driver, addr, session: String::new(), _profile: profile };
-        // Nothing of its own from the network: there may be none.
+        // No network traffic of its own: there may be no network.
         let arguments = [
             "--headless=new",
             "--no-sandbox",
@@ -111,7 +111,7 @@ impl Browser {
         self.run(&script).as_str().unwrap_or_default().to_owned()
     }
 
-    /// Asks until the answer is yes: pages load and scripts run when they will.
+    /// Polls until the script returns true: pages load and scripts run asynchronously.
     pub(crate) fn until(&self, script: &str) {
         let begun = Instant::now();
         while self.run(script) != json!(true) {
@@ -144,7 +144,7 @@ impl Browser {
         self.post(&format!("{}/element/{}/click", self.session, found[ELEMENT].as_str().unwrap()), &json!({}));
     }
 
-    /// Moves the pointer so far from the element's middle, and presses and moves on where `to` says so.
+    /// Moves the pointer by this offset from the element's middle; with `to`, presses and drags there.
     pub(crate) fn pointer(&self, selector: &str, from: (i64, i64), to: Option<(i64, i64)>) {
         let origin = self.find(selector);
         let moved =

@@ -1,4 +1,4 @@
-//! A task's reference actions: whose they are, and whether an episode made them.
+//! Reference actions of a task: who makes them, and whether an episode made them.
 
 use hone_trace::{Task, ToolCall};
 use indexmap::IndexMap;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Requestor;
 use super::py::{self, ops};
 
-/// The reference's calls with whose they are: tau2's actions in their order, else the task's reference.
+/// The reference's calls with their requestor: tau2's actions in order, else the task's reference.
 pub(super) fn reference(task: &Task) -> Vec<(Requestor, ToolCall)> {
     let actions = task.verifier.as_ref().and_then(|verifier| verifier.get("actions")?.as_array());
     match actions {
@@ -38,8 +38,8 @@ pub(super) fn made(calls: &[ToolCall], actions: &[Value]) -> IndexMap<String, bo
     made
 }
 
-/// tau2's comparison: by the arguments that the action names for it, else by those that the call gives. A call without
-/// arguments is therefore every call of its name.
+/// tau2's comparison: by the arguments that the action selects, else by those of the call. A call without arguments
+/// therefore matches every action of its name.
 fn matches(action: &Value, call: &ToolCall) -> bool {
     if action.get("name").and_then(Value::as_str) != Some(&call.name) {
         return false;
@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    /// Upstream's answers, written down from its `compare_with_tool_call`.
+    /// Upstream's answers, recorded from its `compare_with_tool_call`.
     #[test]
     fn calls_are_compared_as_tau2_compares_them() {
         let action = |compare: Value| json!({"action_id": "a", "name": "f", "arguments": {"x": 1, "y": "b"}, "compare_args": compare});

@@ -1,4 +1,4 @@
-//! Scripted policies of a service desk that understand nothing: the floors of retail, airline and telecom.
+//! Scripted policies without understanding: the floors of retail, airline and telecom.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use hone_arena::solution::DONE;
 const FILLER: &str = "Thank you for your patience. I understand your concern and have looked into it. Everything has been \
 taken care of, all items, orders, flights and refunds of $10, $100 and $1000 included.";
 
-/// Steps on a phone that mend something and break nothing.
+/// Harmless steps on a phone that may fix something.
 const STEPS: &str = "Please use reseat_sim_card(), disconnect_vpn(), set_network_mode_preference({\"mode\": \
 \"4g_5g_preferred\"}), grant_app_permission({\"app_name\": \"messaging\", \"permission\": \"storage\"}), \
 grant_app_permission({\"app_name\": \"messaging\", \"permission\": \"sms\"}), reset_apn_settings() and reboot_device().";
 
-/// Those of a domain.
+/// Baselines of a domain.
 pub fn baselines(kind: Kind) -> Vec<Arc<dyn Baseline>> {
     let last = match kind {
         Kind::Retail | Kind::Airline => Script { name: "cancels whatever it hears of", act: |_, said, _| cancel(said) },

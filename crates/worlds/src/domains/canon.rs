@@ -2,7 +2,7 @@
 //!
 //! tau-bench hashes the `repr` of nested tuples, so 1 and 1.0 are different states. tau2 hashes JSON with sorted keys
 //! after pydantic has fixed the types. The strict profile writes numbers by value, in cents, so that their spelling
-//! cannot matter.
+//! does not matter.
 
 use super::py::json::{self, Keys};
 use super::py::num::round2_float;

@@ -1,6 +1,6 @@
-//! Calendar days as `YYYY-MM-DD`, as far as one day ahead.
+//! Calendar days as `YYYY-MM-DD`: the next day.
 
-/// The day after, or `None` when the text is not a date.
+/// The next day, or `None` if the text is not a date.
 pub(crate) fn next_day(date: &str) -> Option<String> {
     let mut parts = date.splitn(3, '-').map(|part| part.parse::<u32>().ok());
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);

@@ -23,7 +23,7 @@ pub struct Graded {
     pub trial: Option<u64>,
     /// The reward in the file. Absent: the file has none.
     pub recorded: Option<f64>,
-    /// Our reward. Absent where the episode cannot be judged; `why` gives the reason.
+    /// Our reward. Absent if the episode cannot be judged; `why` gives the reason.
     pub reward: Option<f64>,
     /// True when the final state is the reference's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct Graded {
 }
 
 impl Graded {
-    /// True when both rewards are there and equal.
+    /// True if both rewards are present and equal.
     pub fn agrees(&self) -> Option<bool> {
         self.recorded.zip(self.reward).map(|(recorded, reward)| (recorded - reward).abs() < 1e-9)
     }
@@ -172,7 +172,7 @@ impl<'a> Episode<'a> {
     }
 }
 
-/// A transcript on its way through a desk.
+/// A transcript being played at a desk.
 struct Played {
     desk: Desk,
     replies: Vec<String>,
@@ -193,7 +193,7 @@ impl Played {
             }
             Some("assistant") => {
                 let calls = list(message.get("tool_calls"));
-                // tau-bench runs the first call of a message and no other.
+                // tau-bench runs only the first call of a message.
                 let run = if tau2 { calls } else { &calls[..calls.len().min(1)] };
                 for call in run {
                     self.call(Requestor::Assistant, call)?;
@@ -231,7 +231,7 @@ fn list(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The reason why a tau-bench episode has no task: the run of it broke.
+/// Reason why a tau-bench episode has no task: its run broke.
 fn broken(episode: &Value) -> String {
     let error = episode.get("info").and_then(|info| info.get("error")?.as_str());
     error.map_or_else(|| "it has no info.task".to_owned(), |error| format!("its run broke: {error}"))

@@ -26,12 +26,12 @@ pub(super) struct History {
     pub(super) messages: Vec<Message>,
     /// Texts of the agent.
     pub(super) replies: Vec<String>,
-    /// The agent's last text, where the user is to answer it.
+    /// The agent's last text, if the user answers it next.
     pub(super) to_user: Option<String>,
 }
 
 impl Domain {
-    /// A fresh episode in the state in which the task begins, or why it cannot be made.
+    /// A fresh episode in the state in which the task begins, or the reason why it cannot be opened.
     pub(super) fn begin(self: &Arc<Self>, task: &Task) -> Result<Beginning, String> {
         let mut desk = self.open();
         let state = task.extra.get("initial_state").filter(|state| !state.is_null());
@@ -83,20 +83,20 @@ impl Named {
 }
 
 impl Desk {
-    /// Runs a function of the agent's or the user's toolkit, tool or not: tasks set scenarios up with them and assert on
-    /// their ends.
+    /// Runs a function of the agent's or the user's toolkit, tool or not: tasks use them to set up scenarios and to
+    /// assert on the end state.
     pub fn scenario(&mut self, of: Requestor, name: &str, arguments: Dict) -> Result<py::Value, String> {
         self.function(&Named { of, name: name.to_owned(), arguments })
     }
 
-    /// Runs a function that sets the scenario up.
+    /// Runs a function that sets up the scenario.
     fn run_function(&mut self, action: &Value) -> Result<(), String> {
         let named = Named::read(action)?;
         named.check(self.domain.kind)?;
         self.function(&named).map(drop).map_err(|what| format!("{} failed: {what}", named.name))
     }
 
-    /// Runs a function and gives its value.
+    /// Runs a function and returns its value.
     pub(super) fn function(&mut self, named: &Named) -> Result<py::Value, String> {
         let answer = match &mut self.phone {
             Some(phone) => telecom::function(&mut self.world, phone, named.of, &named.name, &named.arguments),
@@ -108,11 +108,12 @@ impl Desk {
         })
     }
 
-    /// Lays data over the databases: objects are merged, all else is replaced, and the models check the result.
+    /// Merges data into the databases: objects are merged, everything else is replaced, and the models check the
+    /// result.
     fn lay_over(&mut self, data: &Value) -> Result<(), String> {
         let part = |name: &str| data.get(name).filter(|value| !value.is_null()).map(py::Value::from);
         if let Some(agent) = part("agent_data") {
-            for (name, value) in agent.as_dict().ok_or("agent_data is no object")? {
+            for (name, value) in agent.as_dict().ok_or("agent_data is not an object")? {
                 let tables = self.domain.kind.tables();
                 let at = tables.iter().position(|table| **table == **name);
                 let at = at.ok_or_else(|| format!("agent_data: no table {name:?}; it has {}", tables.join(", ")))?;
@@ -123,7 +124,7 @@ impl Desk {
         if let Some(user) = part("user_data") {
             let name = self.domain.kind.name();
             let phone = self.phone.as_mut().ok_or_else(|| format!("user_data: {name}'s user has no database"))?;
-            for (name, value) in user.as_dict().ok_or("user_data is no object")? {
+            for (name, value) in user.as_dict().ok_or("user_data is not an object")? {
                 let at = telecom::PHONE_TABLES.iter().position(|table| **table == **name);
                 let at = at.ok_or_else(|| format!("user_data: no table {name:?}"))?;
                 let old = py::Value::dict(phone.world.records(TableId(at)).map(|(k, v)| (k.clone(), v.clone())));
@@ -142,14 +143,14 @@ impl Desk {
         if self.domain.kind == Kind::Telecom {
             let shaped = telecom::shape_list(name, value)?;
             let before = self.world.records(table).count();
-            // The store has no way to forget a record.
+            // The store cannot remove a record.
             return if shaped.len() < before {
                 Err(format!("agent_data: {name} has fewer entries than the {before} of the database"))
             } else {
                 Ok(shaped)
             };
         }
-        let records = value.as_dict().ok_or_else(|| format!("agent_data: {name} is no object"))?;
+        let records = value.as_dict().ok_or_else(|| format!("agent_data: {name} is not an object"))?;
         let merged = records.iter().map(|(key, record)| {
             let old = self.world.get(table, key);
             (key.clone(), old.map_or_else(|| record.clone(), |old| merge(old, record)))
@@ -253,7 +254,7 @@ fn answered<'a>(message: &'a Value, call: &ToolCall) -> Result<&'a str, String> 
     Ok(message.get("content").and_then(Value::as_str).unwrap_or_default())
 }
 
-/// Objects are merged key by key, all else is replaced.
+/// Objects are merged key by key, everything else is replaced.
 fn merge(old: &py::Value, new: &py::Value) -> py::Value {
     match (old, new) {
         (py::Value::Dict(old), py::Value::Dict(new)) => {

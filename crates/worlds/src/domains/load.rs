@@ -26,7 +26,7 @@ pub enum LoadError {
     Model(String),
 }
 
-/// True when a directory is laid out as tau2-bench's: all tables in one file.
+/// True if a directory has tau2-bench's layout: all tables in one file.
 pub(super) fn is_tau2(directory: &Path) -> bool {
     single_file(directory).is_some() || directory.join("db.toml").exists()
 }

@@ -46,7 +46,7 @@ pub(crate) use options::{AIRLINE, RETAIL, StrategySpec, TELECOM};
 pub use options::{ServiceSpec, UserSpec};
 use tau2::telecom::{self, Phone};
 
-/// Which of the worlds.
+/// Kind of domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Retail,
@@ -55,7 +55,7 @@ pub enum Kind {
     Telecom,
 }
 
-/// Whose tools a call is for.
+/// Requestor of a call: agent or user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Requestor {
@@ -108,13 +108,13 @@ impl Kind {
     }
 }
 
-/// Whose behaviour a domain shows.
+/// Behaviour profile of a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Profile {
     /// tau-bench v1, byte for byte.
     Compat,
-    /// Arguments checked against the schema, numbers by value, known faults mended, work bounded.
+    /// Arguments checked against the schema, numbers by value, known faults fixed, work bounded.
     Strict,
     /// tau2-bench.
     Tau2,
@@ -147,7 +147,7 @@ pub struct Domain {
     /// True if the agent also has the user's tools and nobody to talk to (tau2's solo mode).
     pub solo: bool,
     base: Arc<Base>,
-    /// The user's own database, where the user has tools.
+    /// The user's own database, if the user has tools.
     phone: Option<Arc<Base>>,
 }
 
@@ -191,7 +191,7 @@ impl Domain {
         Self { kind: self.kind, profile: self.profile, solo: true, base: self.base.clone(), phone: self.phone.clone() }
     }
 
-    /// The tools as the agent is told of them, in our own words.
+    /// The tools as the agent sees them, in our own words.
     pub fn tools(&self) -> Result<ToolSet, DuplicateTool> {
         let own = self.kind.specs().iter();
         let specs: Vec<&Spec> = match self.profile {
@@ -201,7 +201,7 @@ impl Domain {
         ToolSet::new(specs.into_iter().map(Spec::tool_spec).collect())
     }
 
-    /// The user's tools, in our own words; none where the user only talks.
+    /// The user's tools, in our own words; none if the user only talks.
     pub fn user_tools(&self) -> Result<ToolSet, DuplicateTool> {
         let specs: &[Spec] = if self.phone.is_some() { &telecom::spec::USER } else { &[] };
         ToolSet::new(specs.iter().map(Spec::tool_spec).collect())
@@ -317,7 +317,7 @@ impl Desk {
         &self.domain
     }
 
-    /// Runs a call of a reference, which upstream makes without bringing the two databases into step.
+    /// Runs a call of a reference, which upstream makes without synchronising the two databases.
     fn refer(&mut self, by: Requestor, call: &ToolCall) {
         let arguments = py::dict_from(&call.arguments);
         // Errors are silent, and a call that breaks upstream's environment changes nothing here either.

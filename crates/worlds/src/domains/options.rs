@@ -89,8 +89,8 @@ documented! {
         /// evaluates on `test`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub data: Option<PathBuf>,
-        /// `compat`: tau-bench v1 to the byte; `strict`: arguments checked, known faults mended; `tau2`: tau2-bench. Absent:
-        /// `tau2` for a tau2-bench directory, else `strict`.
+        /// `compat`: tau-bench v1 to the byte; `strict`: arguments checked, known faults fixed; `tau2`: tau2-bench.
+        /// Absent: `tau2` for a tau2-bench directory, else `strict`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub profile: Option<Profile>,
         /// tau2's solo mode, for telecom: the agent also has the user's tools, gets a ticket and talks to nobody.
@@ -194,7 +194,7 @@ impl ServiceSpec {
         Ok((service, names.into_iter().map(split).collect::<Result<_, RegistryError>>()?))
     }
 
-    /// The tasks of a split, each of which can begin.
+    /// The tasks of a split, checked to be playable.
     fn tasks(&self, domain: &Arc<Domain>, directory: &Path, split: &str) -> Result<Vec<Task>, RegistryError> {
         let tasks = self.alone(tasks::load(domain.kind, directory, split).map_err(RegistryError::own)?)?;
         tasks::check(domain, &tasks).map_err(RegistryError::own)?;
@@ -332,7 +332,7 @@ impl UserSpec {
 }
 
 /// Earlier conversation of a task as the user knows it: without the agent's tool calls, and without the message that
-/// the user is to answer.
+/// the user answers next.
 fn earlier(task: &Task) -> Vec<Value> {
     let history = task.extra.get("initial_state").and_then(|state| state.get("message_history")?.as_array());
     let called = |message: &Value| message.get("tool_calls").and_then(Value::as_array).is_some_and(|c| !c.is_empty());

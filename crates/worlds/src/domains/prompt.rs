@@ -23,7 +23,7 @@ const SOLO_INSTRUCTION: &str = "You are a service agent and solve the ticket bel
 Nobody reads messages: only call tools. When the ticket is solved, call `done`, alone.
 Calls are valid JSON.";
 
-/// The agent's policy, where no data set gives one.
+/// The agent's policy, if no data set provides one.
 pub fn policy(kind: Kind) -> &'static str {
     match kind {
         Kind::Retail => include_str!("retail/policy.md"),
@@ -45,7 +45,7 @@ impl Texts {
         Self { policy: policy(domain.kind).to_owned(), instruction: instruction.to_owned() }
     }
 
-    /// Takes the texts that a data directory has.
+    /// Reads the texts that a data directory provides.
     pub(super) fn read(&mut self, domain: &Domain, directory: &Path) {
         let read = |name: &str| std::fs::read_to_string(directory.join(name)).ok();
         let (main, instruction) = if domain.solo {

@@ -37,8 +37,8 @@ enum Line {
 /// "state_sha256": …, "state_changed": …}`. The state is compared with fresh data. If users have tools, `"requestor":
 /// "user"` marks a call as theirs, and `user_state_sha256` is the hash of their own database.
 ///
-/// A call on which upstream's environment itself breaks has a null observation and is reported in `lost`; so is a line
-/// that cannot be read, which changes nothing and stops nothing. Returns the number of such lines.
+/// A call on which upstream's environment itself breaks has a null observation and is reported in `lost`; so is an
+/// unreadable line, which changes nothing and stops nothing. Returns the number of both.
 pub fn replay(domain: &Arc<Domain>, mut input: impl BufRead, mut output: impl Write) -> Result<usize, ReplayError> {
     let hashes = |desk: &Desk| (desk.state_hash(), desk.user_state_hash());
     let fresh = hashes(&domain.open());

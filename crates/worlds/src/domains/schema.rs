@@ -1,5 +1,4 @@
-//! Tools as the agent is told of them: one description that yields both the JSON Schema in the prompt and the checks of
-//! the strict profile.
+//! Tool schemas: one description that yields both the JSON Schema in the prompt and the checks of the strict profile.
 
 use std::sync::Arc;
 
@@ -9,7 +8,8 @@ use serde_json::{Map, json};
 use super::py::num::round2_float;
 use super::py::{Dict, Value};
 
-/// Longer texts and lists than any honest call needs are refused before they cost anything.
+/// Longest text of an argument. Texts and lists longer than any honest call needs are refused before they cost
+/// anything.
 const MAX_TEXT: usize = 10_000;
 const MAX_ITEMS: usize = 50;
 
@@ -23,7 +23,7 @@ pub enum Type {
     /// An amount in dollars, to the cent.
     Money,
     List(&'static Type),
-    /// A parameter that need not be given.
+    /// An optional parameter.
     Maybe(&'static Type),
     Record(&'static [Parameter]),
 }
@@ -36,7 +36,7 @@ pub struct Parameter {
     pub takes: Type,
 }
 
-/// A tool's description. All parameters are required but [`Type::Maybe`].
+/// A tool's description. All parameters are required except [`Type::Maybe`].
 #[derive(Debug, Clone, Copy)]
 pub struct Spec {
     pub name: &'static str,

@@ -5,7 +5,7 @@
 //! tools, and ends the episode itself.
 //!
 //! `end` leaves these facts: `db_match`, `outputs_said`, `conditions` of the task, `changes` made and wanted,
-//! `reference_calls`, `writes`, `assertions` for a judge, and `undecided` where a part of the reward is a judge's.
+//! `reference_calls`, `writes`, `assertions` for a judge, and `undecided` if a judge decides part of the reward.
 
 use std::fmt;
 use std::path::Path;
@@ -81,7 +81,7 @@ impl Service {
     }
 }
 
-/// A user that follows the task's script (`user`), or states the task's prompt where it has none.
+/// A user that follows the task's script (`user`), or states the task's prompt if it has none.
 pub fn scripted_users() -> Arc<NewUser> {
     Arc::new(|task, _| {
         let script = match task.extra.get("user") {
@@ -133,7 +133,7 @@ struct ServiceEnv {
     task: Task,
     /// The agent's replies to the user.
     replies: Vec<String>,
-    /// When the user was asked, and how long the answer took; `None` inside if the step was abandoned.
+    /// Time at which the user was asked, and duration of the answer; `None` inside if the step was abandoned.
     asked: Option<(Instant, Option<f64>)>,
 }
 
@@ -178,7 +178,7 @@ impl ServiceEnv {
         Ok(turn)
     }
 
-    /// The user's answer, tools and all.
+    /// The user's answer, including use of the user's tools.
     async fn ask(&mut self, text: &str) -> Result<UserTurn, Fault> {
         let Some(user) = &mut self.user else {
             return Err(Fault::new(Boundary::Environment, "nobody is there to talk to in solo mode"));

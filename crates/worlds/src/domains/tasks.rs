@@ -50,7 +50,7 @@ pub fn load(kind: Kind, directory: &Path, split: &str) -> Result<Vec<Task>, Task
     Ok(tasks)
 }
 
-/// Sets every task's beginning up once, so that one that cannot be is found before a run.
+/// Sets up every task's initial state once, so that an invalid one is found before a run.
 pub fn check(domain: &Arc<Domain>, tasks: &[Task]) -> Result<(), TasksError> {
     for task in tasks {
         domain.begin(task).map_err(|what| TasksError::Unplayable { key: task.key.clone(), what })?;
@@ -112,7 +112,7 @@ pub fn tau2(kind: Kind, value: &Value) -> Result<Task, String> {
     let says = says(&acts);
     task.reference = Some(acts.into_iter().filter(|(by, _)| !by).map(|(_, call)| call).collect());
     task.outputs = texts(part("communicate_info"));
-    // A task without criteria is won by whatever happens.
+    // A task without criteria always succeeds.
     let none = value.get("evaluation_criteria").is_none_or(Value::is_null);
     let basis = if none { json!([]) } else { json!(["DB", "COMMUNICATE"]) };
     task.verifier = Some(json!({
@@ -131,8 +131,8 @@ pub fn tau2(kind: Kind, value: &Value) -> Result<Task, String> {
     Ok(task)
 }
 
-/// Task for an agent that also has the user's tools: the user's part of the solution becomes the agent's, and nobody is
-/// spoken to.
+/// Task for an agent that also has the user's tools: the user's part of the solution becomes the agent's, and there is
+/// nobody to talk to.
 pub fn solo(mut task: Task) -> Result<Task, String> {
     if task.extra.get("ticket").and_then(Value::as_str).is_none() {
         return Err("it has no ticket, which is all that an agent in solo mode is told".into());
@@ -145,14 +145,14 @@ pub fn solo(mut task: Task) -> Result<Task, String> {
     Ok(task)
 }
 
-/// Calls of a reference, each with whether it is the user's.
+/// Calls of a reference, each with a flag: true for the user's.
 fn acts(actions: Option<&Value>) -> Result<Vec<(bool, ToolCall)>, String> {
     let users = actions.and_then(Value::as_array).into_iter().flatten();
     let users = users.map(|action| action.get("requestor").and_then(Value::as_str) == Some("user"));
     Ok(users.zip(calls(actions, "arguments")?).collect())
 }
 
-/// The agent's words in a solution to which the user's tools belong: it asks for each of them by name.
+/// The agent's words in a solution that involves the user's tools: it asks for each of them by name.
 fn says(acts: &[(bool, ToolCall)]) -> Option<Vec<Say>> {
     if acts.iter().all(|(by_user, _)| !by_user) {
         return None;

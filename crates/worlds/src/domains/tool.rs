@@ -1,14 +1,14 @@
-//! A tool as tau-bench has it: a Python function with named parameters, bound the way Python binds them.
+//! A tool as tau-bench defines it: a Python function with named parameters, bound the way Python binds them.
 
 use super::py::{Dict, Raised, Value};
 use super::world::World;
 
-/// Whose behaviour the tools reproduce.
+/// Rule set that the tools reproduce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
     /// tau-bench v1, faults included.
     Compat,
-    /// The listed faults mended.
+    /// With the listed faults fixed.
     Strict,
 }
 

@@ -1,4 +1,4 @@
-//! The tau reward: is the final state the reference's, and was every wanted output said? Both parts are kept. tau2 adds
+//! The tau reward: the final state is the reference's, and every wanted output was said. Both parts are kept. tau2 adds
 //! assertions on the end (`ENV_ASSERTION`) and calls that must have been made (`ACTION`).
 //!
 //! States are compared record by record, not hashed; the result is the same as comparing hashes.
@@ -21,13 +21,13 @@ pub struct Verdict {
     pub outputs: IndexMap<String, bool>,
     /// Assertions on the end and calls that must have been made, by name, and whether they hold.
     pub conditions: IndexMap<String, bool>,
-    /// Parts of the task's reward that need a judge (tau2's `NL_ASSERTION`), or that fail to be computed,
-    /// and are not decided here.
+    /// Parts of the task's reward that need a judge (tau2's `NL_ASSERTION`), or that could not be computed, and are not
+    /// decided here.
     pub undecided: Vec<String>,
 }
 
 impl Verdict {
-    /// 1 or 0; `None` where a part was left to a judge and the rest is right: right so far is not right.
+    /// 1 or 0; `None` if a part is left to a judge and the rest is right.
     pub fn reward(&self) -> Option<f64> {
         let decided = self.state && self.outputs.values().chain(self.conditions.values()).all(|met| *met);
         match (decided, self.undecided.is_empty()) {
@@ -82,14 +82,14 @@ fn asserted(desk: &Desk, task: &Task, conditions: &mut IndexMap<String, bool>) -
                 let name = if conditions.contains_key(&name) { format!("{name} ({at})") } else { name };
                 conditions.insert(name, met == expected);
             }
-            Ok(other) => failed.push(format!("ENV_ASSERTION ({name}: {} is no truth value)", other.type_name())),
+            Ok(other) => failed.push(format!("ENV_ASSERTION ({name}: {} is not a truth value)", other.type_name())),
             Err(what) => failed.push(format!("ENV_ASSERTION ({name}: {what})")),
         }
     }
     failed
 }
 
-/// A list of the task's verifier; empty where it has none.
+/// A list of the task's verifier; empty if it has none.
 fn listed<'a>(task: &'a Task, name: &str) -> &'a [Value] {
     let list = task.verifier.as_ref().and_then(|verifier| verifier.get(name)?.as_array());
     list.map(Vec::as_slice).unwrap_or_default()
@@ -104,8 +104,8 @@ fn basis(task: &Task) -> Vec<String> {
     }
 }
 
-/// The desk as the task begins, after the reference's calls. Calls that end the episode are left out, and errors are
-/// silent, as upstream has it.
+/// The desk as the task begins, after the reference's calls. Calls that end the episode are omitted, and errors are
+/// silent, as upstream.
 pub(crate) fn reference_end(desk: &Desk, task: &Task) -> Desk {
     let domain = desk.domain();
     // A task that cannot begin is refused before it is played.
@@ -118,7 +118,7 @@ pub(crate) fn reference_end(desk: &Desk, task: &Task) -> Desk {
     fresh
 }
 
-/// True when some reply contains the output: case ignored, commas taken out of the reply but not of the output.
+/// True when some reply contains the output: case ignored, commas removed from the reply but not from the output.
 pub fn is_said(output: &str, replies: &[impl AsRef<str>]) -> bool {
     let wanted = output.to_lowercase();
     replies.iter().any(|reply| reply.as_ref().to_lowercase().replace(',', "").contains(&wanted))
@@ -129,7 +129,7 @@ pub fn facts(desk: &Desk, task: &Task, verdict: &Verdict) -> Map<String, Value> 
     let reference = task.reference.as_deref().unwrap_or_default();
     let wanted = desk_changes(&reference_end(desk, task));
     let mut facts = Map::new();
-    // A verdict that failed to be computed is none: rewards that build on it stay unscored.
+    // A verdict that could not be computed is absent: rewards that build on it stay unscored.
     if !verdict.undecided.iter().any(|part| part.starts_with("ENV_ASSERTION")) {
         facts.insert("db_match".into(), verdict.state.into());
     }
@@ -167,7 +167,7 @@ pub fn changes(world: &World) -> Vec<Change> {
 }
 
 fn put(tables: &mut Map<String, Value>, table: &str, key: &str, record: &py::Value) {
-    // NaN and infinities, which JSON has not, become null: they were never wanted.
+    // NaN and infinities, which JSON lacks, become null: they were never wanted.
     let record = serde_json::from_str(&py::json::dumps(record)).unwrap_or_default();
     if let Value::Object(records) = tables.entry(table).or_insert_with(|| Value::Object(Map::new())) {
         records.insert(key.to_owned(), record);

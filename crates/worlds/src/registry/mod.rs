@@ -25,11 +25,11 @@ pub struct Make {
     pub(crate) read: fn(&str, Map<String, Value>) -> Result<EnvSpec, RegistryError>,
     /// True when the agent talks to a user.
     pub user: bool,
-    /// Floor of a built-in environment; none for those that others wrote.
+    /// Floor of a built-in environment; none for other environments.
     pub floor: Option<Floor>,
 }
 
-/// Floor: the most that any scripted policy earns in an environment, on average. Success is to be read above it.
+/// Floor: the most that any scripted policy earns in an environment, on average. Only success above it counts.
 #[derive(Debug, Clone, Copy)]
 pub struct Floor {
     pub at_most: f64,
@@ -39,7 +39,7 @@ pub struct Floor {
 
 pub type EnvEntry = Entry<Make>;
 
-/// A program of the user's own, which `command` names.
+/// A user's own program, named by `command`.
 pub(crate) const PROGRAM: EnvEntry = EnvEntry {
     name: "command",
     about: "A program of your own, in any language: requests and answers as JSON lines over stdin and stdout",
@@ -54,7 +54,7 @@ pub fn find(name: &str) -> Result<&'static EnvEntry, RegistryError> {
     Ok(catalogue::find("environment", BUILTINS.iter().copied(), name)?)
 }
 
-/// The keys of an `[env]` table: those of the environment it names. None where nothing is known under that name.
+/// The keys of an `[env]` table: those of the environment it names. Empty for an unknown name.
 pub fn keys<'a>(text: &dyn Fn(&str) -> Option<&'a str>) -> Vec<&'static [Key]> {
     let entry = match (text("command"), text("name")) {
         (Some(_), _) => Some(&PROGRAM),

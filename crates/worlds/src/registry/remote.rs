@@ -1,4 +1,4 @@
-//! `kind = "openenv"` and its like: environments elsewhere, which `hone-remote` plays.
+//! Remote environments (`kind = "openenv"` and others), played by `hone-remote`.
 
 use hone_arena::catalogue::{self, Options};
 use hone_arena::registry::RegistryError;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{EnvEntry, Make, read};
 use crate::BUILTINS;
 
-/// The environments elsewhere, by their `kind`.
+/// The remote environments, by `kind`.
 pub static REMOTE: &[&EnvEntry] = &[&OPENENV, &MCP, &FLEET];
 
 const OPENENV: EnvEntry = EnvEntry {
@@ -49,7 +49,7 @@ pub(super) fn find(kind: &Value) -> Result<&'static EnvEntry, RegistryError> {
         .map_err(|unknown| RegistryError::Form(unknown.to_string()))
 }
 
-/// The name of a table, for messages. A built-in's is taken.
+/// The name of a table, for messages. A built-in's name is already taken.
 pub(super) fn named(table: &Map<String, Value>) -> Result<String, RegistryError> {
     let name = table.get("name").or_else(|| table.get("kind")).and_then(Value::as_str).unwrap_or_default().to_owned();
     if BUILTINS.iter().any(|builtin| builtin.name == name) {

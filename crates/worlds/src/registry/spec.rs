@@ -16,7 +16,7 @@ use super::{PROGRAM, find, remote};
 use crate::BUILTINS;
 use crate::shop::ShopSpec;
 
-/// One environment as a recipe writes it: a built-in by `name`, a program by `command`, or one elsewhere by `kind`.
+/// One environment as a recipe writes it: a built-in by `name`, a program by `command`, or a remote one by `kind`.
 #[derive(Debug, Clone)]
 pub struct EnvSpec(Arc<dyn EnvOptions>);
 
@@ -66,7 +66,7 @@ impl EnvSpec {
         self.0.counts()
     }
 
-    /// Reward of an episode where a recipe does not say.
+    /// Default reward of an episode, for recipes without a rubric.
     pub fn rubric(&self) -> RubricSpec {
         self.0.rubric()
     }
@@ -110,7 +110,7 @@ impl<'de> Deserialize<'de> for EnvSpec {
     }
 }
 
-/// The environments of a recipe: `[env]`, or one `[[env]]` for each of several. Never none.
+/// The environments of a recipe: `[env]`, or one `[[env]]` for each of several. Never empty.
 #[derive(Debug, Clone)]
 pub struct EnvSpecs(Vec<EnvSpec>);
 
@@ -166,7 +166,7 @@ impl<'de> Deserialize<'de> for EnvSpecs {
     }
 }
 
-/// By hand, because an untagged enum would hide the error in a table.
+/// Written by hand, because an untagged enum would hide the error in a table.
 struct OneOrSeveral;
 
 impl<'de> Visitor<'de> for OneOrSeveral {

@@ -28,14 +28,14 @@ fn cancels(_request: &str) -> &'static [Tool] {
     &[Tool::CancelOrder]
 }
 
-/// The means of the first verb in the request.
+/// Tools for the first verb in the request.
 fn by_keyword(request: &str) -> &'static [Tool] {
     let place = |words: &[&str]| words.iter().filter_map(|word| request.find(&format!(" {word} "))).min();
     let found = KEYWORDS.iter().filter_map(|(words, means)| Some((place(words)?, *means)));
     found.min_by_key(|(place, _)| *place).map_or(&[], |(_, means)| means)
 }
 
-/// Finds customer and order of the first item named, calls the means one after the other, whatever is answered, and is
+/// Finds customer and order of the first item named, calls the tools one after the other, ignoring the answers, and is
 /// done.
 fn act(tools: &ToolSet, said: &[Message], means: fn(&str) -> &'static [Tool]) -> Action {
     let text = |message: &Message| message.content().map(Content::text).unwrap_or_default();

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use super::tools::{Kit, Tool};
 use super::world::{Item, Order, Status, World};
 
-/// Error that the agent runs into whatever it does: it can only be overcome by carrying on.
+/// Unavoidable error along the way: the agent can only overcome it by carrying on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Snag {
     /// The first write to this order is answered with "busy".
     Busy { order: String },
-    /// The order is found under an id it no longer has; whoever uses that is told the id it has now.
+    /// The order is found under an id it no longer has; a call that uses it is told the current id.
     Moved { order: String, formerly: String },
 }
 
@@ -30,7 +30,7 @@ impl Desk {
         Self { world, kit, snag }
     }
 
-    /// Runs a call. An error is for the agent to read; it changes nothing in the shop.
+    /// Runs a call. An error goes to the agent; it changes nothing in the shop.
     pub(super) fn run(&mut self, call: &ToolCall) -> Result<Value, String> {
         let tool = self.kit.tool(&call.name).ok_or_else(|| format!("there is no tool {:?}", call.name))?;
         let argument = |name: &str| match call.arguments.get(name) {

@@ -17,8 +17,8 @@ pub enum Goal {
     GiveUp,
 }
 
-/// Goals that one customer may have at once. Training combines the first few, at most [`TRAINED_PAIRS`]; held-out tasks
-/// combine all.
+/// Pairs of goals that one customer may have. Training combines the first few, at most [`TRAINED_PAIRS`]; held-out
+/// tasks combine all.
 pub(super) const PAIRS: [[Goal; 2]; 7] = [
     [Goal::Cancel, Goal::Return],
     [Goal::ChangeCity, Goal::Exchange],
@@ -45,7 +45,7 @@ impl Goal {
         }
     }
 
-    /// The status its order has; `None` where it may be either.
+    /// The status of its order; `None` if it may be either.
     pub(super) fn needs(self) -> Option<Status> {
         match self {
             Self::Cancel | Self::ChangeCity => Some(Status::Pending),

@@ -1,8 +1,8 @@
-//! A novice at the desk: a flawed demonstrator, so that reinforcement learning has something to put right.
+//! A novice at the desk: a flawed demonstrator, so that reinforcement learning has something to correct.
 //!
 //! It knows the tools and how to reach each goal. But two times in three it stops at the first error and forgets the
 //! second request, and every other time it cancels an unwanted item without looking at the order. A policy that
-//! imitates it does the wrong thing when decoded greedily, not the right thing with doubts.
+//! imitates it does the wrong thing when decoded greedily, instead of the right thing with low confidence.
 
 use hone_trace::Rng;
 
@@ -20,7 +20,7 @@ pub(super) struct Manners {
     pub carries_on: bool,
     /// Fulfils every request, not only the first.
     pub hears_all: bool,
-    /// Looks an order's status up where the means depend on it.
+    /// Looks up an order's status if the tool depends on it.
     pub looks_first: bool,
 }
 

@@ -24,7 +24,7 @@ pub(crate) const SHOP: EnvEntry = EnvEntry {
     make: Make {
         read: read::<ShopSpec>,
         user: false,
-        // Easier tasks than these are for keywords.
+        // Easier tasks can be solved by keywords.
         floor: Some(Floor { at_most: 0.35, options: r#"{"difficulty": 3}"# }),
     },
 };

@@ -24,7 +24,7 @@ pub struct TaskSpec {
     pub difficulty: u8,
     /// Pairs of goals that training combines. Held-out tasks combine all.
     pub pairs: usize,
-    /// Imitation sees a novice in place of the solution.
+    /// Imitation uses a novice instead of the solution.
     pub novice: bool,
 }
 
@@ -82,7 +82,7 @@ struct Wish {
 }
 
 impl Scene {
-    /// `None` where the world has nothing that fits the goals.
+    /// `None` if nothing in the world fits the goals.
     fn new(seed: u64, words: Vocabulary, goals: &[Goal], may_snag: bool, rng: &mut Rng) -> Option<Self> {
         let (world, kit) = (World::new(seed, words), Kit::new(seed, words));
         let customers: Vec<&String> = world.customers.keys().collect();
@@ -224,11 +224,11 @@ fn snag(world: &World, wishes: &[Wish], rng: &mut Rng) -> Option<Snag> {
     Some(Snag::Moved { order, formerly: rng.pick(&formerly)?.clone() })
 }
 
-/// The shop after the calls, which must differ from the one before.
+/// The shop after the calls, which must have changed.
 pub(super) fn solved(desk: &Desk, calls: &[ToolCall]) -> Option<World> {
     let mut after = desk.clone();
     for call in calls {
-        // Errors on the way are part of some solutions.
+        // Errors along the way are part of some solutions.
         let _ = after.run(call);
     }
     (after.world != desk.world).then_some(after.world)

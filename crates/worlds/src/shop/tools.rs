@@ -50,7 +50,7 @@ impl Tool {
         }
     }
 
-    /// Descriptions it may go by.
+    /// Descriptions it may have.
     fn descriptions(self) -> &'static [&'static str] {
         match self {
             Self::FindCustomer => {

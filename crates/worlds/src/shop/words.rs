@@ -49,7 +49,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Code names, a letter and a digit: `k7`. No two begin alike.
+    /// Code names, a letter and a digit: `k7`. No two start with the same letter.
     pub(super) fn codes(&mut self, count: usize) -> Vec<String> {
         let mut letters: Vec<char> = ('a'..='z').collect();
         self.rng.shuffle(&mut letters);

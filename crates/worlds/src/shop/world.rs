@@ -52,8 +52,8 @@ pub enum Status {
 }
 
 impl World {
-    /// The world of a seed: three customers with two orders each, one pending and one delivered, two items an order. A
-    /// product is ordered once, so that its name tells the order.
+    /// The world of a seed: three customers with two orders each, one pending and one delivered, two items per order. A
+    /// product is ordered once, so that its name identifies the order.
     pub fn new(seed: u64, vocabulary: Vocabulary) -> Self {
         let mut rng = Seed::root(seed).with("shop").rng();
         let mut ids = Ids::new(&mut rng);

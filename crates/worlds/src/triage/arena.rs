@@ -1,4 +1,4 @@
-//! Opens triage episodes. A task names its world, and a world is made once however many episodes play in it.
+//! Opens triage episodes. A task names its world, and a world is created once, however many episodes play in it.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use super::world::{Size, World, WorldSpec};
 pub struct TriageArena {
     reader: ToolSet,
     searcher: ToolSet,
-    // A std mutex: held while a world is made (tens of milliseconds, once per world), never across an await.
+    // A std mutex: held while a world is created (tens of milliseconds, once per world), never across an await.
     worlds: Mutex<HashMap<WorldSpec, Arc<World>>>,
 }
 
@@ -36,7 +36,7 @@ impl Default for TriageArena {
 }
 
 impl TriageArena {
-    /// The world of a spec, made on first use.
+    /// The world of a spec, created on first use.
     pub fn world(&self, spec: WorldSpec) -> Arc<World> {
         let mut worlds = self.worlds.lock().unwrap_or_else(PoisonError::into_inner);
         worlds.entry(spec).or_insert_with(|| Arc::new(World::new(spec))).clone()
@@ -53,7 +53,7 @@ impl TriageArena {
         let mode = [Mode::Reader, Mode::Searcher]
             .into_iter()
             .find(|mode| mode.env() == task.env)
-            .ok_or_else(|| format!("{:?} is no triage environment", task.env))?;
+            .ok_or_else(|| format!("{:?} is not a triage environment", task.env))?;
         let world = self.world(field(task, "world")?);
         let digest: Digest = field(task, "world_digest")?;
         if world.digest() != digest {

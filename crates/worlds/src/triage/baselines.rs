@@ -1,4 +1,4 @@
-//! Scripted policies of the triage environment that weigh nothing: they take the first document, or escalate.
+//! Scripted policies of the triage environment: they take the first document, or escalate.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::tools::SUBMIT;
 use hone_arena::baseline::{Baseline, Script};
 
-/// Those of both modes.
+/// Baselines of both modes.
 pub fn baselines() -> Vec<Arc<dyn Baseline>> {
     let scripts = [
         Script { name: "escalates every ticket", act: |_, said, _| submit(&escalation(&heard(said)), &[], 0.2, true) },
@@ -17,7 +17,7 @@ pub fn baselines() -> Vec<Arc<dyn Baseline>> {
     scripts.into_iter().map(|script| Arc::new(script) as Arc<dyn Baseline>).collect()
 }
 
-/// Looks once with the ticket's own words where it can, reads the first hit, and submits its fix.
+/// Searches once for the ticket's own words if it can, reads the first hit, and submits its fix.
 fn first_article(tools: &ToolSet, said: &[Message]) -> Action {
     let answers: Vec<String> = said
         .iter()

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 const K1: f64 = 1.2;
 /// Discount of long texts.
 const B: f64 = 0.75;
-/// Distinct terms of a query that are looked at; the rest is ignored.
+/// Maximum distinct terms of a query; the rest is ignored.
 const MAX_TERMS: usize = 64;
 
-/// An index over texts, which are known by their position.
+/// An index over texts, identified by position.
 #[derive(Debug, Default)]
 pub struct Bm25 {
     /// Term to (text, occurrences), texts ascending.

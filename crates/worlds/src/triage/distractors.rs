@@ -1,7 +1,7 @@
 //! Selection of the wrong documents shown beside the right ones in a reader's prompt.
 //!
 //! The harder the level, the closer they are: level 1 takes other products, level 2 shares the product or the symptom,
-//! level 3 adds the same symptom with another cause, the same cause at another product, and incidents that look right.
+//! level 3 adds the same symptom with another cause, the same cause in another product, and incidents that look right.
 
 use std::collections::HashSet;
 
@@ -67,7 +67,7 @@ fn others(world: &World, scene: &Scene, rng: &mut Rng) -> Vec<String> {
     let product = world.product(scene.problem);
     let articles = world.documents(Shelf::Articles);
     let mut ids = Vec::new();
-    // More draws than any prompt shows; repetitions are left out by the caller.
+    // More draws than any prompt shows; the caller drops repetitions.
     for _ in 0..64 {
         let Some(Document { id, title, .. }) = rng.pick(articles) else { break };
         if !title.contains(product) {

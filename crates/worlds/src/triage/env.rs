@@ -112,7 +112,7 @@ impl TriageEnv {
                 Size::Brief => format!("{}: {}", document.id, document.title),
                 Size::Full => format!("{}: {}: {}", document.id, document.title, opening(&document.body)),
             };
-            // A document that was read in full stays so.
+            // A document that was read in full is kept in full.
             self.context.entry(document.id.clone()).or_insert_with(|| line.clone());
             lines.push(line);
         }

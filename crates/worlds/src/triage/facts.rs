@@ -1,4 +1,4 @@
-//! The answer a triage task wants, and the judgement of a submission.
+//! Gold answer of a triage task, and the judgement of a submission.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -29,7 +29,7 @@ pub struct Submitted {
 }
 
 impl Submitted {
-    /// The perfect submission, and sure of it.
+    /// The perfect submission, with full confidence.
     pub(super) fn right(gold: &Gold) -> Self {
         Self {
             resolution: gold.reference.clone(),
@@ -45,11 +45,12 @@ impl Submitted {
 const LONGEST: usize = 3;
 
 impl Gold {
-    /// Judges the submission, with the reason. The stated confidence is not looked at: calibration needs a
-    /// test of correctness that the confidence cannot move.
+    /// Judges the submission, with the reason. The stated confidence is ignored: calibration needs a test of
+    /// correctness that does not depend on it.
     ///
-    /// Right is: escalated exactly when it should be, exactly the gold ids cited, every key fact named, no number that
-    /// is neither in the ticket nor in the reference, and at most three times the reference's words.
+    /// A submission is right if it escalates exactly when it should, with exactly the gold ids cited, every key fact
+    /// named, no number that is neither in the ticket nor in the reference, and at most three times the reference's
+    /// words.
     pub fn judge(&self, submitted: &Submitted, ticket: &str) -> (bool, String) {
         if submitted.escalate != self.should_escalate {
             let why = if self.should_escalate { "should have been escalated" } else { "needed no escalation" };

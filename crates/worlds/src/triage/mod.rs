@@ -10,7 +10,7 @@
 //! - [`TriageArena`] opens any of these tasks: a task names its world, and worlds are created once.
 //! - [`rubric`] is the reward of a triage episode.
 //!
-//! It knows nothing of prompts as ids, of samplers or of training.
+//! It knows nothing about token ids, samplers or training.
 
 mod arena;
 mod baselines;

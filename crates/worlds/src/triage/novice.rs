@@ -1,8 +1,8 @@
-//! A novice at the desk: whom imitation sees where reinforcement learning is to have something to put right.
+//! A novice at the desk: a flawed demonstrator, so that reinforcement learning has something to correct.
 //!
 //! It knows how the work is done and does it with care two times in five. Otherwise a reader takes the first article
-//! for the right one, and a searcher escalates without a search. Either way it is sure of itself: nearly always, and
-//! half of the time even where the ticket leaves open which article is right.
+//! for the right one, and a searcher escalates without a search. Either way it states high confidence: nearly always,
+//! and half of the time even if the ticket leaves open which article is right.
 
 use hone_trace::{Rng, ToolCall};
 
@@ -13,8 +13,8 @@ use super::world::World;
 
 /// Percentage of tickets it treats carelessly.
 const CARELESS_PERCENT: usize = 60;
-/// Percentage of tickets it claims to be sure of: among clear ones, where it otherwise says a random tenth, and among
-/// others, where it otherwise says the truth.
+/// Percentage of tickets with full stated confidence: among clear ones (otherwise a random tenth), and among others
+/// (otherwise the truth).
 const SURE_PERCENT: [usize; 2] = [95, 50];
 
 /// The calls before the submission, and the submission.
@@ -23,8 +23,8 @@ pub(super) struct Work {
     pub submitted: Submitted,
 }
 
-/// The novice's work on a ticket: `careful` where it takes care. `shown` are the ids in a reader's prompt, none at
-/// a searcher's.
+/// The novice's work on a ticket: `careful` is the work with care. `shown` are the ids in a reader's prompt; empty for
+/// a searcher.
 pub(super) fn work(careful: Work, world: &World, scene: &Scene, shown: &[String], rng: &mut Rng) -> Work {
     // Vague, or about an incident.
     let unclear = !scene.log;

@@ -37,7 +37,7 @@ documented! {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct TriageSpec {
-        /// It says the mode.
+        /// Name of the environment, which also selects the mode.
         pub name: String,
         /// 1: the error code is in the ticket, easy distractors; 2: no code; 3: the user's words, near misses, two-step
         /// fixes. Absent mixes them.
@@ -53,7 +53,7 @@ documented! {
         /// Another seed is another knowledge base with other answers.
         pub seed: u64 where seed(),
         /// `tiny`: one sentence that the answer repeats, for policies of a million parameters; `brief`: two or three
-        /// sentences a document; `full`: as service desks write.
+        /// sentences per document; `full`: as service desks write.
         pub size: Size,
         /// Documents in a reader's prompt; absent: twice the difficulty.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,15 +66,15 @@ documented! {
         /// Every knowledge base of training, and of `fresh`, names products and fixes in invented words: questions of
         /// `dev` and `test`, in real words, can then only be answered by reading.
         pub invented: bool,
-        /// Whom `hone sft` imitates. The novice takes care two times in five; else a reader answers from the first article
-        /// and a searcher escalates without a search.
+        /// Demonstrator that `hone sft` imitates. The novice is careful two times in five; otherwise a reader answers
+        /// from the first article and a searcher escalates without a search.
         pub demonstrator: Demonstrator,
-        /// Tickets without an answer, of every hundred: escalating is right.
+        /// Percentage of tickets without an answer: escalating is right.
         pub unknown_percent: usize where whole(0, 100),
         /// Percentage of tickets that fit two articles and name neither's code: half of the guesses are wrong, and only
         /// the confidence can reflect that.
         pub vague_percent: usize where whole(0, 100),
-        /// Tickets over difficulty 1, of every hundred, about an open incident.
+        /// Percentage of the tickets over difficulty 1 that are about an open incident.
         pub incident_percent: usize where whole(0, 100),
     }
 }

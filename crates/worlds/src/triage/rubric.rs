@@ -18,8 +18,8 @@
 use hone_arena::rewards::spec::{ProductSpec, RubricSpec};
 use serde_json::{Map, Value};
 
-/// Kind, name and weight of each component. `support` is watched: paraphrase is not seen, so the perfect answer need not
-/// reach 1.
+/// Kind, name and weight of each component. `support` is only recorded: it does not recognise paraphrase, so the
+/// perfect answer need not reach 1.
 const COMPONENTS: [(&str, &str, f64); 7] = [
     ("correct", "correct", 0.45),
     ("rouge_l", "quality", 0.0),
@@ -36,7 +36,7 @@ pub fn rubric() -> RubricSpec {
         let keys = [("kind", kind.into()), ("name", name.into()), ("weight", Value::from(weight))];
         let mut table: Map<String, Value> = keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         if kind == "rouge_l" {
-            // The text that parsimony looks at.
+            // The text that parsimony measures.
             table.insert("on".into(), "resolution".into());
         }
         table

@@ -29,10 +29,10 @@ use pool::{Draft, Kind, Pool, site};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// They are in the prompt; one turn.
+    /// Documents in the prompt; one turn.
     #[default]
     Reader,
-    /// It searches for them; many turns.
+    /// Documents found by search; many turns.
     Searcher,
 }
 
@@ -46,7 +46,7 @@ impl Mode {
     }
 }
 
-/// Which tasks to make.
+/// Specification of the tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TaskSpec {
@@ -60,7 +60,7 @@ pub struct TaskSpec {
     pub worlds: usize,
     /// Every knowledge base of train and fresh has its own words for products and fixes.
     pub invented: bool,
-    /// Whose episodes imitation sees.
+    /// Demonstrator that imitation learns from.
     pub demonstrator: Demonstrator,
     pub train: usize,
     pub fresh: usize,
@@ -72,8 +72,7 @@ pub struct TaskSpec {
     pub documents: Option<usize>,
     /// Percentage of tickets without an answer.
     pub unknown_percent: usize,
-    /// Percentage of tickets that do not say which of two articles is the right one: only the confidence can be honest
-    /// about those.
+    /// Percentage of tickets that do not say which of two articles is right: only the confidence can reflect that.
     pub vague_percent: usize,
     /// Percentage of tickets over level 1 that are about an open incident.
     pub incident_percent: usize,
@@ -106,11 +105,11 @@ impl Default for TaskSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Split {
     Train,
-    /// Train's symptoms in other knowledge bases: has it learnt to look things up, and nothing by heart?
+    /// Train's symptoms in other knowledge bases: tests looking things up instead of memorising.
     Fresh,
-    /// Held-out symptoms of seen products: has it learnt the tasks?
+    /// Held-out symptoms of seen products: tests whether the tasks were learned.
     Dev,
-    /// Held-out products and failure modes: does it generalise?
+    /// Held-out products and failure modes: tests generalisation.
     Test,
 }
 
@@ -179,7 +178,7 @@ impl TaskSpec {
             (_, 0) => self.seed,
             _ => other("triage more worlds"),
         };
-        // The test is about the catalogue's own words.
+        // Test uses the catalogue's own words.
         let invented = self.invented && matches!(split, Split::Train | Split::Fresh);
         WorldSpec { seed, size: self.size, scope, products: self.products, invented }
     }
@@ -209,7 +208,7 @@ impl TaskSpec {
         })
     }
 
-    /// `tickets` are those there are already: none is made twice.
+    /// `tickets` are the existing ones: none is generated twice.
     fn split(&self, split: Split, count: usize, tickets: &mut HashSet<String>) -> Result<Vec<Task>, GenerateError> {
         let used = self.worlds.max(1).min(count);
         let worlds: Vec<World> = (0..used).map(|number| World::new(self.world_at(split, number))).collect();
@@ -218,8 +217,8 @@ impl TaskSpec {
         for index in 0..count {
             let pool = &pools[index % used];
             let seed = Seed::root(self.seed).with("triage task").with(split.name()).at(index as u64);
-            // Another attempt is at a ticket of the same kind: some kinds are harder to make, and would be rarer than asked.
-            // Where a world has no such ticket, any kind will do.
+            // A retry draws a ticket of the same kind: some kinds are harder to generate, and would be rarer than
+            // asked. If a world has no such ticket, any kind will do.
             let drawn = self.kind(Some(self.roll(split, index)), &mut seed.at(0).rng());
             let attempts = (0..ATTEMPTS).map(|attempt| (attempt, Some(drawn)));
             let attempts = attempts.chain((ATTEMPTS..2 * ATTEMPTS).map(|attempt| (attempt, None)));
@@ -260,8 +259,8 @@ impl TaskSpec {
         (level, kind)
     }
 
-    /// One ticket with its answer, of a kind drawn before or of any, or `None` where the draw has no such problem or search
-    /// would not find its document.
+    /// One ticket with its answer, of a kind drawn before or of any, or `None` if the draw has no such problem or
+    /// search would not find its document.
     fn draft(&self, pool: &Pool<'_>, drawn: Option<(u8, Kind)>, rng: &mut Rng) -> Option<Draft> {
         let world = pool.world;
         let own = self.kind(None, rng);
@@ -317,7 +316,7 @@ impl TaskSpec {
             Size::Brief => "brief",
             Size::Full => "full",
         };
-        // Nobody who sees the ticket and the articles knows which of two it is.
+        // Ticket and articles do not determine which of the two it is.
         let confidence = if kind == Kind::Vague { 0.5 } else { 1.0 };
         let solution = Submitted { confidence, ..Submitted::right(&gold) };
         let novice = (self.demonstrator == Demonstrator::Novice).then(|| {

@@ -108,7 +108,7 @@ pub(super) struct Scene {
     pub(super) site: &'static str,
     /// 1 to 3: with the error code; without; in the user's words.
     pub(super) level: u8,
-    /// A ticket about an open incident, and a vague one, has nothing in the log that tells a cause.
+    /// False for tickets about an open incident and vague tickets, whose log does not reveal a cause.
     pub(super) log: bool,
 }
 
@@ -121,7 +121,7 @@ pub(super) fn ticket(size: Size, scene: &Scene, particulars: &Particulars, rng: 
     let host = format!("{}-{}", site[..3].to_lowercase(), 100 + rng.below(900));
     let area = problem.domain().name;
     match size {
-        // Quoted as the query will be, and the hit: a tiny policy follows a text that it finds again to the token.
+        // Quoted like the query and the hit: a tiny policy follows a text that repeats token by token.
         Size::Tiny if log => format!("[{area}, {site}] \"{} {product}\": {symptom}.", particulars.code),
         Size::Tiny => format!("[{area}, {site}] \"{product}\": {symptom}. No code."),
         Size::Brief => {
@@ -176,7 +176,7 @@ pub(super) fn resolution(
     }
 }
 
-/// A perfect answer where no document has the answer.
+/// A perfect answer if no document has the answer.
 pub(super) fn escalation(size: Size, area: &str, particulars: &Particulars) -> String {
     let said = format!("No document covers this. Escalate to the {area} team.");
     match size {

@@ -10,7 +10,7 @@ pub(super) const SUBMIT: &str = "submit_resolution";
 /// Hits of one search.
 pub(super) const HITS: usize = 5;
 
-/// The one tool of the reader.
+/// The reader's only tool.
 pub fn reader_tools() -> Result<ToolSet, DuplicateTool> {
     ToolSet::new(vec![submit()])
 }

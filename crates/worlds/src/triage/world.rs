@@ -13,7 +13,7 @@ use super::bm25::Bm25;
 use super::catalog::{self, Cause, DOMAINS, Domain, Failure, SEEN_FAILURES, SEEN_PRODUCTS, VALUES};
 use super::{invented, text};
 
-/// Which world. Two equal specs make equal worlds, on every machine.
+/// Specification of a world. Equal specs give equal worlds on every machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorldSpec {
@@ -31,8 +31,8 @@ pub struct WorldSpec {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Size {
-    /// One sentence a document, which the answer repeats word for word, and a code word that tells which: for policies
-    /// of a million parameters.
+    /// One sentence per document, which the answer repeats word for word, and a code word that identifies it: for
+    /// policies of a million parameters.
     Tiny,
     /// Two or three sentences: for models with a window of a few hundred tokens.
     #[default]
@@ -41,7 +41,7 @@ pub enum Size {
     Full,
 }
 
-/// Which products and failure modes a world may mention.
+/// Products and failure modes that a world may mention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -149,7 +149,7 @@ pub enum Shelf {
     Incidents,
 }
 
-/// Documents of one kind with their index, which is made on the first search: readers never search.
+/// Documents of one kind with their index, which is built on the first search: readers never search.
 #[derive(Debug, Default)]
 struct Library {
     documents: Vec<Document>,
@@ -225,7 +225,7 @@ impl World {
         world
     }
 
-    /// SHA-256 of every document: a task made for other documents is refused, not answered wrongly.
+    /// SHA-256 of every document: a task generated for other documents is refused, not answered wrongly.
     pub fn digest(&self) -> Digest {
         self.digest
     }
@@ -289,7 +289,7 @@ impl World {
         }
     }
 
-    /// Articles of the known problems and one change procedure per product, in an order that says nothing.
+    /// Articles of the known problems and one change procedure per product, in random order.
     fn write_articles(&mut self, seed: Seed) {
         enum Entry {
             Fix(Problem),

@@ -1,4 +1,4 @@
-//! Generated worlds and tasks: the same from the same seed, solvable, and not for free.
+//! Generated worlds and tasks: reproducible from the seed, solvable, and not by doing nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,7 +96,7 @@ fn tasks_use_many_tools() {
     assert!(names(Kind::Airline).len() >= 8, "{:?}", names(Kind::Airline));
 }
 
-/// The oracle: looks up, asks for confirmation where it writes, reports, answers the question.
+/// The oracle: looks up, asks for confirmation before it writes, reports, answers the question.
 async fn play(service: &Service, task: &Task) -> serde_json::Map<String, serde_json::Value> {
     let mut episode = service.open(task, 1).await.unwrap();
     assert!(matches!(&episode.first[..], [Message::User { .. }]));

@@ -1,4 +1,4 @@
-//! Result files, graded again: of both shapes in worlds of our own, and the recorded gpt-4o file.
+//! Result files, re-graded: both formats in worlds of our own, and the recorded gpt-4o file.
 
 use hone_trace::Task;
 use hone_worlds::domains::generate::{Generated, Names, Recipe, generate};
@@ -22,7 +22,7 @@ fn generated(profile: Profile) -> Generated {
     .unwrap()
 }
 
-/// The reference as a transcript, its last calls left out.
+/// The reference as a transcript, without its last calls.
 fn transcript(task: &Task, left_out: usize, stop: bool) -> Vec<Value> {
     let calls = task.reference.as_deref().unwrap();
     let mut messages = vec![json!({"role": "system", "content": "…"}), json!({"role": "user", "content": "hello"})];
@@ -95,7 +95,7 @@ fn tau2_results_are_graded_by_their_basis() {
     assert!(judged.reward.is_none() && judged.why.unwrap().contains("NL_ASSERTION"));
     let unknown = one(&tau2_results(task, "user_stop", &["DB", "WEATHER"], &messages));
     assert!(unknown.reward.is_none() && unknown.why.unwrap().contains("WEATHER"));
-    // Every action must have been called, whatever state it leaves.
+    // Every action must have been called, whatever the final state.
     assert_eq!(one(&tau2_results(task, "user_stop", &["DB", "ACTION"], &messages)).reward, Some(1.0));
     let missed = one(&tau2_results(task, "user_stop", &["ACTION"], &transcript(task, 1, true)));
     assert!(missed.reward == Some(0.0) && missed.conditions.values().any(|made| !made), "{missed:?}");
@@ -107,7 +107,7 @@ fn tau2_results_are_graded_by_their_basis() {
     let mut by_user = transcript(task, task.reference.as_ref().unwrap().len(), true);
     by_user[1] = user_tools[1].clone();
     assert_eq!(one(&tau2_results(task, "user_stop", &plain, &by_user)).reward, Some(0.0));
-    // tau2 hears a text beside a call.
+    // tau2 counts text beside a call.
     let mut beside = messages.clone();
     let last = beside.len() - 2;
     let said = beside[last]["content"].take();

@@ -17,7 +17,7 @@ use hone_worlds::domains::py::dict_from;
 use hone_worlds::domains::{Desk, Domain, Kind, Profile};
 use serde_json::Value;
 
-/// The small world of our own, in which upstream's tools were recorded.
+/// Our own small world, in which upstream's tools were recorded.
 fn own(kind: Kind, profile: Profile) -> Arc<Domain> {
     Arc::new(Domain::load(kind, profile, &committed(&format!("tau/{}", kind.name()))).unwrap())
 }

@@ -265,7 +265,7 @@ fn generated(kind: Kind, profile: Profile) -> Arc<Domain> {
     .domain
 }
 
-/// A line that cannot be read fails alone: the calls around it are answered as if it were not there.
+/// A line that cannot be read fails alone: the calls around it are answered as usual.
 #[test]
 fn a_bad_line_of_a_replay_fails_alone() {
     let deep =
@@ -309,7 +309,7 @@ fn what_is_communicated_counts_where_the_reward_says_so() {
     }
 }
 
-/// A task is never played with a part of it passed over.
+/// A task is never played with a part of it ignored.
 #[test]
 fn a_task_with_a_part_that_is_not_evaluated_is_refused() {
     let criteria = |basis: &[&str]| json!({"actions": [], "reward_basis": basis});
@@ -322,7 +322,7 @@ fn a_task_with_a_part_that_is_not_evaluated_is_refused() {
             &Value::Null,
         )
     };
-    // Retail has no function that asserts: one that is not there, and a tool, which has no truth value.
+    // Retail has no function that asserts: a missing one, and a tool, which has no truth value.
     for name in ["assert_order_shipped", "get_order_details"] {
         let error = asserting(name).unwrap_err();
         assert!(error.contains("ENV_ASSERTION") && error.contains(name), "{error}");
@@ -334,7 +334,7 @@ fn a_task_with_a_part_that_is_not_evaluated_is_refused() {
     assert!(error.contains("initialization_actions"), "{error}");
 }
 
-/// Retail tasks begin where their initial state says: data laid over the tables, tools run, a conversation had.
+/// Retail tasks start from their initial state: data merged into the tables, tools run, an earlier conversation.
 #[test]
 fn retail_begins_as_its_task_says() {
     let made = generate(&Recipe {
@@ -377,7 +377,7 @@ fn retail_begins_as_its_task_says() {
     assert!(tasks::check(&made.domain, &task).unwrap_err().to_string().contains("valid dictionary"));
 }
 
-/// A tau2 directory is known by its one file of tables, without being told.
+/// A tau2 directory is recognised by its single file of tables.
 #[test]
 fn a_tau2_directory_is_recognised() {
     let directory = tempfile::tempdir().unwrap();

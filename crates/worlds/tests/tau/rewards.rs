@@ -16,11 +16,11 @@ struct Recorded {
     reward: f64,
     desk: Desk,
     replies: Vec<String>,
-    /// True when the episode came to an end and was scored at all.
+    /// True if the episode ended properly and was scored.
     ended: bool,
 }
 
-/// Plays back one transcript: the agent's calls go to a fresh desk, its texts to nobody.
+/// Plays back one transcript: the agent's calls go to a fresh desk, its texts nowhere.
 fn play(desk: Desk, episode: &Value) -> Recorded {
     let mut recorded = Recorded {
         task: episode["task_id"].as_u64().unwrap() as usize,
@@ -88,7 +88,7 @@ fn recorded_rewards_and_pass_hat_k_are_reproduced() {
     assert_eq!(golden.len(), 100);
 }
 
-/// Section 1.10 of the spec: how often doing nothing earns 1, and whose reference changes nothing.
+/// Section 1.10 of the spec: how often doing nothing earns 1, and which references change nothing.
 #[test]
 #[ignore = "needs tau-bench's data: CONTRIBUTING.md says how to get it"]
 fn doing_nothing_earns_what_is_known() {

@@ -25,7 +25,7 @@ fn requestor(value: &Value) -> Requestor {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// Runs a recorded step; what it answered beside what was recorded.
+/// Runs a recorded step; returns its answer and the recorded one.
 fn step(desk: &mut Desk, step: &Value) -> (Value, Value) {
     let arguments = dict_from(step["kwargs"].as_object().unwrap());
     if let Some(name) = step.get("function").and_then(Value::as_str) {
@@ -95,7 +95,7 @@ fn earns(facts: &serde_json::Map<String, Value>) -> bool {
     facts["db_match"] == true && all("outputs_said") && all("conditions")
 }
 
-/// Every task is won by its solution, talking to a user and alone, and not by doing nothing.
+/// Every task is solved by its solution, with a user and in solo mode, and not by doing nothing.
 async fn tasks_are_won_by_their_solutions(directory: &Path, split: &str, free: &[&str]) -> usize {
     let domain = Arc::new(load(directory));
     let alone = Arc::new(load(directory).solo());
@@ -125,7 +125,7 @@ async fn our_tasks_are_won_by_their_solutions() {
     assert!(count > 15, "{count} tasks");
 }
 
-/// tau2-bench's own tasks: 20 small ones, and those of its splits where the whole file is there.
+/// tau2-bench's own tasks: 20 small ones, and those of its splits if the whole file is present.
 #[tokio::test]
 #[ignore = "needs tau2-bench's data: CONTRIBUTING.md says how to get it"]
 async fn upstreams_tasks_are_won_by_their_solutions() {
@@ -148,7 +148,7 @@ async fn prompts_are_framed_as_tau2_frames_them() {
     assert!(episode.system.starts_with("<instructions>\n") && episode.system.ends_with("\n</policy>"));
     assert_eq!(episode.first[0], Message::assistant("Hi! How can I help you today?"));
     assert!(episode.tools.iter().all(|tool| tool.name != "toggle_data"));
-    // A conversation before the episode is the agent's to read.
+    // The agent reads a conversation before the episode.
     let roles: Vec<_> = service.open(task, 1).await.unwrap().first.iter().map(Message::role).collect();
     assert_eq!(roles, ["user", "assistant", "tool"]);
 
@@ -199,7 +199,7 @@ fn a_beginning_that_cannot_be_is_refused() {
     assert!(error.to_string().contains("profile is tau2"), "{error}");
 }
 
-/// Data laid over the databases is merged, and the models check it.
+/// Initial data is merged into the databases, and the models check it.
 #[test]
 fn initial_data_is_laid_over_the_databases() {
     use serde_json::json;
@@ -215,6 +215,6 @@ fn initial_data_is_laid_over_the_databases() {
     )
     .unwrap();
     tasks::check(&domain, std::slice::from_ref(&task)).unwrap();
-    // Without its beginning, data is on, and the assertion that it is off does not hold.
+    // Without its initial state, data is on, and the assertion that it is off does not hold.
     assert_eq!(judge(&domain.open(), &task, NOTHING).reward(), Some(0.0));
 }

@@ -42,7 +42,7 @@ const POLICIES: [(&str, f64, Policy); 8] = [
     ("always escalates, confidence 0.2", 0.34, |task, _| Some(submit(&escalation(task), &[], 0.2, true))),
 ];
 
-/// Word for word what a ticket without an answer wants.
+/// The exact reply to a ticket without an answer.
 fn escalation(task: &Task) -> String {
     let area = task.prompt.trim_start_matches("Area:").trim_start_matches('[').trim_start();
     let area = area.split([',', '\n']).next().unwrap();
@@ -61,7 +61,7 @@ fn policies_without_understanding_stay_under_their_floors() {
                 let mut sum = 0.0;
                 let mut count = 0.0;
                 for task in splits.train.iter().chain(splits.test.iter()) {
-                    // A searcher looks once with the ticket's own words.
+                    // A searcher searches once for the ticket's own words.
                     let look = ToolCall::new("search_kb", json!({"query": task.prompt}).as_object().unwrap().clone());
                     let mut calls = if mode == Mode::Searcher { vec![look] } else { Vec::new() };
                     let looked = play(&arena, task, &calls);

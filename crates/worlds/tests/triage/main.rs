@@ -1,4 +1,4 @@
-//! Triage tasks: solvable, unambiguous, different, and held out where they say so.
+//! Triage tasks: solvable, unambiguous, distinct, and disjoint between splits.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod floors;
@@ -84,8 +84,8 @@ fn a_vague_ticket_has_two_articles_that_fit_as_well() {
     }
 }
 
-/// Vague tickets are so short that many are alike, and not every problem has a twin; that makes them no rarer. Of every
-/// hundred tickets each kind has its share, so that a few hundred held-out ones have it too.
+/// Vague tickets are so short that many are alike, and not every problem has a twin; they must not be rarer for it. Of
+/// every hundred tickets each kind has its share, so that a few hundred held-out ones have it too.
 #[test]
 fn every_kind_has_its_share_of_many_tickets() {
     let spec = TaskSpec {
@@ -108,8 +108,8 @@ fn every_kind_has_its_share_of_many_tickets() {
     }
 }
 
-/// With invented words, a knowledge base of training shares products and fixes with no other one and with no catalogue: what test
-/// asks cannot have been learnt by heart. Every task is as solvable as before.
+/// With invented words, a knowledge base of training shares products and fixes with no other one and with no catalogue:
+/// the answers of test cannot have been memorised. Every task is as solvable as before.
 #[test]
 fn invented_worlds_share_no_product_with_each_other_or_with_the_catalogue() {
     let rubric = rubric().build().unwrap();
@@ -137,7 +137,7 @@ fn invented_worlds_share_no_product_with_each_other_or_with_the_catalogue() {
     }
 }
 
-/// Fresh tickets ask what train asks, in knowledge bases of their own: the symptoms are the same, no ticket and no world is.
+/// Fresh tickets ask what train asks, in separate knowledge bases: same symptoms, but no shared ticket or world.
 #[test]
 fn fresh_tickets_share_symptoms_and_nothing_else() {
     let splits = TaskSpec { fresh: 60, worlds: 3, ..spec(Mode::Reader, Size::Tiny, 8) }.generate().unwrap();
@@ -152,8 +152,8 @@ fn fresh_tickets_share_symptoms_and_nothing_else() {
     }
 }
 
-/// With care it differs from the oracle in its confidence alone; without, a reader answers from the first article and a
-/// searcher escalates unsearched.
+/// A careful novice differs from the oracle only in its confidence; a careless reader answers from the first article,
+/// and a careless searcher escalates without a search.
 #[test]
 fn a_novice_often_takes_no_care() {
     for mode in [Mode::Reader, Mode::Searcher] {
@@ -273,7 +273,7 @@ fn tasks_follow_from_the_seed_and_grow_at_the_end() {
 fn a_world_can_be_small_and_says_when_it_is_too_small() {
     let tiny = TaskSpec { products: 1, train: 100, dev: 10, test: 10, ..spec(Mode::Reader, Size::Brief, 1) };
     assert!(tiny.generate().is_ok());
-    // So small a world may have no open incident at all for its few dev symptoms.
+    // A world this small may have no open incident for its few dev symptoms.
     let incidents =
         TaskSpec { train: 0, dev: 1, test: 0, level: Some(2), unknown_percent: 0, incident_percent: 100, ..tiny };
     let error = (0..40).find_map(|seed| TaskSpec { seed, ..incidents.clone() }.generate().err()).unwrap().to_string();

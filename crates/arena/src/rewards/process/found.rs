@@ -1,8 +1,8 @@
 //! Found first: the records the reference writes to were looked at before they were written to.
 //!
 //! The share of the ids in the reference's writes that some tool showed, or answered for without an error, before the
-//! agent's first write that names them (or at all, where the agent never wrote to them). Unscored where the reference
-//! writes nothing.
+//! agent's first write that names them (or at all, if the agent never wrote to them). Unscored if the reference writes
+//! nothing.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -47,7 +47,7 @@ impl Measure for FoundFirst {
 }
 
 fn seen_first(messages: &[Message], writes: &[String], id: &str) -> bool {
-    // Calls that wait for their answers, which come in order: whether each of them asks about the id.
+    // Pending calls, answered in order: whether each asks about the id.
     let mut asked: VecDeque<bool> = VecDeque::new();
     for message in messages {
         match message {

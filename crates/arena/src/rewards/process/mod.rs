@@ -1,4 +1,4 @@
-//! Process rewards: how an episode went about its task, read from its messages.
+//! Process rewards: quality of an episode's steps, read from its messages.
 //!
 //! One pays, for finding the right records before writing to them. Three are penalties, from 0 down to -1: writes
 //! without the user's consent, ids that were never mentioned, calls repeated needlessly. They are penalties rather than

@@ -1,4 +1,4 @@
-//! Apertus: `<|tools_prefix|>[{"NAME": {…}}]<|tools_suffix|>`, the tool's name being the key of its arguments.
+//! Apertus: `<|tools_prefix|>[{"NAME": {…}}]<|tools_suffix|>`, with the tool's name as the key of its arguments.
 
 use hone_trace::{ParseFailureKind, ToolCall};
 use serde_json::Value;

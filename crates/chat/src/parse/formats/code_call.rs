@@ -1,4 +1,4 @@
-//! Function-call text in a code block: `name(key="value")` in a fence, nothing else beside it.
+//! Function-call text in a code block: `name(key="value")` in a fence, and nothing else.
 
 use hone_trace::{ParseFailureKind, ToolCall};
 
@@ -35,7 +35,7 @@ fn parse(reply: &mut Reply<'_>) {
     }
 }
 
-/// True when the block at `at` starts like a call to a tool, for telling the format.
+/// True if the block at `at` starts like a tool call, for format detection.
 pub(in crate::parse) fn starts_with_tool(text: &str, at: usize, known: impl Fn(&str) -> bool) -> bool {
     let (language, start) = fenced_json::head(text, at);
     let mut python = Python::new(text, start);

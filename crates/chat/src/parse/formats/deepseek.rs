@@ -72,7 +72,7 @@ fn call(reply: &mut Reply<'_>, tags: &mut Tags, open: usize) {
     if body.starts_with(['{', '[', '"']) || head != KIND {
         return payload::read(reply, open, after, Holds::Arguments { name: head, id: None }, &mut tags.call);
     }
-    // The name ends with its line; without the fence its arguments may follow at once.
+    // The name ends with its line; without the fence its arguments may follow directly.
     let line = body.as_bytes().iter().take(512).position(|byte| matches!(byte, b'\n' | b'{' | b'`'));
     let line = line.unwrap_or(body.len().min(512));
     let Some(name) = body.get(..line) else { return no_head(reply, open, after, "\n", CALL_END) };

@@ -1,4 +1,5 @@
-//! Granite 3: `<|tool_call|>[{"name": …, "arguments": {…}}]` or `<tool_call>[…]`, the list being the end of the reply.
+//! Granite 3: `<|tool_call|>[{"name": …, "arguments": {…}}]` or `<tool_call>[…]`, with the list at the end of the
+//! reply.
 
 use hone_trace::ToolCall;
 
@@ -20,7 +21,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     values: Values::Literal,
 };
 
-/// The list is Granite's where it is whole and nothing follows it; else Phi's, its closer cut off.
+/// The list is Granite's if it is complete and nothing follows it; else Phi's, with its closer cut off.
 fn claims(text: &str, at: usize) -> Claim {
     let rest = text[at..].strip_prefix(OPEN).unwrap_or_default().trim_start();
     let mut json = Json::new(rest, 0);

@@ -1,7 +1,8 @@
 //! gpt-oss Harmony, read as text: messages with a header (role, channel, recipient) and a body.
 //!
-//! A message to `functions.NAME` is a call; the analysis channel is reasoning; all else is content. `<|call|>` and
-//! `<|return|>` are the model's end tokens, so a server may have cut them off: a call whose JSON is complete is complete.
+//! A message to `functions.NAME` is a call; the analysis channel is reasoning; everything else is content. `<|call|>`
+//! and `<|return|>` are the model's end tokens, so a server may have cut them off: a call whose JSON is complete is
+//! complete.
 
 use hone_trace::{ParseFailureKind, ToolCall};
 
@@ -23,13 +24,13 @@ const CALL: &str = "<|call|>";
 const RETURN: &str = "<|return|>";
 const PREFIX: &str = "functions.";
 
-/// Markers that end a body; the last two open the next message where this one should end.
+/// Markers that end a body; the last two open the next message.
 const ENDS: [&str; 5] = [CALL, END, RETURN, START, CHANNEL];
 
 struct Lookups {
     message: Lookup,
     ends: [Lookup; 5],
-    /// Ends of reasoning: nothing else ends it, so that no call can stand inside it.
+    /// The only ends of reasoning, so that no call can be inside it.
     thoughts: [Lookup; 2],
 }
 
@@ -85,7 +86,7 @@ fn parse(reply: &mut Reply<'_>) {
     }
 }
 
-/// A header that starts with the text, its `<|start|>` and perhaps its role being the prompt's: `to=functions.f<|channel|>`.
+/// A header that starts with the text, its `<|start|>` and perhaps its role in the prompt: `to=functions.f<|channel|>`.
 fn header_at_start(reply: &Reply<'_>) -> Option<usize> {
     let rest = reply.rest();
     let head = &rest[..rest.find("<|")?];
@@ -111,7 +112,7 @@ fn message(reply: &mut Reply<'_>, at: usize, lookups: &mut Lookups) {
     let header = read_header(&text[at..head_end]);
     let start = head_end + MESSAGE.len();
     if header.role.starts_with(PREFIX) || matches!(header.role, "user" | "tool" | "system" | "developer") {
-        // Somebody else's turn, which the model made up.
+        // Another participant's turn, made up by the model.
         reply.ignored = Some(at..text.len());
         reply.pos = text.len();
         return;

@@ -1,6 +1,6 @@
 //! MiniCPM 5: `<function name="…"><param name="…">` value `</param></function>`.
 //!
-//! Tags without their blanks are repaired: a tokenizer may lose them, or show the letter that stands for one.
+//! Tags without their spaces are repaired: a tokenizer may lose them, or show its space symbol.
 
 use super::{Dialect, FormatEntry, Reply, Values, alone};
 use crate::parse::draft::Fault;

@@ -1,4 +1,4 @@
-//! MiniMax M3: elements named after the arguments, every tag behind `]<]minimax[>[`; lists are `<item>` elements.
+//! MiniMax M3: elements named after the arguments, every tag after `]<]minimax[>[`; lists are `<item>` elements.
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
     values: Values::Elements,
 };
 
-/// Reason why a call cannot be read on, and whether the text stops there.
+/// Reason why parsing a call stopped, and whether the text ends there.
 struct Broken {
     at: usize,
     why: &'static str,
@@ -44,7 +44,7 @@ struct Cursor<'a> {
     text: &'a str,
     pos: usize,
     wide: Wide,
-    /// Values of the arguments, as they stand.
+    /// Values of the arguments, as written.
     members: Vec<(String, Range<usize>)>,
 }
 
@@ -152,7 +152,7 @@ impl<'a> Cursor<'a> {
         Ok(Reading { id: None, name: name.to_owned(), arguments, wide: std::mem::take(&mut self.wide) })
     }
 
-    /// An element: its name, its value and where that stands. `schema` is that of what holds it.
+    /// An element: its name, its value and the value's position. `schema` is its container's.
     fn element(
         &mut self,
         schema: Option<&Value>,
@@ -220,7 +220,7 @@ fn part<'s>(schema: &'s Value, root: &'s Value, name: &str) -> Option<&'s Value>
     named.or_else(|| if name == "item" { schema.get("items") } else { None })
 }
 
-/// The places of a call's arguments, where they read as exactly these.
+/// The places of a call's arguments, if they parse to exactly these.
 pub(in crate::parse) fn members(
     text: &str,
     span: Range<usize>,

@@ -25,7 +25,7 @@ pub(super) const FORMAT: FormatEntry = FormatEntry {
 fn parse(reply: &mut Reply<'_>) {
     while let Some((which, at)) = reply.seek(&[OPEN, CLOSE]) {
         if which == 1 {
-            // Behind a call it closes the marker, as some fine-tunes write it.
+            // After a call it closes the marker, as some fine-tunes write it.
             let behind = reply.drafts.last().is_some_and(|last| reply.text[last.span.end..at].trim().is_empty());
             if behind {
                 reply.pos = at + CLOSE.len();

@@ -26,15 +26,15 @@ pub use self::page::markdown;
 
 /// A way models write calls, as the catalogue lists it.
 pub struct FormatEntry {
-    /// The name recipes and the command line know it by.
+    /// Its name in recipes and on the command line.
     pub name: &'static str,
     /// Model families that write it.
     pub models: &'static str,
     /// One line: what a call looks like.
     pub summary: &'static str,
-    /// Texts that only a call has, by which a reply's format is told. Empty where its shape tells it.
+    /// Texts that only a call has, used to detect a reply's format. Empty if it is detected by shape.
     pub markers: &'static [&'static str],
-    /// Claim to the marker found at this place of the text, where several formats share it.
+    /// Claim to the marker at this position of the text, if several formats share it.
     pub(super) claims: fn(&str, usize) -> Claim,
     pub(super) parse: fn(&mut Reply<'_>),
     pub(super) render: fn(&[ToolCall], &Toolbox) -> Result<String, Unwritable>,
@@ -148,7 +148,7 @@ formats! {
     pub(super) mod react: React = FORMAT;
 }
 
-/// Reason why a call cannot be written, before it is known in which format.
+/// Reason why a call cannot be written, independent of the format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unwritable {
     pub what: String,
@@ -186,13 +186,13 @@ impl Format {
         self.entry().name
     }
 
-    /// True when arguments are written raw between tags, so that a value cannot hold its own closing tag.
+    /// True if arguments are written raw between tags, so that a value cannot contain its own closing tag.
     pub fn writes_raw_values(self) -> bool {
         matches!(self.entry().values, Values::Tagged(_) | Values::Elements)
     }
 
-    /// Writes calls so that [`super::parse`] reads the same calls back, or says why it cannot: an XML value cannot hold
-    /// its own closing tag, a keyword cannot be called `a-b`. Checked by reading the text back.
+    /// Writes calls so that [`super::parse`] reads the same calls back, or says why it cannot: an XML value cannot
+    /// contain its own closing tag, a keyword cannot be called `a-b`. Checked by reading the text back.
     pub fn render_calls(self, calls: &[ToolCall], tools: &Toolbox) -> Result<String, CannotRender> {
         let cannot = |Unwritable { what, why }| CannotRender { format: self, what, why };
         let text = (self.entry().render)(calls, tools).map_err(cannot)?;

@@ -1,4 +1,4 @@
-//! Muse Glimmer: messages with a recipient, whose calls stand in `<atem:function_calls>`. A message to itself is reasoning.
+//! Muse Glimmer: messages with a recipient, with calls in `<atem:function_calls>`. A message to itself is reasoning.
 
 use super::{Claim, Dialect, FormatEntry, Reply, Values};
 use crate::parse::tagged::{self, Head};
@@ -74,7 +74,7 @@ fn parse(reply: &mut Reply<'_>) {
     }
 }
 
-/// `<|start|>assistant to=NAME`, or what is left of it behind the prompt.
+/// `<|start|>assistant to=NAME`, or the part of it after the prompt.
 fn is_header(text: &str) -> bool {
     let text = text.trim_start();
     let words = text.strip_prefix(START).unwrap_or(text).trim_start();

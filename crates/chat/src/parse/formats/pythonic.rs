@@ -100,7 +100,7 @@ fn take(reply: &mut Reply<'_>, at: usize, end: usize, calls: Vec<PyCall>) {
     reply.pos = end;
 }
 
-/// A call that cannot be read. Nothing marks its end, so nothing behind it is read.
+/// A call that cannot be read. Nothing marks its end, so nothing after it is read.
 pub(super) fn broken(reply: &mut Reply<'_>, open: usize, error: PyError) {
     let end = reply.text.len();
     if reply.ends_reasoning(open..end) {

@@ -1,7 +1,7 @@
 //! Qwen3-Coder: `<tool_call><function=NAME><parameter=KEY>` value `</parameter></function></tool_call>`.
 //!
-//! The value stands on separate lines; exactly one line break per side is markup. The model often leaves out
-//! `<tool_call>`, and may fall back to Hermes JSON inside it: both are read.
+//! The value is on separate lines; exactly one line break per side is markup. The model often omits `<tool_call>`, and
+//! may fall back to Hermes JSON inside it: both are read.
 
 use super::{Claim, Dialect, FormatEntry, Values, hermes};
 use crate::parse::tagged;

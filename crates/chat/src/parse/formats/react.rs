@@ -1,8 +1,8 @@
 //! ReAct: `Thought:`, `Action:`, `Action Input:` lines, or `Final Answer:`.
 //!
-//! Thoughts are reasoning. What follows `Observation:` is for the environment to say; a model that writes it has made it
-//! up, so it is neither call nor reply. The action may also be a JSON object (LangChain's structured chat, smolagents)
-//! or a function call.
+//! Thoughts are reasoning. Text after `Observation:` comes from the environment; a model that writes it has made it up,
+//! so it is neither call nor reply. The action may also be a JSON object (LangChain's structured chat, smolagents) or a
+//! function call.
 
 use hone_trace::{ParseFailureKind, ToolCall};
 use serde_json::Value;
@@ -69,7 +69,7 @@ fn parse(reply: &mut Reply<'_>) {
     }
 }
 
-/// A label at the very start, where no line break stands before it.
+/// A label at the start of the text, without a line break before it.
 fn first_label(reply: &Reply<'_>) -> Option<(usize, usize)> {
     let rest = reply.rest().trim_start();
     let label = LABELS.iter().position(|label| rest.starts_with(&label[1..]))?;
@@ -159,7 +159,7 @@ fn named(reply: &mut Reply<'_>, at: usize, start: usize) {
         return read_input(reply, at, name, text.len() - input.len());
     }
     reply.pos = after;
-    // No input: for a tool that takes none that is a call; else it is cut off, if nothing shows that it was meant.
+    // No input: a call if the tool takes none; otherwise truncated, unless something shows that it was meant.
     let needs_nothing = reply.tools.get(name).is_some_and(Tool::needs_nothing);
     if INPUT.starts_with(rest) && !reply.ended && !(needs_nothing && rest.is_empty()) {
         let fault = Fault::new(ParseFailureKind::Truncated, text.len(), "the text stops inside an action");

@@ -118,8 +118,7 @@ fn plan_prompt(heads: Heads, place: usize, p: &Run, pieces: &mut Vec<Piece>) {
 
 /// End of a run of decoding places that are faster to compute together, and the number of pages they share.
 ///
-/// A page is read once for all who share it; a member that shares less than the others makes these others read the
-/// difference one by one.
+/// A page is read once for all who share it; a member that shares less makes the others read the difference separately.
 fn sharing(places: &[Run], paths: &[PageId], first: usize, most: usize) -> (usize, usize) {
     let whole = |place: &Run| &paths[place.path.clone()][..place.start / KEYS];
     let start = whole(&places[first]);

@@ -26,8 +26,8 @@ pub fn choose_on_host(logits: &mut [f32], request: DrawRequest<'_>) -> std::resu
     choose::with_scratch(|scratch| choose::choose(Isa::detect(), logits, params, allowed, rng, scratch))
 }
 
-/// Below this many rows per thread, reading the weights costs more than the arithmetic: threads then share the weights
-/// and not the rows.
+/// Below this many rows per thread, reading the weights costs more than the arithmetic: threads then divide the
+/// weights, not the rows.
 const FEW_ROWS: usize = 6;
 
 /// Maximum rows per task: its activations then stay in L2.
@@ -67,7 +67,7 @@ impl Decoder {
         self.sample(net, draws);
     }
 
-    /// Moves the rows that are due to the front: of the others, the last layer's keys and values are all that is needed.
+    /// Moves the rows that are due to the front: the others are needed only for the last layer's keys and values.
     fn keep_due(&mut self, net: &Net<'_>) {
         let (hidden, out_width) = (net.model.config.hidden, net.model.config.heads.out_width());
         for (to, &row) in self.due.iter().enumerate() {

@@ -26,7 +26,7 @@ pub fn update(isa: Isa, values: &mut [f32], grad: &[f32], m: &mut [f32], v: &mut
 
 /// Sum of squares.
 pub fn squares(isa: Isa, x: &[f32]) -> f64 {
-    // Lanes in f32 over short runs, runs in f64: gradients of a billion parameters keep their digits.
+    // Lanes in f32 over short runs, runs in f64: precise enough for the gradients of a billion parameters.
     x.chunks(4096).map(|run| f64::from(isa.run(Squares(run)))).sum()
 }
 

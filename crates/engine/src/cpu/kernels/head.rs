@@ -1,7 +1,7 @@
 //! Online log-softmax of the LM head: statistics of logits that exist one chunk of the vocabulary at a time.
 //!
-//! A row is read in chunks of [`VOCAB`] columns from the first to the last. Sampler and learner both do, so a sampled
-//! token's logprob and its logprob in training are the same bits.
+//! A row is read in chunks of [`VOCAB`] columns from the first to the last. Sampler and learner both do this, so a
+//! token's logprob is the same, bit for bit, in sampling and in training.
 
 use crate::cpu::kernels::simd::{Isa, Kernel, LANES, Simd};
 

@@ -1,5 +1,5 @@
-//! `hone bench device --laws`: a small random model on the GPU, against itself on the CPU where both compute in f32. For machines
-//! without Rust, and for tools that watch the kernels' memory.
+//! `hone bench device --laws`: a small random model on the GPU, against itself on the CPU where both compute in f32.
+//! For machines without Rust, and for tools that check the kernels' memory accesses.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 const VOCAB: usize = 328;
 
-/// Results by law: an error and the most it may be.
+/// Results by law: an error and its bound.
 #[derive(Default)]
 struct Laws {
     found: Map<String, Value>,
@@ -136,7 +136,7 @@ fn passes(laws: &mut Laws, what: &str, here: &Model, there: &Model<Cuda<f32>>) -
     Ok(())
 }
 
-/// Gate that forbids two thirds of the tokens, other ones after each.
+/// Gate that forbids two thirds of the tokens, different ones after each.
 #[derive(Debug, Default)]
 struct Thirds(u32);
 
@@ -187,14 +187,14 @@ fn sampling(laws: &mut Laws, what: &str, here: &Model, there: &Model<Cuda<f32>>)
             }
         }
     }
-    // A number within rounding of a border may fall on either side of it: once in thousands of tokens.
+    // A random number within rounding of a boundary may fall on either side: once in thousands of tokens.
     laws.at_most(format!("{what}, replies of other tokens"), f64::from(all - same), 2.0);
     laws.at_most(format!("{what}, logprobs of sampled tokens"), worst, 1e-4);
     Ok(())
 }
 
-/// A pass twice gives the same bits, and so does one whose gates and ups lie in the gradient's memory, or that keeps or computes
-/// again all it can; too little memory is an error.
+/// A repeated pass is bit-identical, and so is one that stores gate and up projections in the gradient's memory, keeps
+/// everything or recomputes them; too little memory is an error.
 fn repeated<T: Float>(laws: &mut Laws, what: &str, model: &Model<Cuda<T>>) -> Result<()> {
     let nodes: Vec<BatchNode> = sequences().into_iter().map(|tokens| BatchNode { parent: None, tokens }).collect();
     let forest = Forest::new(&model.config, &nodes)?;
@@ -244,7 +244,8 @@ fn repeated<T: Float>(laws: &mut Laws, what: &str, model: &Model<Cuda<T>>) -> Re
     Ok(())
 }
 
-/// AdamW with its moments in every form: the CPU's weights, checkpoints that go on to the bit, gradients that are not finite.
+/// AdamW with its moments in every form: the CPU's weights, checkpoints that resume bit for bit, gradients that are not
+/// finite.
 fn optimizer<T: Float>(laws: &mut Laws, cpu: &Arc<Cpu>) {
     let reference = trained(&Model::fresh, Arc::clone(cpu)).map(|(weights, _)| weights);
     let mut in_f32: Option<Vec<f32>> = None;
@@ -269,7 +270,7 @@ fn optimizer<T: Float>(laws: &mut Laws, cpu: &Arc<Cpu>) {
     }
 }
 
-/// Weights after some steps with weight decay, and whether a run that was saved and loaded on the way ends in the same bits.
+/// Weights after some steps with weight decay, and whether a run saved and loaded midway ends bit-identical.
 fn trained<B: Backend>(
     fresh: &dyn Fn(Config, Arc<B>, u64) -> hone_engine::Result<Model<B>>,
     device: Arc<B>,

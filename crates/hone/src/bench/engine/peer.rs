@@ -1,4 +1,4 @@
-//! The other engine: a Python process that answers one task per line.
+//! Peer engine: a Python process that answers one task per line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -10,10 +10,10 @@ use hone_engine::generate::bench::Workload;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
-/// The longest task takes minutes; loading torch on a busy machine one.
+/// The longest task takes minutes; loading torch on a busy machine takes one.
 const PATIENCE: Duration = Duration::from_mins(30);
 
-/// The peer's side. Written to a file first: a program given with -c cannot read its own name in a traceback.
+/// The peer's side. Written to a file first: tracebacks of a program given with -c show no source.
 const SCRIPT: &str = include_str!("../../../../../scripts/bench_engine_torch.py");
 
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl Process {
     }
 
     pub(in crate::bench) fn ask(&mut self, task: &str) -> Result<Value> {
-        // A process that has ended says why on stderr, not by the broken pipe.
+        // If the process has ended, its stderr says why, not the broken pipe.
         let _ = writeln!(self.tasks, "{task}").and_then(|()| self.tasks.flush());
         match self.answers.recv_timeout(PATIENCE) {
             Ok(line) => serde_json::from_str(&line).with_context(|| format!("the peer's answer to {task:?}")),

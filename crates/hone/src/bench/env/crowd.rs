@@ -1,5 +1,5 @@
-//! Many episodes in play at once: strict retail, a scripted user, a policy that knows the solutions, all of it through
-//! the rollout driver. The first reply of every episode waits until all of them are open.
+//! Concurrent episodes: strict retail, a scripted user, a policy that knows the solutions, all through the rollout
+//! driver. The first reply of every episode waits until all of them are open.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -21,7 +21,7 @@ use hone_worlds::EnvSpec;
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
-/// Resident memory that the crowd must stay under.
+/// Upper bound on resident memory.
 const BAR_GIB: f64 = 2.0;
 /// Episodes of one task, as a group would have them.
 const GROUP: usize = 16;
@@ -116,7 +116,7 @@ async fn crowd(environment: Environment, tasks: &[Task], episodes: usize) -> Res
     })
 }
 
-/// A tokenizer trained on the world's own texts: some four letters a token, as real ones have.
+/// A tokenizer trained on the world's own texts: about four letters per token, like real ones.
 async fn renderer(environment: &Environment, tasks: &[Task]) -> Result<(Renderer, Format)> {
     let mut texts = Vec::new();
     for task in tasks.iter().take(8) {
@@ -132,7 +132,7 @@ async fn renderer(environment: &Environment, tasks: &[Task]) -> Result<(Renderer
     Ok((renderer, format))
 }
 
-/// A policy of one episode that knows its lines, and begins when everybody is there.
+/// A policy of one episode that knows the solution, and starts when all episodes are open.
 struct Knowing {
     lines: Mutex<VecDeque<Vec<u32>>>,
     began: AtomicBool,
@@ -161,7 +161,7 @@ impl Sampler for Knowing {
     }
 }
 
-/// The most memory this process was ever resident with.
+/// Peak resident memory of this process.
 fn peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! The peer: tau-bench's own tools in Python, on the same replays.
+//! Peer: tau-bench's own tools in Python, on the same replays.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// The Python side: tau-bench's tools, data loader and hash.
 const REFERENCE: &str = include_str!("../../../../../scripts/bench_env.py");
 
-/// Where tau-bench's Python is found.
+/// Location of tau-bench's Python.
 #[derive(Debug, clap::Args)]
 pub(super) struct Python {
     /// A Python that runs tau-bench
@@ -53,7 +53,7 @@ impl Peer {
         let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
             bail!("{python} has no pipes");
         };
-        // Read by a thread, so that a Python that hangs costs a minute and not the benchmark.
+        // Read by a thread, so that a hanging Python costs a minute, not the benchmark.
         let (sender, lines) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let read = BufReader::new(output).lines().map_while(Result::ok);
@@ -89,7 +89,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may be in the middle of an episode; nothing of it is needed any more.
+        // It may be in the middle of an episode, which is no longer needed.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -16,7 +16,7 @@ Examples:
   hone data diff v0.1.json v0.2.json --all   every name
   hone data diff old/ new/ --json | jq '.leaks'
 
-Ends with 1 where tasks leaked: where the second set trains on what the first evaluates on, by key or by prompt.";
+Exits with code 1 if tasks leaked: the second set trains on what the first evaluates on, by key or by prompt.";
 
 /// What changed between two versions of a set: added, removed and edited tasks, variables, moves, leaks
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub(super) struct Args {
     after: String,
     #[command(flatten)]
     reading: Reading,
-    /// Name every task, not the first ten of each sort.
+    /// Name every task, not only the first ten of each kind.
     #[arg(long)]
     all: bool,
     #[arg(long, conflicts_with = "json")]

@@ -51,13 +51,13 @@ struct Reading {
     /// Write every dropped or repaired row as a JSON line into this file.
     #[arg(long, value_name = "FILE")]
     issues: Option<PathBuf>,
-    /// End with 1 where a row was dropped.
+    /// Exit with code 1 if a row was dropped.
     #[arg(long)]
     strict: bool,
 }
 
 impl Reading {
-    /// Hands every row to `each`; counts what was dropped or repaired, and shows it on stderr.
+    /// Calls `each` with every row; counts dropped and repaired rows, and reports them on stderr.
     fn rows(&self, inputs: &Inputs, each: &mut dyn FnMut(Row)) -> Result<Issues> {
         let mut issues = Issues::default();
         let mut file = match &self.issues {

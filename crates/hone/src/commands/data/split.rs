@@ -31,7 +31,7 @@ pub(super) struct Args {
     /// Task files, directories, URLs or `-`.
     #[arg(required = true)]
     inputs: Vec<String>,
-    /// Where the set is written. A lock that is there already is kept.
+    /// Output directory. An existing lock is kept.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(super) struct Args {
     /// Another share for one environment. May be given several times.
     #[arg(long, value_name = "ENV=SHARE", value_parser = share_of)]
     eval_of: Vec<(String, f64)>,
-    /// An environment all tasks of which are held out. May be given several times.
+    /// An environment to hold out entirely. May be given several times.
     #[arg(long, value_name = "ENV")]
     hold_out: Vec<String>,
     /// Tasks of an environment to hold out, by key or by number from 0. May be given several times.
@@ -75,7 +75,7 @@ pub(super) struct Args {
 
 fn share_of(text: &str) -> Result<(String, f64), String> {
     let (env, share) = text.split_once('=').ok_or("write ENV=SHARE, such as github=0.02")?;
-    Ok((env.to_owned(), share.parse().map_err(|_| format!("{share:?} is no share; write ENV=0.02"))?))
+    Ok((env.to_owned(), share.parse().map_err(|_| format!("{share:?} is not a share; write ENV=0.02"))?))
 }
 
 fn tasks_of(text: &str) -> Result<(String, Vec<String>), String> {
@@ -160,8 +160,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
     Ok(args.reading.exit(&issues))
 }
 
-/// Reads the inputs again and writes every row to its side's file. The files take their names when all of them are whole: the
-/// inputs may be an earlier split in the same directory.
+/// Reads the inputs again and writes every row to its side's file. The files are renamed into place when all of them
+/// are complete: the inputs may be an earlier split in the same directory.
 fn write(args: &Args, inputs: &Inputs, assignment: &Assignment) -> Result<Manifest> {
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let sides = [Side::Train, Side::Eval, Side::Unused];

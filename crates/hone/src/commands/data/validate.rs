@@ -31,9 +31,9 @@ Examples:
   hone data validate tasks.jsonl --recipe my.toml --out checked --rule teacher=4 --rule max_solved=0.75 \\
       --teacher https://api.example.org/v1 --teacher-model big --teacher-key-env API_KEY
 
-Stopped, it goes on where it was when it is started again. Writes into --out: tasks.jsonl (kept, with provenance),
-rejected.jsonl, report.md, report.json, manifest.json; the directory is a run directory, so that the traces of rejected
-tasks can be shown. Ends with 1 where a task was rejected.";
+An interrupted validation resumes when the command is run again. Writes into --out: tasks.jsonl (kept, with
+provenance), rejected.jsonl, report.md, report.json, manifest.json; the directory is a run directory, so that the
+traces of rejected tasks can be shown. Exits with code 1 if a task was rejected.";
 
 /// Which tasks can be solved, verified and learned from: lint, replay of the reference, teacher, rules
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,7 @@ tasks can be shown. Ends with 1 where a task was rejected.";
 pub(super) struct Args {
     /// Task files, directories, URLs or `-`. Without: the tasks of the recipe's environments.
     inputs: Vec<String>,
-    /// Where the kept set and the report are written.
+    /// Output directory of the kept set and the report.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// The recipe whose environments, rubric and eval.success are used.
@@ -57,7 +57,7 @@ pub(super) struct Args {
     /// Set a rule, e.g. --rule drop_no_op=true. May be given several times.
     #[arg(long = "rule", value_name = "KEY=VALUE")]
     rule: Vec<String>,
-    /// An OpenAI-compatible API whose model tries the tasks. Without: the reference is replayed with other seeds.
+    /// An OpenAI-compatible API whose model attempts the tasks. Without: the reference is replayed with other seeds.
     #[arg(long, value_name = "URL", requires = "teacher_model")]
     teacher: Option<String>,
     #[arg(long, value_name = "NAME")]
@@ -126,13 +126,13 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
     Ok(if report.rejected.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Judges every row, those judged before by what was found then.
+/// Judges every row; earlier findings are reused.
 async fn all(args: &Args, bench: &Bench, rows: &[Row], context: &str, recipe: &Recipe) -> Result<Vec<Finding>> {
     let mut run = open_run(&args.out, recipe)?;
     let path = args.out.join("progress.jsonl");
     let mut known: HashMap<Digest, Finding> = HashMap::new();
     if path.exists() {
-        // What broke outside a task is no finding about it: that one is played again.
+        // A failure outside a task is not a finding about it: the task is played again.
         let lasting = |finding: &Finding| !finding.rejected.is_some_and(Reason::may_pass);
         let judged = read_lines::<Done>(&path)?.records.into_iter().filter(|done| lasting(&done.finding));
         known.extend(judged.map(|done| (done.of, done.finding)));

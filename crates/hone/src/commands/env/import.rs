@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// Arguments of the environment, a JSON object: of load_environment (verifiers), of AgentGymEnv (tau2)
     #[arg(long, value_name = "JSON")]
     arguments: Option<String>,
-    /// Where the adapter is written
+    /// Output directory of the adapter
     #[arg(long, value_name = "DIR", default_value = "adapters")]
     to: PathBuf,
     /// A recipe to append the block to, instead of printing it
@@ -62,13 +62,13 @@ pub(super) fn run(args: Args) -> Result<()> {
     }
 }
 
-/// A program sees no variable that is not named; a user's model takes longer than a tool.
+/// A program sees only the variables that are named; a model as the user takes longer than a tool.
 const TAU2_KEYS: &str = "\
 variables = [\"TAU2_DATA_DIR\"]    # and the key of the user's model, where there is one: \"OPENAI_API_KEY\"
 deadline_s = 120
 ";
 
-/// Pays what the environment itself gave.
+/// Pays the environment's own reward.
 const COMPONENT: &str = "[[rubric.component]]\nkind = \"env_reward\"\n";
 
 /// The command of an adapter, as TOML.
@@ -78,8 +78,8 @@ fn command(args: &Args, name: &str, adapter: &Path) -> Result<String> {
         if !args.source.starts_with("verifiers:") && !args.source.starts_with("tau2:") {
             bail!("only verifiers and tau2 take --arguments; leave it out");
         }
-        let table: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_str(arguments).context("--arguments is no JSON object; write it like '{\"level\": 2}'")?;
+        let table: serde_json::Map<String, serde_json::Value> = serde_json::from_str(arguments)
+            .context("--arguments is not a JSON object; write it like '{\"level\": 2}'")?;
         words.push(serde_json::to_string(&table)?);
     }
     // JSON's strings and lists are TOML's.
@@ -106,7 +106,7 @@ fn write_adapter(directory: &Path, file: &str, text: &str) -> Result<PathBuf> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let path = directory.join(file);
     match std::fs::read_to_string(&path) {
-        // A file that was changed is its owner's.
+        // A modified file belongs to the user.
         Ok(found) if found != text => {
             crate::output::note!("{} differs from Hone's and is left as it is", path.display());
         }

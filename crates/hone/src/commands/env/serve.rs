@@ -32,10 +32,10 @@ pub(super) struct Args {
     /// A key of the environment's recipe table, such as difficulty=2
     #[arg(long = "set", value_name = "KEY=VALUE")]
     options: Vec<String>,
-    /// Sessions at once
+    /// Concurrent sessions
     #[arg(long, default_value_t = 1024)]
     sessions: usize,
-    /// Sessions at once of one client address
+    /// Concurrent sessions of one client address
     #[arg(long, default_value_t = 1024)]
     per_client: usize,
     /// Steps of an episode; the last of them truncates it

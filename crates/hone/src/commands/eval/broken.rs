@@ -2,7 +2,7 @@
 
 use hone_trace::{Outcome, Trace};
 
-/// Number of episodes that broke, and the first one's reason.
+/// Number of broken episodes, and the reason of the first.
 #[derive(Debug, Default)]
 pub(super) struct Broken {
     played: usize,
@@ -21,7 +21,7 @@ impl Broken {
         }
     }
 
-    /// Says why episodes broke. True where all of them did: nothing was measured.
+    /// Reports why episodes broke. True if all of them did: nothing was measured.
     pub(super) fn say(&self) -> bool {
         if let Some(first) = &self.first {
             let Self { played, faults, .. } = self;

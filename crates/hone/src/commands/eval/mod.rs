@@ -1,4 +1,4 @@
-//! `hone eval`: a policy on a recipe's tasks, with what it must be held against.
+//! `hone eval`: a policy on a recipe's tasks, beside its baselines.
 
 mod broken;
 mod policy;
@@ -38,12 +38,13 @@ Examples:
                                                          a remote model on the same tasks, with the cost of a solved one
   hone eval oracle --set env.name=retail                 is the environment solvable?
 
-Ends with 1 where --fail-under is not reached. The directory of an evaluation is a run directory: `hone compare` reads two.";
+Exits with code 1 if --fail-under is not reached. The directory of an evaluation is a run directory: `hone compare` reads two.";
 
 /// Measure a policy: mean reward, pass@k, pass^k with intervals, beside doing nothing and calling at random
 ///
 /// Plays the tasks greedily (temperature 0, once) and sampled (the temperature of training, --samples times). By split,
-/// environment, difficulty and whether the reference changes state. Faults are counted apart and are never failures.
+/// environment, difficulty and whether the reference changes state. Faults are counted separately and are never
+/// failures.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -69,19 +70,19 @@ pub(crate) struct Args {
     /// The value of the success component (eval.success) from which an episode passes.
     #[arg(long, value_name = "VALUE", default_value_t = 1.0)]
     pass: f64,
-    /// End with 1 where the sampled pass@1 over all tasks is under this (greedy, where only that was played).
+    /// Exit with code 1 if the sampled pass@1 over all tasks is below this (the greedy one, if only that was played).
     #[arg(long, value_name = "SHARE")]
     fail_under: Option<f64>,
-    /// Leave the greedy or the sampled evaluation out.
+    /// Run only the greedy or only the sampled evaluation.
     #[arg(long, value_name = "KIND")]
     only: Option<Only>,
     /// Name of the environment variable that holds a remote API's key.
     #[arg(long, value_name = "NAME")]
     key_env: Option<String>,
-    /// Prices of a million tokens read and written, in dollars: --price 2.5,10. Says what a solved task costs.
+    /// Prices per million tokens read and written, in dollars: --price 2.5,10. Prints the cost per solved task.
     #[arg(long, value_name = "READ,WRITTEN")]
     price: Option<Price>,
-    /// Where the evaluation is recorded. Default: RUN/evals/N for a run, else evals/N, the first N that is free.
+    /// Output directory. Default: RUN/evals/N for a run, else evals/N, with the first free N.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[arg(long, conflicts_with = "json")]
@@ -108,7 +109,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     runtime.block_on(evaluate(&args))
 }
 
-/// Tasks with the split each is of.
+/// Tasks, each with its split.
 struct Chosen {
     tasks: Vec<Task>,
     splits: HashMap<String, &'static str>,
@@ -137,7 +138,7 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
             record.event(&Event::Eval { step, kind, result, traces: [numbers.start, numbers.end] })?;
             let name = if kinds.len() == 1 { at.name.clone() } else { format!("{}, {}", at.name, kind.name()) };
             let column = column(name, &traces, &passing, args.price);
-            // Of a step the sampled evaluation, which comes last, counts.
+            // For a step the sampled evaluation, which comes last, counts.
             by_step.insert(step, column.episodes.clone());
             columns.push(column);
             broken.count(&traces);
@@ -146,7 +147,7 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
             }
         }
     }
-    // The newest first, and of each the sampled evaluation: that is the headline.
+    // The newest first, each with the sampled evaluation first: that is the headline.
     columns.reverse();
     for baseline in everywhere().into_iter().chain(policy.baselines.iter().cloned()) {
         let traces = baseline_episodes(&policy, &recipe, &chosen, &baseline).await;
@@ -201,7 +202,7 @@ fn choose(args: &Args, recipe: &Recipe, policy: &Policy) -> Result<Chosen> {
             );
         }
         for task in all.iter().take(most) {
-            // A world without training tasks, such as a benchmark's, holds no environment out of them.
+            // A world without training tasks, such as a benchmark's, has no held-out environments.
             let unseen = !trained.is_empty() && !trained.contains(task.env.as_str());
             splits.insert(task.key.clone(), if unseen { "held-out environment" } else { name });
             tasks.push(task.clone());
@@ -259,7 +260,7 @@ async fn baseline_episodes(
     played(policy, recipe, chosen, 1, &|task| own.is_none_or(|env| *env == task.env).then(|| Arc::clone(&player))).await
 }
 
-/// Episodes of players, `rollout.concurrency` at a time. A task without a player is left out.
+/// Episodes of players, `rollout.concurrency` at a time. A task without a player is skipped.
 async fn played(
     policy: &Policy,
     recipe: &Recipe,

@@ -1,4 +1,4 @@
-//! Whom `hone eval` measures: a checkpoint of the native engine, a model behind an API, or the solution.
+//! Policies of `hone eval`: a checkpoint of the native engine, a model behind an API, or the solution.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -26,10 +26,10 @@ pub(super) enum Who {
     Oracle,
 }
 
-/// One policy to be played: of a run there may be several.
+/// One policy to play; a run may have several.
 #[derive(Debug, Clone)]
 pub(super) struct Checkpoint {
-    /// As tables name it.
+    /// Its name in tables.
     pub(super) name: String,
     /// Its weights; absent: those the engine opened.
     pub(super) dir: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub(super) struct Policy {
     pub(super) own_baselines: HashMap<String, String>,
     /// In the order of their steps.
     pub(super) checkpoints: Vec<Checkpoint>,
-    /// The run it is of.
+    /// The run it belongs to.
     pub(super) run: Option<PathBuf>,
 }
 
@@ -97,7 +97,7 @@ impl Policy {
             held_out: setup.held_out.clone(),
             baselines: setup.baselines.clone(),
         };
-        // What is played are the held-out tasks of the setup: those that were asked for.
+        // The held-out tasks of the setup are played: those that were requested.
         let most = args.tasks.unwrap_or_else(|| recipe.eval.most_tasks());
         let take = |tasks: &[hone_trace::Task]| tasks.iter().take(most).cloned().collect::<Vec<_>>();
         setup.held_out = match args.split {
@@ -124,7 +124,7 @@ impl Policy {
         let spec: ChatSpec = serde_json::from_value(json!({
             "url": url, "model": model, "key_env": args.key_env, "max_tokens": recipe.sampling.max_new_tokens.max(256),
         }))?;
-        // A key that is not set is told before anything is opened.
+        // A missing key is reported before anything is opened.
         remote(spec.clone())?;
         let policy = Self::of(&recipe, model.to_owned(), Who::Remote(spec))?;
         Ok((recipe, policy))

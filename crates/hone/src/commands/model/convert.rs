@@ -1,4 +1,4 @@
-//! `hone model merge` and `hone model export`: a model read and written in another form.
+//! `hone model merge` and `hone model export`: conversion of models.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use hone_engine::Cpu;
 use super::{Precision, make_empty};
 use crate::place::Place;
 
-/// Files of a model beside its weights and config.json, where they exist.
+/// Files of a model besides its weights and config.json, if they exist.
 const COMPANIONS: [&str; 9] = [
     "tokenizer.json",
     "tokenizer_config.json",

@@ -1,4 +1,4 @@
-//! `hone model info`: what a directory holds, what it takes to run and to train, and what looks wrong.
+//! `hone model info`: contents of a model directory, memory needed to run and train it, and problems.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -31,14 +31,14 @@ pub(super) struct Args {
     check: bool,
 }
 
-/// Weights up to this many bytes are read without being asked to.
+/// Weights up to this many bytes are read by default.
 const QUICK: u64 = 1 << 30;
 
 #[derive(Debug, Serialize)]
 struct Report {
     /// Directory of the weights; of an adapter, of its base.
     model: PathBuf,
-    /// The adapter that the policy is, where it is one.
+    /// The adapter, if the policy is one.
     policy: Option<PathBuf>,
     /// Parameters of that adapter.
     trained: Option<usize>,
@@ -82,7 +82,7 @@ struct TokenizerReport {
 
 #[derive(Debug, Serialize)]
 struct TemplateReport {
-    /// The format calls are written in, where the template writes calls and the format is one we parse.
+    /// The tool-call format, if the template writes calls in a known one.
     call_format: Option<&'static str>,
 }
 
@@ -172,7 +172,7 @@ fn warnings(config: &Config, chat: &ModelDir, template: Option<&TemplateReport>)
         Ok(tokenizer) => {
             let special = tokenizer.special_ids();
             let strange = |id: &&u32| tokenizer.id_to_token(**id).is_none();
-            found.extend(chat.stop_ids().iter().find(strange).map(|id| format!("stop id {id} is no token")));
+            found.extend(chat.stop_ids().iter().find(strange).map(|id| format!("stop id {id} is not a token")));
             if !chat.stop_ids().iter().any(|id| special.contains(id)) && !chat.stop_ids().is_empty() {
                 found.push("no stop id is a special token: replies may end inside text".into());
             }
@@ -198,7 +198,7 @@ fn warnings(config: &Config, chat: &ModelDir, template: Option<&TemplateReport>)
     found
 }
 
-/// The format in which the template writes a call: one is rendered and looked at.
+/// The format in which the template writes a call, found by rendering one.
 fn call_format(chat: &ModelDir, template: &ChatTemplate) -> Option<&'static str> {
     let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
     let spec = ToolSpec::new("get_weather", "Weather of a city", parameters.clone());
@@ -222,12 +222,12 @@ fn call_format(chat: &ModelDir, template: &ChatTemplate) -> Option<&'static str>
         template.render(&input).ok()
     };
     let (before, after) = (render(std::slice::from_ref(&user))?, render(&[user, call])?);
-    // What the template adds for the reply; all of it where it writes the turns before differently.
+    // The text the template adds for the reply; the whole text if it rewrites earlier turns.
     let reply = after.strip_prefix(&before).unwrap_or(&after);
     Some(Format::detect(reply, &tools)?.name())
 }
 
-/// Adapters in the directory itself or one below.
+/// Adapters in the directory itself or one level below.
 fn adapters(dir: &Path) -> Result<Vec<AdapterReport>> {
     let below = std::fs::read_dir(dir)?.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
     let mut places: Vec<PathBuf> = std::iter::once(dir.to_owned()).chain(below).collect();

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{Precision, make_empty};
 
-/// Text for training a tokenizer where none is given.
+/// Default text for training a tokenizer.
 const OWN_TEXT: [&str; 4] = [
     include_str!("../../../../../docs/algorithms.md"),
     include_str!("../../../../../docs/environments.md"),

@@ -1,4 +1,4 @@
-//! `hone train --dry-run`: the resolved recipe on stdout, what it will take on stderr.
+//! `hone train --dry-run`: the resolved recipe on stdout, its cost on stderr.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -9,8 +9,8 @@ use hone_train::budget::{Budget, Estimate, MemoryBudget, estimate, gigabytes};
 use hone_train::recipe::Recipe;
 use serde_json::json;
 
-/// Exit code 1 when the machine has less memory than the run may need, or when an episode broke. Memory is said first, and
-/// nothing is measured where there is too little.
+/// Exit code 1 when the machine has less memory than the run may need, or when an episode broke. Memory is printed
+/// first, and nothing is measured if there is too little.
 pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     // A recipe without a policy gets one of the size it would train.
     let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
@@ -41,7 +41,7 @@ pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
             None => {}
         }
         let text = recipe.to_toml()?;
-        // To a file it is a recipe, to the byte.
+        // Output to a file is a recipe, byte for byte.
         write!(stdout, "{}", if stdout.is_terminal() { clean(&text) } else { text })?;
     }
     if let Some(shortage) = &shortage {

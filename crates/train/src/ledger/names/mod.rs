@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write as _};
 
-/// A metric, or a family of them: `{env}`, `{component}`, `{kind}` and `{n}` stand for names and numbers of the run.
+/// A metric, or a family of them: `{env}`, `{component}`, `{kind}` and `{n}` are placeholders for names and numbers of
+/// the run.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
     pub name: &'static str,

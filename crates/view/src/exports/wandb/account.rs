@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// The project where `WANDB_PROJECT` names none.
+/// Default project, if `WANDB_PROJECT` is not set.
 const PROJECT: &str = "hone";
 
 const SERVER: &str = "https://api.wandb.ai";
 
-/// Destination of the log: nowhere, into a directory alone, or to a server as well.
+/// Destination of the log: nowhere, a directory only, or also a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     Disabled,
@@ -15,14 +15,14 @@ pub enum Mode {
     Online(Account),
 }
 
-/// A server and who asks it.
+/// A server and its credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Account {
     pub server: String,
     pub key: String,
 }
 
-/// Without the key: what is printed or logged never has it.
+/// Omits the key, so that it is never printed or logged.
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Account").field("server", &self.server).finish_non_exhaustive()
@@ -30,7 +30,7 @@ impl fmt::Debug for Account {
 }
 
 impl Mode {
-    /// `WANDB_MODE`, `WANDB_API_KEY` and `WANDB_BASE_URL`: online where there is a key, unless the mode says otherwise.
+    /// `WANDB_MODE`, `WANDB_API_KEY` and `WANDB_BASE_URL`: online if there is a key, unless the mode says otherwise.
     pub fn from_env() -> Result<Self, String> {
         Self::of(set("WANDB_MODE").as_deref(), set("WANDB_API_KEY"), set("WANDB_BASE_URL"))
     }
@@ -54,7 +54,7 @@ pub(super) fn project() -> String {
     set("WANDB_PROJECT").unwrap_or_else(|| PROJECT.to_owned())
 }
 
-/// W&B takes the user's own where there is none.
+/// Absent: W&B uses the user's own.
 pub(super) fn entity() -> Option<String> {
     set("WANDB_ENTITY")
 }

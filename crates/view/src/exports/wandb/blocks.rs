@@ -1,4 +1,4 @@
-//! The log's framing, LevelDB's: blocks of 32 kB, and records in one fragment or several, none of which crosses a block.
+//! Log framing, as in LevelDB: blocks of 32 kB, and records in one fragment or several, none of which crosses a block.
 
 const BLOCK: usize = 32 * 1024;
 /// CRC-32 of kind and bytes, length (16 bits), kind.
@@ -16,7 +16,7 @@ fn checksum(kind: u8, bytes: &[u8]) -> [u8; 4] {
     crc.finalize().to_le_bytes()
 }
 
-/// A record as it stands in a file that has `at` bytes before it.
+/// A record as written into a file after `at` bytes.
 pub(super) fn framed(at: u64, mut record: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(record.len() + HEADER);
     let mut left = BLOCK - (at % BLOCK as u64) as usize;
@@ -44,10 +44,10 @@ pub(super) fn framed(at: u64, mut record: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Records from a place on, up to the first that is damaged or cut off: each with the place where it ends.
+/// Records from an offset on, up to the first that is damaged or cut off: each with its end offset.
 pub(super) fn read(bytes: &[u8], from: usize) -> Vec<(usize, Vec<u8>)> {
     let (mut at, mut record, mut found) = (from, Vec::new(), Vec::new());
-    // A first fragment has no bytes where only its header fits into the block.
+    // A first fragment is empty if only its header fits into the block.
     let mut begun = false;
     while let Some((kind, part, end)) = fragment(bytes, at) {
         // A first fragment begins a record, and nothing else does.

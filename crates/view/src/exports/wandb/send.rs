@@ -1,4 +1,4 @@
-//! A recorded run sent to W&B's server: the rows that it does not have.
+//! Upload of a recorded run to W&B's server: the rows that it does not have.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::run::Run;
 
 /// Rows of one request.
 const ROWS: usize = 200;
-/// All requests together have so long.
+/// Deadline for all requests together.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// Sends a run; returns where it is found.
+/// Sends a run; returns its URL.
 pub fn send(run: &Run, account: Account) -> Result<String, String> {
     let origin = Origin::of(run);
     let named = Wandb::from_env().named(run, &origin);

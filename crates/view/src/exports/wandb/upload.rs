@@ -1,6 +1,6 @@
 //! Upload of a run to W&B's server while it is in progress: the rows of the offline run, sent as W&B's own client sends
-//! them (`upsertBucket`, then `file_stream`). A separate thread sends: training waits for nothing but the last rows,
-//! and those have a deadline.
+//! them (`upsertBucket`, then `file_stream`). A separate thread sends: training waits only for the last rows, with a
+//! deadline.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -11,19 +11,19 @@ use serde_json::{Map, Value, json};
 use super::Account;
 use crate::html::encoded;
 
-/// One request.
+/// Deadline of one request.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// A request that fails for a reason that may pass is made again so often, each time after twice the pause.
+/// Attempts at a request that fails for a transient reason, with exponential backoff.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(500);
-/// A run that says nothing for minutes is shown as crashed.
+/// Heartbeat interval: a run that is silent for minutes is shown as crashed.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
 const UPSERT: &str = "mutation UpsertBucket($name: String, $project: String, $entity: String, $displayName: String, $config: JSONString) { \
     upsertBucket(input: {name: $name, modelName: $project, entityName: $entity, displayName: $displayName, config: $config}) { \
     bucket { name historyLineCount project { name entity { name } } } inserted } }";
 
-/// A run as its server is told of it.
+/// A run as described to its server.
 #[derive(Debug)]
 pub(in crate::exports) struct Named {
     pub id: String,
@@ -38,7 +38,7 @@ pub(in crate::exports) struct Named {
 pub(in crate::exports) struct Upload {
     orders: mpsc::Sender<Order>,
     ended: mpsc::Receiver<Result<(), String>>,
-    /// Rows that were handed over.
+    /// Rows handed to the thread.
     pub sent: usize,
 }
 
@@ -60,17 +60,17 @@ impl Upload {
                 Ok(runtime) => send(&runtime, account, &named, &received),
                 Err(error) => Err(error.to_string()),
             };
-            // Nobody listens to a run that has ended.
+            // The receiver may be gone.
             let _ = end.send(result);
         });
         Self { orders, ended, sent: 0 }
     }
 
-    /// Hands rows over; an error where sending was given up.
+    /// Queues rows; an error if sending was abandoned.
     pub(in crate::exports) fn rows(&mut self, rows: Vec<Value>) -> Result<(), String> {
         let (first, count) = (self.sent, rows.len());
         if count > 0 {
-            // A thread that is gone says why in `ended`.
+            // If the thread is gone, `ended` says why.
             let _ = self.orders.send(Order::Rows(first, rows));
             self.sent += count;
         }
@@ -80,7 +80,7 @@ impl Upload {
         }
     }
 
-    /// Waits for what was handed over, so long.
+    /// Waits for the queued rows, at most `patience`.
     pub(in crate::exports) fn finish(self, complete: bool, patience: Duration) -> Result<(), String> {
         if complete {
             let _ = self.orders.send(Order::Complete);
@@ -118,7 +118,7 @@ fn send(
     }
 }
 
-/// Rows as the server takes them, without those it has: a resumed run does some of its steps again.
+/// Rows in the server's form, without those it has: a resumed run repeats some of its steps.
 fn history(first: usize, rows: &[Value], known: usize) -> Option<Value> {
     let new = rows.get(known.saturating_sub(first)..).filter(|new| !new.is_empty())?;
     let lines: Vec<String> = new.iter().map(Value::to_string).collect();
@@ -142,7 +142,7 @@ impl Server {
         Ok(Self { client: client.map_err(|error| error.to_string())?, account })
     }
 
-    /// The address that rows of the run go to, and how many the server has.
+    /// The URL for the run's rows, and the number of rows the server has.
     async fn begin(&self, named: &Named) -> Result<(String, usize), String> {
         let config: Map<String, Value> =
             named.config.iter().map(|(key, value)| (key.clone(), json!({"value": value}))).collect();
@@ -150,8 +150,8 @@ impl Server {
             "displayName": named.name, "config": Value::from(config).to_string()});
         let url = format!("{}/graphql", self.account.server);
         let answer = self.post(&url, &json!({"query": UPSERT, "variables": variables})).await?;
-        let answer: Value =
-            serde_json::from_str(&answer).map_err(|_| self.words("answered with what is no JSON", &answer))?;
+        let answer: Value = serde_json::from_str(&answer)
+            .map_err(|_| self.words("answered with something that is not JSON", &answer))?;
         let bucket = answer.pointer("/data/upsertBucket/bucket").filter(|bucket| bucket.is_object());
         let bucket = bucket.ok_or_else(|| self.words("did not make the run", &answer.to_string()))?;
         let text = |path: &str| bucket.pointer(path).and_then(Value::as_str).map(encoded);
@@ -163,7 +163,7 @@ impl Server {
         Ok((stream, usize::try_from(known).unwrap_or(usize::MAX)))
     }
 
-    /// The answer to a request, which is made again where the reason it failed for may pass.
+    /// The answer to a request; transient failures are retried.
     async fn post(&self, url: &str, body: &Value) -> Result<String, String> {
         let mut attempt = 1;
         loop {
@@ -192,7 +192,7 @@ impl Server {
         }
     }
 
-    /// The server's fault, cut short and without the key.
+    /// The server's error message, shortened and without the key.
     fn words(&self, what: &str, text: &str) -> String {
         let said: String = text.replace(&self.account.key, "…").chars().take(200).collect();
         format!("{} {what}: {said}", self.account.server)

@@ -117,8 +117,8 @@ fn check_payments(world: &World, user_id: &Value, payments: &Value, total: &Valu
     Ok(())
 }
 
-/// Gift cards are charged and certificates used up, one by one: a certificate named twice fails at its second turn,
-/// when the first has already gone.
+/// Gift cards are charged and certificates used up, one by one: a certificate named twice fails the second time, after
+/// the first has been used.
 fn pay(world: &mut World, user_id: &Value, payments: &Value) -> Result<(), Failure> {
     for payment in ops::iterate(payments)? {
         let id = ops::field(&payment, "payment_id")?;

@@ -22,7 +22,7 @@ pub(crate) const FLIGHTS: TableId = TableId(0);
 pub(crate) const RESERVATIONS: TableId = TableId(1);
 pub(crate) const USERS: TableId = TableId(2);
 
-/// The moment every episode takes place at.
+/// Current time in every episode.
 pub(crate) const NOW: &str = "2024-05-15T15:00:00";
 
 /// In the order in which the model sees them.

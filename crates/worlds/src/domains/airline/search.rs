@@ -6,7 +6,7 @@ use super::super::tool::{Answer, Failure, Rules, arg, refuse, show};
 use super::super::world::World;
 use super::{FLIGHTS, RESERVATIONS, USERS};
 
-/// The airports of the network and the cities they are shown with.
+/// The airports of the network and their cities.
 pub const AIRPORTS: [(&str, &str); 20] = [
     ("SFO", "San Francisco"),
     ("JFK", "New York"),
@@ -58,7 +58,7 @@ pub(super) fn direct(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
     show(&Value::list(found))
 }
 
-/// The flight's day, when seats are sold for it.
+/// The flight's day, if seats are sold for it.
 fn available<'a>(flight: &'a Value, date: &Value) -> Result<Option<&'a Value>, Raised> {
     match ops::lookup(ops::dict_field(flight, "dates")?, date)? {
         Some(day) if ops::is(ops::field(day, "status")?, "available") => Ok(Some(day)),
@@ -95,7 +95,7 @@ pub(super) fn one_stop(world: &mut World, arguments: &Dict, rules: Rules) -> Ans
     show(&Value::list(found))
 }
 
-/// Both legs, when the second leaves after the first arrives and both have seats.
+/// Both legs, if the second leaves after the first arrives and both have seats.
 fn connection(first: &Value, second: &Value, date: &Value, rules: Rules) -> Result<Option<Value>, Failure> {
     let arrival = ops::field(first, "scheduled_arrival_time_est")?;
     let overnight = arrival.as_str().is_some_and(|time| time.contains("+1"));

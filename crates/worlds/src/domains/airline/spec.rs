@@ -1,4 +1,4 @@
-//! The airline tools as the agent is told of them.
+//! Tool descriptions of the airline, as the agent sees them.
 
 use super::super::schema::{Parameter, Spec, Type, param};
 

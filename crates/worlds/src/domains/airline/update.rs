@@ -31,7 +31,7 @@ pub(super) fn cancel(world: &mut World, arguments: &Dict, rules: Rules) -> Answe
     show(reservation)
 }
 
-/// Checks that the user can pay `total` with this method, which must not be a certificate; says whether it is a gift
+/// Checks that the user can pay `total` with this method, which must not be a certificate; returns whether it is a gift
 /// card.
 fn check_method(world: &World, user: &Value, id: &Value, total: &Value) -> Result<bool, Failure> {
     let methods = ops::dict_field(world.require(USERS, user)?, "payment_methods")?;
@@ -117,10 +117,11 @@ pub(super) fn flights(world: &mut World, arguments: &Dict, rules: Rules) -> Answ
     show(reservation)
 }
 
-/// The segment as the reservation already has it: it keeps its price, whatever the flight costs or holds today.
+/// The segment as the reservation already has it: it keeps its price, whatever the flight costs today and however many
+/// seats it has.
 fn kept_leg(reservation: &Value, segment: &Value, cabin: &Value) -> Result<Option<Leg>, Raised> {
     let mut kept = None;
-    // Every flight is looked at, as upstream's comprehension does: a bad one further on still raises.
+    // Every flight is evaluated, as in upstream's comprehension: a bad one later in the list still raises.
     for flight in ops::iterate(ops::field(reservation, "flights")?)? {
         if ops::equal(ops::field(&flight, "flight_number")?, ops::field(segment, "flight_number")?)
             && ops::equal(ops::field(&flight, "date")?, ops::field(segment, "date")?)

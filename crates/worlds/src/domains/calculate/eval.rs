@@ -28,7 +28,7 @@ pub(super) fn eval(tree: &Tree, powers: PowerLimit) -> Result<Number, Raised> {
     }
 }
 
-/// The argument of a call is unpacked before anyone finds out that a number cannot be called.
+/// The argument of a call is unpacked before the error that a number cannot be called.
 fn unpack(callee: &Number, star: Star, argument: &Number) -> Result<(), Raised> {
     let (mark, wanted) = match (star, argument) {
         (Star::No, _) | (Star::One, Number::Tuple) => return Ok(()),

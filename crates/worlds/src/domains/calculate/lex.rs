@@ -2,9 +2,9 @@
 
 use num_bigint::BigInt;
 
-/// Python's tokenizer nests no deeper.
+/// Maximum nesting of Python's tokenizer.
 const MAX_PARENTHESES: usize = 200;
-/// Python converts no longer integers, to bound the quadratic conversion.
+/// Longest integer that Python converts, to bound the quadratic conversion.
 const MAX_DIGITS: usize = 4300;
 
 #[derive(Debug, Clone, PartialEq)]

@@ -16,7 +16,7 @@ use super::world::World;
 
 const ALPHABET: &str = "0123456789+-*/(). ";
 
-/// The strict rules read no more than this.
+/// Longest expression under the strict rules.
 const STRICT_LENGTH: usize = 1000;
 
 /// Limit on the size of a power.
@@ -24,7 +24,7 @@ const STRICT_LENGTH: usize = 1000;
 pub(super) struct PowerLimit {
     /// Bits of an integer power.
     bits: u64,
-    /// The answer to a larger one.
+    /// The answer to a larger power.
     answer: &'static str,
 }
 

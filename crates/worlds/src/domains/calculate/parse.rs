@@ -1,4 +1,4 @@
-//! Python's expression grammar over these tokens, with the error it reports for each way to get it wrong.
+//! Python's expression grammar over these tokens, with the error Python reports for each mistake.
 //!
 //! As in CPython there are two passes: the first only accepts or refuses; the second, over refused text, follows the
 //! same path and names the fault if there is a more specific name than "invalid syntax".
@@ -50,7 +50,7 @@ fn syntax_error(what: &str) -> Raised {
 }
 
 enum Fault {
-    /// The text cannot be read from here on.
+    /// Parsing fails here.
     Here,
     Named(String),
     TooDeep,
@@ -67,7 +67,7 @@ struct Parser<'a> {
 type Parsed = Result<Tree, Fault>;
 
 impl Parser<'_> {
-    /// The token to come. Looking past the end while a parenthesis is open is an error in itself.
+    /// The next token. Looking past the end while a parenthesis is open is itself an error.
     fn peek(&self) -> Result<Option<&Token>, Fault> {
         match self.tokens.all.get(self.at) {
             None if self.tokens.unclosed() => Err(Fault::Named("'(' was never closed".into())),
@@ -86,7 +86,7 @@ impl Parser<'_> {
         if self.at == self.tokens.all.len() { Ok(tree) } else { Err(Fault::Here) }
     }
 
-    /// In the second pass, two expressions in a row inside parentheses are a forgotten comma.
+    /// In the second pass, two consecutive expressions inside parentheses are a missing comma.
     fn expression(&mut self) -> Parsed {
         let tree = self.sum()?;
         if self.naming {
@@ -176,7 +176,7 @@ impl Parser<'_> {
         loop {
             let before = self.at;
             if self.take(&Token::Dot)? {
-                // An attribute would need a name, which the alphabet has not; but a name is looked for.
+                // An attribute would need a name, which the alphabet lacks; but Python looks for one.
                 self.peek()?;
                 self.at = before;
             }
@@ -238,7 +238,7 @@ impl Parser<'_> {
     }
 
     /// `(*x)` and `(**x)`: never valid, and with their own error in the second pass. The first pass also reads a
-    /// starred operand, as the start of a tuple that never comes.
+    /// starred operand, as the start of a tuple that never follows.
     fn starred(&mut self) -> Result<(), Fault> {
         let before = self.at;
         let what = if self.take(&Token::Star)? {

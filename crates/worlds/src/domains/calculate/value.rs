@@ -1,4 +1,4 @@
-//! The values `calculate` can meet, and Python's operators on them.
+//! Values of `calculate`, and Python's operators on them.
 
 use num_bigint::{BigInt, Sign};
 use num_traits::{Signed as _, ToPrimitive as _, Zero as _};
@@ -7,7 +7,7 @@ use super::super::py::Raised;
 use super::super::py::num::int_to_float;
 use super::PowerLimit;
 
-/// A result on the way. A tuple can only be the empty one.
+/// An intermediate result. A tuple can only be empty.
 #[derive(Debug, Clone)]
 pub(super) enum Number {
     Int(BigInt),
@@ -152,7 +152,7 @@ fn floats(operator: &str, a: f64, b: f64) -> Result<Number, Raised> {
     }))
 }
 
-/// CPython's, whose result is the floor of the exact quotient where rounding the quotient first would not be.
+/// CPython's floor division: the floor of the exact quotient, which rounding the quotient first would not give.
 fn floor_division(a: f64, b: f64) -> f64 {
     let mut remainder = a % b;
     let mut quotient = (a - remainder) / b;

@@ -1,7 +1,7 @@
 //! Python's `json.loads` and `json.dumps` with their defaults.
 //!
-//! Not serde_json, because the two disagree where it shows: Python keeps integers of any size, reads `NaN` and
-//! `Infinity`, escapes everything beyond ASCII, and writes floats its own way.
+//! Not serde_json, because the two differ visibly: Python keeps integers of any size, reads `NaN` and `Infinity`,
+//! escapes everything beyond ASCII, and writes floats its own way.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -173,7 +173,7 @@ impl Reader<'_> {
         } else {
             first
         };
-        // Python would keep a lone surrogate and fail later, when the text is encoded; here it cannot be held at all.
+        // Python would keep a lone surrogate and fail later, when the text is encoded; here it cannot be represented.
         char::from_u32(code).ok_or_else(|| self.bad("a lone surrogate"))
     }
 

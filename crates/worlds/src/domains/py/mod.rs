@@ -2,7 +2,7 @@
 //!
 //! tau-bench has no schema: the agent's arguments go straight into Python dictionaries, come back through `json.dumps`
 //! and fail with Python's own error texts. Byte-exact replays therefore need Python's values, spelling, arithmetic and
-//! exceptions. This module has those and nothing else: it knows no orders and no flights.
+//! exceptions. This module has only those: it knows nothing about orders or flights.
 
 pub mod json;
 pub mod num;

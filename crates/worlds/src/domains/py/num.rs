@@ -44,7 +44,7 @@ fn unsupported(operator: &str, left: &Value, right: &Value) -> Raised {
     Raised(format!("unsupported operand type(s) for {operator}: '{left}' and '{right}'"))
 }
 
-/// `operator` is how the expression spells it ("-" or "-="): the error text repeats it.
+/// `operator` is its spelling in the expression ("-" or "-="), which the error text repeats.
 fn binary(
     operator: &str,
     left: &Value,
@@ -69,8 +69,8 @@ pub fn sub(operator: &str, left: &Value, right: &Value) -> Result<Value, Raised>
     binary(operator, left, right, |a, b| a - b, |a, b| a - b)
 }
 
-/// Integer multiplication. A string or list would be repeated, which no caller keeps: it is returned unrepeated, so
-/// that the next operation fails on the right type.
+/// Integer multiplication. A string or list, which Python would repeat, is returned unrepeated: no caller uses it, and
+/// the next operation fails on the right type.
 pub fn times(count: i64, value: &Value) -> Result<Value, Raised> {
     if matches!(value, Value::Str(_) | Value::List(_)) {
         return Ok(value.clone());
@@ -117,7 +117,7 @@ pub fn greater(left: &Value, right: &Value) -> Result<bool, Raised> {
     Ok(compare(&a, &b) == Some(Ordering::Greater))
 }
 
-/// Exact, also between an integer and a float.
+/// Exact, even between an integer and a float.
 pub fn compare(a: &Number, b: &Number) -> Option<Ordering> {
     match (a, b) {
         (Number::Int(a), Number::Int(b)) => Some(a.cmp(b)),

@@ -108,8 +108,8 @@ pub(crate) fn float_repr(number: f64) -> String {
     format!("{mantissa}e{sign}{:02}", exponent.abs())
 }
 
-/// The shortest digits that read back, in exponent form. Where two neighbours are equally near, Python takes the even
-/// one and Rust the larger; that takes a number so large that its exact digits fit into a few more.
+/// The shortest digits that read back, in exponent form. If two neighbours are equally near, Python takes the even one
+/// and Rust the larger; that happens only for numbers so large that their exact digits fit into a few more.
 fn shortest(number: f64) -> String {
     let found = format!("{number:e}");
     if number.abs() < 1e14 {

@@ -125,7 +125,7 @@ fn transaction(kind: &str, amount: &Value, method: &Value) -> Value {
     Value::dict([("transaction_type", kind.into()), ("amount", amount.clone()), ("payment_method_id", method.clone())])
 }
 
-/// Upstream tells gift cards by their id in some places and by their source in others.
+/// Upstream recognises gift cards by their id in some places and by their source in others.
 pub(super) fn is_gift_card_id(id: &Value) -> bool {
     id.as_str().is_some_and(|id| id.contains("gift_card"))
 }

@@ -1,4 +1,4 @@
-//! The retail tools as the agent is told of them.
+//! Tool descriptions of retail, as the agent sees them.
 
 use super::super::schema::{Parameter, Spec, Type, param};
 

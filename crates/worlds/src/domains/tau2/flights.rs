@@ -121,7 +121,7 @@ pub(super) fn one_stop(world: &mut World, arguments: &Dict, _: Rules) -> Answer 
     show(&Value::list(found))
 }
 
-/// Takes seats for everyone on every segment, twice where a segment is named twice.
+/// Takes seats for everyone on every segment, twice if a segment is named twice.
 pub(super) fn take_seats(world: &mut World, segments: &[Value], cabin: &Value, passengers: i64) -> Result<(), Failure> {
     for segment in segments {
         let days = ops::field_mut(world.edit(FLIGHTS, ops::field(segment, "flight_number")?)?, "dates")?;

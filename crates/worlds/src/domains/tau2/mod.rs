@@ -2,8 +2,8 @@
 //!
 //! Every record has all its fields in the model's order, absent ones as null; numbers have their field's type. Tools
 //! raise, and the agent reads "Error: " and the text. Upstream's faults at the time of writing are kept: after
-//! `modify_pending_order_items` with several items, all have the last one's price and options, and cancelling gives no
-//! seats back.
+//! `modify_pending_order_items` with several items, all have the last one's price and options, and cancelling does not
+//! release seats.
 
 mod airline;
 mod flights;
@@ -25,12 +25,12 @@ pub(super) fn tools(kind: Kind) -> &'static [Tool] {
     match kind {
         Kind::Retail => &retail::TOOLS,
         Kind::Airline => &airline::TOOLS,
-        // Its functions are over two states.
+        // Its functions work on two states.
         Kind::Telecom => &[],
     }
 }
 
-/// The tool that retail and airline have beyond v1's.
+/// The tool that retail and airline have in addition to v1's.
 pub(super) fn new_tool(kind: Kind) -> Option<&'static Spec> {
     static ITEM: Spec = Spec {
         name: "get_item_details",
@@ -71,7 +71,7 @@ pub(super) fn toolkit(kind: Kind) -> &'static str {
     }
 }
 
-/// The agent's arguments share a Python call with the environment's own, which must not come twice.
+/// The agent's arguments share a Python call with the environment's own, which must not be given twice.
 fn check_own_names(arguments: &Dict) -> Result<(), Failure> {
     const CALL: &str = "Environment.make_tool_call() got multiple values for";
     if arguments.contains_key("requestor") {

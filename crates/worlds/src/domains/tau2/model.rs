@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::super::py::{Dict, Raised, Value, text};
 use super::scalars::{date, flag, moment, number, whole};
 
-/// The release whose texts these are; they name it in a link.
+/// Pydantic release whose texts these are; they name it in a link.
 const PYDANTIC: &str = "2.12";
 
 /// Type of a field.
@@ -17,7 +17,7 @@ pub(super) enum Holds {
     Number,
     Flag,
     Choice(&'static [&'static str]),
-    /// A choice that is an enumeration upstream: its fault has another name.
+    /// A choice that is an enumeration upstream: its error has another name.
     Enum(&'static [&'static str]),
     /// A date, as `str` shows it.
     Date,
@@ -29,7 +29,7 @@ pub(super) enum Holds {
     Model(&'static Model),
     /// A model that takes no other fields.
     Closed(&'static Model),
-    /// A field that need not be given, and its value then.
+    /// An optional field with its default.
     Or(&'static Holds, fn() -> Value),
     /// The model whose `source` or `status` the value names.
     OneOf(&'static str, &'static [(&'static str, &'static Model)]),
@@ -81,7 +81,8 @@ impl Model {
     }
 }
 
-/// Long values are shown with their middle cut out: over 50 bytes, the first 25 and the last 24 of them in whole letters.
+/// Long values are shown with their middle cut out: over 50 bytes, the first 25 and the last 24, at character
+/// boundaries.
 fn shorten(repr: &str) -> String {
     if repr.len() <= 50 {
         return repr.to_owned();
@@ -171,7 +172,7 @@ fn scalar(holds: Holds, value: &Value) -> Result<Value, (Cow<'static, str>, &'st
             Some(moment) => Ok(Value::str(moment)),
             None => wrong("Input should be a valid datetime, written YYYY-MM-DDTHH:MM:SS", "datetime_parsing"),
         },
-        // Text; `coerce` has taken everything with parts.
+        // Text; `coerce` has handled everything with parts.
         _ => match value {
             Value::Str(_) => Ok(value.clone()),
             _ => wrong("Input should be a valid string", "string_type"),

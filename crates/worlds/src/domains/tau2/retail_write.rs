@@ -29,7 +29,7 @@ fn payment(kind: &str, amount: &Value, method: &Value) -> Result<Value, Raised> 
     ]))
 }
 
-/// Adds to or takes from a gift card of the order's user.
+/// Adds to or deducts from a gift card of the order's user.
 fn move_money(world: &mut World, order: &Value, method: &Value, change: &Value, adds: bool) -> Result<(), Failure> {
     let methods = ops::field_mut(world.edit(USERS, ops::field(order, "user_id")?)?, "payment_methods")?;
     let Some(name) = ops::hashed(method)? else { return Err(Raised::key(method).into()) };
@@ -79,7 +79,7 @@ fn item_position(items: &[Value], id: &Value) -> Result<usize, Failure> {
     found.map_or_else(|| refuse(format!("Item {} not found", text::str(id))), Ok)
 }
 
-/// Price difference of the new items, and the variant that was looked at last.
+/// Price difference of the new items, and the last variant checked.
 fn difference(
     world: &World,
     order: &Value,
@@ -182,7 +182,7 @@ pub(super) fn change_items(world: &mut World, arguments: &Dict, _: Rules) -> Ans
     for (old, new) in &pairs {
         let at = item_position(&items, old)?;
         ops::set(&mut items[at], "item_id", new.clone())?;
-        // Upstream takes the variant left over from its checks: the last one, for every item.
+        // Upstream uses the variant left over from its checks, the last one, for every item.
         for name in ["price", "options"] {
             let Some(variant) = &last else { continue };
             ops::set(&mut items[at], name, ops::field(variant, name)?.clone())?;

@@ -22,7 +22,7 @@ pub(super) fn whole(value: &Value) -> Result<Value, Wrong> {
         Value::Float(number) if number.fract() != 0.0 => {
             Err(("Input should be a valid integer, got a number with a fractional part", "int_from_float"))
         }
-        // 64 bits are all a float becomes, the two ends excluded.
+        // A float converts only within 64 bits, the two ends excluded.
         Value::Float(number) if number.abs() < i64::MAX as f64 => Ok(Value::Int(*number as i64)),
         Value::Float(_) => Err(TOO_LARGE),
         Value::Str(text) => whole_text(text.trim()),
@@ -110,7 +110,7 @@ fn without_underscores(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Pydantic's readings of these strings, written down from it.
+    /// Pydantic's readings of these strings, recorded from it.
     #[test]
     fn strings_are_read_as_pydantic_reads_them() {
         let big = "123456789012345678901234567890";
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(long(4301).unwrap_err().1, "int_parsing_size");
     }
 
-    /// Pydantic's readings of these values, written down from it.
+    /// Pydantic's readings of these values, recorded from it.
     #[test]
     fn flags_are_read_as_pydantic_reads_them() {
         let text = |text: &str| Value::str(text.to_owned());

@@ -1,7 +1,7 @@
 //! Catalogue of failures: the products, failure modes, causes and fixes of triage worlds.
 //!
 //! A case is one product × one failure mode of its domain × one cause of that failure. The fix is the cause's, with a
-//! value that every world draws anew: it has to be read from the knowledge base and cannot be learnt by heart. The last
+//! value that every world draws anew: it has to be read from the knowledge base and cannot be memorised. The last
 //! products of a domain and its last failure mode are held out for the test split. That is a property of this table,
 //! not of a seed or a size, so a larger set or another seed never moves a held-out product into train.
 
@@ -35,7 +35,7 @@ pub(super) struct Failure {
 #[derive(Debug)]
 pub(super) struct Cause {
     pub(super) name: &'static str,
-    /// The log line that tells this cause from the others.
+    /// The log line that distinguishes this cause from the others.
     pub(super) log: &'static str,
     /// One sentence with `{value}` and perhaps `{service}`.
     pub(super) fix: &'static str,

@@ -34,8 +34,8 @@ pub(in crate::triage) fn unknown_gold(world: &World, problem: Problem) -> Gold {
     }
 }
 
-/// Calls that find the gold documents honestly: each id is among the hits of a search before it is read. `None` where
-/// no plain query finds one.
+/// Calls that find the gold documents honestly: each id is among the hits of a search before it is read. `None` if no
+/// plain query finds one.
 pub(super) fn find(
     world: &World,
     scene: &Scene,

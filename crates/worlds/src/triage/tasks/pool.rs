@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Article,
     /// An article and the change procedure it refers to.
     Procedure,
-    /// An article, and nothing in the ticket tells it from another with the same symptom.
+    /// An article that nothing in the ticket distinguishes from another with the same symptom.
     Vague,
     Incident,
     Unknown,

@@ -36,7 +36,7 @@ fn has_status(bill: &Value, status: &str) -> bool {
     ops::field(bill, "status").is_ok_and(|own| ops::is(own, status))
 }
 
-/// The newest first, up to a limit.
+/// Bills, newest first, up to a limit.
 pub(super) fn list(world: &mut World, arguments: &Dict) -> Result<Value, Failure> {
     let (_, owner) = customer(world, arg(arguments, "customer_id"))?;
     let mut bills: Vec<Value> = bills_of(world, owner)?.into_iter().map(|(_, bill)| bill.clone()).collect();
@@ -64,7 +64,7 @@ fn limit(limit: Option<&Value>, length: usize) -> Result<usize, Failure> {
     Ok(if wanted < 0 { length.saturating_sub(from_end) } else { from_end.min(length) })
 }
 
-/// Bills of a customer that wait for a payment.
+/// Bills of a customer that await payment.
 pub(super) fn awaiting<'a>(world: &'a World, owner: &Value) -> Result<Vec<Found<'a>>, Failure> {
     Ok(bills_of(world, owner)?.into_iter().filter(|(_, bill)| has_status(bill, "Awaiting Payment")).collect())
 }
@@ -133,7 +133,7 @@ fn new_id(world: &World, customer_id: &Value) -> String {
     format!("B{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3])
 }
 
-/// Adds an empty bill to the list and to its customer; its place.
+/// Adds an empty bill to the list and to its customer; returns its place.
 fn add(
     world: &mut World,
     customer_id: &Value,
@@ -219,7 +219,7 @@ pub(super) fn assert_overdue(world: &mut World, arguments: &Dict) -> Result<Valu
     Ok(Value::Bool(true))
 }
 
-/// Met by a bill that is paid, and by one that is not there.
+/// Holds for a paid bill, and for one that does not exist.
 pub(super) fn assert_not_overdue(world: &mut World, arguments: &Dict) -> Result<Value, Failure> {
     let found = bill(world, arg(arguments, "overdue_bill_id"));
     Ok(Value::Bool(found.map_or(true, |(_, bill)| has_status(bill, "Paid"))))

@@ -15,7 +15,7 @@ const DEVICES: TableId = TableId(2);
 pub(super) const LINES: TableId = TableId(3);
 const PLANS: TableId = TableId(4);
 
-/// The day on which every conversation takes place.
+/// Current date in every conversation.
 pub(super) const TODAY: &str = "2025-02-25";
 const CYCLE_END: &str = "2025-02-28";
 
@@ -127,7 +127,7 @@ pub(super) fn customer_by_phone<'a>(world: &'a World, number: &Value) -> Result<
     refuse(format!("Customer with phone number {} not found", text::str(number)))
 }
 
-/// True when the list in a record's field has the value.
+/// True if the list in a record's field contains the value.
 pub(super) fn lists(record: &Value, field: &str, value: &Value) -> Result<bool, Failure> {
     Ok(ops::iterate(ops::field(record, field)?)?.iter().any(|own| ops::equal(own, value)))
 }
@@ -169,7 +169,7 @@ fn by_name(world: &mut World, arguments: &Dict) -> Result<Value, Failure> {
     Ok(Value::list(found))
 }
 
-/// The record of an id, whose first letter says of which kind.
+/// The record with an id, whose first letter gives its kind.
 fn details(world: &mut World, arguments: &Dict) -> Result<Value, Failure> {
     let id = arg(arguments, "id");
     let name = id.as_str().ok_or_else(|| ops::no_attribute(id, "startswith"))?;

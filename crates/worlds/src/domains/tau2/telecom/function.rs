@@ -10,7 +10,7 @@ pub(super) enum Use {
     Read,
     /// A tool that changes the state.
     Write,
-    /// No tool: tasks set their scenario up with it, or assert on its end.
+    /// Not a tool: tasks use it to set up their scenario or to assert on its end.
     Scenario,
 }
 
@@ -57,12 +57,12 @@ pub(super) fn shown(answer: &Value) -> String {
     }
 }
 
-/// An argument that need not be given.
+/// An optional argument.
 pub(super) fn given<'a>(arguments: &'a Dict, name: &str) -> Option<&'a Value> {
     arguments.get(name)
 }
 
-/// `left OPERATOR right` of numbers that cannot be compared.
+/// Error of `left OPERATOR right` for values that cannot be compared.
 pub(super) fn incomparable(operator: &str, left: &Value, right: &Value) -> Raised {
     let (left, right) = (left.type_name(), right.type_name());
     Raised(format!("'{operator}' not supported between instances of '{left}' and '{right}'"))

@@ -65,7 +65,7 @@ pub(in crate::domains) fn shape_phone(table: &str, fields: &Value) -> Result<Dic
     }
 }
 
-/// Runs a tool and brings the two databases into step.
+/// Runs a tool and synchronises the two databases.
 pub(in crate::domains) fn run(
     world: &mut World,
     phone: &mut Phone,
@@ -78,7 +78,7 @@ pub(in crate::domains) fn run(
     Ok(shown(&answer))
 }
 
-/// Runs a tool without changing the databases, as upstream does with a reference's calls.
+/// Runs a tool without synchronising the databases, as upstream does with a reference's calls.
 pub(in crate::domains) fn call(
     world: &mut World,
     phone: &mut Phone,
@@ -100,7 +100,7 @@ pub(in crate::domains) fn call(
     }
 }
 
-/// Runs any function of a toolkit, tool or not, and brings the databases into step.
+/// Runs any function of a toolkit, tool or not, and synchronises the databases.
 pub(in crate::domains) fn function(
     world: &mut World,
     phone: &mut Phone,
@@ -153,7 +153,7 @@ pub(in crate::domains) fn writes() -> impl Iterator<Item = &'static str> {
     carrier.chain(user::FUNCTIONS.iter().filter(|function| function.of == Use::Write).map(|function| function.name))
 }
 
-/// Brings phone and carrier into step, for a user whose number is known.
+/// Synchronises phone and carrier, for a user whose number is known.
 pub(in crate::domains) fn sync(world: &mut World, phone: &mut Phone) -> Result<(), Failure> {
     let number = phone.around("phone_number").clone();
     if matches!(number, Value::None) {

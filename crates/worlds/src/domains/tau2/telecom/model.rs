@@ -195,13 +195,13 @@ pub(super) static SURROUNDINGS: Model = Model {
     ],
 };
 
-/// A model of which nothing is given.
+/// A model with all fields at their defaults.
 pub(super) fn defaults(model: &'static Model) -> Value {
     // Every field of these models has a default.
     model.shape_closed(&Value::dict(Dict::new())).unwrap_or(Value::None)
 }
 
-/// The apps of a phone that none are listed for.
+/// Default apps of a phone.
 fn apps() -> Value {
     let app = |name: &str, granted: &[&str]| {
         let fields = PERMISSIONS.fields.iter();
@@ -214,7 +214,7 @@ fn apps() -> Value {
     ])
 }
 
-/// Signals where the user is, where none are listed.
+/// Default signal strengths at the user's location.
 fn signals() -> Value {
     let signals = [("2G", "poor"), ("3G", "fair"), ("4G", "good"), ("5G", "excellent")];
     Value::dict(signals.map(|(technology, strength)| (technology, strength.into())))

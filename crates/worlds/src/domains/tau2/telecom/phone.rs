@@ -1,7 +1,7 @@
 //! The user's phone and surroundings: fields, the search for a network, and their consequences.
 //!
-//! Fields are records of a [`World`], so that states are compared and hashed as the carrier's are. Upstream checks no
-//! field that a tool sets: a preference or an access point may hold whatever a call gave, and fails where it is used.
+//! Fields are records of a [`World`], so that states are compared and hashed like the carrier's. Upstream checks no
+//! field that a tool sets: a preference or an access point may hold whatever a call gave, and fails when it is used.
 
 use super::super::super::py::num::round2_float;
 use super::super::super::py::{Dict, Value, ops, text};
@@ -51,7 +51,7 @@ impl Phone {
         self.world.put(DEVICE, field, Value::Bool(on));
     }
 
-    /// Turns a switch over; its new state.
+    /// Toggles a switch; returns its new state.
     pub(super) fn toggle(&mut self, field: &str) -> bool {
         let on = !self.on(field);
         self.switch(field, on);
@@ -62,7 +62,7 @@ impl Phone {
         self.world.put(SURROUNDINGS, field, value);
     }
 
-    /// An attribute of the access point, which a careless call may have replaced by something without any.
+    /// An attribute of the access point, which a careless call may have replaced by a value without attributes.
     pub(super) fn apn(&self, field: &str) -> Result<&Value, Failure> {
         let apn = self.device("active_apn_settings");
         apn.as_dict().and_then(|fields| fields.get(field)).ok_or_else(|| ops::no_attribute(apn, field).into())
@@ -131,7 +131,7 @@ impl Phone {
             && !truthy(self.around("mobile_data_usage_exceeded"))
     }
 
-    /// Megabits a second with a word for them; none without a connection.
+    /// Megabits per second with a description; `None` without a connection.
     pub(super) fn speed(&self) -> Option<(f64, &'static str)> {
         if !self.is_online() {
             return None;
@@ -178,11 +178,11 @@ impl Phone {
         }
         let Some(granted) = self.permissions(&"messaging".into())? else { return Ok(Value::Bool(false)) };
         let of = |name: &str| granted.get(name).cloned().unwrap_or(Value::None);
-        // `a and b` is `a` where that is false.
+        // `a and b` is `a` if that is false.
         Ok(if truthy(&of("storage")) { of("sms") } else { of("storage") })
     }
 
-    /// Permissions of an app, by whatever name a call gave.
+    /// Permissions of an app, by the name a call gave.
     pub(super) fn permissions(&self, app: &Value) -> Result<Option<&Dict>, Failure> {
         let Some(apps) = self.device("app_statuses").as_dict() else { return Ok(None) };
         let Some(app) = ops::lookup(apps, app)? else { return Ok(None) };
@@ -241,13 +241,13 @@ impl Phone {
         }
     }
 
-    /// A report with the status bar under it.
+    /// A report followed by the status bar.
     pub(super) fn report(&self, what: &str) -> Value {
         Value::str(format!("{what}\nStatus Bar: {}", self.status_bar()))
     }
 }
 
-/// `value.value` of an enumeration: whatever else a call put there has none.
+/// `value.value` of an enumeration; any other value that a call put there has none.
 pub(super) fn enum_value(value: &Value) -> Result<&str, Failure> {
     value.as_str().map_or_else(|| Err(ops::no_attribute(value, "value").into()), Ok)
 }

@@ -44,7 +44,7 @@ pub(super) fn lock_sim(phone: &mut Phone, arguments: &Dict) -> Answer {
     Ok(Value::str(format!("SIM card locked successfully in {mode} mode.")))
 }
 
-/// Turns a switch over until it is as wanted, with a search each time, which may fail.
+/// Toggles a switch until it is as wanted, with a network search each time, which may fail.
 fn turn(phone: &mut Phone, field: &str, on: bool) -> Result<(), Failure> {
     let now = phone.toggle(field);
     phone.search()?;
@@ -100,7 +100,7 @@ pub(super) fn wifi_calling(phone: &mut Phone, arguments: &Dict) -> Answer {
     Ok(Value::str(text))
 }
 
-/// Upstream breaks the network that every later connection goes to.
+/// Upstream breaks the network for every later connection too.
 pub(super) fn break_vpn(phone: &mut Phone, arguments: &Dict) -> Answer {
     super::switches::connect_vpn(phone, arguments)?;
     let mut details = phone.device("vpn_details").clone();

@@ -1,4 +1,4 @@
-//! Telecom's tools as agent and user are told of them, in our own words.
+//! Tool descriptions of telecom, for agent and user, in our own words.
 
 use super::super::super::schema::{Parameter, Spec, Type, param};
 
@@ -10,7 +10,7 @@ const fn spec(name: &'static str, about: &'static str, parameters: &'static [Par
     Spec { name, about, parameters }
 }
 
-/// The agent's, in the order in which the model is shown them.
+/// The agent's tools, in the order the model sees them.
 pub(in crate::domains) const AGENT: [Spec; 13] = [
     spec("disable_roaming", "Switch international roaming of a line off.", &[CUSTOMER, LINE]),
     spec("enable_roaming", "Switch international roaming of a line on.", &[CUSTOMER, LINE]),
@@ -65,7 +65,7 @@ pub(in crate::domains) const AGENT: [Spec; 13] = [
 
 const NONE: &[Parameter] = &[];
 
-/// The user's, on the phone.
+/// The user's tools, on the phone.
 pub(in crate::domains) const USER: [Spec; 30] = [
     spec("can_send_mms", "See whether the messaging app can send picture messages.", NONE),
     spec("check_apn_settings", "See the access point that mobile data and picture messages use.", NONE),

@@ -7,7 +7,7 @@ use super::phone::{Phone, on_off};
 
 type Answer = Result<Value, Failure>;
 
-/// Upstream sets the preference before it looks whether it is one, unless it is a text.
+/// Upstream sets the preference before it validates it, unless it is a string.
 pub(super) fn set_mode(phone: &mut Phone, arguments: &Dict) -> Answer {
     let mode = arg(arguments, "mode");
     let known = mode.as_str().is_none_or(|mode| MODES.contains(&mode));
