@@ -131,7 +131,7 @@ pub(crate) fn lines(path: &Path, notes: &mut Vec<String>) -> Result<Vec<(usize, 
 /// Notes lines that are left out, and why.
 pub(crate) fn left_out(notes: &mut Vec<String>, path: &Path, count: usize, why: &str) {
     if count > 0 {
-        notes.push(format!("{}: {count} lines are {why} and were left out", path.display()));
+        notes.push(format!("{}: {count} of its lines left out: {why}", path.display()));
     }
 }
 

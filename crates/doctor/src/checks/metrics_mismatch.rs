@@ -117,7 +117,7 @@ fn near(said: f64, counted: f64) -> bool {
     (said - counted).abs() <= TOLERANCE * said.abs().max(counted.abs()).max(1.0)
 }
 
-/// At most so many of a list, its ends among them.
+/// Elements of a list, `most` of them at most, its ends included.
 fn spread<T>(all: &[T], most: usize) -> Vec<&T> {
     if all.len() <= most {
         return all.iter().collect();

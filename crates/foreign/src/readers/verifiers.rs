@@ -46,7 +46,7 @@ fn read(source: &Source) -> Result<Record, ForeignError> {
         }
         left_out(&mut record.notes, path, others, "no episodes of verifiers'");
         if unscored > 0 {
-            record.notes.push(format!("{}: {unscored} episodes have no reward", path.display()));
+            record.notes.push(format!("{}: {unscored} of its episodes without a reward", path.display()));
         }
     }
     Ok(record)

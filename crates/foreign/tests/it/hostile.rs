@@ -63,9 +63,9 @@ fn nothing_is_left_out_without_a_word() {
     let whole: String = (0..4).map(|number| row(number, ", \"reward\": 1.0")).collect();
     assert!(changed("results.jsonl", &whole).notes.is_empty());
     for (text, episodes, scored, note) in [
-        (format!("{}{whole}", row(9, "")), 5, 4, Some("1 episodes have no reward")),
-        (format!("{whole}3\n[1]\n{{\"x\": 1}}\n"), 4, 4, Some("2 lines are no objects")),
-        (format!("{whole}{{\"traces\": {{}}}}\n"), 4, 4, Some("1 lines are no episodes")),
+        (format!("{}{whole}", row(9, "")), 5, 4, Some("1 of its episodes without a reward")),
+        (format!("{whole}3\n[1]\n{{\"x\": 1}}\n"), 4, 4, Some("2 of its lines left out: no objects")),
+        (format!("{whole}{{\"traces\": {{}}}}\n"), 4, 4, Some("1 of its lines left out: no episodes")),
         (whole[..whole.len() - 9].to_owned(), 3, 3, Some("line 4, the last one, is cut off")),
         (format!("\u{feff}\n\n{whole}"), 4, 4, None),
         (format!("{}{whole}", row(0, ", \"reward\": NaN")), 5, 4, None),

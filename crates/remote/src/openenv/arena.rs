@@ -152,7 +152,7 @@ impl Arena for OpenEnvArena {
         Some(seconds(2.0 * spec.queue_s + spec.deadline_s + 5.0) + schema)
     }
 
-    /// What the server said when it last had no room: it has no route that lists its sessions.
+    /// Count that the server gave when it last had no room: it has no route that lists its sessions.
     async fn holds(&self) -> Vec<Held> {
         self.0.crowded.lock().unwrap_or_else(PoisonError::into_inner).clone().into_iter().collect()
     }
