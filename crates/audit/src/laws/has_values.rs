@@ -27,7 +27,8 @@ impl Law for HasValues {
         let mut breaches = Vec::new();
         for name in evidence.paid().filter(|name| !scored(name)) {
             let rewards = evidence.episodes().flat_map(|played| &played.trace.rewards);
-            let why: Vec<&str> = rewards.filter(|reward| reward.component == name).map(|reward| reward.why()).collect();
+            let why: Vec<&str> =
+                rewards.filter(|reward| reward.component == name).map(hone_trace::Reward::why).collect();
             let says = format!("`{name}` has no value for any of {} episodes", why.len());
             let line = format!("the first one's reason: {}", why.first().copied().unwrap_or("none is recorded"));
             breaches.push(Breach::new(crate::law::Severity::Error, name, says).line(line));
