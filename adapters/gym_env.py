@@ -78,7 +78,9 @@ def main():
             ask = json.loads(line)
             op, key = ask["op"], ask.get("episode")
             if op == "close":
-                episodes.pop(key, None)
+                if gone := episodes.pop(key, None):
+                    with contextlib.suppress(Exception):  # No answer is due.
+                        getattr(gone.env, "close", lambda: None)()
                 continue
             try:
                 if op == "open":

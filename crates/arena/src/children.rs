@@ -10,6 +10,7 @@
 //! inherit them, and `strays` finds those in `/proc`; the watchdog looks there too. On systems other than Linux only
 //! groups are killed.
 
+mod holds;
 mod strays;
 
 use std::io::Write as _;
@@ -61,7 +62,7 @@ pub fn spawn(command: &mut Command) -> std::io::Result<(Child, Leash)> {
     let variables = command.as_std().get_envs();
     let mark = variables.filter(|(name, _)| *name == strays::VARIABLE).find_map(|(_, mark)| mark?.to_str());
     let leash =
-        Leash { group: child.id().and_then(|id| Pid::from_raw(id.cast_signed())), mark: mark.map(str::to_owned) };
+        Leash(Tree { group: child.id().and_then(|id| Pid::from_raw(id.cast_signed())), mark: mark.map(str::to_owned) });
     // A child must not run unwatched: the leash is dropped with the error.
     leash.watch()?;
     Ok((child, leash))
@@ -69,28 +70,37 @@ pub fn spawn(command: &mut Command) -> std::io::Result<(Child, Leash)> {
 
 /// Process group that is killed when this is dropped, together with processes that left it.
 #[derive(Debug)]
-pub struct Leash {
+pub struct Leash(Tree);
+
+/// A child with all that descends from it.
+#[derive(Debug, Clone)]
+pub struct Tree {
     group: Option<Pid>,
     /// Its value of [`strays::VARIABLE`].
     mark: Option<String>,
 }
 
 impl Leash {
+    /// The processes on this leash, to be counted.
+    pub fn tree(&self) -> Tree {
+        self.0.clone()
+    }
+
     /// Kills the group and processes that left it. A group that is already gone is not an error.
     pub fn kill(&self) {
-        let Some(group) = self.group else { return };
+        let Some(group) = self.0.group else { return };
         // While their parents live, processes that cleared their variables can still be identified.
-        let left = self.mark.as_deref().map_or_else(Vec::new, |mark| strays::of(group, mark));
+        let left = self.0.mark.as_deref().map_or_else(Vec::new, |mark| strays::of(group, mark));
         let _ = kill_process_group(group, Signal::KILL);
         strays::kill(&left);
-        if let Some(mark) = &self.mark {
+        if let Some(mark) = &self.0.mark {
             strays::kill_all(group, mark);
         }
     }
 
     /// Registers the group with the watchdog; starts the watchdog if none is running.
     fn watch(&self) -> std::io::Result<()> {
-        let Some(group) = self.group else { return Ok(()) };
+        let Some(group) = self.0.group else { return Ok(()) };
         let mut watchdog = WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner);
         let told = watchdog.as_mut().is_some_and(|pipe| writeln!(pipe, "+ {}", group.as_raw_nonzero()).is_ok());
         if !told {
@@ -101,7 +111,7 @@ impl Leash {
 
     fn forget(&self) {
         let mut watchdog = WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(group), Some(pipe)) = (self.group, watchdog.as_mut()) {
+        if let (Some(group), Some(pipe)) = (self.0.group, watchdog.as_mut()) {
             // A watchdog that is gone has nothing to forget.
             let _ = writeln!(pipe, "- {}", group.as_raw_nonzero());
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hone_trace::{
-    Action, Arena, Boundary, EndState, Env, Episode, Fault, Message, Task, ToolCall, ToolSet, ToolSpec, Turn,
+    Action, Arena, Boundary, EndState, Env, Episode, Fault, Held, Message, Task, ToolCall, ToolSet, ToolSpec, Turn,
 };
 use serde::{Deserialize, Serialize};
 
@@ -77,6 +77,14 @@ impl Arena for Perturbed {
 
     fn patience(&self, task: &Task) -> Option<Duration> {
         self.arena.patience(task)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.arena.trouble()
+    }
+
+    async fn holds(&self) -> Vec<Held> {
+        self.arena.holds().await
     }
 }
 

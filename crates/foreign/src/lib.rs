@@ -29,6 +29,8 @@ pub enum ForeignError {
     Unknown { path: PathBuf, known: String },
     #[error("{}{}: {what}", path.display(), line.map_or_else(String::new, |line| format!(", line {line}")))]
     Bad { path: PathBuf, line: Option<usize>, what: String },
+    #[error("{} is compressed; unpack it first and name the unpacked file", path.display())]
+    Packed { path: PathBuf },
     #[error("{} has no episode and no curve in it", path.display())]
     Empty { path: PathBuf },
     #[error(transparent)]
@@ -42,9 +44,12 @@ pub fn read(path: &Path) -> Result<Record, ForeignError> {
     std::fs::metadata(path).map_err(|source| ForeignError::Read { path: path.to_owned(), source })?;
     let source = Source::open(path)?;
     let reader = READERS.iter().find(|reader| (reader.recognises)(&source));
-    let reader = reader.ok_or_else(|| ForeignError::Unknown {
-        path: path.to_owned(),
-        known: READERS.iter().map(|reader| reader.what).collect::<Vec<_>>().join("; "),
+    let reader = reader.ok_or_else(|| match source.packed() {
+        Some(packed) => ForeignError::Packed { path: packed.to_owned() },
+        None => ForeignError::Unknown {
+            path: path.to_owned(),
+            known: READERS.iter().map(|reader| reader.what).collect::<Vec<_>>().join("; "),
+        },
     })?;
     let record = (reader.read)(&source)?;
     if record.episodes.is_empty() && record.curves.is_empty() {

@@ -64,6 +64,37 @@ async fn a_gymnasium_like_environment_is_played_to_its_reward() {
     assert_eq!((given.value, given.ended), (Some(1.0), true));
 }
 
+/// Files that only `close` closes: something else keeps hold of them.
+const KEEPER: &str = r#"
+kept = []
+class Keeper:
+    def __init__(self): kept.append(open("/dev/null"))
+    def reset(self, seed=None): return "go", {}
+    def step(self, action): return "", 0.0, True, False, {}
+    def close(self): kept.pop().close()
+"#;
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_gymnasium_like_environment_is_closed_with_its_episode() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("keeper.py"), KEEPER).unwrap();
+    let table = json!({
+        "name": "keeper", "command": ["python3", adapter("gym_env.py"), "keeper:Keeper"],
+        "directory": directory.path(), "tasks": 1, "held_out": 1,
+    });
+    let environment = EnvSpec::read(table.as_object().unwrap().clone()).unwrap().open().unwrap();
+    let task = &environment.splits["train"][0];
+    let mut files = Vec::new();
+    for _ in 0..8 {
+        // What was closed before is closed once this one is open.
+        let _episode = environment.arena.open(task, 0).await.unwrap();
+        let held = environment.arena.holds().await;
+        files.push(held.iter().find(|held| held.kind == "open files").unwrap().count);
+    }
+    assert!(files.iter().all(|count| *count == files[0]), "{files:?}");
+}
+
 const REWARDS: &str = r#"
 def right(completions, answer, **kwargs):
     print("reward functions print")

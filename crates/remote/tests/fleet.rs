@@ -6,6 +6,7 @@ mod common;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -42,6 +43,8 @@ struct Faults {
     /// Runs of the verifier, and tool calls, that are never answered.
     verifier_hangs: AtomicU32,
     hanging_calls: AtomicU32,
+    /// Deletions of an instance that are answered and not made.
+    kept: AtomicU32,
 }
 
 fn takes(count: &AtomicU32) -> bool {
@@ -78,9 +81,17 @@ async fn handle(State(fleet): State<Arc<Fleet>>, request: Request) -> Response {
             fleet.instances.lock().unwrap().retain(|_, instance| instance["run_id"] != run);
             json_reply(StatusCode::OK, &json!([]))
         }
+        (&Method::GET, ["v1", "env", "instances"]) => {
+            let run = parts.uri.query().unwrap().strip_prefix("run_id=").unwrap();
+            let instances = fleet.instances.lock().unwrap();
+            let own: Vec<&Value> = instances.values().filter(|instance| instance["run_id"] == run).collect();
+            json_reply(StatusCode::OK, &json!(own))
+        }
         (&Method::GET, ["v1", "env", "instances", id]) => fleet.look(id),
         (&Method::DELETE, ["v1", "env", "instances", id]) => {
-            fleet.instances.lock().unwrap().remove(*id);
+            if !takes(&fleet.faults.kept) {
+                fleet.instances.lock().unwrap().remove(*id);
+            }
             json_reply(StatusCode::OK, &json!({}))
         }
         (_, ["instance", _, rest @ ..]) => {
@@ -235,6 +246,29 @@ async fn an_episode_is_played_judged_and_given_back() {
     assert_eq!((&verified[0]["text_solution"], &verified[0]["function_name"]), (&json!("42"), &json!("validate")));
     drop(environment);
     assert_eq!(bench.fleet.left(), 0);
+}
+
+/// The platform's own count of the run's instances, beside the episodes that are open.
+#[tokio::test(flavor = "multi_thread")]
+async fn instances_that_are_left_are_counted() {
+    let _one = ONE_AT_A_TIME.lock().await;
+    let bench = bench(Faults { kept: 1.into(), ..Faults::default() }).await;
+    let environment = bench.open();
+    for expected in [1, 2] {
+        let episode = environment.arena.open(&environment.splits["train"][0], 0).await.unwrap();
+        let open = environment.arena.holds().await.remove(0);
+        assert_eq!((open.kind, open.count, open.in_use), ("instances", expected, Some(1)));
+        drop(episode);
+        // Given back behind the episode's end.
+        for _ in 0..100 {
+            if environment.arena.holds().await[0].in_use == Some(0) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let left = environment.arena.holds().await.remove(0);
+        assert_eq!((left.count, left.in_use), (1, Some(0)), "the first one was kept, the second was not");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

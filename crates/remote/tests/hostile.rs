@@ -37,6 +37,25 @@ async fn typed(ws: axum::routing::MethodRouter) -> Served {
     Served::of(Router::new().route("/schema", get(async move || schema)).route("/ws", ws)).await
 }
 
+/// A server that counts closed sessions as open has no room: its own count says so, and who gives up hears why.
+#[tokio::test]
+async fn sessions_that_a_server_does_not_end_are_counted() {
+    let full = get(|upgrade: WebSocketUpgrade| async {
+        upgrade.on_upgrade(|mut socket| async move {
+            let data = json!({"code": "CAPACITY_REACHED", "message": "2/2", "active_sessions": 2, "max_sessions": 2});
+            let _ = socket.send(Message::text(json!({"type": "error", "data": data}).to_string())).await;
+        })
+    });
+    let served = typed(full).await;
+    let there = remote(&served.url);
+    assert!(there.arena.holds().await.is_empty() && there.arena.trouble().is_none());
+    let opened = tokio::time::timeout(Duration::from_secs(1), there.arena.open(&there.splits["train"][0], 0)).await;
+    assert!(opened.is_err(), "it waits for room");
+    let held = there.arena.holds().await.remove(0);
+    assert_eq!((held.kind, held.count, held.in_use, held.limit), ("sessions", 2, Some(0), Some(2)));
+    assert!(there.arena.trouble().unwrap().contains("CAPACITY_REACHED"));
+}
+
 fn impatient() -> Options {
     Options { sessions: 1, patience: Duration::from_millis(300), ..Options::default() }
 }

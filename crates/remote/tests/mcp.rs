@@ -3,6 +3,11 @@
 
 mod common;
 
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::routing::post;
 use common::{Served, documented, host};
 use hone_arena::registry::Environment;
 use hone_arena::rewards::Case;
@@ -33,6 +38,40 @@ async fn our_server_is_an_mcp_server() {
         assert!(turn.failed == 1 && turn.messages[0].content().unwrap().text().contains("Unknown tool"));
         let turn = episode.env.step(call("respond", json!({"content": "done"}))).await.unwrap();
         assert_eq!(turn.failed, 0);
+    }
+}
+
+/// A session that is deleted is gone at our server; one that ignores the deletion is told by what it still answers.
+#[tokio::test]
+async fn a_session_that_outlives_its_end() {
+    let served = Served::start(host("shop", Options { sessions: 2, ..Options::default() })).await;
+    let ours = format!("{}/mcp?seed=3", served.url);
+    let answer = |body: Value, session: bool| {
+        let reply = Response::builder().header("content-type", "application/json");
+        let reply = if session { reply.header("mcp-session-id", "s1") } else { reply };
+        reply.body(Body::from(body.to_string())).unwrap()
+    };
+    let handle = move |headers: HeaderMap, body: String| async move {
+        let ask: Value = serde_json::from_str(&body).unwrap_or_default();
+        let result =
+            |result: Value, session| answer(json!({"jsonrpc": "2.0", "id": ask["id"], "result": result}), session);
+        match ask["method"].as_str() {
+            Some("initialize") => result(json!({"protocolVersion": "2025-06-18", "capabilities": {}}), true),
+            _ if headers.get("mcp-session-id").is_none_or(|id| id != "s1") => {
+                Response::builder().status(404).body(Body::empty()).unwrap()
+            }
+            Some("tools/list") => {
+                result(json!({"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}), false)
+            }
+            _ => answer(json!({}), false),
+        }
+    };
+    let ended = || async { StatusCode::OK };
+    let keeps = Served::of(Router::new().route("/mcp", post(handle).delete(ended))).await;
+    for (url, outlives) in [(ours, false), (format!("{}/mcp", keeps.url), true)] {
+        let there = open(&json!({"kind": "mcp", "url": url, "verify": "rubric", "tasks": 1, "held_out": 1}));
+        let mut episode = there.arena.open(&there.splits["train"][0], 0).await.unwrap();
+        assert_eq!(episode.env.outlives_close(call("look", json!({}))).await, Some(outlives), "{url}");
     }
 }
 

@@ -51,4 +51,4 @@ pub use seed::{Rng, Seed};
 pub use task::{Modality, Task, TaskSet, TaskSetError};
 pub use tool::{DuplicateTool, ToolCall, ToolSet, ToolSpec};
 pub use trace::{BadTrace, Timings, Trace, TraceBuilder, TraceHead, TurnRecord, Usage};
-pub use world::{Action, Arena, Credit, EndState, Env, Episode, Turn};
+pub use world::{Action, Arena, Credit, EndState, Env, Episode, Held, Turn};

@@ -21,6 +21,30 @@ pub trait Arena: Send + Sync {
     fn patience(&self, _task: &Task) -> Option<Duration> {
         None
     }
+
+    /// Failure that an opening under way is waiting out, in words: for callers that give up before the arena does.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    /// Resources that the environment holds at this moment, as far as they can be counted from outside. Empty: none can.
+    async fn holds(&self) -> Vec<Held> {
+        Vec::new()
+    }
+}
+
+/// Resources of one kind that an environment holds in one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// Process or server that holds them.
+    pub place: String,
+    /// Kind in the plural: "open files", "sessions".
+    pub kind: &'static str,
+    pub count: u64,
+    /// Number of them that open episodes account for. `None` where it is not known.
+    pub in_use: Option<u64>,
+    /// Largest number that the place allows.
+    pub limit: Option<u64>,
 }
 
 /// Fresh, single-use episode: what the agent sees first, and the environment that answers it.
@@ -61,6 +85,12 @@ pub trait Env: Send {
 
     /// Longest time that a step can take under the environment's own deadlines; see [`Arena::patience`].
     fn patience(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Closes the episode and steps it once more, beside one that was never opened. `Some(true)`: only the closed one is
+    /// answered, so that the environment still has it. `None` where that cannot be asked, or both are answered.
+    async fn outlives_close(&mut self, _action: Action) -> Option<bool> {
         None
     }
 }

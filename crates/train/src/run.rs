@@ -30,7 +30,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use hone_trace::rundir::{RunDir, RunReader};
-use hone_trace::{Advantage, Group, Learner, NoSignal, Seed, Trace};
+use hone_trace::{Advantage, Group, Learner, NoSignal, Trace};
 
 use crate::ahead::{SampledGroups, Source, StalenessTracker};
 use crate::checkpoint::{self, Checkpointer, State};
@@ -258,13 +258,7 @@ impl Trainer<'_> {
     /// Advantages of every trace. Excluded groups have none.
     fn credit(&self, sampled: &SampledGroups, step: u64) -> Vec<Vec<Advantage>> {
         let (kept, left_out) = sampled.groups.split_at(sampled.kept);
-        let mut advantages = self.credit.at(step).credit(kept);
-        if self.recipe.overlong_filter {
-            credit::mask_overlong(kept, &mut advantages);
-        }
-        if let Some(placebo) = self.recipe.placebo {
-            placebo.treat(&mut advantages, Seed::root(self.recipe.seed).with("placebo").at(step));
-        }
+        let mut advantages = self.credit.advantages(self.recipe, kept, step);
         let nothing = Advantage::None { why: NoSignal::ZeroVariance };
         advantages.extend(left_out.iter().map(|group| vec![nothing.clone(); group.traces().len()]));
         advantages

@@ -50,10 +50,15 @@ pub(super) fn kill(strays: &[Pid]) {
 
 /// Live processes with the mark, and all descendants of them or of the leader.
 pub(super) fn of(leader: Pid, mark: &str) -> Vec<Pid> {
+    descendants(leader, mark, false)
+}
+
+/// The same, and on demand those that have ended and were never waited for.
+pub(super) fn descendants(leader: Pid, mark: &str, zombies: bool) -> Vec<Pid> {
     let leader = leader.as_raw_nonzero().get();
     let mut rest = Vec::new();
     let mut found = HashSet::new();
-    for (process, parent) in processes() {
+    for (process, parent) in processes(zombies) {
         if process != leader && bears(process, mark) {
             found.insert(process);
         } else {
@@ -74,17 +79,18 @@ pub(super) fn of(leader: Pid, mark: &str) -> Vec<Pid> {
 }
 
 /// Running processes with their parents; empty without `/proc`.
-fn processes() -> Vec<(i32, i32)> {
+fn processes(zombies: bool) -> Vec<(i32, i32)> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    ids.filter_map(|id: i32| Some((id, parent(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)?))).collect()
+    let stat = |id: i32| std::fs::read_to_string(format!("/proc/{id}/stat")).ok();
+    ids.filter_map(|id: i32| Some((id, parent(&stat(id)?, zombies)?))).collect()
 }
 
-/// Parent in a line of `/proc/ID/stat`, `ID (NAME) STATE PARENT …`; `None` for a zombie.
-fn parent(stat: &str) -> Option<i32> {
+/// Parent in a line of `/proc/ID/stat`, `ID (NAME) STATE PARENT …`; `None` for a zombie, unless those are wanted.
+fn parent(stat: &str, zombies: bool) -> Option<i32> {
     // A name may contain spaces and parentheses.
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
-    if matches!(fields.next()?, "Z" | "X") {
+    if matches!(fields.next()?, "Z" | "X") && !zombies {
         return None;
     }
     fields.next()?.parse().ok()
@@ -102,9 +108,10 @@ mod tests {
 
     #[test]
     fn a_parent_behind_any_name() {
-        assert_eq!(parent("12 (sh) S 7 12 12"), Some(7));
-        assert_eq!(parent("12 (a) Z (b) S 8 12"), Some(8));
-        assert_eq!(parent("12 (sh) Z 7 12"), None);
-        assert_eq!(parent(""), None);
+        assert_eq!(parent("12 (sh) S 7 12 12", false), Some(7));
+        assert_eq!(parent("12 (a) Z (b) S 8 12", false), Some(8));
+        assert_eq!(parent("12 (sh) Z 7 12", false), None);
+        assert_eq!(parent("12 (sh) Z 7 12", true), Some(7));
+        assert_eq!(parent("", false), None);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hone_trace::{Arena, Boundary, Episode, Fault, Task};
+use hone_trace::{Arena, Boundary, Episode, Fault, Held, Task};
 
 use super::{Counts, EnvOptions, RegistryError, TRAIN};
 use crate::baseline::Baseline;
@@ -83,5 +83,17 @@ impl Arena for Arenas {
 
     fn patience(&self, task: &Task) -> Option<Duration> {
         self.0.get(&task.env)?.patience(task)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.0.values().find_map(|arena| arena.trouble())
+    }
+
+    async fn holds(&self) -> Vec<Held> {
+        let mut held = Vec::new();
+        for arena in self.0.values() {
+            held.extend(arena.holds().await);
+        }
+        held
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use hone_trace::{Action, Arena, Boundary, EndState, Env, Episode, Fault, Task, ToolSet, Turn};
+use hone_trace::{Action, Arena, Boundary, EndState, Env, Episode, Fault, Held, Task, ToolSet, Turn};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -36,11 +36,19 @@ impl Arena for StdioArena {
         let worker = Arc::clone(&self.workers[number as usize % self.workers.len()]);
         let process = worker.process().await.map_err(fault)?;
         let id = format!("e{number}");
-        let mut env = StdioEnv { worker, process, id, facts: Map::new(), stderr: String::new() };
+        let mut env = StdioEnv { worker, process, id, facts: Map::new(), stderr: String::new(), closed: false };
         let opened: Opened = env.ask(&wire::open(&env.id, task, seed)).await?;
         env.facts = opened.facts.unwrap_or_default();
         let tools = ToolSet::new(opened.tools).map_err(|error| Fault::new(Boundary::Environment, error.to_string()))?;
         Ok(Episode { tools, system: opened.system, first: opened.messages, env: Box::new(env) })
+    }
+
+    async fn holds(&self) -> Vec<Held> {
+        let mut held = Vec::new();
+        for worker in &self.workers {
+            held.extend(worker.holds().await);
+        }
+        held
     }
 }
 
@@ -53,6 +61,7 @@ struct StdioEnv {
     facts: Map<String, Value>,
     /// The process's stderr while this episode was waiting for it.
     stderr: String,
+    closed: bool,
 }
 
 /// Bytes of stderr an episode keeps.
@@ -93,11 +102,32 @@ impl Env for StdioEnv {
         }
         EndState { facts }
     }
+
+    async fn outlives_close(&mut self, action: Action) -> Option<bool> {
+        self.close();
+        let closed = self.worker.ask(&self.process, &wire::step(&self.id, &action)).await;
+        if closed.is_err() {
+            return Some(false);
+        }
+        let never = self.worker.ask(&self.process, &wire::step(NEVER_OPENED, &action)).await;
+        never.is_err().then_some(true)
+    }
+}
+
+/// Id that no episode has.
+const NEVER_OPENED: &str = "never-opened";
+
+impl StdioEnv {
+    fn close(&mut self) {
+        if !std::mem::replace(&mut self.closed, true) {
+            self.process.tell(&wire::close(&self.id));
+        }
+    }
 }
 
 impl Drop for StdioEnv {
     fn drop(&mut self) {
-        self.process.tell(&wire::close(&self.id));
+        self.close();
     }
 }
 

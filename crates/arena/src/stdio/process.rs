@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hone_trace::Held;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
@@ -18,7 +19,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::CommandSpec;
 use super::lines::{self, Line, MAX_LINE, Tail};
 use super::wire::{self, Answer};
-use crate::children::{self, Leash};
+use crate::children::{self, Leash, Tree};
 
 /// Requests that may wait for a slow reader before senders wait too.
 const QUEUE: usize = 64;
@@ -34,6 +35,7 @@ pub(super) struct Process {
     requests: mpsc::Sender<Vec<u8>>,
     next_id: AtomicU64,
     shared: Arc<Shared>,
+    tree: Tree,
 }
 
 #[derive(Debug, Default)]
@@ -81,12 +83,12 @@ impl Process {
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(format!("{name} was started without pipes"));
         };
-        let shared = Arc::new(Shared::default());
+        let (shared, tree) = (Arc::new(Shared::default()), leash.tree());
         let (requests, queue) = mpsc::channel(QUEUE);
         tokio::spawn(write(stdin, queue));
         let reader = tokio::spawn(read(stdout, Arc::clone(&shared)));
         tokio::spawn(keep(child, leash, name.clone(), reader, Arc::clone(&shared)));
-        Ok(Self { name, requests, next_id: AtomicU64::new(1), shared })
+        Ok(Self { name, requests, next_id: AtomicU64::new(1), shared, tree })
     }
 
     /// Sends a request and waits for its answer.
@@ -135,6 +137,11 @@ impl Process {
     /// Answers so far, late ones and those to pings included.
     pub(super) fn answers(&self) -> u64 {
         self.shared.answers.load(Ordering::Relaxed)
+    }
+
+    /// Resources that it and its descendants hold. Empty once it is over.
+    pub(super) fn holds(&self) -> Vec<Held> {
+        if self.is_over() { Vec::new() } else { self.tree.holds() }
     }
 
     pub(super) fn is_over(&self) -> bool {

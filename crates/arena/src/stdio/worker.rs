@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hone_trace::Held;
 use serde_json::{Map, Value};
 
 use super::CommandSpec;
@@ -58,6 +59,11 @@ impl Worker {
         let process = Arc::new(process);
         state.process = Some(Arc::clone(&process));
         Ok(process)
+    }
+
+    /// Resources that the current process holds; none is started.
+    pub(super) async fn holds(&self) -> Vec<Held> {
+        self.state.lock().await.process.as_ref().map_or_else(Vec::new, |process| process.holds())
     }
 
     /// Asks a process, with the deadline that fits its age, and explains a failure.

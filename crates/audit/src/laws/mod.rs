@@ -7,6 +7,7 @@ use crate::law::Law;
 entries! {
     /// All laws, causes before consequences.
     pub static LAWS: [&dyn Law];
+    mod has_values: HasValues;
     mod range: Range;
     mod determinism: Determinism;
     mod no_way_out: NoWayOut;

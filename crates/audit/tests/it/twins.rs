@@ -70,6 +70,7 @@ macro_rules! twin {
     };
 }
 
+twin!(has_values, "silent", [1.0, 0.2], |_, _| None);
 twin!(range, "doubled", [1.0, 0.2], |case, _| Some(2.0 * right(case)));
 twin!(determinism, "moody", [1.0, 0.1], |_, _| {
     static COUNT: AtomicU64 = AtomicU64::new(0);

@@ -14,7 +14,7 @@ pub(super) const CHECK: Check = Check {
               advantage that rises with its total; not looked at under `placebo`, which permutes rewards on purpose.",
     fix: "Look for a sign that was turned over or an order that was lost between the reward and the loss: a cost paid as a \
           reward, a baseline subtracted the wrong way, advantages of other episodes.",
-    explains: &["reward_without_success", "success_cliff", "kl_runaway"],
+    explains: &["advantage_mismatch", "reward_without_success", "success_cliff", "kl_runaway"],
     look,
 };
 

@@ -14,8 +14,10 @@ entries! {
     mod faulted: CHECK;
     mod unscored: CHECK;
     mod scorer_errors: CHECK;
+    mod metrics_mismatch: CHECK;
     mod total_mismatch: CHECK;
     mod advantage_sign: CHECK;
+    mod advantage_mismatch: CHECK;
     mod tools_in_prompt: CHECK;
     mod tool_results: CHECK;
     mod calls_as_text: CHECK;

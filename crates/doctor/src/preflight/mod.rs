@@ -23,6 +23,7 @@ entries! {
     mod call_format: CHECK;
     mod vocabulary: CHECK;
     mod opens: CHECK;
+    mod leaked_instances: CHECK;
     mod script_faults: CHECK;
     mod kept_state: CHECK;
     mod determinism: CHECK;

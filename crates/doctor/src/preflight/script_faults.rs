@@ -7,10 +7,10 @@ use crate::probe::{Probe, Transcript};
 pub(super) const CHECK: Check<Probe> = Check {
     name: "script_faults",
     what: "The environment breaks under actions that it should answer.",
-    measure: "Scripts without a model: references, valid random calls, and doing nothing. Error from half of them, \
-              warning below. At the start of a run, the first step of one episode alone, in several tries.",
+    measure: "Scripts without a model: references, valid random calls, and doing nothing. Error from half of them or \
+              of those that act, and where no episode opens afterwards; warning below. At the start of a run, the first step of one episode alone, in several tries.",
     fix: "Play it by hand with `hone env play` and fix what it reports.",
-    explains: &["reference_fails", "determinism", "isolation", "faulted", "unscored", "never_done"],
+    explains: &["reference_fails", "determinism", "isolation", "latency", "faulted", "unscored", "never_done"],
     look,
 };
 
@@ -23,11 +23,18 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     let all: Vec<_> = scripts.again.iter().map(|(first, _)| first).chain(&scripts.idle).collect();
     let broken: Vec<_> = all.iter().filter_map(|script| Some((script, script.fault.as_ref()?))).collect();
     let Some((script, words)) = broken.first() else { return Ok(Looked::Healthy) };
-    let severity = if 2 * broken.len() >= all.len() { Severity::Error } else { Severity::Warning };
+    // Doing nothing reaches no tool: half of those that act are enough.
+    let acted = scripts.again.iter().filter(|(first, _)| first.fault.is_some()).count();
+    let half = 2 * broken.len() >= all.len() || (acted > 0 && 2 * acted >= scripts.again.len());
+    let severity = if half || scripts.gone.is_some() { Severity::Error } else { Severity::Warning };
     let last =
         script.turns.last().map_or_else(|| "at its first action".into(), |(action, _)| format!("after {action}"));
-    Finding::new(severity, format!("{} scripted episodes break", share(broken.len(), all.len())))
+    let finding = Finding::new(severity, format!("{} scripted episodes break", share(broken.len(), all.len())));
+    let late = words.contains("no answer within") && scripts.gone.is_none();
+    let finding = if late { finding.fix("Answer in time, or raise the deadline: env.deadline_s.") } else { finding };
+    finding
         .line(format!("task {}, {last}: {words}", script.task))
+        .lines(scripts.gone.iter().map(|words| format!("afterwards no episode opens: {words}")))
         .into()
 }
 

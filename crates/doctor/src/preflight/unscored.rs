@@ -2,13 +2,13 @@ use hone_trace::rundir::RunDirError;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::checks::share;
-use crate::probe::{Played, Probe};
+use crate::probe::{Played, Probe, Scripts};
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "unscored",
     what: "Episodes stay unscored: a judge or verifier is down, or the environment omits what the reward needs.",
-    measure: "Episodes of the start policy, and replays of references, without a value of the success component. \
-              Warning from 2 %, error from 20 %.",
+    measure: "Episodes of the start policy, and replays of references (without any, finished episodes of random calls), \
+              without a value of the success component. Warning from 2 %, error from 20 %.",
     fix: "Bring the scorer up, or let the environment state what the component asks for under `facts`; the reason \
           is in the reward.",
     explains: &["no_signal", "reference_fails", "do_nothing"],
@@ -28,7 +28,11 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         }
     }
     let scripts = probe.world.known().and_then(|world| world.scripts.known());
-    for script in scripts.into_iter().flat_map(|scripts| scripts.references.iter()) {
+    // Of random calls only those say something that the environment let come to an end.
+    let random = |scripts: &&Scripts| scripts.references.is_empty();
+    let random = scripts.filter(random).into_iter().flat_map(|scripts| scripts.again.iter().map(|(first, _)| first));
+    let references = scripts.into_iter().flat_map(|scripts| scripts.references.iter());
+    for script in references.chain(random.filter(|script| script.done)) {
         all += usize::from(script.fault.is_none());
         let why = script.unscored.iter().find(|(name, _)| name == success);
         missing.extend(why.map(|(_, why)| (None, why.clone())));

@@ -53,13 +53,18 @@ impl Probe {
         let opens =
             world.openings.iter().all(|opening| opening.rendered.known().is_some() && !opening.tools.is_empty());
         if depth == Depth::Played && opens {
-            world.scripts = Part::Known(world::scripts(setup, recipe, SCRIPTS).await);
-            let groups = play::groups(setup, recipe, EPISODES).await;
-            if let Part::Known(scripts) = &mut world.scripts {
-                scripts.spoiled = world::spoiled(setup, recipe, scripts).await;
+            let mut scripts = world::scripts(setup, recipe, SCRIPTS).await;
+            if let Some(words) = &scripts.gone {
+                // Rollouts would wait for it with all their patience.
+                let why = format!("episodes no longer open: {words}");
+                (probe.played, probe.identity) = (Part::Broken(why.clone()), Part::Broken(why));
+            } else {
+                let groups = play::groups(setup, recipe, EPISODES).await;
+                scripts.spoiled = world::spoiled(setup, recipe, &scripts).await;
+                probe.identity = identity::of(setup, recipe, &groups.groups).await;
+                probe.played = Part::Known(groups);
             }
-            probe.identity = identity::of(setup, recipe, &groups.groups).await;
-            probe.played = Part::Known(groups);
+            world.scripts = Part::Known(scripts);
         } else if depth == Depth::Played {
             let why = "no episode opens";
             world.scripts = Part::Broken(why.into());

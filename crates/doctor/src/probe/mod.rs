@@ -1,5 +1,6 @@
 //! The probe: everything the doctor knows of a recipe before its first step, gathered once. Checks over it are pure.
 
+mod closed;
 mod gather;
 mod given;
 mod identity;
@@ -15,7 +16,7 @@ use hone_chat::budget::PromptCost;
 use hone_chat::parse::Format;
 use hone_chat::render::Rewrite;
 use hone_trace::rundir::RunDirError;
-use hone_trace::{ParseFailure, Trace};
+use hone_trace::{Held, ParseFailure, Trace};
 use hone_train::budget::Budget;
 use hone_train::recipe::Recipe;
 
@@ -186,6 +187,20 @@ pub struct Scripts {
     /// Tasks whose reference earned success before the start policy played, and not after it.
     pub spoiled: Vec<String>,
     pub after_done: Option<AfterDone>,
+    pub closed: Closed,
+    /// Reason why no further episode opens, in the environment's words: it was lost on the way.
+    pub gone: Option<String>,
+}
+
+/// Closed episodes: resources that the environment holds after them, and its answers for them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Closed {
+    /// Resources after a number of episodes that were opened and closed, one after the other.
+    pub held: Vec<(usize, Vec<Held>)>,
+    /// Closed episodes that were stepped once more.
+    pub asked: usize,
+    /// Those of them that were answered, while one that was never opened was not.
+    pub answered: usize,
 }
 
 /// An environment that is stepped after it said `done`.

@@ -8,6 +8,7 @@ use hone_chat::{Prompt, RenderError, Renderer};
 use hone_trace::{Action, Arena, Content, Episode, Message, ParseFailureKind, Seed, Task, ToolCall};
 use hone_train::recipe::Recipe;
 
+use super::script::late;
 use super::{Depth, Opening, Part, Refusal, RefusalKind, Rendered};
 
 /// Parts that prompts are rendered with.
@@ -22,6 +23,8 @@ pub(super) struct Scene<'a> {
 
 /// Tasks of every environment that a full probe opens.
 const TASKS: usize = 4;
+/// Wait after which an environment that does not open is not tried again.
+const LONG: Duration = Duration::from_secs(10);
 
 /// Opens the first task of every environment; a full probe a few, spread over all.
 pub(super) async fn open(arena: &dyn Arena, tasks: &[Task], scene: &Scene<'_>, depth: Depth) -> Vec<Opening> {
@@ -34,7 +37,13 @@ pub(super) async fn open(arena: &dyn Arena, tasks: &[Task], scene: &Scene<'_>, d
     for env in envs {
         let own: Vec<&Task> = tasks.iter().filter(|task| task.env == env).collect();
         for task in own.iter().step_by(own.len().div_ceil(wanted).max(1)).take(wanted) {
-            openings.push(one(arena, task, scene).await);
+            let clock = Instant::now();
+            let opening = one(arena, task, scene).await;
+            let lost = opening.fault.is_some() && clock.elapsed() > LONG;
+            openings.push(opening);
+            if lost {
+                break;
+            }
         }
     }
     openings
@@ -57,9 +66,9 @@ async fn one(arena: &dyn Arena, task: &Task, scene: &Scene<'_>) -> Opening {
         attempt += 1;
         match tokio::time::timeout(deadline, arena.open(task, 0)).await {
             Ok(Ok(episode)) => break episode,
-            Ok(Err(fault)) if attempt < settings.attempts && fault.transient => {}
+            Ok(Err(fault)) if attempt < settings.attempts && fault.transient && clock.elapsed() < LONG => {}
             Ok(Err(fault)) => opening.fault = Some(fault.to_string()),
-            Err(_) => opening.fault = Some(format!("it did not open within {:.0} s", deadline.as_secs_f64())),
+            Err(_) => opening.fault = Some(late(deadline, arena.trouble())),
         }
         if opening.fault.is_some() {
             return opening;

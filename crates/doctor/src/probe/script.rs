@@ -17,6 +17,8 @@ const OVER: &str = " (done)";
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Transcript {
     pub task: String,
+    /// Environment of the task.
+    pub env: String,
     /// System prompt, first messages and tools, as one text.
     pub opened: String,
     /// Actions and answers, in order.
@@ -39,6 +41,11 @@ pub struct Transcript {
 impl Transcript {
     pub fn reward(&self, component: &str) -> Option<f64> {
         self.rewards.iter().find(|(name, _)| name == component).map(|(_, value)| *value)
+    }
+
+    /// True when the episode did not even open.
+    pub(crate) fn unopened(&self) -> bool {
+        self.fault.is_some() && self.opened.is_empty()
     }
 
     /// Messages that answered each call, and the call.
@@ -107,7 +114,7 @@ impl Session {
     pub(super) async fn open(arena: &dyn Arena, task: &Task, seed: u64, deadline: Duration) -> Result<Self, String> {
         let clock = Instant::now();
         let opened = tokio::time::timeout(deadline, arena.open(task, seed)).await;
-        let episode = opened.map_err(|_| late(deadline))?.map_err(|fault| fault.to_string())?;
+        let episode = opened.map_err(|_| late(deadline, arena.trouble()))?.map_err(|fault| fault.to_string())?;
         let mut said = vec![Message::system(episode.system)];
         said.extend(episode.first);
         let opened = serde_json::to_string(&said).unwrap_or_default() + &episode.tools.digest().to_string();
@@ -128,6 +135,7 @@ impl Session {
             trace: TraceBuilder::new(head, Vec::new()),
             transcript: Transcript {
                 task: task.key.clone(),
+                env: task.env.clone(),
                 opened,
                 open_seconds: clock.elapsed().as_secs_f64(),
                 ..Transcript::default()
@@ -138,16 +146,21 @@ impl Session {
         })
     }
 
+    /// Next action of the script.
+    pub(super) fn next(&self, script: &dyn Baseline) -> Action {
+        let turn = self.transcript.turns.len();
+        script.act(&self.tools, &self.said[self.before..], self.seed.with("act").at(turn as u64))
+    }
+
     /// One action of the script; true when the episode continues.
     pub(super) async fn advance(&mut self, script: &dyn Baseline) -> bool {
-        let turn = self.transcript.turns.len();
-        let action = script.act(&self.tools, &self.said[self.before..], self.seed.with("act").at(turn as u64));
+        let action = self.next(script);
         let shown = shown(&action);
         self.said.push(spoken(&action));
         let clock = Instant::now();
         let answer = match tokio::time::timeout(self.deadline, self.env.step(action.clone())).await {
             Ok(answer) => answer,
-            Err(_) => Err(Fault::new(hone_trace::Boundary::Environment, late(self.deadline))),
+            Err(_) => Err(Fault::new(hone_trace::Boundary::Environment, late(self.deadline, None))),
         };
         self.transcript.slowest_seconds = self.transcript.slowest_seconds.max(clock.elapsed().as_secs_f64());
         let answer = match answer {
@@ -236,8 +249,10 @@ pub(super) struct Limits {
     pub(super) deadline: Duration,
 }
 
-fn late(deadline: Duration) -> String {
-    format!("no answer within {:.0} s", deadline.as_secs_f64())
+/// An answer that did not come, and the failure behind it where one is known.
+pub(super) fn late(deadline: Duration, trouble: Option<String>) -> String {
+    let because = trouble.map(|words| format!(" ({words})")).unwrap_or_default();
+    format!("no answer within {:.0} s{because}", deadline.as_secs_f64())
 }
 
 fn shown(action: &Action) -> String {

@@ -61,7 +61,7 @@ pub(super) async fn scripts(setup: &Setup, recipe: &Recipe, limit: Duration) -> 
         deadline,
     };
     let mut scripts = Scripts { success: recipe.eval.success.clone(), ..Scripts::default() };
-    let mut alone = Vec::new();
+    let (mut alone, mut episodes) = (Vec::new(), 0);
     for task in tasks {
         // At least one of everything, whatever it takes.
         if clock.elapsed() > limit && !alone.is_empty() {
@@ -69,16 +69,27 @@ pub(super) async fn scripts(setup: &Setup, recipe: &Recipe, limit: Duration) -> 
         }
         let idle = play(arena, rubric, task, &DoNothing, limits(task)).await;
         let idle_again = play(arena, rubric, task, &DoNothing, limits(task)).await;
+        if idle.unopened() && idle_again.unopened() {
+            scripts.gone.clone_from(&idle_again.fault);
+            scripts.idle.push(idle);
+            scripts.idle_again.push(idle_again);
+            break;
+        }
         let acted = script(task);
         // A replay needs room for what is said between the calls.
         let roomy = Limits { turns: limits(task).turns.max(64), ..limits(task) };
         let mut first = play(arena, rubric, task, &*acted, roomy).await;
         first.left = solution(task).map_or(0, |moves| moves.len().saturating_sub(first.turns.len()));
         let again = play(arena, rubric, task, &*acted, roomy).await;
+        if first.unopened() && again.unopened() {
+            scripts.gone.clone_from(&again.fault);
+        }
+        episodes += 4;
         let success = |value: Option<f64>| value == Some(1.0);
         let idly = [&idle, &idle_again].map(|idle| idle.reward(&recipe.eval.success));
         if success(first.reward(&recipe.eval.success)) && !idly.into_iter().any(success) {
             let after = play(arena, rubric, task, &DoNothing, limits(task)).await;
+            episodes += 1;
             if success(after.reward(&recipe.eval.success)) {
                 scripts.kept_state.push(task.key.clone());
             }
@@ -90,10 +101,21 @@ pub(super) async fn scripts(setup: &Setup, recipe: &Recipe, limit: Duration) -> 
         scripts.idle_again.push(idle_again);
         scripts.again.push((first.clone(), again));
         alone.push((task, first));
+        scripts.closed.count(arena, episodes).await;
+        if scripts.gone.is_some() {
+            break;
+        }
+    }
+    scripts.closed.settle(arena, episodes).await;
+    if scripts.gone.is_some() {
+        return scripts;
     }
     scripts.beside = beside(setup, &alone, &limits).await;
     if let Some((task, first)) = alone.iter().find(|(_, first)| first.done) {
         scripts.after_done = after_done(setup, task, &*script(task), first.turns.len(), limits(task)).await;
+    }
+    if let Some((task, _)) = alone.iter().find(|(_, first)| first.fault.is_none()) {
+        scripts.closed.ask(arena, task, &*script(task), limits(task)).await;
     }
     scripts
 }

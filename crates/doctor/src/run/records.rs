@@ -7,25 +7,33 @@ use hone_trace::rundir::RunDirError;
 use hone_trace::{Content, Message, Trace};
 use hone_train::evaluate::Kind;
 use hone_train::events::Event;
+use hone_train::report::RunReport;
 
 use super::{Episodes, Run};
 
 impl Run {
     /// Steps and the numbers of their traces, the first few and the last few.
     pub(crate) fn probed_steps(&self) -> Vec<(u64, Range<u64>)> {
-        let steps: Vec<_> = self
-            .events
-            .iter()
-            .filter_map(|event| match event {
-                Event::Step { step, traces: [from, to] } => Some((*step, *from..*to)),
-                _ => None,
-            })
-            .collect();
+        let steps = self.all_steps();
         let tail = steps.len().saturating_sub(super::PROBED_STEPS).max(super::PROBED_STEPS.min(steps.len()));
         steps.iter().take(super::PROBED_STEPS).chain(&steps[tail..]).cloned().collect()
     }
 
-    /// The episodes of one probed step.
+    /// Every step and the numbers of its traces.
+    pub(crate) fn all_steps(&self) -> Vec<(u64, Range<u64>)> {
+        let steps = self.events.iter().filter_map(|event| match event {
+            Event::Step { step, traces: [from, to] } => Some((*step, *from..*to)),
+            _ => None,
+        });
+        steps.collect()
+    }
+
+    /// The report that lies in the run's directory, as far as it can be read.
+    pub(crate) fn saved_report(&self) -> Option<RunReport> {
+        serde_json::from_slice(&std::fs::read(self.directory.join("report.json")).ok()?).ok()
+    }
+
+    /// The episodes of one step.
     pub(crate) fn step_episodes(&self, range: &Range<u64>) -> Result<Episodes, RunDirError> {
         if let Some(probed) = self.probed.get() {
             let own: Episodes = probed.iter().filter(|(number, _)| range.contains(number)).cloned().collect();

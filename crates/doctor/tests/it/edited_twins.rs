@@ -9,7 +9,7 @@ use hone_trace::{Advantage, Lesson, Message, ToolCall};
 use serde_json::{Map, json};
 
 use crate::probes::model;
-use crate::twin::{Episode, HEALTHY, STEPS, Stage, Twin};
+use crate::twin::{Episode, HEALTHY, STEPS, Stage, Twin, by_grpo};
 use crate::twins::finds;
 
 fn training(stage: Stage) -> bool {
@@ -157,12 +157,81 @@ fn advantages_of_other_episodes() {
         episode: |stage, episode| {
             if training(stage) {
                 let sign = if solved(episode) { 1.0 } else { -1.0 };
-                episode.lesson = Some(learned(episode, sign));
+                episode.lesson = Some(learned(episode, sign * by_grpo()));
             }
         },
         ..Twin::default()
     };
     assert!(right.diagnosis().findings.is_empty(), "{:#?}", right.diagnosis());
+}
+
+/// Advantages that are a thousand times too large keep their order.
+#[test]
+fn advantages_that_were_scaled() {
+    let twin = Twin {
+        episode: |stage, episode| {
+            if training(stage) {
+                let sign = if solved(episode) { 1.0 } else { -1.0 };
+                episode.lesson = Some(learned(episode, 1000.0 * sign * by_grpo()));
+            }
+        },
+        ..Twin::default()
+    };
+    let diagnosis = finds(&twin, "advantage_mismatch", Severity::Error);
+    let finding = &diagnosis.found("advantage_mismatch").unwrap().finding;
+    assert!(finding.says.contains("times what grpo makes"), "{finding:#?}");
+    assert!(finding.evidence.lines[0].contains("is recorded, and grpo makes"), "{finding:#?}");
+}
+
+#[test]
+fn metrics_that_were_edited_upward() {
+    let one = Twin {
+        metrics: |step, line| {
+            if step == 12 {
+                line.insert("reward/success_rate".into(), json!(0.9));
+            }
+        },
+        ..Twin::default()
+    };
+    let diagnosis = finds(&one, "metrics_mismatch", Severity::Error);
+    let finding = &diagnosis.found("metrics_mismatch").unwrap().finding;
+    assert!(finding.says.contains("1 of them too high"), "{finding:#?}");
+    assert!(finding.evidence.lines[0].contains("of step 12 is 0.9000, and its traces make 0.5000"), "{finding:#?}");
+}
+
+/// Results of evaluations and the report beside them, which are for people, and not what is counted.
+#[test]
+fn evaluations_that_were_edited_upward() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run");
+    Twin::default().record(&path);
+    let report = hone_train::report::RunReport::read(&path).unwrap();
+    report.save(&path).unwrap();
+    assert!(examine(&path).unwrap().healthy.contains(&"metrics_mismatch"));
+    let mut better = report.clone();
+    better.after.as_mut().unwrap().result.success = Some(1.0);
+    better.save(&path).unwrap();
+    let diagnosis = examine(&path).unwrap();
+    let finding = &diagnosis.found("metrics_mismatch").unwrap().finding;
+    assert!(
+        finding.evidence.lines[0].starts_with("report.json has a success of 1.0000 after training"),
+        "{finding:#?}"
+    );
+    report.save(&path).unwrap();
+    let mut result = serde_json::to_value(&report.after.unwrap().result).unwrap();
+    result["success"] = json!(0.99);
+    let events = std::fs::read_to_string(path.join("events.jsonl")).unwrap();
+    let lines = events.lines().map(|line| {
+        let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
+        if event["event"] == "eval" && event["step"] == STEPS {
+            event["result"] = result.clone();
+        }
+        format!("{event}\n")
+    });
+    std::fs::write(path.join("events.jsonl"), lines.collect::<String>()).unwrap();
+    let diagnosis = examine(&path).unwrap();
+    let finding = &diagnosis.found("metrics_mismatch").unwrap().finding;
+    assert!(finding.evidence.lines[0].contains("says a success of 0.9900"), "{finding:#?}");
 }
 
 /// The metrics still have the shares of the day before.
@@ -239,7 +308,7 @@ fn no_token_that_was_trained() {
         episode: |stage, episode| {
             if training(stage) {
                 let sign = if solved(episode) { 1.0 } else { -1.0 };
-                let lesson = learned(episode, sign);
+                let lesson = learned(episode, sign * by_grpo());
                 episode.lesson = Some(Lesson { fates: "m".repeat(lesson.fates.len()), ..lesson });
             }
         },

@@ -6,7 +6,7 @@ mod texts;
 use hone_chat::budget::PromptCost;
 use hone_chat::parse::Format;
 use hone_doctor::probe::{
-    AfterDone, Identity, Opening, Part, Played, Rendered, Scripts, Texts, Transcript, Update, World,
+    AfterDone, Closed, Identity, Opening, Part, Played, Rendered, Scripts, Texts, Transcript, Update, World,
 };
 use hone_doctor::{Diagnosis, PREFLIGHT, Probe, Severity, given, preflight};
 use hone_trace::Trace;
@@ -74,6 +74,8 @@ fn world() -> World {
         kept_state: Vec::new(),
         spoiled: Vec::new(),
         after_done: Some(AfterDone::Holds),
+        closed: Closed { asked: 2, ..Closed::default() },
+        gone: None,
     };
     World {
         tasks: 512,

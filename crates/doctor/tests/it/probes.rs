@@ -58,6 +58,8 @@ enum Flaw {
     WrongSchema,
     /// Every call breaks it.
     Crashes,
+    /// The first call is its last.
+    Lost,
     NoTools,
     BadSchema,
     /// Today's date of this machine is in the system prompt.
@@ -153,6 +155,10 @@ impl Env for Sitting {
             self.done = self.flaw != Flaw::NeverDone;
             return Ok(Turn { messages: vec![Message::user("Go on.")], done: self.done, failed: 0 });
         };
+        if self.flaw == Flaw::Lost {
+            self.dead.store(1, Ordering::SeqCst);
+            return Err(Fault::new(Boundary::Environment, "the connection broke"));
+        }
         if self.flaw == Flaw::Crashes {
             return Err(Fault::new(Boundary::Environment, "KeyError: 'value'"));
         }
@@ -225,13 +231,13 @@ pub(crate) fn model() -> &'static Path {
     made.path()
 }
 
-fn recipe(model: &Path) -> Recipe {
+pub(crate) fn recipe(model: &Path) -> Recipe {
     let mut recipe = Recipe::parse(RECIPE, &[]).unwrap();
     recipe.policy.model = Some(model.to_owned());
     recipe
 }
 
-fn task(number: i64, split: &str) -> Task {
+pub(crate) fn task(number: i64, split: &str) -> Task {
     let mut task =
         Task::new(format!("{split}-{number}"), "desk", format!("Set the dial to {number}, please ({split})."));
     let arguments = json!({"value": number}).as_object().cloned().unwrap();
@@ -300,6 +306,24 @@ fn every_flaw_of_a_desk_is_named() {
         assert!(diagnosis.found(check).is_some(), "{flaw:?}: {diagnosis:#?}");
         finds(&probe, check, severity);
     }
+}
+
+/// Scripts find out, and nothing else is played: rollouts would wait for it with all their patience.
+#[test]
+fn a_desk_that_is_lost_on_the_way() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let recipe = recipe(model());
+    let probe = runtime.block_on(async {
+        let mut setup = Setup::open(&recipe, &Bigrams::ABLE).await.unwrap();
+        setup.arena = Arc::new(Desk::new(Flaw::Lost));
+        setup.tasks = (1..=64).map(|number| task(number, "train")).collect();
+        Probe::of_setup(&setup, &recipe, BTreeSet::new(), Depth::Played).await
+    });
+    let diagnosis = finds(&probe, "script_faults", Severity::Error);
+    let lines = &diagnosis.found("script_faults").unwrap().finding.evidence.lines;
+    assert!(lines[0].contains("the connection broke") && lines[1].contains("afterwards no episode opens"), "{lines:?}");
+    let needs = &diagnosis.skipped.iter().find(|skipped| skipped.check == "faulted").unwrap().needs;
+    assert!(needs.contains("the desk is gone"), "{needs}");
 }
 
 /// The environment leaves out what the reward needs.

@@ -4,7 +4,7 @@ use hone_doctor::Severity;
 use hone_trace::{Advantage, Boundary, Fault, Lesson, Limit, Message, Outcome, Reward, ToolCall};
 use serde_json::{Map, Value, json};
 
-use crate::twin::{Episode, HEALTHY, Stage, Twin};
+use crate::twin::{Episode, HEALTHY, Stage, Twin, by_grpo};
 use crate::twins::finds;
 
 fn training(stage: Stage) -> bool {
@@ -132,7 +132,7 @@ fn logprobs_of_other_tokens() {
         episode: |stage, episode| {
             if training(stage) {
                 let sign = if solved(episode) { 1.0 } else { -1.0 };
-                episode.lesson = Some(lesson(episode, sign, |token| -0.3 * (token % 4) as f32));
+                episode.lesson = Some(lesson(episode, sign * by_grpo(), |token| -0.3 * (token % 4) as f32));
             }
         },
         ..Twin::default()
@@ -150,7 +150,7 @@ fn logprobs_that_drift_between_updates_of_one_batch() {
                 episode.logprob -= 0.1 * episode.replica as f32;
                 let (sign, own) = (if solved(episode) { 1.0 } else { -1.0 }, episode.logprob);
                 let drift = |token: usize| if token.is_multiple_of(2) { 0.018 } else { -0.018 };
-                episode.lesson = Some(lesson(episode, sign, |token| own + drift(token)));
+                episode.lesson = Some(lesson(episode, sign * by_grpo(), |token| own + drift(token)));
             }
         },
         ..Twin::default()
@@ -180,7 +180,7 @@ fn advantages_against_the_rewards() {
         episode: |stage, episode| {
             if training(stage) {
                 let sign = if solved(episode) { -1.0 } else { 1.0 };
-                episode.lesson = Some(lesson(episode, sign, |_| episode.logprob));
+                episode.lesson = Some(lesson(episode, sign * by_grpo(), |_| episode.logprob));
             }
         },
         ..Twin::default()
@@ -283,11 +283,15 @@ fn evaluation_on_training_tasks() {
 
 #[test]
 fn a_policy_that_is_destroyed() {
-    let metrics = |step, line: &mut Map<String, Value>| {
-        let success = if step < 14 { 0.6 } else { 0.02 };
-        drop(line.insert("reward/success_rate".into(), json!(success)));
+    let twin = Twin {
+        episode: |stage, episode| {
+            if matches!(stage, Stage::Training(step) if step >= 14) {
+                episode.solve(false);
+            }
+        },
+        ..Twin::default()
     };
-    finds(&Twin { metrics, ..Twin::default() }, "success_cliff", Severity::Error);
+    finds(&twin, "success_cliff", Severity::Error);
 }
 
 /// What a recipe waives does not fail, and stays to be read.

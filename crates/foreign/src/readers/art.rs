@@ -12,7 +12,7 @@ use super::Reader;
 use crate::ForeignError;
 use crate::parquet;
 use crate::record::{Episode, Record};
-use crate::source::{Source, bytes, lines, said, step_of};
+use crate::source::{Source, bytes, left_out, lines, said, step_of};
 
 pub(super) const READER: Reader = Reader {
     name: "art",
@@ -32,11 +32,14 @@ fn read(source: &Source) -> Result<Record, ForeignError> {
     let mut record = Record { format: "ART trajectories", has_endings: true, ..Record::default() };
     record.component("reward", 1.0);
     for path in source.json_lines() {
-        for (number, row) in lines(path)? {
+        let mut others = 0;
+        for (number, row) in lines(path, &mut record.notes)? {
+            others += usize::from(!row["trajectories"].is_array());
             for trajectory in row["trajectories"].as_array().into_iter().flatten() {
                 add(&mut record, trajectory, path, &number.to_string());
             }
         }
+        left_out(&mut record.notes, path, others, "no groups of trajectories");
     }
     for path in source.ending("parquet") {
         let bad = |what: String| ForeignError::Bad { path: path.to_owned(), line: None, what };

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Reader;
 use crate::ForeignError;
 use crate::record::{Episode, Record};
-use crate::source::{Source, lines, said, step_of};
+use crate::source::{Source, left_out, lines, said, step_of};
 
 pub(super) const READER: Reader = Reader {
     name: "skyrl",
@@ -17,17 +17,23 @@ pub(super) const READER: Reader = Reader {
 };
 
 fn read(source: &Source) -> Result<Record, ForeignError> {
-    let mut record = Record { format: "SkyRL dump", has_endings: true, ..Record::default() };
+    let mut record = Record { format: "SkyRL dump", ..Record::default() };
     record.component("score", 1.0);
     for path in source.json_lines() {
-        // The aggregate beside the episodes has no prompts.
-        for (_, row) in lines(path)?.into_iter().filter(|(_, row)| row.get("input_prompt").is_some()) {
+        let mut others = 0;
+        for (number, row) in lines(path, &mut record.notes)? {
+            if row.get("input_prompt").is_none() && row.get("output_response").is_none() {
+                others += 1;
+                continue;
+            }
+            record.has_endings |= row["stop_reason"].is_string();
             let prompt = said(&row["input_prompt"]);
             let total = score(&row["score"]);
             let stop = row["stop_reason"].as_str().unwrap_or_default();
             record.episodes.push(Episode {
                 step: step_of(path.parent().unwrap_or(path)).unwrap_or(0),
-                group: prompt.clone().unwrap_or_default(),
+                // Without its prompt an episode is nobody's sibling.
+                group: prompt.clone().unwrap_or_else(|| format!("{}, line {number}", path.display())),
                 rewards: total.map(|total| ("score".to_owned(), total)).into_iter().collect(),
                 total,
                 prompt,
@@ -36,6 +42,8 @@ fn read(source: &Source) -> Result<Record, ForeignError> {
                 ..Episode::default()
             });
         }
+        // The aggregate beside the episodes has no prompts.
+        left_out(&mut record.notes, path, others, "no episodes of SkyRL's");
     }
     Ok(record)
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Reader;
 use crate::ForeignError;
 use crate::record::{Episode, Record};
-use crate::source::{Source, lines, said};
+use crate::source::{Source, left_out, lines, said};
 
 pub(super) const READER: Reader = Reader {
     name: "verifiers",
@@ -18,13 +18,16 @@ pub(super) const READER: Reader = Reader {
     read,
 };
 
+/// Keys of which a result row has one at least.
+const ROW: [&str; 3] = ["reward", "example_id", "completion"];
 /// Keys of a result row that are no metrics.
 const OWN: [&str; 4] = ["example_id", "reward", "id", "rollout_id"];
 
 fn read(source: &Source) -> Result<Record, ForeignError> {
     let mut record = Record { format: "verifiers results", ..Record::default() };
     for path in source.json_lines() {
-        for (_, row) in lines(path)? {
+        let (mut others, mut unscored) = (0, 0);
+        for (_, row) in lines(path, &mut record.notes)? {
             match row["traces"].as_array() {
                 Some(traces) => {
                     (record.has_faults, record.has_endings) = (true, true);
@@ -33,12 +36,17 @@ fn read(source: &Source) -> Result<Record, ForeignError> {
                         record.episodes.push(episode);
                     }
                 }
-                None if row.get("reward").is_some() => {
+                None if ROW.iter().any(|key| row.get(key).is_some()) => {
+                    unscored += usize::from(row.get("reward").is_none());
                     let episode = of_row(&row, &mut record);
                     record.episodes.push(episode);
                 }
-                None => {}
+                None => others += 1,
             }
+        }
+        left_out(&mut record.notes, path, others, "no episodes of verifiers'");
+        if unscored > 0 {
+            record.notes.push(format!("{}: {unscored} of its episodes without a reward", path.display()));
         }
     }
     Ok(record)

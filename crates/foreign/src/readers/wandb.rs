@@ -29,7 +29,7 @@ fn column(head: &[String]) -> Option<usize> {
 fn read(source: &Source) -> Result<Record, ForeignError> {
     let mut record = Record { format: "wandb history", ..Record::default() };
     for path in source.json_lines() {
-        for (_, row) in lines(path)? {
+        for (_, row) in lines(path, &mut record.notes)? {
             let Some(step) = STEPS.iter().find_map(|step| row.get(step)?.as_f64()) else { continue };
             for (name, value) in row.as_object().into_iter().flatten() {
                 if let Some(value) = value.as_f64().or_else(|| value.as_str()?.parse().ok()) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hone_trace::{Arena, Boundary, Episode, Fault, Message, Task, ToolSet, ToolSpec};
+use hone_trace::{Arena, Boundary, Episode, Fault, Held, Message, Task, ToolSet, ToolSpec};
 use indexmap::IndexMap;
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -135,6 +135,23 @@ impl Arena for FleetArena {
         // The queue is bounded by the deadlines of the episodes ahead.
         let hour = Duration::from_hours(1);
         Some(hour + seconds(spec.create_deadline_s) + Patience::retried(LIST, LIST_ATTEMPTS).total)
+    }
+
+    async fn holds(&self) -> Vec<Held> {
+        let shared = &self.0;
+        let in_use = shared.spec.instances.saturating_sub(shared.places.available_permits()) as u64;
+        let held = |count| Held {
+            place: shared.orchestrator.http.name(),
+            kind: "instances",
+            count,
+            in_use: Some(in_use),
+            limit: None,
+        };
+        shared.orchestrator.count().await.map(held).into_iter().collect()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.0.orchestrator.server.trouble()
     }
 }
 

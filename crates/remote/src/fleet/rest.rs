@@ -108,6 +108,17 @@ impl Orchestrator {
         }
     }
 
+    /// Instances of this run that the orchestrator still has. `None` where it does not say.
+    pub(super) async fn count(&self) -> Option<u64> {
+        let path = format!("v1/env/instances?run_id={}", self.run_id);
+        let listed = tokio::time::timeout(SHORT, self.http.json(Method::GET, &path, None)).await.ok()?.ok()?;
+        let all = listed.as_array().or_else(|| listed.get("instances").and_then(Value::as_array))?;
+        let own = |one: &&Value| one.get("run_id").is_none_or(|run| run.as_str() == Some(self.run_id.as_str()));
+        let lives =
+            |one: &&Value| matches!(one.get("status").and_then(Value::as_str), None | Some("pending" | "running"));
+        Some(all.iter().filter(own).filter(lives).count() as u64)
+    }
+
     async fn look(&self, id: &str) -> Result<Value, Failure> {
         self.http.json(Method::GET, &format!("v1/env/instances/{id}"), None).await
     }

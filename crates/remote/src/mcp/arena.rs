@@ -99,6 +99,10 @@ impl Arena for McpArena {
     fn patience(&self, _: &Task) -> Option<Duration> {
         Some(Duration::from_hours(1) + Patience::retried(seconds(self.0.spec.open_deadline_s), ATTEMPTS).total)
     }
+
+    fn trouble(&self) -> Option<String> {
+        self.0.server.trouble()
+    }
 }
 
 #[derive(Debug)]
@@ -213,6 +217,11 @@ impl Env for McpEnv {
     fn patience(&self) -> Option<Duration> {
         // Several calls of one action, one after the other.
         Some(seconds(self.shared.spec.deadline_s * 8.0 + 5.0))
+    }
+
+    async fn outlives_close(&mut self, _: Action) -> Option<bool> {
+        let mut client = self.client.take()?;
+        tokio::time::timeout(seconds(self.shared.spec.deadline_s), client.outlives_close()).await.ok().flatten()
     }
 }
 

@@ -16,6 +16,7 @@ use crate::supervise::{Failure, Kind};
 const VERSION: &str = "2025-06-18";
 const SESSION: &str = "mcp-session-id";
 const CALL: &str = "tools/call";
+const LIST: &str = "tools/list";
 
 /// A session that is initialised. Requests consume the connection they run on: an abandoned one is dropped.
 #[derive(Debug)]
@@ -100,7 +101,7 @@ impl Client {
         for _ in 0..MOST_PAGES {
             let mut params = Map::new();
             params.extend(cursor.take().map(|cursor| ("cursor".to_owned(), cursor)));
-            let page = self.request("tools/list", params.into()).await?;
+            let page = self.request(LIST, params.into()).await?;
             let listed = page.get("tools").ok_or_else(|| Failure::refused("tools/list was answered without tools"))?;
             tools.extend(actions::tools(listed).map_err(Failure::refused)?);
             match page.get("nextCursor").filter(|cursor| !cursor.is_null()) {
@@ -121,6 +122,22 @@ impl Client {
         if let Link::Http { http, session: Some(session), version } = &self.link {
             let _ = http.send(Method::DELETE, "", None, &headers(Some(session), version)).await;
         }
+    }
+}
+
+impl Client {
+    /// Ends the session and asks within it once more, then within one that never was. `Some(true)`: only the first is
+    /// answered. `None`: the server keeps no sessions, or answers anything.
+    pub async fn outlives_close(&mut self) -> Option<bool> {
+        let Link::Http { http, session, version } = &self.link else { return Some(false) };
+        let (http, own, version) = (http.clone(), session.clone()?, version.clone());
+        let _ = http.send(Method::DELETE, "", None, &headers(Some(&own), &version)).await;
+        if self.request(LIST, json!({})).await.is_err() {
+            return Some(false);
+        }
+        let session = Some("00000000000000000000000000000000".to_owned());
+        let mut never = Self { link: Link::Http { http, session, version }, next: 1, instructions: None };
+        never.request(LIST, json!({})).await.is_err().then_some(true)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Opens episodes at an OpenEnv server.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hone_trace::{Arena, Boundary, Episode, Fault, Message, Seed, Task, ToolSet, ToolSpec};
+use hone_trace::{Arena, Boundary, Episode, Fault, Held, Message, Seed, Task, ToolSet, ToolSpec};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
@@ -29,6 +29,8 @@ pub(super) struct Shared {
     pub(super) server: Server,
     pool: Arc<Pool>,
     actions: OnceCell<Actions>,
+    /// Sessions that the server counted when it last had no room, beside those of this run. Std mutex: held for a copy.
+    crowded: Mutex<Option<Held>>,
 }
 
 /// Attempts at idempotent requests.
@@ -38,7 +40,7 @@ impl OpenEnvArena {
     pub fn new(spec: OpenEnvSpec, http: Http) -> Self {
         let server = Server::new(http.name());
         let pool = Arc::new(Pool::new(spec.sessions));
-        Self(Arc::new(Shared { spec, http, server, pool, actions: OnceCell::new() }))
+        Self(Arc::new(Shared { spec, http, server, pool, actions: OnceCell::new(), crowded: Mutex::default() }))
     }
 }
 
@@ -68,9 +70,20 @@ impl Shared {
         let socket = Socket::connect(&self.http, "ws").await?;
         let (socket, said) = socket.ask(&json!({"type": "reset", "data": data})).await?;
         match said {
-            Said::Observation(envelope) => Ok((Link::Ws(Some(socket)), envelope)),
+            Said::Observation(envelope) => {
+                self.crowded.lock().unwrap_or_else(PoisonError::into_inner).take();
+                Ok((Link::Ws(Some(socket)), envelope))
+            }
             Said::Error { code, message, details } => {
-                if let Some(most) = details.get("max_sessions").and_then(Value::as_u64) {
+                let number = |key: &str| details.get(key).and_then(Value::as_u64);
+                // This one has a place of the pool and no session.
+                let in_use = self.pool.in_use().saturating_sub(1) as u64;
+                if let (Some(count), limit) = (number("active_sessions"), number("max_sessions")) {
+                    let place = self.server.name().to_owned();
+                    let held = Held { place, kind: "sessions", count, in_use: Some(in_use), limit };
+                    *self.crowded.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+                }
+                if let Some(most) = number("max_sessions") {
                     self.pool.shrink(most as usize);
                 }
                 Err(Said::failure(&code, &message))
@@ -137,6 +150,15 @@ impl Arena for OpenEnvArena {
         // The queue, the schema, the reset with its own queue, and the tools.
         let schema = Patience::retried(seconds(spec.open_deadline_s), ATTEMPTS).total;
         Some(seconds(2.0 * spec.queue_s + spec.deadline_s + 5.0) + schema)
+    }
+
+    /// Count that the server gave when it last had no room: it has no route that lists its sessions.
+    async fn holds(&self) -> Vec<Held> {
+        self.0.crowded.lock().unwrap_or_else(PoisonError::into_inner).clone().into_iter().collect()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.0.server.trouble()
     }
 }
 

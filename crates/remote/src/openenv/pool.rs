@@ -38,6 +38,12 @@ impl Pool {
         Place { pool: Arc::clone(self), permit }
     }
 
+    /// Places that are taken.
+    pub(super) fn in_use(&self) -> usize {
+        let size = self.size.lock().unwrap_or_else(PoisonError::into_inner);
+        (size.limit + size.owed).saturating_sub(self.places.available_permits())
+    }
+
     /// Limits the pool to the server's capacity.
     pub(super) fn shrink(&self, most: usize) {
         let mut size = self.size.lock().unwrap_or_else(PoisonError::into_inner);

@@ -87,12 +87,14 @@ pub struct Server {
     name: String,
     // Std mutex: held for a few comparisons.
     breaker: Mutex<Breaker>,
+    // Std mutex: held for a copy.
+    trouble: Mutex<Option<String>>,
 }
 
 impl Server {
     /// `name` goes into messages and the table of waits: an address without credentials.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), breaker: Mutex::default() }
+        Self { name: name.into(), breaker: Mutex::default(), trouble: Mutex::default() }
     }
 
     pub fn name(&self) -> &str {
@@ -152,9 +154,12 @@ impl Server {
                 }
                 other => {
                     self.breaker().answered();
+                    *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     return other;
                 }
             };
+            let words = format!("{}: {}", self.name, failure.what);
+            *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
             *last = Some(failure);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -171,6 +176,11 @@ impl Server {
             last.get_or_insert_with(|| Failure::infrastructure("the server failed several times in a row"));
             tokio::time::sleep_until(until).await;
         }
+    }
+
+    /// The last failure that was to be tried again, until the server answers.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn breaker(&self) -> std::sync::MutexGuard<'_, Breaker> {

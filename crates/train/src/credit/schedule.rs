@@ -2,11 +2,14 @@
 
 use std::fmt;
 
-use hone_trace::Credit;
+use hone_arena::rewards::{Rubric, TOTAL};
+use hone_trace::{Advantage, Credit, Group, Seed};
 
-use super::Weights;
 use super::arguments::by_argument;
 use super::recipe::{BadCredit, CreditRecipe};
+use super::{Weights, mask_overlong};
+use crate::penalty::KL;
+use crate::recipe::Recipe;
 
 /// The estimator of every step of a run.
 pub struct Schedule {
@@ -16,6 +19,34 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// The estimator of a recipe over its rubric: the rubric's total with its gates and products, or every component by
+    /// itself where the estimator normalises them one by one; and the KL, where it is paid.
+    pub fn of_recipe(recipe: &Recipe, rubric: &Rubric) -> Result<Self, BadCredit> {
+        let mut paid: Vec<(String, f64)> = if recipe.credit.estimator()?.by_component {
+            let weighted = rubric.weights().filter(|(_, weight)| *weight > 0.0);
+            weighted.map(|(name, weight)| (name.to_owned(), weight)).collect()
+        } else {
+            vec![(TOTAL.to_owned(), 1.0)]
+        };
+        if recipe.kl_reward.is_some() {
+            paid.push((KL.to_owned(), 1.0));
+        }
+        let components: Vec<_> = rubric.weights().collect();
+        Self::new(&recipe.credit, recipe.train.steps, Weights::new(paid), &components)
+    }
+
+    /// Advantages of a step as they are trained on: overlong episodes without one, and a placebo's where the recipe has one.
+    pub fn advantages(&self, recipe: &Recipe, groups: &[Group], step: u64) -> Vec<Vec<Advantage>> {
+        let mut advantages = self.at(step).credit(groups);
+        if recipe.overlong_filter {
+            mask_overlong(groups, &mut advantages);
+        }
+        if let Some(placebo) = recipe.placebo {
+            placebo.treat(&mut advantages, Seed::root(recipe.seed).with("placebo").at(step));
+        }
+        advantages
+    }
+
     /// For a run of `steps` steps, see [`by_argument`].
     pub fn new(
         recipe: &CreditRecipe,

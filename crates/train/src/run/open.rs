@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use hone_arena::rewards::TOTAL;
 use hone_trace::rundir::{RunDir, RunDirError};
 use hone_trace::{Abilities, LearnerSpec, Loss as _, Reference};
 
@@ -10,11 +9,10 @@ use super::{TrainError, Trainer};
 use crate::ahead::{Source, StalenessTracker};
 use crate::budget::Budget;
 use crate::checkpoint::{Checkpointer, State};
-use crate::credit::{self, Weights};
+use crate::credit;
 use crate::drift::{self, Bound};
 use crate::ledger::Scheme;
 use crate::loss::Objective;
-use crate::penalty::KL;
 use crate::plan::Plan;
 use crate::recipe::{Recipe, RecipeError};
 use crate::setup::Setup;
@@ -35,9 +33,7 @@ impl<'a> Trainer<'a> {
         if let Some((dir, state)) = &found {
             learner.restore(dir, state.version).await?;
         }
-        let components: Vec<_> = setup.rubric.weights().collect();
-        let weights = weights(setup, recipe)?;
-        let credit = credit::Schedule::new(&recipe.credit, recipe.train.steps, weights, &components)?;
+        let credit = credit::Schedule::of_recipe(recipe, &setup.rubric)?;
         let at = found.as_ref().map(|(_, state)| state.step);
         let state = found.map(|(_, state)| state).unwrap_or_default();
         let plan = Plan::new(&recipe.plan, recipe.seed, &setup.tasks, state.plan.clone());
@@ -106,20 +102,4 @@ fn able(abilities: Abilities, spec: &LearnerSpec, objective: &Objective) -> Resu
         );
     }
     Ok(())
-}
-
-/// Weights of credit: the rubric's total with its gates and products, or each component if the estimator normalises
-/// them separately; and the KL penalty, if it is in the reward.
-fn weights(setup: &Setup, recipe: &Recipe) -> Result<Weights, TrainError> {
-    let estimator = recipe.credit.estimator().map_err(credit::BadCredit::from)?;
-    let mut components: Vec<(String, f64)> = if estimator.by_component {
-        let weighted = setup.rubric.weights().filter(|(_, weight)| *weight > 0.0);
-        weighted.map(|(name, weight)| (name.to_owned(), weight)).collect()
-    } else {
-        vec![(TOTAL.to_owned(), 1.0)]
-    };
-    if recipe.kl_reward.is_some() {
-        components.push((KL.to_owned(), 1.0));
-    }
-    Ok(Weights::new(components))
 }

@@ -2,11 +2,12 @@
 
 use hone_chat::parse::Format;
 use hone_doctor::probe::{AfterDone, Part, Reply, Transcript, Update};
-use hone_doctor::{Probe, Severity};
+use hone_doctor::{Probe, Severity, preflight};
 use hone_trace::{Boundary, Fault, Limit, Outcome, ParseFailure, ParseFailureKind, Reward};
+use hone_train::recipe::Recipe;
 
 use super::{finds, recipe, with_identity, with_played, with_scripts, with_world};
-use crate::twin::Episode;
+use crate::twin::{Episode, HEALTHY};
 
 #[test]
 fn environments_that_misbehave_under_scripts() {
@@ -64,6 +65,25 @@ fn environments_that_misbehave_under_scripts() {
     assert!(diagnosis.found("unanswered_calls").unwrap().finding.says.contains("without a text"));
     let slow = with_scripts(|scripts| scripts.idle[0].slowest_seconds = 25.0);
     finds(&slow, "latency", Severity::Warning);
+    let no_reward = with_scripts(|scripts| {
+        scripts.references.clear();
+        for (first, _) in &mut scripts.again {
+            first.rewards.clear();
+            first.unscored = vec![("tau_state".into(), "no_reward: none of 2 steps gave a reward".into())];
+        }
+    });
+    let diagnosis = preflight(&no_reward).unwrap();
+    let found = diagnosis.found("unscored").unwrap();
+    assert!(found.finding.says.starts_with("8 of 56"), "{found:#?}");
+    // 2.5 s are little of the rollout's 30 s, and nearly all that this program has.
+    let mut near = with_scripts(|scripts| scripts.idle[0].slowest_seconds = 2.5);
+    assert!(preflight(&near).unwrap().found("latency").is_none());
+    near.recipe = program("deadline_s = 3.0");
+    let diagnosis = finds(&near, "latency", Severity::Warning);
+    let found = diagnosis.found("latency").unwrap();
+    assert!(found.finding.evidence.lines[0].contains("2.50 s / 3.00 s (env.deadline_s) = 83 %"), "{found:#?}");
+    near.recipe = program("deadline_s = 300.0");
+    assert!(preflight(&near).unwrap().found("latency").is_none());
     let endless = with_scripts(|scripts| {
         for script in scripts.again.iter_mut().flat_map(|(a, b)| [a, b]).chain(&mut scripts.idle) {
             script.done = false;
@@ -71,6 +91,12 @@ fn environments_that_misbehave_under_scripts() {
         scripts.after_done = None;
     });
     finds(&endless, "never_done", Severity::Error);
+}
+
+/// The healthy recipe in a program with these keys.
+fn program(keys: &str) -> Recipe {
+    let env = format!("env={{name=\"desk\",command=[\"true\"],{keys}}}");
+    Recipe::parse(HEALTHY, &[env]).unwrap()
 }
 
 #[test]

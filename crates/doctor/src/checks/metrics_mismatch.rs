@@ -1,0 +1,126 @@
+use std::collections::BTreeMap;
+
+use hone_arena::rewards::TOTAL;
+use hone_trace::rundir::RunDirError;
+use hone_trace::{Outcome, Trace};
+use hone_train::evaluate::count;
+use hone_train::events::Event;
+use hone_train::ledger::Ledger;
+use hone_train::ledger::names::{BATCH_REWARD_COMPONENT, Name, REWARD_AVG_RAW_REWARD, REWARD_SUCCESS_RATE};
+
+use crate::check::{Check, Finding, Looked, Severity};
+use crate::run::{Episodes, Run};
+
+pub(super) const CHECK: Check = Check {
+    name: "metrics_mismatch",
+    what: "Headline numbers are not those of the episodes: metrics, evaluations or a report say more or less than the \
+           traces earned.",
+    measure: "`reward/success_rate`, `reward/avg_raw_reward` and `batch_reward/*` of up to 64 steps, the results of up to \
+              8 evaluations, and the held-out success in report.json, each counted again from the recorded traces. Error \
+              where one differs by more than rounding.",
+    fix: "Go by the traces: `hone report` counts evaluations again. Restore metrics.jsonl and events.jsonl as the run wrote \
+          them, or look for a metric that is computed from other episodes than are recorded.",
+    explains: &["reward_without_success", "success_cliff", "too_few_tasks", "no_signal"],
+    look,
+};
+
+/// Steps and evaluations that are counted again.
+const STEPS: usize = 64;
+const EVALUATIONS: usize = 8;
+/// Largest difference, relative to the larger of the two or to 1.
+const TOLERANCE: f64 = 1e-6;
+
+fn look(run: &Run) -> Result<Looked, RunDirError> {
+    let (mut compared, mut wrong) = (0, Vec::new());
+    // Of a step that was recorded again after a crash, the last record counts.
+    let steps: BTreeMap<_, _> = run.all_steps().into_iter().collect();
+    for (step, range) in spread(&steps.into_iter().collect::<Vec<_>>(), STEPS) {
+        let Some(ledger) = run.steps.iter().find(|ledger| ledger.step == *step) else { continue };
+        let episodes = run.step_episodes(range)?;
+        for (name, counted) in headlines(ledger, &episodes, &run.recipe.eval.success) {
+            let Some(said) = ledger.get(name.clone()) else { continue };
+            compared += 1;
+            if !near(said, counted) {
+                let line = format!("`{}` of step {step} is {said:.4}, and its traces make {counted:.4}", name.as_str());
+                wrong.push((said - counted, line, episodes.first().map(|(number, _)| *number)));
+            }
+        }
+    }
+    let evaluations: Vec<_> = run
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Eval { step, kind, result: Some(result), traces: [from, to] } => {
+                Some((step, kind, result, *from..*to))
+            }
+            _ => None,
+        })
+        .collect();
+    for (step, kind, result, range) in spread(&evaluations, EVALUATIONS) {
+        let traces: Vec<Trace> = run.step_episodes(range)?.into_iter().map(|(_, trace)| trace).collect();
+        let counted = count(&traces, &run.recipe.eval.success).evaluation.success;
+        let (Some(said), Some(counted)) = (result.success, counted) else { continue };
+        compared += 1;
+        if !near(said, counted) {
+            let line = format!(
+                "the {} evaluation after step {step} says a success of {said:.4}, and its traces make {counted:.4}",
+                kind.name()
+            );
+            wrong.push((said - counted, line, Some(range.start)));
+        }
+    }
+    if let Some(saved) = run.saved_report().filter(|saved| saved.steps == run.report.steps) {
+        for (when, said, counted) in
+            [("before", &saved.before, &run.report.before), ("after", &saved.after, &run.report.after)]
+        {
+            let success = |found: &Option<hone_train::report::Evaluated>| found.as_ref()?.result.success;
+            let (Some(said), Some(counted)) = (success(said), success(counted)) else { continue };
+            compared += 1;
+            if !near(said, counted) {
+                let line =
+                    format!("report.json has a success of {said:.4} {when} training, and the traces make {counted:.4}");
+                wrong.push((said - counted, line, None));
+            }
+        }
+    }
+    if compared == 0 {
+        return Looked::skipped("metrics of rewards, or evaluations, beside the traces that they were counted from");
+    }
+    if wrong.is_empty() {
+        return Ok(Looked::Healthy);
+    }
+    let upward = wrong.iter().filter(|(more, ..)| *more > 0.0).count();
+    let says =
+        format!("{} of {compared} numbers are not what their traces make, {upward} of them too high", wrong.len());
+    Finding::new(Severity::Error, says)
+        .lines(wrong.iter().take(4).map(|(_, line, _)| line.clone()))
+        .traces(wrong.iter().filter_map(|(.., trace)| *trace))
+        .into()
+}
+
+/// The metrics of rewards, counted from a step's episodes as the ledger counts them: those that broke aside.
+fn headlines(ledger: &Ledger, episodes: &Episodes, success: &str) -> Vec<(Name, f64)> {
+    let kept =
+        || episodes.iter().map(|(_, trace)| trace).filter(|trace| !matches!(trace.outcome, Outcome::Fault { .. }));
+    let values = |component: &str| -> Vec<f64> { kept().filter_map(|trace| trace.reward(component)).collect() };
+    let mean = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+    let solved = values(success).into_iter().map(|value| f64::from(u8::from(value == 1.0))).collect();
+    let mut headlines =
+        vec![(Name::from(REWARD_SUCCESS_RATE), mean(solved)), (Name::from(REWARD_AVG_RAW_REWARD), mean(values(TOTAL)))];
+    headlines.extend(
+        ledger.component_names().into_iter().map(|name| (BATCH_REWARD_COMPONENT.of([&name]), mean(values(name)))),
+    );
+    headlines.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+fn near(said: f64, counted: f64) -> bool {
+    (said - counted).abs() <= TOLERANCE * said.abs().max(counted.abs()).max(1.0)
+}
+
+/// Elements of a list, `most` of them at most, its ends included.
+fn spread<T>(all: &[T], most: usize) -> Vec<&T> {
+    if all.len() <= most {
+        return all.iter().collect();
+    }
+    (0..most).map(|at| &all[at * (all.len() - 1) / (most - 1)]).collect()
+}
