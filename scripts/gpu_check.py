@@ -28,7 +28,7 @@ DEVICE = ["hone", "bench", "device"]
 # Part, seconds it may take, command.
 PARTS = [
     ("checks", 90, ["hone-cuda-check", "--no-bench"]),
-    ("parity", 60, ["python", HERE / "gpu_parity.py"]),
+    ("parity", 60, ["python", HERE / "gpu_parity.py", "--binary", "hone"]),
     ("laws", 40, [*DEVICE, "--laws"]),
     ("train 0.6b", 40, [*DEVICE, "--train-only", "--groups", "0", "--steps", "10"]),
     ("train 4b", 60, [*DEVICE, "--shape", "4b", "--sequences", "4", "--moments", "8bit", "--memory", "60", "--train-only", "--groups", "0"]),

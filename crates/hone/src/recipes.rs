@@ -22,7 +22,7 @@ macro_rules! builtin {
 /// The recipe that `hone train` runs when it is given none.
 pub(crate) static QUICKSTART: Builtin = builtin!("quickstart");
 
-pub(crate) static BUILTINS: [Builtin; 9] = [
+pub(crate) static BUILTINS: [Builtin; 10] = [
     QUICKSTART,
     builtin!("triage-reader"),
     builtin!("triage-searcher"),
@@ -32,6 +32,7 @@ pub(crate) static BUILTINS: [Builtin; 9] = [
     builtin!("tiny-policy"),
     builtin!("triage-base"),
     builtin!("desk-small"),
+    builtin!("retail-small"),
 ];
 
 impl Builtin {

@@ -82,8 +82,8 @@ documented! {
         pub seed: u64 where seed(),
         /// Customers in the generated world. Every fifth is held out, and no training task is about them.
         pub customers: usize where whole(1, 1_000_000),
-        /// Names of customers made of syllables, so that a policy made from nothing learns to copy them; otherwise from a
-        /// list of 32. For generated worlds.
+        /// Names of customers made of syllables, so that a policy trained from scratch learns to copy them; otherwise from
+        /// a list of 32. For generated worlds.
         pub invented: bool,
         /// A tau-bench or tau2-bench directory of the domain instead of a generated world: trains on `train`,
         /// evaluates on `test`.
