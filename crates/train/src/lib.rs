@@ -34,3 +34,5 @@ pub mod schedule;
 pub mod setup;
 pub mod sft;
 mod update;
+
+pub use update::first_update;

@@ -54,10 +54,10 @@ pub(crate) async fn learn(
     let learning_rate = factor * schedule.at(step);
     let packing = Packing { temperature, budget: train.batch_tokens, share: learner.abilities().shared_prefixes };
     old_logprobs(learner, objective, recipe, &mut sequences, &packing).await?;
-    let size = if train.mini_batch == 0 { sequences.len() } else { train.mini_batch };
+    let size = mini_batch(recipe, sequences.len());
     let mut learned = Learned { learning_rate, ..Learned::default() };
     for epoch in 0..train.epochs_per_batch {
-        Seed::root(recipe.seed).with("mini batches").at(step).at(u64::from(epoch)).rng().shuffle(&mut sequences);
+        shuffle(recipe, step, epoch, &mut sequences);
         let last_epoch = epoch + 1 == train.epochs_per_batch;
         let mut parts = sequences.chunks(size.max(1)).peekable();
         while let Some(part) = parts.next() {
@@ -81,6 +81,23 @@ pub(crate) async fn learn(
         }
     }
     Ok(learned)
+}
+
+fn shuffle<T>(recipe: &Recipe, step: u64, epoch: u32, sequences: &mut [T]) {
+    Seed::root(recipe.seed).with("mini batches").at(step).at(u64::from(epoch)).rng().shuffle(sequences);
+}
+
+fn mini_batch(recipe: &Recipe, sequences: usize) -> usize {
+    if recipe.train.mini_batch == 0 { sequences } else { recipe.train.mini_batch }
+}
+
+/// Places, among the sequences of a step, of those in its first optimizer step: the policy that the learner scored them
+/// with is the one that the step began with.
+pub fn first_update(recipe: &Recipe, step: u64, sequences: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..sequences).collect();
+    shuffle(recipe, step, 0, &mut order);
+    order.truncate(mini_batch(recipe, sequences));
+    order
 }
 
 /// Old logprobs: the learner's for every token when it first saw it.

@@ -1,4 +1,6 @@
+use hone_trace::Trace;
 use hone_trace::rundir::RunDirError;
+use hone_train::first_update;
 use hone_train::ledger::names::{POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MEAN, POLICY_ROLLOUT_TRAIN_LOGPROBS_CORR};
 
 use crate::check::{Check, Finding, Looked, Severity};
@@ -9,8 +11,9 @@ pub(super) const CHECK: Check = Check {
     what: "Sampler and learner disagree on the same tokens: another policy, prompt or distribution is served than \
            trained.",
     measure: "`policy/rollout_train_logprobs_abs_diff_mean` and `_corr`, and the same over the recorded logprobs of probed \
-              episodes. Warning from a difference of 0.02 or a correlation under 0.99 \
-              (of recorded tokens under 0.9 where a batch is learned from in several updates), error from 0.2 or under 0.9.",
+              episodes in the first optimizer step of their batch. Warning from a difference of 0.02 or a correlation under \
+              0.99, error from 0.2 or under 0.9. Where episodes are sampled ahead (`async.staleness`), error from a \
+              difference of 1 or a correlation under 0.5 alone.",
     fix: "Compare the served policy's version and the prompt's tools with the trained ones; turn penalties and \
           filters off.",
     explains: &["kl_runaway", "gradients", "reward_without_success"],
@@ -28,13 +31,17 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     let worst = recorded.as_ref().map_or(counted, |recorded| counted.max(recorded.difference));
     let counted = correlation.as_ref().map_or(1.0, |found| found.first.min(found.last));
     let found = recorded.as_ref().and_then(|recorded| recorded.correlation);
-    // Later updates of a batch meet a policy that earlier ones moved, so that only gross differences of recorded tokens count.
-    let enough = if several_updates(run) { 0.9 } else { 0.99 };
-    if worst < 0.02 && counted >= 0.99 && found.is_none_or(|found| found >= enough) {
-        return Ok(Looked::Healthy);
-    }
     let least = found.map_or(counted, |found| counted.min(found));
-    let severity = if worst >= 0.2 || least < 0.9 { Severity::Error } else { Severity::Warning };
+    // An older policy sampled these episodes: they differ by right, but not beyond recognition.
+    let stale = run.recipe.overlap.staleness > 0;
+    let (error, warning) = if stale { ((1.0, 0.5), (1.0, 0.5)) } else { ((0.2, 0.9), (0.02, 0.99)) };
+    let severity = if worst >= error.0 || least < error.1 {
+        Severity::Error
+    } else if worst >= warning.0 || least < warning.1 {
+        Severity::Warning
+    } else {
+        return Ok(Looked::Healthy);
+    };
     let says = format!("logprobs of sampler and learner differ by {worst:.3} per token on average");
     let mut finding = Finding::new(severity, says);
     if let Some(found) = &difference {
@@ -53,14 +60,8 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     finding.into()
 }
 
-/// True where a batch is learned from in several optimizer steps.
-fn several_updates(run: &Run) -> bool {
-    let train = &run.recipe.train;
-    let episodes = train.groups * train.group_size as usize;
-    train.epochs_per_batch > 1 || (1..episodes).contains(&train.mini_batch)
-}
-
-/// Logprobs of the sampler beside the learner's, over the tokens of probed episodes that were shown to the learner.
+/// Logprobs of the sampler beside the learner's, over the tokens of probed episodes in the first optimizer step of their
+/// batch: later ones meet a policy that earlier ones moved.
 struct Recorded {
     tokens: usize,
     /// Mean of the absolute difference.
@@ -73,14 +74,18 @@ struct Recorded {
 
 fn recorded(run: &Run) -> Result<Option<Recorded>, RunDirError> {
     let (mut pairs, mut episodes) = (Vec::new(), Vec::new());
-    for (number, trace) in run.probed()? {
-        let sampled = trace.nodes().iter().filter_map(|node| node.as_sampled()).flat_map(|sampled| &sampled.logprobs);
-        let learned = trace.lesson.iter().flat_map(|lesson| &lesson.logprobs);
-        let both: Vec<(f64, f64)> = sampled.zip(learned).map(|(a, b)| (f64::from(*a), f64::from(*b))).collect();
-        if !both.is_empty() {
-            episodes.push((both.iter().map(|(a, b)| (a - b).abs()).sum::<f64>() / both.len() as f64, number));
+    for (step, range) in run.probed_steps() {
+        let mut learned = run.step_episodes(&range)?;
+        learned.retain(|(_, trace)| trace.lesson.as_ref().is_some_and(|lesson| !lesson.logprobs.is_empty()));
+        for at in first_update(&run.recipe, step, learned.len()) {
+            let (number, trace) = &learned[at];
+            let both = both(trace);
+            if !both.is_empty() {
+                let apart = both.iter().map(|(a, b)| (a - b).abs()).sum::<f64>() / both.len() as f64;
+                episodes.push((apart, *number));
+            }
+            pairs.extend(both);
         }
-        pairs.extend(both);
     }
     if pairs.is_empty() {
         return Ok(None);
@@ -97,4 +102,11 @@ fn recorded(run: &Run) -> Result<Option<Recorded>, RunDirError> {
         correlation: (spread > 1e-4).then(|| together / spread),
         worst: episodes.iter().map(|(_, number)| *number).take(3).collect(),
     }))
+}
+
+/// The sampler's logprob and the learner's, by token.
+fn both(trace: &Trace) -> Vec<(f64, f64)> {
+    let sampled = trace.nodes().iter().filter_map(|node| node.as_sampled()).flat_map(|sampled| &sampled.logprobs);
+    let learned = trace.lesson.iter().flat_map(|lesson| &lesson.logprobs);
+    sampled.zip(learned).map(|(a, b)| (f64::from(*a), f64::from(*b))).collect()
 }

@@ -2,6 +2,8 @@
 
 use hone_doctor::Severity;
 use hone_trace::{Advantage, Boundary, Fault, Lesson, Limit, Message, Outcome, Reward, ToolCall};
+use hone_train::first_update;
+use hone_train::recipe::Recipe;
 use serde_json::{Map, Value, json};
 
 use crate::twin::{Episode, HEALTHY, Stage, Twin, by_grpo};
@@ -141,24 +143,38 @@ fn logprobs_of_other_tokens() {
     assert_eq!(diagnosis.found("logprob_mismatch").unwrap().finding.evidence.traces.len(), 3);
 }
 
-/// Drift of the learner's logprobs between several updates of one batch is no mismatch.
+const TWO_UPDATES: &str = "
+name = \"twin\"
+[train]
+steps = 24
+groups = 4
+group_size = 4
+mini_batch = 8
+[[rubric.component]]
+kind = \"tau_state\"
+[[rubric.component]]
+kind = \"parse_penalty\"
+";
+
+/// The learner scores the episodes of a later update with a policy that earlier ones moved: only the first one's compare.
 #[test]
 fn logprobs_that_drift_between_updates_of_one_batch() {
     let drifting = Twin {
+        recipe: TWO_UPDATES,
         episode: |stage, episode| {
-            if training(stage) {
-                episode.logprob -= 0.1 * episode.replica as f32;
-                let (sign, own) = (if solved(episode) { 1.0 } else { -1.0 }, episode.logprob);
-                let drift = |token: usize| if token.is_multiple_of(2) { 0.018 } else { -0.018 };
-                episode.lesson = Some(lesson(episode, sign * by_grpo(), |token| own + drift(token)));
-            }
+            let Stage::Training(step) = stage else { return };
+            episode.logprob -= 0.1 * episode.replica as f32;
+            let first = first_update(&Recipe::parse(TWO_UPDATES, &[]).unwrap(), step, 16);
+            let drift = if first.contains(&(4 * episode.task + episode.replica as usize)) { 0.0 } else { 0.5 };
+            let (sign, own) = (if solved(episode) { 1.0 } else { -1.0 }, episode.logprob);
+            let drift = move |token: usize| if token.is_multiple_of(2) { drift } else { -drift };
+            episode.lesson = Some(lesson(episode, sign * by_grpo(), |token| own + drift(token)));
         },
         ..Twin::default()
     };
-    assert!(drifting.diagnosis().found("logprob_mismatch").is_some(), "one update has nothing to drift from");
-    let several = HEALTHY.replace("[train]", "[train]\nmini_batch = 8").leak();
-    let drifting = Twin { recipe: several, ..drifting };
     assert!(drifting.diagnosis().found("logprob_mismatch").is_none());
+    let one_update = Twin { recipe: HEALTHY, ..drifting };
+    assert!(one_update.diagnosis().found("logprob_mismatch").is_some(), "one update has nothing to drift from");
 }
 
 #[test]
