@@ -162,7 +162,7 @@ fn a_full_disk_stops_the_run_and_loses_nothing() {
         .unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains("whole") && message.contains("--resume"), "{message}");
+    assert!(message.contains("intact") && message.contains("--resume"), "{message}");
     let recorded = timeless(&full).len();
     assert!(recorded < 20 && timeless(&full) == timeless(&whole)[..recorded], "{recorded} steps are recorded");
 

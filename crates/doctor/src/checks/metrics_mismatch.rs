@@ -7,6 +7,7 @@ use hone_train::evaluate::count;
 use hone_train::events::Event;
 use hone_train::ledger::Ledger;
 use hone_train::ledger::names::{BATCH_REWARD_COMPONENT, Name, REWARD_AVG_RAW_REWARD, REWARD_SUCCESS_RATE};
+use hone_train::report::Evaluated;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::{Episodes, Run};
@@ -31,71 +32,98 @@ const EVALUATIONS: usize = 8;
 const TOLERANCE: f64 = 1e-6;
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let (mut compared, mut wrong) = (0, Vec::new());
-    // Of a step that was recorded again after a crash, the last record counts.
-    let steps: BTreeMap<_, _> = run.all_steps().into_iter().collect();
-    for (step, range) in spread(&steps.into_iter().collect::<Vec<_>>(), STEPS) {
-        let Some(ledger) = run.steps.iter().find(|ledger| ledger.step == *step) else { continue };
-        let episodes = run.step_episodes(range)?;
-        for (name, counted) in headlines(ledger, &episodes, &run.recipe.eval.success) {
-            let Some(said) = ledger.get(name.clone()) else { continue };
-            compared += 1;
-            if !near(said, counted) {
-                let line = format!("`{}` of step {step} is {said:.4}, and its traces make {counted:.4}", name.as_str());
-                wrong.push((said - counted, line, episodes.first().map(|(number, _)| *number)));
-            }
-        }
-    }
-    let evaluations: Vec<_> = run
-        .events
-        .iter()
-        .filter_map(|event| match event {
-            Event::Eval { step, kind, result: Some(result), traces: [from, to] } => {
-                Some((step, kind, result, *from..*to))
-            }
-            _ => None,
-        })
-        .collect();
-    for (step, kind, result, range) in spread(&evaluations, EVALUATIONS) {
-        let traces: Vec<Trace> = run.step_episodes(range)?.into_iter().map(|(_, trace)| trace).collect();
-        let counted = count(&traces, &run.recipe.eval.success).evaluation.success;
-        let (Some(said), Some(counted)) = (result.success, counted) else { continue };
-        compared += 1;
-        if !near(said, counted) {
-            let line = format!(
-                "the {} evaluation after step {step} says a success of {said:.4}, and its traces make {counted:.4}",
-                kind.name()
-            );
-            wrong.push((said - counted, line, Some(range.start)));
-        }
-    }
-    if let Some(saved) = run.saved_report().filter(|saved| saved.steps == run.report.steps) {
-        for (when, said, counted) in
-            [("before", &saved.before, &run.report.before), ("after", &saved.after, &run.report.after)]
-        {
-            let success = |found: &Option<hone_train::report::Evaluated>| found.as_ref()?.result.success;
-            let (Some(said), Some(counted)) = (success(said), success(counted)) else { continue };
-            compared += 1;
-            if !near(said, counted) {
-                let line =
-                    format!("report.json has a success of {said:.4} {when} training, and the traces make {counted:.4}");
-                wrong.push((said - counted, line, None));
-            }
-        }
-    }
+    let mut numbers = Numbers::default();
+    numbers.of_steps(run)?;
+    numbers.of_evaluations(run)?;
+    numbers.of_report(run);
+    let Numbers { compared, wrong } = numbers;
     if compared == 0 {
         return Looked::skipped("metrics of rewards, or evaluations, beside the traces that they were counted from");
     }
     if wrong.is_empty() {
         return Ok(Looked::Healthy);
     }
-    let upward = wrong.iter().filter(|(more, ..)| *more > 0.0).count();
+    let upward = wrong.iter().filter(|wrong| wrong.more > 0.0).count();
     let says =
         format!("{} of {compared} numbers are not what their traces make, {upward} of them too high", wrong.len());
     Finding::new(Severity::Error, says)
-        .lines(wrong.iter().take(4).map(|(_, line, _)| line.clone()))
-        .traces(wrong.iter().filter_map(|(.., trace)| *trace))
+        .lines(wrong.iter().take(4).map(|wrong| wrong.line.clone()))
+        .traces(wrong.iter().filter_map(|wrong| wrong.trace))
         .into()
+}
+
+/// Recorded numbers compared with those counted again.
+#[derive(Default)]
+struct Numbers {
+    compared: usize,
+    wrong: Vec<Wrong>,
+}
+
+struct Wrong {
+    /// Excess of the recorded number.
+    more: f64,
+    line: String,
+    trace: Option<u64>,
+}
+
+impl Numbers {
+    fn compare(&mut self, said: f64, counted: f64, trace: Option<u64>, line: impl FnOnce() -> String) {
+        self.compared += 1;
+        if !near(said, counted) {
+            self.wrong.push(Wrong { more: said - counted, line: line(), trace });
+        }
+    }
+
+    fn of_steps(&mut self, run: &Run) -> Result<(), RunDirError> {
+        // Of a step that was recorded again after a crash, the last record counts.
+        let steps: BTreeMap<_, _> = run.all_steps().into_iter().collect();
+        for (step, range) in spread(&steps.into_iter().collect::<Vec<_>>(), STEPS) {
+            let Some(ledger) = run.steps.iter().find(|ledger| ledger.step == *step) else { continue };
+            let episodes = run.step_episodes(range)?;
+            let first = episodes.first().map(|(number, _)| *number);
+            for (name, counted) in headlines(ledger, &episodes, &run.recipe.eval.success) {
+                let Some(said) = ledger.get(name.clone()) else { continue };
+                self.compare(said, counted, first, || {
+                    format!("`{}` of step {step} is {said:.4}, and its traces make {counted:.4}", name.as_str())
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn of_evaluations(&mut self, run: &Run) -> Result<(), RunDirError> {
+        let evaluations = run.events.iter().filter_map(|event| match event {
+            Event::Eval { step, kind, result: Some(result), traces: [from, to] } => {
+                Some((step, kind, result, *from..*to))
+            }
+            _ => None,
+        });
+        for (step, kind, result, range) in spread(&evaluations.collect::<Vec<_>>(), EVALUATIONS) {
+            let traces: Vec<Trace> = run.step_episodes(range)?.into_iter().map(|(_, trace)| trace).collect();
+            let counted = count(&traces, &run.recipe.eval.success).evaluation.success;
+            let (Some(said), Some(counted)) = (result.success, counted) else { continue };
+            self.compare(said, counted, Some(range.start), || {
+                let kind = kind.name();
+                format!(
+                    "the {kind} evaluation after step {step} says a success of {said:.4}, and its traces make {counted:.4}"
+                )
+            });
+        }
+        Ok(())
+    }
+
+    fn of_report(&mut self, run: &Run) {
+        let Some(saved) = run.saved_report().filter(|saved| saved.steps == run.report.steps) else { return };
+        for (when, said, counted) in
+            [("before", &saved.before, &run.report.before), ("after", &saved.after, &run.report.after)]
+        {
+            let success = |found: &Option<Evaluated>| found.as_ref()?.result.success;
+            let (Some(said), Some(counted)) = (success(said), success(counted)) else { continue };
+            self.compare(said, counted, None, || {
+                format!("report.json has a success of {said:.4} {when} training, and the traces make {counted:.4}")
+            });
+        }
+    }
 }
 
 /// The metrics of rewards, counted from a step's episodes as the ledger counts them: those that broke aside.

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use hone_arena::baseline::{Baseline, DoNothing, RandomCaller};
+use hone_arena::rewards::Rubric;
 use hone_arena::solution::{SAYS, solution};
-use hone_trace::{Action, Seed, Task};
+use hone_trace::{Action, Arena, Seed, Task};
 use hone_train::recipe::Recipe;
 use hone_train::setup::Setup;
 use serde_json::Value;
@@ -67,39 +68,9 @@ pub(super) async fn scripts(setup: &Setup, recipe: &Recipe, limit: Duration) -> 
         if clock.elapsed() > limit && !alone.is_empty() {
             break;
         }
-        let idle = play(arena, rubric, task, &DoNothing, limits(task)).await;
-        let idle_again = play(arena, rubric, task, &DoNothing, limits(task)).await;
-        if idle.unopened() && idle_again.unopened() {
-            scripts.gone.clone_from(&idle_again.fault);
-            scripts.idle.push(idle);
-            scripts.idle_again.push(idle_again);
-            break;
-        }
-        let acted = script(task);
-        // A replay needs room for what is said between the calls.
-        let roomy = Limits { turns: limits(task).turns.max(64), ..limits(task) };
-        let mut first = play(arena, rubric, task, &*acted, roomy).await;
-        first.left = solution(task).map_or(0, |moves| moves.len().saturating_sub(first.turns.len()));
-        let again = play(arena, rubric, task, &*acted, roomy).await;
-        if first.unopened() && again.unopened() {
-            scripts.gone.clone_from(&again.fault);
-        }
-        episodes += 4;
-        let success = |value: Option<f64>| value == Some(1.0);
-        let idly = [&idle, &idle_again].map(|idle| idle.reward(&recipe.eval.success));
-        if success(first.reward(&recipe.eval.success)) && !idly.into_iter().any(success) {
-            let after = play(arena, rubric, task, &DoNothing, limits(task)).await;
-            episodes += 1;
-            if success(after.reward(&recipe.eval.success)) {
-                scripts.kept_state.push(task.key.clone());
-            }
-        }
-        if task.reference.is_some() {
-            scripts.references.push(first.clone());
-        }
-        scripts.idle.push(idle);
-        scripts.idle_again.push(idle_again);
-        scripts.again.push((first.clone(), again));
+        let (first, played) = scripts.play(arena, rubric, task, limits(task)).await;
+        episodes += played;
+        let Some(first) = first else { break };
         alone.push((task, first));
         scripts.closed.count(arena, episodes).await;
         if scripts.gone.is_some() {
@@ -118,6 +89,52 @@ pub(super) async fn scripts(setup: &Setup, recipe: &Recipe, limit: Duration) -> 
         scripts.closed.ask(arena, task, &*script(task), limits(task)).await;
     }
     scripts
+}
+
+impl Scripts {
+    /// Plays one task: twice without a deed, twice by its script, and idly once more where the script succeeded. Returns the
+    /// script's first episode, `None` where the task did not open, and the number of episodes that count.
+    async fn play(
+        &mut self,
+        arena: &dyn Arena,
+        rubric: &Rubric,
+        task: &Task,
+        limits: Limits,
+    ) -> (Option<Transcript>, usize) {
+        let idle = play(arena, rubric, task, &DoNothing, limits).await;
+        let idle_again = play(arena, rubric, task, &DoNothing, limits).await;
+        if idle.unopened() && idle_again.unopened() {
+            self.gone.clone_from(&idle_again.fault);
+            self.idle.push(idle);
+            self.idle_again.push(idle_again);
+            return (None, 0);
+        }
+        let acted = script(task);
+        // A replay needs room for what is said between the calls.
+        let roomy = Limits { turns: limits.turns.max(64), ..limits };
+        let mut first = play(arena, rubric, task, &*acted, roomy).await;
+        first.left = solution(task).map_or(0, |moves| moves.len().saturating_sub(first.turns.len()));
+        let again = play(arena, rubric, task, &*acted, roomy).await;
+        if first.unopened() && again.unopened() {
+            self.gone.clone_from(&again.fault);
+        }
+        let mut episodes = 4;
+        let succeeds = |played: &Transcript| played.reward(&self.success) == Some(1.0);
+        if succeeds(&first) && !succeeds(&idle) && !succeeds(&idle_again) {
+            let after = play(arena, rubric, task, &DoNothing, limits).await;
+            episodes += 1;
+            if succeeds(&after) {
+                self.kept_state.push(task.key.clone());
+            }
+        }
+        if task.reference.is_some() {
+            self.references.push(first.clone());
+        }
+        self.idle.push(idle);
+        self.idle_again.push(idle_again);
+        self.again.push((first.clone(), again));
+        (Some(first), episodes)
+    }
 }
 
 /// Tasks whose reference earned success before others played, and does not any more.

@@ -143,28 +143,20 @@ fn logprobs_of_other_tokens() {
     assert_eq!(diagnosis.found("logprob_mismatch").unwrap().finding.evidence.traces.len(), 3);
 }
 
-const TWO_UPDATES: &str = "
-name = \"twin\"
-[train]
-steps = 24
-groups = 4
-group_size = 4
-mini_batch = 8
-[[rubric.component]]
-kind = \"tau_state\"
-[[rubric.component]]
-kind = \"parse_penalty\"
-";
+/// The healthy recipe, with two optimizer steps a batch.
+fn two_updates() -> &'static str {
+    HEALTHY.replace("[train]", "[train]\nmini_batch = 8").leak()
+}
 
 /// The learner scores the episodes of a later update with a policy that earlier ones moved: only the first one's compare.
 #[test]
 fn logprobs_that_drift_between_updates_of_one_batch() {
     let drifting = Twin {
-        recipe: TWO_UPDATES,
+        recipe: two_updates(),
         episode: |stage, episode| {
             let Stage::Training(step) = stage else { return };
             episode.logprob -= 0.1 * episode.replica as f32;
-            let first = first_update(&Recipe::parse(TWO_UPDATES, &[]).unwrap(), step, 16);
+            let first = first_update(&Recipe::parse(two_updates(), &[]).unwrap(), step, 16);
             let drift = if first.contains(&(4 * episode.task + episode.replica as usize)) { 0.0 } else { 0.5 };
             let (sign, own) = (if solved(episode) { 1.0 } else { -1.0 }, episode.logprob);
             let drift = move |token: usize| if token.is_multiple_of(2) { drift } else { -drift };

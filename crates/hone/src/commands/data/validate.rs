@@ -50,8 +50,8 @@ pub(super) struct Args {
     /// Set a recipe key, e.g. --set env.name=retail. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Rules in TOML: pass, replays, teacher, min_solved, max_solved, drop_no_op, failing_reads, require_variables,
-    /// date_share, max_turns, seed. docs/data.md describes them.
+    /// Rules in TOML: pass, replays, teacher, min_solved, max_solved, drop_no_op, failing_reads, failing_calls,
+    /// require_variables, date_share, max_turns, seed. docs/data.md describes them.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
     /// Set a rule, e.g. --rule drop_no_op=true. May be given several times.
