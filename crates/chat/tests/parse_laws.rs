@@ -136,13 +136,27 @@ fn calls() -> impl Strategy<Value = Vec<ToolCall>> {
     proptest::collection::vec(call, 1..4)
 }
 
+/// Markup of the formats that write values raw.
+const MARKUP: [&str; 12] = [
+    "</parameter>",
+    "</function>",
+    "</arg_value>",
+    "<parameter",
+    "<arg_key>",
+    "</invoke>",
+    "</tool_call>",
+    "</tool_calls>",
+    "</function_calls>",
+    "</minimax:tool_call>",
+    "</seed:tool_call>",
+    "</atem:function_calls>",
+];
+
 /// True if a value's raw text could be mistaken for markup, the only thing an XML format cannot write.
 fn has_markup(calls: &[ToolCall]) -> bool {
     calls.iter().any(|call| {
         let text = Value::Object(call.arguments.clone()).to_string();
-        ["</parameter>", "</function>", "</arg_value>", "<parameter", "<arg_key>", "</invoke>", "</tool_call>"]
-            .iter()
-            .any(|markup| text.contains(markup))
+        MARKUP.iter().any(|markup| text.contains(markup))
             || call.arguments.get("maybe").is_some_and(|maybe| maybe.as_str().is_some_and(|text| text.trim() == "null"))
     })
 }
