@@ -31,7 +31,7 @@ pub struct Base {
 }
 
 /// First record, in file order, of every text that is derived from a record.
-type Index = HashMap<String, Arc<str>>;
+pub(crate) type Index = HashMap<String, Arc<str>>;
 
 /// An index over one table, named by its place among the indexes of its domain.
 #[derive(Debug, Clone, Copy)]
@@ -168,11 +168,10 @@ impl World {
         old.chain(written.iter().filter(|(key, _)| !base.contains_key(*key)))
     }
 
-    /// Key of the first record with this derived text: one lookup instead of a scan. `None` where only a scan can tell:
-    /// the episode wrote to the table, or some record has no such text.
-    pub(crate) fn first(&self, id: IndexId, text: &str) -> Option<Option<&Arc<str>>> {
-        let untouched = self.written[id.table.0].is_empty();
-        self.base.index(id).filter(|_| untouched).map(|index| index.get(text))
+    /// Index of a table: one lookup instead of a scan. `None` where only a scan can tell: the episode wrote to the table,
+    /// or some record has no such text.
+    pub(crate) fn index(&self, id: IndexId) -> Option<&Index> {
+        self.base.index(id).filter(|_| self.written[id.table.0].is_empty())
     }
 
     /// The records this episode wrote, table by table.

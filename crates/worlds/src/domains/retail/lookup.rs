@@ -28,9 +28,8 @@ fn joined(first: &Value, last: &Value, zip: &Value) -> Result<String, Raised> {
 }
 
 pub(super) fn user_by_email(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
-    let wanted = ops::lower(arg(arguments, "email")).ok();
-    if let Some(found) = wanted.and_then(|wanted| world.first(BY_EMAIL, &wanted)) {
-        return found.map_or_else(|| refuse("user not found"), |id| Ok(id.to_string()));
+    if let (Ok(wanted), Some(index)) = (ops::lower(arg(arguments, "email")), world.index(BY_EMAIL)) {
+        return index.get(&wanted).map_or_else(|| refuse("user not found"), |id| Ok(id.to_string()));
     }
     for (id, profile) in world.records(USERS) {
         if ops::lower(ops::field(profile, "email")?)? == ops::lower(arg(arguments, "email"))? {
@@ -41,9 +40,9 @@ pub(super) fn user_by_email(world: &mut World, arguments: &Dict, _: Rules) -> An
 }
 
 pub(super) fn user_by_name_zip(world: &mut World, arguments: &Dict, _: Rules) -> Answer {
-    let wanted = joined(arg(arguments, "first_name"), arg(arguments, "last_name"), arg(arguments, "zip")).ok();
-    if let Some(found) = wanted.and_then(|wanted| world.first(BY_NAME_ZIP, &wanted)) {
-        return found.map_or_else(|| refuse("user not found"), |id| Ok(id.to_string()));
+    let wanted = joined(arg(arguments, "first_name"), arg(arguments, "last_name"), arg(arguments, "zip"));
+    if let (Ok(wanted), Some(index)) = (wanted, world.index(BY_NAME_ZIP)) {
+        return index.get(&wanted).map_or_else(|| refuse("user not found"), |id| Ok(id.to_string()));
     }
     for (id, profile) in world.records(USERS) {
         let name = ops::field(profile, "name")?;
