@@ -201,17 +201,37 @@ fn a_prompt_is_computed_once_for_all_its_samples_and_for_the_next_turn() {
     assert_eq!(reply[0].sampled.logprobs, learned(&Net::new(&model, None), &turn, &reply[0].tokens, 1.0));
 }
 
+/// Holds the generator at its hundredth token until it is told to go on.
+#[derive(Debug)]
+struct Held {
+    tokens: u32,
+    go: mpsc::Receiver<()>,
+}
+
+impl TokenGate for Held {
+    fn push(&mut self, _: u32) -> Flow {
+        self.tokens += 1;
+        if self.tokens == 100 {
+            let _ = self.go.recv();
+        }
+        Flow::Continue
+    }
+
+    fn mask(&mut self, _: &mut TokenMask<'_>) {}
+}
+
 #[test]
 fn cancelling_frees_the_pages() {
     let model = model(1, Isa::detect());
     let generator = generator(&model, GeneratorSettings::default());
-    // Long enough that it cannot be over before it is dropped: streaming proves that it runs.
-    let (mut tokens, reply) = generator.stream(request(prompt(1, 40), 1, 400));
-    let other = generator.submit(request(prompt(2, 40), 2, 60));
-    assert!(block_on(tokens.next()).is_some());
-    assert!(block_on(generator.stats()).unwrap().pages_held > 0);
+    let (go, held) = mpsc::channel();
+    let mut long = request(prompt(1, 40), 1, 400);
+    long.gate = Some(Box::new(Held { tokens: 0, go: held }));
+    let (mut tokens, reply) = generator.stream(long);
+    assert!(block_on(tokens.next()).is_some(), "it runs");
     drop(reply);
-    let finished = block_on(other).unwrap();
+    go.send(()).unwrap();
+    let finished = block_on(generator.submit(request(prompt(2, 40), 2, 60))).unwrap();
     assert_eq!(finished.tokens.len(), 60);
     let stats = block_on(generator.stats()).unwrap();
     assert_eq!((stats.running, stats.waiting, stats.pages_held), (0, 0, 0));

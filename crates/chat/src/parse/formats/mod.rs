@@ -270,3 +270,17 @@ fn arguments_json(call: &ToolCall) -> String {
     super::json::write_exact_map(&call.arguments, &mut [].iter(), &mut out);
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::FORMATS;
+
+    /// The search for markers (`parse/reply.rs`) looks at the last bracket of a run alone.
+    #[test]
+    fn no_marker_opens_with_the_same_bracket_twice() {
+        for entry in &FORMATS {
+            let doubled = |marker: &&&str| marker.starts_with("<<") || marker.starts_with("[[");
+            assert_eq!(entry.markers.iter().find(doubled), None, "{}", entry.name);
+        }
+    }
+}
