@@ -278,7 +278,7 @@ mod tests {
     /// The search for markers (`parse/reply.rs`) looks at the last bracket of a run alone.
     #[test]
     fn no_marker_opens_with_the_same_bracket_twice() {
-        for entry in &FORMATS {
+        for entry in FORMATS {
             let doubled = |marker: &&&str| marker.starts_with("<<") || marker.starts_with("[[");
             assert_eq!(entry.markers.iter().find(doubled), None, "{}", entry.name);
         }
