@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::evidence::mean;
 
-/// Whose work it is.
+/// Origin of the episodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {

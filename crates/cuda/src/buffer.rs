@@ -57,7 +57,7 @@ impl Float for f32 {
     }
 }
 
-/// Where buffers begin: multiples of so many bytes. Products are planned for it.
+/// Alignment of buffers in bytes. Products are planned for it.
 pub(crate) const ALIGNMENT: usize = 256;
 
 /// Device memory: its own, or lent by another buffer.

@@ -70,7 +70,7 @@ impl Moments {
         }
     }
 
-    /// Overwrites both. What [`Moments::read`] gave comes back as it was; anything else is rounded to the nearest level.
+    /// Overwrites both. Restores exactly what [`Moments::read`] returned; anything else is rounded to the nearest level.
     pub fn write(&mut self, values: [&[f32]; 2]) -> Result<()> {
         match self {
             Self::Full { m, v } => {

@@ -35,7 +35,7 @@ pub(crate) struct Shared {
 /// Outputs of kernels that are not finite.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// The first of a pass, until the gradient's norm is asked for.
+    /// The first of a pass, until the gradient's norm reports it.
     pub(crate) found: Option<String>,
     /// Output that every pass makes not finite, for tests.
     pub(crate) poisoned: Option<String>,

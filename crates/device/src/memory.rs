@@ -8,7 +8,7 @@ pub(crate) const CHUNK: usize = 2048;
 /// Bytes that are left free where activations are kept by choice: workspaces, and memory in pieces.
 pub(crate) const RESERVE: u64 = 512 << 20;
 
-/// Pass over so many rows, all of them scored, in a storage of `element` bytes.
+/// Size of a pass: number of rows, all of them scored, and bytes per value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PassSize<'a> {
     pub(crate) config: &'a Config,
@@ -22,7 +22,7 @@ pub(crate) struct PassSize<'a> {
 pub(crate) struct Stored {
     /// Layers, the last ones, whose gates and ups are kept: a matrix product each.
     pub(crate) gates: usize,
-    /// They lie in memory that is counted elsewhere.
+    /// True if they are stored in the gradients' memory, which is budgeted there.
     pub(crate) lent: bool,
     /// Outputs of both norms of every layer: a pass over memory each.
     pub(crate) normed: bool,
@@ -36,15 +36,15 @@ impl PassSize<'_> {
         self.bytes(Stored::default())
     }
 
-    /// Layers, the last ones, whose gates and ups are kept within so many bytes.
+    /// Number of layers, counted from the last, whose gates and ups fit in `limit` bytes.
     pub(crate) fn gates(self, limit: u64) -> usize {
         let most = if self.keep == Keep::Everything { self.config.layers } else { 0 };
         let fits = |gates| self.bytes(Stored { gates, ..Stored::default() }) <= limit;
         (0..=most).rev().find(|&gates| gates == 0 || fits(gates)).unwrap_or(0)
     }
 
-    /// What is kept within so many bytes, the most expensive to compute again first. Gates and ups take none of them where they
-    /// are `lent` memory.
+    /// Activations that fit in `limit` bytes, those that are most expensive to recompute first. Gates and ups in `lent` memory do
+    /// not count.
     pub(crate) fn stored(self, limit: u64, lent: bool) -> Stored {
         let gates = if lent { self.config.layers } else { self.gates(limit) };
         let least = Stored { gates, lent, ..Stored::default() };
@@ -65,7 +65,7 @@ impl PassSize<'_> {
         // Both residual sums, qkv, attention's output; factors of norms and softmax.
         let layer = element * (2 * c.hidden + c.heads.width() + q) as u64 + 4 * (c.heads.queries + 2) as u64;
         let normed = if stored.normed { 2 * c.hidden } else { 0 };
-        // Values have a copy of their own where heads are not of the kernels' width.
+        // Values are copied where heads are not of the kernels' width.
         let rotated = if stored.rotated { q + 2 * kv } else { 0 };
         let more = normed + rotated;
         let kept = match keep {

@@ -39,7 +39,7 @@ impl MomentStore {
         }
     }
 
-    /// Bytes of device memory for gradients and moments of so many parameters.
+    /// Bytes of device memory for gradients and moments, for this number of parameters.
     pub(crate) fn bytes(self, parameters: usize) -> u64 {
         let len = parameters as u64;
         let moments = match self {

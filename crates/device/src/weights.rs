@@ -52,7 +52,7 @@ impl<T: Float> Parameters<T> {
         Ok(Self { shared: Arc::clone(shared), weight, low, len: table.len(), identity: OnceLock::new() })
     }
 
-    /// Bytes of so many parameters.
+    /// Size of the weights in bytes, for this number of parameters.
     pub(crate) fn bytes(parameters: usize) -> u64 {
         // A bf16 weight and its low half are f32 together.
         4 * parameters.next_multiple_of(ROUND) as u64

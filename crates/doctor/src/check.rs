@@ -14,7 +14,7 @@ pub struct Check<S = Run> {
     pub what: &'static str,
     /// The measurement, thresholds included.
     pub measure: &'static str,
-    /// The way out.
+    /// Remedy.
     pub fix: &'static str,
     /// Checks whose findings follow from this one's.
     pub explains: &'static [&'static str],
@@ -55,7 +55,7 @@ pub struct Finding {
     pub says: String,
     #[serde(flatten)]
     pub evidence: Evidence,
-    /// The way out in this run; the check's own where there is nothing more to say.
+    /// Remedy for this run. Absent: the check's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }

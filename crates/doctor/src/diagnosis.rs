@@ -14,7 +14,7 @@ use crate::run::Run;
 /// The check over the records themselves.
 const RECORDS: &str = "records";
 
-/// All that the doctor has to say of a run or a recipe.
+/// Diagnosis of a run or a recipe.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Diagnosis {
     /// Root causes, worst first.
@@ -32,7 +32,7 @@ pub struct Named {
     pub finding: Finding,
     /// The way out that the check knows for every case; the finding's own, where it has one, is more exact.
     pub remedy: &'static str,
-    /// The recipe's reason for going on all the same.
+    /// The recipe's reason for waiving it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waived: Option<String>,
     /// Findings that follow from this one.

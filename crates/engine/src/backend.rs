@@ -87,7 +87,7 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
     /// First and second moments on the host, to save them.
     fn read_moments(moments: &Self::Moments) -> Result<[Cow<'_, [f32]>; 2]>;
 
-    /// Overwrites the moments from the host. What [`Backend::read_moments`] returned is restored bit for bit.
+    /// Overwrites the moments from the host. Restores bit for bit what [`Backend::read_moments`] returned.
     fn write_moments(moments: &mut Self::Moments, values: [&[f32]; 2]) -> Result<()>;
 
     /// Activation workspace for passes of any size, of at most `limit` bytes.

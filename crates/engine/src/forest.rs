@@ -149,7 +149,7 @@ impl Forest {
             let key = lengths.next().unwrap_or(0);
             if lengths.any(|k| k != key) {
                 return Err(EngineError::Batch(
-                    "sequences of different lengths beyond the trained context share a prefix; with dynamic rope they must be packed apart".into(),
+                    "sequences of different lengths beyond the trained context share a prefix; pack them separately: their RoPE frequencies differ".into(),
                 ));
             }
             keys[tree.clone()].fill(key);

@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
+use std::pin::pin;
 use std::sync::{Arc, mpsc};
 
 use futures::executor::block_on;
-use futures::future::join_all;
+use futures::future::{join_all, poll_immediate};
 use futures::stream::StreamExt;
 use hone_engine::kernels::simd::Isa;
 use hone_engine::lora::{LoraConfig, Module};
@@ -201,7 +202,7 @@ fn a_prompt_is_computed_once_for_all_its_samples_and_for_the_next_turn() {
     assert_eq!(reply[0].sampled.logprobs, learned(&Net::new(&model, None), &turn, &reply[0].tokens, 1.0));
 }
 
-/// Holds the generator at its hundredth token until it is told to go on.
+/// Holds the generator at its second and at its hundredth token until it is told to continue.
 #[derive(Debug)]
 struct Held {
     tokens: u32,
@@ -211,7 +212,7 @@ struct Held {
 impl TokenGate for Held {
     fn push(&mut self, _: u32) -> Flow {
         self.tokens += 1;
-        if self.tokens == 100 {
+        if [2, 100].contains(&self.tokens) {
             let _ = self.go.recv();
         }
         Flow::Continue
@@ -229,6 +230,11 @@ fn cancelling_frees_the_pages() {
     long.gate = Some(Box::new(Held { tokens: 0, go: held }));
     let (mut tokens, reply) = generator.stream(long);
     assert!(block_on(tokens.next()).is_some(), "it runs");
+    // Asked while the generator is held, answered before its next step.
+    let mut stats = pin!(generator.stats());
+    assert!(block_on(poll_immediate(&mut stats)).is_none());
+    go.send(()).unwrap();
+    assert!(block_on(stats).unwrap().pages_held > 0);
     drop(reply);
     go.send(()).unwrap();
     let finished = block_on(generator.submit(request(prompt(2, 40), 2, 60))).unwrap();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Steps without a finite gradient that are no accident of logging.
+/// Steps whose gradient was not finite.
 const ENDED: usize = 3;
 
 /// Everything that was read.

@@ -56,7 +56,7 @@ pub fn write_run(record: &Record, directory: &Path) -> Result<(), ForeignError> 
     Ok(())
 }
 
-/// Metrics of rewards, as our own ledger computes them. What it counts of tokens and turns is not known here.
+/// Metrics of rewards, as our own ledger computes them. Token and turn counts are not available.
 fn earned(groups: Vec<Group>, scheme: &Scheme) -> Vec<(String, Value)> {
     let credit = Grpo::new(Weights::only(TOTAL), Scale::Group);
     let metrics = credited(&groups, &credit.credit(&groups), scheme);

@@ -15,7 +15,7 @@ pub(crate) enum Value {
 
 pub(crate) type Fields = BTreeMap<i16, Value>;
 
-/// Nesting beyond this is no file of anybody's.
+/// Maximum nesting; deeper input is rejected as malformed.
 const DEPTH: usize = 24;
 
 /// Reads one struct; the rest of the bytes comes with it.

@@ -75,7 +75,7 @@ async fn a_session_that_outlives_its_end() {
     }
 }
 
-/// A counter: MCP over stdio, with a notification, a request of its own and a stray line in between.
+/// A counter: MCP over stdio, with a notification, a request from the server and a stray line in between.
 const COUNTER: &str = r#"
 import json, sys
 count = 0

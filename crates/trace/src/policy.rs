@@ -125,7 +125,7 @@ pub trait Sampler: Send + Sync {
 
 /// Token-level control of one request.
 pub trait TokenGate: Send + std::fmt::Debug {
-    /// Told of every sampled token, in order.
+    /// Called with every sampled token, in order.
     fn push(&mut self, token: u32) -> Flow;
 
     /// May forbid tokens before the next one is sampled. The default forbids none.
@@ -224,7 +224,7 @@ pub enum Whose {
 
 /// Abilities of a learner beyond learning. A run that needs a missing one is refused before it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "abilities come apart: none follows from another")]
+#[expect(clippy::struct_excessive_bools, reason = "the abilities are independent")]
 pub struct Abilities {
     /// Batches may share prefixes between sequences; else every sequence is its own root.
     pub shared_prefixes: bool,

@@ -30,12 +30,12 @@ impl Default for GuardRecipe {
 impl GuardRecipe {
     pub(crate) fn check(&self, staleness: u64) -> Result<(), String> {
         if self.rollback && staleness > 0 {
-            return Err("guard.rollback goes back to weights that episodes sampled ahead do not come from; set \
+            return Err("guard.rollback restores weights other than those the episodes in flight were sampled with; set \
                         async.staleness = 0 or leave guard.rollback out"
                 .into());
         }
         if self.rollback && self.fall == 0.0 {
-            return Err("guard.rollback has nothing to act on while guard.fall is 0; set it to 0.2".into());
+            return Err("guard.rollback has no effect while guard.fall is 0; set it to 0.2".into());
         }
         Ok(())
     }
@@ -155,7 +155,7 @@ fn cause(before: Option<&Seen>, after: &Seen) -> String {
     {
         if is < was / 3.0 {
             return format!(
-                "entropy fell from {was:.3} to {is:.3}: the policy says the same thing whatever it is asked"
+                "entropy fell from {was:.3} to {is:.3}: the policy gives the same reply to every prompt"
             );
         }
         if is > was * 3.0 {

@@ -27,7 +27,7 @@ documented! {
         /// Target for the mean KL per token, which the coefficient is adapted to. Absent: the coefficient is fixed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub target: Option<f64> where over(0.0, 1e6),
-        /// Episodes over which an adapting coefficient moves by its own size.
+        /// Time constant of the adaptive coefficient, in episodes.
         #[serde(default = "horizon")]
         pub horizon: f64 where over(0.0, 1e12),
     }
@@ -37,7 +37,7 @@ fn horizon() -> f64 {
     10_000.0
 }
 
-/// Largest relative error of the KL that is acted on: bounds the coefficient's speed.
+/// Clip on the relative KL error: bounds the coefficient's speed.
 const MOST: f64 = 0.2;
 
 impl KlReward {

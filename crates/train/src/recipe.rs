@@ -164,13 +164,13 @@ documented! {
         pub epochs_per_batch: u32 where whole(1, 1_000),
         /// Learning rate after the warm-up.
         pub learning_rate: f64 where real(0.0, 10.0),
-        /// Steps over which the learning rate rises to that.
+        /// Warm-up: steps over which the learning rate rises to `learning_rate`.
         pub warmup: u64 where whole(0, 1_000_000_000),
-        /// Course of the learning rate after the warm-up.
+        /// Learning-rate schedule after the warm-up.
         pub decay: Decay,
-        /// Norm to which larger gradients are scaled down.
+        /// Gradient clipping: maximum global norm.
         pub max_grad_norm: f64 where real(1e-9, 1e9),
-        /// Tokens the learner computes at once.
+        /// Micro-batch size in tokens.
         pub batch_tokens: usize where whole(1, 1_000_000_000),
         /// Gradient checkpointing: recompute activations in the backward pass. Less memory, a third more work, the same
         /// numbers.
@@ -197,18 +197,18 @@ documented! {
     pub struct SftRecipe {
         /// Steps of imitation.
         pub steps: u64 where whole(0, 1_000_000_000),
-        /// Imitates traces of this run directory. Absent: the oracle.
+        /// Run directory whose traces are imitated. Absent: the oracle is imitated.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub traces: Option<PathBuf>,
-        /// With `traces`, only those whose `eval.success` component is at least this.
+        /// Minimum `eval.success` of imitated traces, if `traces` is set.
         pub at_least: f64 where real(-1e6, 1e6),
         /// Episodes per step.
         pub batch: usize where whole(1, 65_536),
         /// Learning rate after the warm-up.
         pub learning_rate: f64 where real(0.0, 10.0),
-        /// Steps over which the learning rate rises to that.
+        /// Warm-up: steps over which the learning rate rises to `learning_rate`.
         pub warmup: u64 where whole(0, 1_000_000_000),
-        /// Course of the learning rate after the warm-up.
+        /// Learning-rate schedule after the warm-up.
         pub decay: Decay,
         /// Weight of the tokens the agent did not write, relative to its own.
         pub context_weight: f64 where real(0.0, 100.0),
@@ -247,7 +247,7 @@ documented! {
         pub temperature: Option<f32> where real(0.0, 100.0),
         /// Sampled episodes per task.
         pub samples: u32 where whole(1, 10_000),
-        /// Sample through the recipe's top_k, top_p and min_p. They flatter a policy whose tail is wrong.
+        /// Sample through the recipe's top_k, top_p and min_p. They inflate the score of a policy with wrong low-probability tokens.
         pub filters: bool,
         /// Seed of the episodes, separate from the run's and the tasks'.
         pub seed: u64 where seed(),

@@ -53,7 +53,7 @@ pub enum SetupError {
     World(#[from] Fault),
     #[error("no policy could be made: {0}")]
     Fresh(String),
-    #[error("{0} names no token that ends a turn: set eos_token_id in its generation_config.json")]
+    #[error("{0} has no end-of-turn token; set eos_token_id in its generation_config.json")]
     NoEndOfTurn(PathBuf),
 }
 

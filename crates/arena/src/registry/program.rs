@@ -15,7 +15,7 @@ documented! {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct ProgramSpec {
-        /// Name of your choice, which its tasks carry.
+        /// Name of the environment, recorded with its tasks.
         pub name: String,
         /// The program and its arguments. No shell is involved.
         pub command: Vec<String>,

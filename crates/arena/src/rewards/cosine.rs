@@ -31,7 +31,7 @@ documented! {
         /// Value of a right answer at `max` tokens, and at none.
         #[serde(default = "right")]
         pub right: (f64, f64) where real(-1e6, 1e6),
-        /// The same of a wrong one.
+        /// Value of a wrong answer at `max` tokens, and at none.
         #[serde(default = "wrong")]
         pub wrong: (f64, f64) where real(-1e6, 1e6),
     }

@@ -24,7 +24,7 @@ use crate::catalogue::Options;
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "format",
-    about: "How far a reply gets towards one canonical, valid tool call, in seven ordered steps from 0 to 1",
+    about: "Format score: progress of a reply towards one valid canonical tool call, in seven steps from 0 to 1",
     advice: "A first signal when most replies do not parse, or a gate; it says nothing about whether the call is \
         useful",
     paper: None,

@@ -29,9 +29,9 @@ documented! {
     #[derive(Debug, Clone, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Parsimony {
-        /// Full value from this share of the reference's length on.
+        /// Length, as a share of the reference's, from which the value is 1.
         pub enough: f64 where real(0.0, 1.0),
-        /// No value from this multiple of it on.
+        /// Length, as a multiple of the reference's, from which the value is 0.
         pub too_much: f64 where over(1.0, 1e6),
         /// The text to measure: the whole completion, or the `resolution` of the submission.
         pub on: Source,

@@ -74,7 +74,7 @@ pub enum RubricError {
     #[error("the rubric has no component with a weight or a product with one; give one of them `weight = 1`")]
     Weightless,
     #[error(
-        "{name}: a weight is a finite number of at least 0, found {weight}; a component that punishes is negative itself"
+        "{name}: a weight is a finite number of at least 0, found {weight}; let the component return negative values for a penalty"
     )]
     Weight { name: String, weight: f64 },
     #[error("two components are named {0:?}; give one of them another `name`")]

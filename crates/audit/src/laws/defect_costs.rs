@@ -8,7 +8,7 @@ use crate::probe::Role;
 #[derive(Debug)]
 pub(super) struct DefectCosts;
 
-/// Of what lies between nothing and the solution.
+/// Least cost of a defect, as a share of the range from an empty reply to the solution.
 const LEAST: f64 = 0.02;
 
 impl Law for DefectCosts {

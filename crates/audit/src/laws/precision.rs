@@ -2,7 +2,7 @@ use crate::evidence::{Evidence, Played, mean};
 use crate::law::{Breach, Checked, Law, LawText, if_paid};
 use crate::probe::Role;
 
-/// Citing everything is no way to cite.
+/// Citation precision: citing everything earns little.
 #[derive(Debug)]
 pub(super) struct Precision;
 

@@ -31,7 +31,7 @@ impl Law for Range {
                 breaches.push(Breach::new(
                     Severity::Error,
                     name,
-                    format!("`{name}` is no number for {}: {why}", played.label),
+                    format!("`{name}` is not a number for {}: {why}", played.label),
                 ));
             }
             let low = values.iter().copied().fold(f64::INFINITY, f64::min);

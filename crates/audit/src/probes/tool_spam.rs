@@ -18,7 +18,7 @@ impl Probe for ToolSpam {
             name: "tool_spam",
             what: "Calls every tool once with made-up arguments, one tool again and again, or the solution's first call six \
                    times; then says that it is done.",
-            finds: "Rewards for activity: so much a call, so much a valid call, looking things up for its own sake.",
+            finds: "Rewards for activity: a fixed amount per call or per valid call, looking things up for its own sake.",
         }
     }
 

@@ -158,7 +158,7 @@ fn keywords(text: &str, at: usize, call: &ParsedCall) -> Option<Places> {
     python.keywords.into_iter().map(place).collect()
 }
 
-/// A value in JSON's or Python's syntax. A value without a closer of its own is ended by the next character.
+/// A value in JSON's or Python's syntax. A value without a closer ends at the next character.
 fn place(text: &str, argument: &str, value: Range<usize>, read: &Value) -> Place {
     let closes_itself = matches!(read, Value::String(_) | Value::Array(_) | Value::Object(_));
     let next = text[value.end..].chars().next().map_or(0, char::len_utf8);

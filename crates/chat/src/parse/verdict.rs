@@ -44,7 +44,7 @@ pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<F
             at,
             match stop {
                 Stop::End(token) => format!("text after the end token {token}"),
-                Stop::Observation(marker) => format!("{marker}: a tool's answer is the environment's to give"),
+                Stop::Observation(marker) => format!("{marker}: only the environment may write a tool result"),
             },
         );
         if let Some(last) = drafts.last_mut() {
@@ -102,7 +102,7 @@ fn fault_around(reply: &Reply<'_>, parsed: &Parsed) -> Option<Fault> {
         return Some(Fault::new(ParseFailureKind::Truncated, at, "reasoning is opened and never closed"));
     }
     let (at, marker) = if parsed.calls.is_empty() { reply.call_like()? } else { return None };
-    Some(Fault::markup(at, format!("{} is no markup of a call that is read here", shortened(marker))))
+    Some(Fault::markup(at, format!("{} is not call markup of the selected format", shortened(marker))))
 }
 
 /// The unknown marker that encloses a call.

@@ -23,7 +23,7 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     }
     let mut finding = Finding::new(Severity::Warning, format!("{set}: {}", calibration.verdict()))
         .line(format!("resolution {:.4} of an uncertainty of {:.4}", calibration.resolution, calibration.uncertainty))
-        .line(format!("chance makes as much of it with p = {:.3}", skill.resolution_p));
+        .line(format!("permutation p-value of the resolution: {:.3}", skill.resolution_p));
     if let Some(change) = calibration.change {
         finding = finding.line(format!(
             "the reward changed by {:+.4}: {:+.4} because of accuracy, {:+.4} because of the confidences",

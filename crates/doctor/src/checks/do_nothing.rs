@@ -7,7 +7,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "do_nothing",
-    what: "Success without a deed: the policy is rewarded for leaving things as they are.",
+    what: "Success without action: the policy is rewarded for leaving things as they are.",
     measure: "Solved held-out episodes, at least 5, in which no tool was run, while tools are offered. Warning from 30 %, \
               error from 80 %.",
     fix: "Leave out the tasks whose solution is to do nothing, or report them apart.",

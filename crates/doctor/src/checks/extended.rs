@@ -6,7 +6,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "extended",
-    what: "The run went on with other settings than it began with: another length, batch or number of threads.",
+    what: "The run was continued with different settings: another length, batch or number of threads.",
     measure: "`extended` events. Note, with the keys before and after. The CPU engine gives the same bits on any number of \
               threads; a change of train.batch_tokens changes how sums are rounded.",
     fix: "Say so beside the run's numbers, or run it again from the start.",

@@ -18,14 +18,14 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     let Some(judgement) = &run.report.held_out.judgement else {
         return Looked::skipped("evaluations before and after training, greedy and sampled, and the sharpened start");
     };
-    if judgement.verdict != Verdict::Surer {
+    if judgement.verdict != Verdict::Confident {
         return Ok(Looked::Healthy);
     }
     let signed = |name: &str, difference: &hone_train::evaluate::Difference| {
         format!("{name}: {:+.3} [{:+.3}, {:+.3}]", difference.mean, difference.ci[0], difference.ci[1])
     };
     let mut finding =
-        Finding::new(Severity::Warning, "the policy is surer of what it could do; that it can do more is not shown")
+        Finding::new(Severity::Warning, "the policy is only more confident; no gain in ability is shown")
             .line(signed("after less before, sampled", &judgement.sampled))
             .line(signed("after less before, greedily", &judgement.greedy));
     if let Some(worth) = &judgement.sharpening {

@@ -11,7 +11,7 @@ use crate::check::{Check, Looked};
 use crate::diagnosis::Named;
 
 entries! {
-    /// All of them.
+    /// Live checks, causes before consequences.
     pub static LIVE: [Check<Live>];
     mod faulted: CHECK;
     mod parse_failures: CHECK;

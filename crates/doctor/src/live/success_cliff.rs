@@ -6,10 +6,10 @@ use crate::check::{Check, Finding, Looked, Severity};
 
 pub(super) const CHECK: Check<Live> = Check {
     name: "success_cliff",
-    what: "Success falls off a cliff: the policy is being destroyed.",
+    what: "Success drops sharply: the policy is degrading.",
     measure: "`reward/success_rate`, the mean of the last 4 steps under half of the best 8 in a row, which were \
               over 20 %. Error.",
-    fix: "Stop; go on from the best checkpoint with a lower learning rate or a KL to the start.",
+    fix: "Stop, and resume from the best checkpoint with a lower learning rate or a KL penalty against the starting policy.",
     explains: &[],
     look,
 };

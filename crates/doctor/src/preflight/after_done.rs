@@ -21,7 +21,7 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         None => Looked::skipped("a scripted episode that ends"),
         Some(AfterDone::Holds) => Ok(Looked::Healthy),
         Some(AfterDone::GoesOn) => {
-            Finding::new(Severity::Note, "an episode that is over goes on when it is stepped").into()
+            Finding::new(Severity::Note, "a finished episode continues when it is stepped").into()
         }
         Some(AfterDone::Breaks(words)) => {
             Finding::new(Severity::Error, "a step after the end breaks the environment for later episodes")

@@ -46,7 +46,7 @@ fn dead(probe: &Probe) -> Vec<(&'static str, String)> {
     note(
         "loss.correction",
         recipe.overlap.staleness == 0 && recipe.loss.correction.is_some() && recipe.engine.kind == "native",
-        "sampler and learner are one engine here and agree to the bit",
+        "the sampler's and the learner's logprobs are bit-identical on this engine",
     );
     let penalised = recipe.loss.kl.is_some_and(|kl| kl.coefficient != 0.0);
     note("loss.kl", recipe.loss.kl.is_some_and(|kl| kl.coefficient == 0.0), "its coefficient is 0");

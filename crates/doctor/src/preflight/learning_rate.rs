@@ -5,7 +5,7 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "learning_rate",
-    what: "The learning rate is 0, hardly more, or so large that it cannot be meant.",
+    what: "The learning rate is 0, close to 0, or implausibly large.",
     measure: "The highest rate of the schedule over the run's steps. Error at 0 and over 0.05; warning under 1e-8, \
               over 1e-2, and over 1e-4 for a billion parameters and more without an adapter.",
     fix: "Set train.learning_rate: 1e-6 to 1e-5 for billions of parameters, 1e-4 to 1e-3 for a million.",

@@ -8,7 +8,7 @@ use crate::diagnosis::{Diagnosis, Skipped, diagnose};
 use crate::probe::Probe;
 
 entries! {
-    /// All of them.
+    /// Preflight checks, causes before consequences.
     pub static PREFLIGHT: [Check<Probe>];
     mod recipe: CHECK;
     mod waivers: CHECK;

@@ -5,7 +5,7 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "success_unpaid",
-    what: "What counts as success is not what is paid.",
+    what: "The success component is not rewarded.",
     measure: "The weight of eval.success in the rubric, products and argument credit included. Warning at 0.",
     fix: "Give the success component a weight, or set eval.success to one that is paid.",
     explains: &[],

@@ -8,7 +8,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     what: "The chat template fails on this environment's messages.",
     measure: "The first prompt of a task of every environment, rendered with its tools, and what the template makes \
               of it once a reply and an answer follow. Error.",
-    fix: "Go by the line that is named; `hone render --model DIR` shows what a template writes.",
+    fix: "Fix the template at the reported line; `hone render --model DIR` shows what a template writes.",
     explains: &["opens", "call_format"],
     look,
 };

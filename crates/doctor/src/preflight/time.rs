@@ -5,7 +5,7 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "time",
-    what: "The run takes longer than anybody waits.",
+    what: "The run takes impractically long.",
     measure: "Seconds of the probe's episodes, scaled to a step and the run, learning not counted. Warning over a \
               week.",
     fix: "Train fewer or smaller steps, raise rollout.concurrency, or use a faster engine.",

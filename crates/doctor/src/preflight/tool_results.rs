@@ -5,7 +5,7 @@ use crate::probe::{Probe, RefusalKind};
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "tool_results",
-    what: "The chat template does not show tool results: the policy acts and never sees what came of it.",
+    what: "The chat template does not show tool results: the policy never sees the result of its actions.",
     measure: "The first prompt of a task of every environment, rendered with its tools, and what the template makes \
               of it once a reply and an answer follow. Error.",
     fix: "Use a template with a branch for the role \"tool\".",

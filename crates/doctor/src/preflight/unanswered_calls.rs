@@ -7,7 +7,7 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "unanswered_calls",
-    what: "Calls are run and nothing comes back: the policy acts and is not told what came of it.",
+    what: "Calls are run and nothing comes back: the policy is not told the result of its actions.",
     measure: "Calls of the scripts that get no message in answer while the episode continues: warning, error from \
         half of them. Answers without text are an error where no call of at least 8 has one with text.",
     fix: "Answer every call with a message of role \"tool\" that says what came of it, if only \"done\".",

@@ -89,7 +89,7 @@ fn compare(groups: &[Group], sequences: &[Sequence], scored: &[f32]) -> Identity
     identity
 }
 
-/// Pearson's; `None` where one side does not vary.
+/// Pearson correlation; `None` where one side does not vary.
 fn correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     let n = pairs.len() as f64;
     let (mx, my) = (pairs.iter().map(|p| p.0).sum::<f64>() / n, pairs.iter().map(|p| p.1).sum::<f64>() / n);

@@ -48,7 +48,7 @@ pub enum Part<T> {
     /// Not looked at: too dear for this occasion.
     #[default]
     Left,
-    /// It could not be had, and why.
+    /// Unavailable, with the reason.
     Broken(String),
     Known(T),
 }

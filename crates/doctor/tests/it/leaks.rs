@@ -1,18 +1,14 @@
 //! Environments in another process that keep something of every closed episode.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::stdio::{CommandSpec, StdioArena};
 use hone_doctor::probe::{Closed, Part};
-use hone_doctor::{Depth, Diagnosis, Probe, Severity, preflight};
+use hone_doctor::{Diagnosis, Probe, Severity, preflight};
 use hone_trace::Held;
-use hone_trace::scripted::Bigrams;
-use hone_train::setup::Setup;
 
 use crate::preflight::{finds, healthy};
-use crate::probes::{model, recipe, task};
+use crate::probes::probe_of;
 
 /// A dial in Python. The flaw is its first argument.
 const DIAL: &str = r#"
@@ -52,22 +48,10 @@ for line in sys.stdin:
 "#;
 
 fn probe(flaw: &str, workers: usize) -> Probe {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let recipe = recipe(model());
-    let gathered = runtime.block_on(async {
-        let mut setup = Setup::open(&recipe, &Bigrams::ABLE).await.unwrap();
+    probe_of(|| {
         let spec = CommandSpec { workers, ..CommandSpec::new(["python3", "-c", DIAL, flaw]) };
-        setup.arena = Arc::new(StdioArena::new(spec).unwrap());
-        setup.tasks = (1..=64).map(|number| task(number, "train")).collect();
-        setup.held_out = (100..116).map(|number| task(number, "held-out")).collect();
-        setup.rubric = Arc::new(RubricSpec::single("correct", serde_json::Map::new()).build().unwrap());
-        Probe::of_setup(&setup, &recipe, BTreeSet::new(), Depth::Played).await
-    });
-    let Probe { played, identity, .. } = healthy();
-    let mut recipe = gathered.recipe;
-    // The healthy episodes were paid by another rubric.
-    recipe.eval.success = "tau_state".into();
-    Probe { recipe, played, identity, ..gathered }
+        Arc::new(StdioArena::new(spec).unwrap())
+    })
 }
 
 fn words(diagnosis: &Diagnosis) -> String {

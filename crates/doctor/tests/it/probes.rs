@@ -246,13 +246,17 @@ pub(crate) fn task(number: i64, split: &str) -> Task {
     task
 }
 
-/// A probe of a desk, with the policy's parts of a healthy probe: a table of bigrams cannot sit at a desk.
 fn desk(flaw: Flaw) -> Probe {
+    probe_of(|| Arc::new(Desk::new(flaw)))
+}
+
+/// A probe of an environment, with the policy's parts of a healthy probe: a table of bigrams cannot sit at a desk.
+pub(crate) fn probe_of(arena: impl FnOnce() -> Arc<dyn Arena>) -> Probe {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let recipe = recipe(model());
     let gathered = runtime.block_on(async {
         let mut setup = Setup::open(&recipe, &Bigrams::ABLE).await.unwrap();
-        setup.arena = Arc::new(Desk::new(flaw));
+        setup.arena = arena();
         setup.tasks = (1..=64).map(|number| task(number, "train")).collect();
         setup.held_out = (100..116).map(|number| task(number, "held-out")).collect();
         setup.rubric = Arc::new(RubricSpec::single("correct", serde_json::Map::new()).build().unwrap());

@@ -406,6 +406,19 @@ fn a_script_that_does_as_well() {
         ..Twin::default()
     };
     finds(&twin, "scripted_shortcut", Severity::Error);
+    // Half of 64 tasks solved is known to 12 points either way.
+    let unsure = Twin {
+        episode: |stage, episode| {
+            if matches!(stage, Stage::Greedy { after: true } | Stage::Sampled { after: true }) && episode.task % 2 == 1
+            {
+                let state = episode.rewards.iter_mut().find(|reward| reward.component == "tau_state").unwrap();
+                *state = Reward::scored("tau_state", 0.0, "state: left as it was");
+            }
+        },
+        ..twin
+    };
+    let diagnosis = unsure.diagnosis();
+    assert_eq!(diagnosis.found("scripted_shortcut").unwrap().finding.severity, Severity::Warning);
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Net<'_> {
     ) -> Result<()> {
         let (c, rows, mut trained) = (&self.model.config, pass.forest.rows(), Grads::from(trained));
         if ws.keep == Keep::Nothing || ws.scored.order.len() != pass.targets.len() {
-            let what = "the forward pass before was of another batch or kept nothing for a backward pass";
+            let what = "the preceding forward pass was of another batch or kept no activations";
             return Err(EngineError::Batch(what.into()));
         }
         self.score_backward(pass.targets, gradients, ws, trained.full(), rows);

@@ -114,7 +114,7 @@ impl Comparison {
             .collect();
         let _ = writeln!(
             page,
-            "\nThe change of success goes most with {}: {}. Tasks can show several; a share says where success changed, not why.",
+            "\nThe change in success is most associated with {}: {}. Tasks can show several; a share says where success changed, not why.",
             first.name,
             named.join(", ")
         );

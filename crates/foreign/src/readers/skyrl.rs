@@ -32,7 +32,7 @@ fn read(source: &Source) -> Result<Record, ForeignError> {
             let stop = row["stop_reason"].as_str().unwrap_or_default();
             record.episodes.push(Episode {
                 step: step_of(path.parent().unwrap_or(path)).unwrap_or(0),
-                // Without its prompt an episode is nobody's sibling.
+                // An episode without a prompt belongs to no group.
                 group: prompt.clone().unwrap_or_else(|| format!("{}, line {number}", path.display())),
                 rewards: total.map(|total| ("score".to_owned(), total)).into_iter().collect(),
                 total,

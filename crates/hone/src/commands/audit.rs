@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Seed of the search and of the policy's episodes
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Ask no policy: compare with the environment's scripted baselines
+    /// Compare with the environment's scripted baselines
     #[arg(long)]
     no_policy: bool,
     /// Show every probe, with what it earns and its advantage among honest episodes

@@ -53,7 +53,7 @@ enum Command {
     ///
     ///   printf 'look basil\nDone.\n' | hone env play recipe.toml
     ///
-    /// `--as oracle` plays the task's reference calls: they should earn everything there is.
+    /// `--as oracle` plays the task's reference calls: they should earn the full reward.
     #[command(verbatim_doc_comment)]
     Play {
         #[command(flatten)]

@@ -149,7 +149,7 @@ fn note(board: &mut Board, ledger: &Ledger) {
 impl Watch for TrainProgress<'_> {
     fn resumed(&mut self, steps: &[Ledger]) {
         let done = steps.last().map_or(0, |ledger| ledger.step);
-        self.progress.print(&format!("going on after step {done}"));
+        self.progress.print(&format!("resuming after step {done}"));
         // Earlier notices are in the record and are not repeated.
         for ledger in steps {
             drop(self.live.see(ledger));

@@ -90,7 +90,7 @@ async fn a_policy_that_is_only_sharpened_is_found_out() {
     let judgement = held_out.judgement.unwrap();
     assert_eq!((before.greedy.success, after.greedy.success), (Some(1.0), Some(1.0)));
     assert!(judgement.sampled.mean > 0.2, "sampled, it looks like learning: {judgement:?}");
-    assert_eq!(judgement.verdict, Verdict::Surer, "{judgement:?}");
+    assert_eq!(judgement.verdict, Verdict::Confident, "{judgement:?}");
     let matched = held_out.controls.iter().find(|control| control.kind == ControlKind::Sharpened).unwrap();
     let (wanted, found) = (after.sampled.entropy.unwrap(), matched.result.entropy.unwrap());
     assert!((found / wanted - 1.0).abs() < 0.15, "entropy {found} for {wanted}");

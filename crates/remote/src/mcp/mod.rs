@@ -52,7 +52,7 @@ documented! {
         pub headers: IndexMap<String, String>,
         /// Tools that the agent is offered; empty: all.
         pub allow: Vec<String>,
-        /// Tools that it is not offered. `state_tool` and `setup_tool` never are.
+        /// Tools hidden from the agent. `state_tool` and `setup_tool` never are.
         pub hide: Vec<String>,
         /// Verification of an episode: `answer` compares the final reply with the task's `answer`; `state` calls
         /// `state_tool` and compares with the task's `expected`; `rubric` leaves it to the recipe's components

@@ -55,7 +55,7 @@ pub enum BadCredit {
     #[error(transparent)]
     Unknown(#[from] UnknownName),
     #[error(
-        "credit {name:?} gives a trace one advantage and does not read {option}; \"turn_rloo\" and \"turn_returns\" do"
+        "credit {name:?} has one advantage per trace and takes no {option}; use \"turn_rloo\" or \"turn_returns\""
     )]
     NotPerTurn { name: String, option: &'static str },
     #[error(
@@ -73,7 +73,7 @@ pub enum BadCredit {
     NoOutcome { component: String, there: String },
     #[error("credit.{option} is given and credit.arguments is not; say which arguments it is for, or leave it out")]
     NoArguments { option: &'static str },
-    #[error("credit.{option} = {value} is out of range: it lies between 0 and 1")]
+    #[error("credit.{option} = {value} is out of range; use a value from 0 to 1")]
     Range { option: &'static str, value: String },
 }
 

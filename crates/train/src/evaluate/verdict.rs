@@ -4,7 +4,7 @@
 //!
 //! - **can do more**: the greedy success gained, and the sampled success after training is above that of the start
 //!   sharpened to the same entropy (above the start as sampled, if the entropy did not fall).
-//! - **is surer of what it could do**: the sampled success gained, and either the start also gains when it is merely
+//! - **is more confident**: the sampled success gained, and either the start also gains when it is merely
 //!   sharpened, or the greedy success did not gain.
 //! - **both**, or **neither shown**. Not shown is not shown to be absent: more held-out tasks may show it.
 
@@ -17,8 +17,8 @@ use super::interval::{Difference, paired};
 pub enum Verdict {
     #[serde(rename = "can do more")]
     More,
-    #[serde(rename = "is surer of what it could do")]
-    Surer,
+    #[serde(rename = "is more confident", alias = "is surer of what it could do")]
+    Confident,
     #[serde(rename = "both")]
     Both,
     #[serde(rename = "neither shown")]
@@ -29,7 +29,7 @@ impl Verdict {
     pub fn words(self) -> &'static str {
         match self {
             Self::More => "can do more",
-            Self::Surer => "is surer of what it could do",
+            Self::Confident => "is more confident",
             Self::Both => "both",
             Self::Neither => "neither shown",
         }
@@ -39,9 +39,9 @@ impl Verdict {
     pub fn sentence(self) -> &'static str {
         match self {
             Self::More => "the policy can do more than at the start",
-            Self::Surer => "the policy is surer of what it could do; that it can do more is not shown",
-            Self::Both => "both: the policy can do more, and is surer of what it could do",
-            Self::Neither => "neither is shown: that the policy can do more, or that it is surer of what it could do",
+            Self::Confident => "the policy is only more confident; no gain in ability is shown",
+            Self::Both => "both: the policy can do more, and is more confident",
+            Self::Neither => "neither is shown: that the policy can do more, or that it is more confident",
         }
     }
 
@@ -90,8 +90,8 @@ pub fn judge(evidence: Evidence<'_>) -> Option<Judgement> {
         }
     };
     let more = greedy.is_gain() && over_sharpened.unwrap_or(sampled).is_gain();
-    let surer = sampled.is_gain() && (sharpening.is_some_and(|worth| worth.is_gain()) || !greedy.is_gain());
-    let verdict = match (more, surer) {
+    let confident = sampled.is_gain() && (sharpening.is_some_and(|worth| worth.is_gain()) || !greedy.is_gain());
+    let verdict = match (more, confident) {
         (true, true) => Verdict::Both,
         (true, false) => Verdict::More,
         (false, true) => Verdict::Surer,

@@ -66,7 +66,7 @@ pub enum BadLoss {
     Option { loss: String, option: String, hint: String, known: String },
     #[error("loss {loss:?} needs {option} = a number: {why}")]
     Missing { loss: String, option: &'static str, why: &'static str },
-    #[error("loss {loss:?} cannot go with this correction: {why}")]
+    #[error("loss {loss:?} cannot be combined with this correction: {why}")]
     Conflict { loss: String, why: &'static str },
     #[error("{option} must be a number")]
     NotANumber { option: String },

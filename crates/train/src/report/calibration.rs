@@ -76,7 +76,7 @@ impl Calibration {
     /// Verdict on the confidences, in words.
     pub fn verdict(&self) -> String {
         let Some(Skill { value, interval, earned, best_constant, constant_earns, .. }) = self.skill else {
-            return "all answers came out alike, so there is nothing to be sure or unsure of".into();
+            return "all answers had the same outcome, so calibration is undefined".into();
         };
         let constant =
             format!("saying {best_constant:.2} every time would earn {constant_earns:.4}, they earn {earned:.4}");
@@ -84,7 +84,7 @@ impl Calibration {
             None => format!("one task shows no skill, {value:.3}: {constant}"),
             Some([low, high]) => {
                 let found = match (low > 0.0, high < 0.0) {
-                    (true, _) => "the confidences know more than a constant, skill",
+                    (true, _) => "the confidences have skill over a constant:",
                     (_, true) => "the confidences are worse than a constant, skill",
                     _ => "no skill over a constant is shown,",
                 };

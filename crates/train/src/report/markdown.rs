@@ -23,7 +23,7 @@ impl RunReport {
             }
         }
         if !self.advantage_shares.is_empty() {
-            page += "\n## Who made the advantages\n\nEach component's share of the advantages' variance (docs/metrics.md).\n\n";
+            page += "\n## Advantage variance by component\n\nEach component's share of the advantages' variance (docs/metrics.md).\n\n";
             page += "| component | share |\n|---|---:|\n";
             for (name, share) in &self.advantage_shares {
                 let _ = writeln!(page, "| {name} | {share:.3} |");
@@ -33,7 +33,7 @@ impl RunReport {
         if let Some(sampled) = self.tokens.get("sampled").filter(|sampled| **sampled > 0.0) {
             let _ = write!(
                 page,
-                "\n## Where {sampled:.0} sampled tokens went\n\n| place | tokens | share |\n|---|---:|---:|\n"
+                "\n## Fate of the {sampled:.0} sampled tokens\n\n| place | tokens | share |\n|---|---:|---:|\n"
             );
             for (place, tokens) in self.tokens.iter().filter(|(place, _)| *place != "sampled") {
                 let _ = writeln!(page, "| {place} | {tokens:.0} | {:.3} |", tokens / sampled);
@@ -88,7 +88,7 @@ impl RunReport {
         self.skills(page);
     }
 
-    /// The confidences against a constant.
+    /// Skill of the confidences over a constant.
     fn skills(&self, page: &mut String) {
         let skilled: Vec<_> = self.calibration.iter().filter_map(|(set, c)| Some((set, c.skill?))).collect();
         if !skilled.is_empty() {

@@ -30,13 +30,13 @@ pub enum TrainError {
     Engine(#[from] EngineFault),
     #[error(transparent)]
     Run(#[from] RunDirError),
-    #[error("checkpoint {}: {what}; delete that directory to go on from the one before it", path.display())]
+    #[error("checkpoint {}: {what}; delete that directory to resume from the previous checkpoint", path.display())]
     Checkpoint { path: PathBuf, what: String },
     #[error("{}", diverged(*step, what, *newest, run))]
     Diverged { step: u64, what: String, newest: Option<u64>, run: PathBuf },
     #[error(
-        "nothing was learned in {steps} steps in a row, at last because {why}\neverything is recorded in {}; put it right and go \
-         on with `--resume {}` (train.patience sets how long is waited)",
+        "nothing was learned in {steps} consecutive steps, most recently because {why}\neverything is recorded in {}; fix the \
+         cause and resume with `--resume {}` (train.patience sets how many such steps are tolerated)",
         run.display(), run.display()
     )]
     Stuck { steps: u32, why: String, run: PathBuf },
@@ -63,7 +63,7 @@ fn diverged(step: u64, what: &str, newest: Option<u64>, run: &Path) -> String {
              damaged"
         ),
         Some(newest) => format!(
-            "step {step} made the policy's weights not finite ({what}), and nothing of them was kept; lower \
+            "step {step} made the policy's weights not finite ({what}), and they were not saved; lower \
              train.learning_rate or train.max_grad_norm in {run}/recipe.toml and go on from the checkpoint of step {newest} \
              with `hone train --resume {run}` (a warm start: `hone sft … --resume` with the lower sft.learning_rate)"
         ),

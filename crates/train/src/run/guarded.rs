@@ -68,7 +68,7 @@ impl GuardEvent {
     pub fn sentence(&self, success: &str) -> String {
         let steps = if self.steps == 1 { "one step".to_owned() } else { format!("{} steps", self.steps) };
         format!(
-            "{success} fell off a cliff at step {}: {:.2} to {:.2} in {steps}: {}. {}",
+            "{success} dropped sharply at step {}: {:.2} to {:.2} in {steps}: {}. {}",
             self.step, self.before, self.after, self.why, self.advice
         )
     }

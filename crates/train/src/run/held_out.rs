@@ -43,7 +43,7 @@ impl Trainer<'_> {
         watch.doing(step, "playing the controls");
         let (setup, recipe) = (self.setup, self.recipe);
         let Some(start) = evaluate::start(setup, self.run.path()).await? else {
-            let why = "the checkpoint of the start is gone";
+            let why = "the initial checkpoint is missing";
             self.run.event(&Event::Control(ControlEvent::skipped(step, why)))?;
             return Ok(());
         };

@@ -29,16 +29,16 @@ fn a_verdict_says_what_was_shown_and_no_more() {
         judge(Evidence { greedy, sampled, sharpened }).unwrap().verdict
     };
     // The old quickstart: everything solved greedily before training; it only became more confident.
-    assert_eq!(verdict([&most, &most], [&half, &most], Some(&most)), Verdict::Surer);
+    assert_eq!(verdict([&most, &most], [&half, &most], Some(&most)), Verdict::Confident);
     // A new skill; the start gains nothing by being sharpened.
     assert_eq!(verdict([&few, &most], [&few, &most], Some(&few)), Verdict::More);
     // A new skill, and sharpening accounts for part of the sampled gain.
     assert_eq!(verdict([&half, &most], [&few, &most], Some(&half)), Verdict::Both);
     // Greedy success rose, and the sharpened start is as good as the end: more is not shown.
-    assert_eq!(verdict([&half, &most], [&few, &half], Some(&half)), Verdict::Surer);
+    assert_eq!(verdict([&half, &most], [&few, &half], Some(&half)), Verdict::Confident);
     // No more confident than before: the start as sampled is the one to beat.
     assert_eq!(verdict([&few, &most], [&few, &half], None), Verdict::More);
-    assert_eq!(verdict([&few, &few], [&few, &half], None), Verdict::Surer);
+    assert_eq!(verdict([&few, &few], [&few, &half], None), Verdict::Confident);
     assert_eq!(verdict([&half, &half], [&half, &half], None), Verdict::Neither);
     // Getting worse is not a gain of any kind, whatever sharpening would have done.
     assert_eq!(verdict([&half, &few], [&half, &none], Some(&most)), Verdict::Neither);

@@ -20,7 +20,7 @@ pub(crate) fn ledger(run: &Run, query: &Query, named: bool) -> Html {
     if sum("sampled") <= 0.0 {
         return out;
     }
-    put!(out, "<section class=\"panel\"><h2>Where the sampled tokens went</h2>");
+    put!(out, "<section class=\"panel\"><h2>Fate of the sampled tokens</h2>");
     if named {
         put!(out, "<p class=\"dim\">", run.name, "</p>");
     }
@@ -62,7 +62,7 @@ fn fate(place: &str) -> &'static str {
     match place {
         "trained" => "the advantage reached the gradient",
         "zero advantage" => {
-            "all rollouts of the group earned the same, or there was no other: nothing says which to prefer"
+            "all rollouts of the group earned the same, or there was no other: there is no preference to learn"
         }
         "clipped" => "the clip set the gradient to zero",
         "masked" => "a mask or an off-policy correction took them out",

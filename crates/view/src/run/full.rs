@@ -277,7 +277,7 @@ impl Full {
             Some(why) => format!("no signal: {why}"),
             None if self.brief.outcome == "fault" => format!("the episode broke: {}", self.brief.why),
             None if played => "an evaluation or a control is never trained on".to_owned(),
-            None => "what learning made of it is not recorded".to_owned(),
+            None => "its training outcome is not recorded".to_owned(),
         }
     }
 }

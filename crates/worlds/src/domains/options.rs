@@ -93,7 +93,7 @@ documented! {
         /// Absent: `tau2` for a tau2-bench directory, else `strict`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub profile: Option<Profile>,
-        /// tau2's solo mode, for telecom: the agent also has the user's tools, gets a ticket and talks to nobody.
+        /// tau2's solo mode, for telecom: the agent also has the user's tools, works from a ticket, without a user.
         pub solo: bool,
         /// User simulator: `"scripted"`, or a model's table as under [user](#user).
         pub user: UserSpec where table_of(&[StrategySpec::KEYS, ChatSpec::KEYS]),

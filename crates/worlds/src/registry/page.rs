@@ -15,7 +15,7 @@ pub fn page() -> Result<String, serde_json::Error> {
          `HONE_BLESS=1 cargo test -p hone-worlds --test environments_page`. docs/environments.md says what the environments\n\
          are like.\n\n\
          A recipe has one `[env]` table, or a `[[env]]` table for each of several environments. Keys that an environment does\n\
-         not have are errors, and so are names that nothing is known under.\n",
+         not have are errors, and so are unknown names.\n",
     );
     for entry in BUILTINS {
         section(&mut page, Place { header: "[env]", key: Some("name") }, entry)?;

@@ -43,7 +43,7 @@ documented! {
         /// fixes. Absent mixes them.
         #[serde(alias = "level", skip_serializing_if = "Option::is_none")]
         pub difficulty: Option<u8> where whole(1, 3),
-        /// Training tasks. Asking for more appends and moves none.
+        /// Training tasks. A larger number appends tasks and moves none.
         pub tasks: usize where whole(1, 1_000_000),
         /// Tasks of each split that is never trained on.
         pub held_out: usize where whole(0, 1_000_000),

@@ -11,7 +11,7 @@ pub(in crate::parse) const CLOSE: &str = "</tool_call>";
 pub(super) const FORMAT: FormatEntry = FormatEntry {
     name: "hermes",
     models: "Hermes, Qwen 2.5, Qwen3, Granite 4, Reka",
-    summary: "A JSON object with `name` and `arguments` in a tag of its own per call.",
+    summary: "A JSON object with `name` and `arguments` in one tag per call.",
     markers: &[OPEN, CLOSE],
     claims: |_, _| Claim::Default,
     parse,

@@ -31,7 +31,7 @@ pub fn markdown() -> String {
         let _ = write!(page, "\n## {}\n\n{}\\\nModels: {}.\\\n", entry.name, entry.summary, entry.models);
         let markers: Vec<String> = entry.markers.iter().map(|marker| format!("`{marker}`")).collect();
         let told = if markers.is_empty() { "its shape".to_owned() } else { markers.join(", ") };
-        let _ = write!(page, "Told by: {told}.\n\n");
+        let _ = write!(page, "Markers: {told}.\n\n");
         let text = tools.as_ref().and_then(|tools| format.render_calls(std::slice::from_ref(&call), tools).ok());
         if let Some(text) = text {
             let _ = write!(page, "````text\n{text}\n````\n\n");

@@ -1,7 +1,7 @@
 //! Paged KV cache, storage: pages of [`KEYS`] positions, for all layers and key heads.
 //!
 //! A page is laid out as attention reads it: per layer and key head a block of keys `[dim][KEYS]` and a block of values
-//! `[KEYS][padded]`. Which tokens a page holds, and who may write it, is the cache's business.
+//! `[KEYS][padded]`. The cache decides which tokens a page holds and who may write it.
 
 #![expect(unsafe_code, reason = "tasks read shared pages while others write their own")]
 

@@ -96,10 +96,10 @@ metrics! {
             learned from them; 0 in a synchronous run",
         ASYNC_STALENESS_MEAN = "async/staleness_mean": "staleness: steps between the policy that sampled a token and \
             the one that learned from it: mean",
-        ASYNC_STALENESS_MAX = "async/staleness_max": "most; never over `async.staleness`",
+        ASYNC_STALENESS_MAX = "async/staleness_max": "maximum staleness; never over `async.staleness`",
         LOSS_AVG_KL = "loss/avg_kl": "mean KL per sampled token from the reference policy, subtracted from the \
             reward as a penalty",
-        LOSS_AVG_KL_MAX = "loss/avg_kl_max": "the same for the episode with the most",
+        LOSS_AVG_KL_MAX = "loss/avg_kl_max": "largest mean KL per token of one episode",
         REWARD_KL_COEFFICIENT = "reward/kl_coefficient": "coefficient of the KL penalty",
     }
     "Learning", "Means over the optimizer steps of one step of the run; absent without signal." {
