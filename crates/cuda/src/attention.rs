@@ -270,7 +270,12 @@ pub fn backward<T: Float>(
     )?;
     let mut delta = Buffer::<f32>::uninit(gpu, plan.tokens * heads.q)?;
     let kernel = format!("attention_backward_delta_{}", heads.dim);
-    let grid = ((plan.tokens * heads.q).div_ceil(8) as u32, 1);
+    // A warp per token and head in f32; in bf16 a lane per eight columns of a head, for four tokens.
+    let warps = match T::SUFFIX {
+        "f32" => plan.tokens * heads.q,
+        _ => (plan.tokens.div_ceil(4) * heads.q * heads.dim / 8).div_ceil(32),
+    };
+    let grid = (warps.div_ceil(8) as u32, 1);
     let launch = Launch { module: plan.module::<T>(), kernel: &kernel, grid, block: 256, shared: 0 };
     let stride = Arg::from(width as i64);
     let args = [

@@ -1,14 +1,17 @@
 //! Fused head: log-probabilities of targets, entropies and their gradient from hidden states and the output embedding.
 //!
-//! Logits exist for one chunk of tokens at a time (`chunk` x vocabulary in f32, and their gradient in the same memory): a
+//! Logits are formed for one chunk of tokens at a time (`chunk` x vocabulary in f32, and their gradient in the same memory): a
 //! vocabulary of 152k and 16k tokens would be 10 GB. Each chunk is a matrix product, one pass of `kernels/head.cu` and, for the
-//! gradient, two more products.
+//! gradient, two more products. The forward pass hands on the logits of the first chunks, as many as there is memory for, and
+//! the backward pass forms only the others again.
 
 #![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
 
+use std::ops::Range;
+
 use crate::buffer::{Buffer, Float, View, ViewMut};
 use crate::error::{Result, ensure};
-use crate::gpu::{Gpu, Launch};
+use crate::gpu::{Arg, Gpu, Launch};
 use crate::matmul::{Matmul, Matrix, MatrixMut, Product, Store};
 
 /// Hidden states, embedding and targets of one call.
@@ -21,7 +24,7 @@ pub struct Head<'a, T> {
     /// Token each position is scored on; below zero for none (its logprob and entropy are 0, and so is its gradient).
     pub target: View<'a, i32>,
     pub vocab: usize,
-    /// Tokens whose logits exist at one time.
+    /// Tokens whose logits are formed at one time.
     pub chunk: usize,
     /// 1 / temperature: the factor on the logits.
     pub inverse: f32,
@@ -40,69 +43,172 @@ pub struct Gradient<'a, T> {
     pub store: Store,
 }
 
-/// Log-probabilities and entropies of all tokens; with `gradient`, the backward in the same pass over the chunks.
-///
-/// An objective whose slopes depend on the log-probabilities calls this twice, and the logits are formed twice: cheaper
-/// than keeping them.
-pub fn run<T: Float>(
+/// Scores of each token: log-probability of its target, entropy, and log of the sum of the exponentials of its logits.
+#[derive(Debug)]
+pub struct Scores<'a> {
+    pub logprob: ViewMut<'a, f32>,
+    pub entropy: ViewMut<'a, f32>,
+    pub lse: ViewMut<'a, f32>,
+}
+
+impl<'a> Scores<'a> {
+    /// Scores in one array, `[3][tokens]`: log-probabilities, entropies, sums.
+    pub fn of(all: &'a mut Buffer<f32>) -> Self {
+        let tokens = all.len() / 3;
+        let (logprob, rest) = all.view_mut().split(tokens);
+        let (entropy, lse) = rest.split(tokens);
+        Self { logprob, entropy, lse }
+    }
+}
+
+/// Logits that a forward pass kept for the backward pass: of the first chunks, the last of these first.
+#[derive(Debug, Default)]
+pub struct Logits(Vec<Buffer<f32>>);
+
+impl<T: Float> Head<'_, T> {
+    fn tokens(&self) -> usize {
+        self.target.len
+    }
+
+    /// Elements from one row of logits to the next.
+    fn stride(&self) -> usize {
+        self.vocab.next_multiple_of(8)
+    }
+
+    fn dim(&self) -> usize {
+        self.embedding.len / self.vocab.max(1)
+    }
+
+    /// Token ranges of the chunks.
+    fn chunks(&self) -> Vec<Range<usize>> {
+        let tokens = self.tokens();
+        (0..tokens).step_by(self.chunk.max(1)).map(|from| from..(from + self.chunk).min(tokens)).collect()
+    }
+
+    fn check(&self, scores: &Scores<'_>) -> Result<()> {
+        let (tokens, dim) = (self.tokens(), self.dim());
+        let fits = self.embedding.len == self.vocab * dim && self.hidden.len == tokens * dim;
+        let scored = [&scores.logprob, &scores.entropy, &scores.lse].iter().all(|s| s.len == tokens);
+        ensure(self.vocab > 0 && self.chunk > 0 && fits && scored, "head", || {
+            let Self { hidden, embedding, vocab, .. } = self;
+            format!("hidden {}, embedding {}, {tokens} targets, vocabulary {vocab}", hidden.len, embedding.len)
+        })
+    }
+
+    /// Memory for the logits of any chunk.
+    fn room(&self, gpu: &Gpu) -> Result<Buffer<f32>> {
+        Buffer::uninit(gpu, self.chunk.min(self.tokens()) * self.stride())
+    }
+
+    fn hidden(&self, range: &Range<usize>) -> Matrix<'_, T> {
+        let dim = self.dim();
+        Matrix::new(self.hidden.slice(range.start * dim..range.end * dim), range.len(), dim)
+    }
+
+    fn embedding(&self) -> Matrix<'_, T> {
+        Matrix::new(self.embedding, self.vocab, self.dim())
+    }
+
+    fn product(&self, matmul: &Matmul, range: &Range<usize>, logits: &mut Buffer<f32>) -> Result<()> {
+        let out = MatrixMut::strided(logits.view_mut(), range.len(), self.vocab, self.stride());
+        matmul.run(Product::ABt, self.hidden(range), self.embedding(), out, Store::Set)
+    }
+
+    /// Scores of a chunk. With slopes of all tokens, its gradient takes the place of its logits; `known` scores are only read.
+    fn score(
+        &self,
+        gpu: &Gpu,
+        range: &Range<usize>,
+        logits: &mut Buffer<f32>,
+        scores: &Scores<'_>,
+        slopes: Option<(View<'_, f32>, Option<View<'_, f32>>)>,
+        known: bool,
+    ) -> Result<()> {
+        let kernel = format!("head_{}", T::SUFFIX);
+        let launch = Launch { module: "head", kernel: &kernel, grid: (range.len() as u32, 1), block: 1024, shared: 0 };
+        let part = |all: View<'_, f32>| Arg::from(all.slice(range.clone()));
+        let absent = || Arg::from(None::<View<'_, f32>>);
+        let args = [
+            (&logits.view_mut()).into(),
+            self.target.slice(range.clone()).into(),
+            slopes.map_or_else(absent, |s| part(s.0)),
+            slopes.and_then(|s| s.1).map_or_else(absent, part),
+            part(scores.logprob.view()),
+            part(scores.entropy.view()),
+            part(scores.lse.view()),
+            i32::from(known).into(),
+            self.vocab.into(),
+            self.stride().into(),
+            self.inverse.into(),
+        ];
+        // SAFETY: as head.cu declares; lengths checked by the caller. Targets at or past the vocabulary are refused before.
+        unsafe { gpu.launch(launch, &args) }
+    }
+}
+
+/// Scores of all tokens. The logits of the first `keep` chunks stay for [`backward`]; those of the others share the memory of one.
+pub fn forward<T: Float>(
     gpu: &Gpu,
     matmul: &Matmul,
     head: Head<'_, T>,
-    logprob: &mut ViewMut<'_, f32>,
-    entropy: &mut ViewMut<'_, f32>,
-    mut gradient: Option<Gradient<'_, T>>,
-) -> Result<()> {
-    let (tokens, vocab) = (head.target.len, head.vocab);
-    let dim = head.embedding.len / vocab.max(1);
-    let fits = head.embedding.len == vocab * dim && head.hidden.len == tokens * dim;
-    ensure(vocab > 0 && head.chunk > 0 && fits && logprob.len == tokens && entropy.len == tokens, "head", || {
-        format!("hidden {}, embedding {}, {tokens} targets, vocabulary {vocab}", head.hidden.len, head.embedding.len)
-    })?;
-    if let Some(g) = &gradient {
-        let fits = g.dlogprob.len == tokens && g.dhidden.len == tokens * dim;
-        let fits = fits && g.dembedding.as_ref().is_none_or(|e| e.len == vocab * dim);
-        ensure(fits && g.dentropy.is_none_or(|e| e.len == tokens), "head gradient", || {
-            format!("dlogprob {}, dhidden {} for {tokens} targets", g.dlogprob.len, g.dhidden.len)
-        })?;
-    }
-    let stride = vocab.next_multiple_of(8);
-    let chunk = head.chunk.min(tokens);
-    let mut logits = Buffer::<f32>::uninit(gpu, chunk * stride)?;
-    for from in (0..tokens).step_by(chunk.max(1)) {
-        let range = from..(from + chunk).min(tokens);
-        let rows = range.len();
-        let hidden = Matrix::new(head.hidden.slice(range.start * dim..range.end * dim), rows, dim);
-        let embedding = Matrix::new(head.embedding, vocab, dim);
-        let out = MatrixMut::strided(logits.view_mut(), rows, vocab, stride);
-        matmul.run(Product::ABt, hidden, embedding, out, Store::Set)?;
-        let kernel = format!("head_{}", T::SUFFIX);
-        let launch = Launch { module: "head", kernel: &kernel, grid: (rows as u32, 1), block: 1024, shared: 0 };
-        let slopes =
-            gradient.as_ref().map(|g| (g.dlogprob.slice(range.clone()), g.dentropy.map(|e| e.slice(range.clone()))));
-        let args = [
-            (&logits.view_mut()).into(),
-            head.target.slice(range.clone()).into(),
-            slopes.map(|s| s.0).into(),
-            slopes.and_then(|s| s.1).into(),
-            (&logprob.slice(range.clone())).into(),
-            (&entropy.slice(range.clone())).into(),
-            vocab.into(),
-            stride.into(),
-            head.inverse.into(),
-        ];
-        // SAFETY: as head.cu declares; lengths checked above. Targets at or past the vocabulary are the caller's to refuse.
-        unsafe { gpu.launch(launch, &args) }?;
-        if let Some(g) = &mut gradient {
-            let d =
-                Matrix::strided(logits.view().cast::<T>(), rows, vocab, stride * (size_of::<f32>() / size_of::<T>()));
-            let dhidden = MatrixMut::new(g.dhidden.slice(range.start * dim..range.end * dim), rows, dim);
-            matmul.run(Product::AB, d, embedding, dhidden, Store::Set)?;
-            let store = if from == 0 { g.store } else { Store::Add };
-            if let Some(dembedding) = &mut g.dembedding {
-                let dembedding = MatrixMut::new(dembedding.reborrow(), vocab, dim);
-                matmul.run(Product::AtB, d, hidden, dembedding, store)?;
-            }
+    scores: &mut Scores<'_>,
+    keep: usize,
+) -> Result<Logits> {
+    head.check(scores)?;
+    let (mut kept, mut free) = (Logits::default(), None);
+    // The last chunk first: the memory that is shared ends as that of the last chunk kept.
+    for (number, range) in head.chunks().iter().enumerate().rev() {
+        let mut logits = free.take().map_or_else(|| head.room(gpu), Ok)?;
+        head.product(matmul, range, &mut logits)?;
+        head.score(gpu, range, &mut logits, scores, None, false)?;
+        if number < keep {
+            kept.0.push(logits);
+        } else {
+            free = Some(logits);
         }
+    }
+    Ok(kept)
+}
+
+/// Gradient of the hidden states and the embedding. `logits` are those that [`forward`] kept, beside its scores; without them,
+/// the scores are computed in the same pass over the chunks.
+pub fn backward<T: Float>(
+    gpu: &Gpu,
+    matmul: &Matmul,
+    head: Head<'_, T>,
+    scores: &mut Scores<'_>,
+    logits: Option<Logits>,
+    mut gradient: Gradient<'_, T>,
+) -> Result<()> {
+    head.check(scores)?;
+    let (tokens, dim, vocab) = (head.tokens(), head.dim(), head.vocab);
+    let g = &mut gradient;
+    let fits = g.dlogprob.len == tokens && g.dhidden.len == tokens * dim;
+    let fits = fits && g.dembedding.as_ref().is_none_or(|e| e.len == vocab * dim);
+    ensure(fits && g.dentropy.is_none_or(|e| e.len == tokens), "head gradient", || {
+        format!("dlogprob {}, dhidden {} for {tokens} targets", g.dlogprob.len, g.dhidden.len)
+    })?;
+    let (known, mut kept, mut free) = (logits.is_some(), logits.unwrap_or_default().0, None);
+    for range in head.chunks() {
+        let mut logits = if let Some(kept) = kept.pop() {
+            kept
+        } else {
+            let mut logits = free.take().map_or_else(|| head.room(gpu), Ok)?;
+            head.product(matmul, &range, &mut logits)?;
+            logits
+        };
+        head.score(gpu, &range, &mut logits, scores, Some((g.dlogprob, g.dentropy)), known)?;
+        let stride = head.stride() * (size_of::<f32>() / size_of::<T>());
+        let d = Matrix::strided(logits.view().cast::<T>(), range.len(), vocab, stride);
+        let dhidden = MatrixMut::new(g.dhidden.slice(range.start * dim..range.end * dim), range.len(), dim);
+        matmul.run(Product::AB, d, head.embedding(), dhidden, Store::Set)?;
+        if let Some(dembedding) = &mut g.dembedding {
+            let store = if range.start == 0 { g.store } else { Store::Add };
+            let dembedding = MatrixMut::new(dembedding.reborrow(), vocab, dim);
+            matmul.run(Product::AtB, d, head.hidden(&range), dembedding, store)?;
+        }
+        // Freed here, but for the last: its memory serves the chunks of which nothing was kept.
+        free = kept.is_empty().then_some(logits);
     }
     Ok(())
 }

@@ -55,6 +55,18 @@ pub struct Scores {
     pub entropy: Buffer<f32>,
 }
 
+impl Scores {
+    pub(crate) fn uninit(gpu: &Gpu, tokens: usize) -> Result<Self> {
+        Ok(Self { logprob: Buffer::uninit(gpu, tokens)?, entropy: Buffer::uninit(gpu, tokens)? })
+    }
+
+    /// Destination of the head, with the sums that nobody reads afterwards.
+    pub(crate) fn written<'a>(&'a mut self, lse: &'a mut Buffer<f32>) -> head::Scores<'a> {
+        let Self { logprob, entropy } = self;
+        head::Scores { logprob: logprob.view_mut(), entropy: entropy.view_mut(), lse: lse.view_mut() }
+    }
+}
+
 /// Activation checkpointing: the activations a training step keeps for the backward; the rest is recomputed. Always
 /// kept: the two residual sums, qkv, and the attention's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,10 +228,10 @@ impl<T: Float> Model<T> {
         }
         let (_, hidden, _) = self.enter(last.as_ref().map(|p| &p.r2), input, &self.layout.final_norm)?;
         let tokens = batch.tokens();
-        let (mut logprob, mut entropy) = (Buffer::uninit(&self.gpu, tokens)?, Buffer::uninit(&self.gpu, tokens)?);
+        let (mut scores, mut lse) = (Scores::uninit(&self.gpu, tokens)?, Buffer::uninit(&self.gpu, tokens)?);
         let call = self.head_call(batch, &hidden);
-        head::run(&self.gpu, &self.matmul, call, &mut logprob.view_mut(), &mut entropy.view_mut(), None)?;
-        Ok(Scores { logprob, entropy })
+        head::forward(&self.gpu, &self.matmul, call, &mut scores.written(&mut lse), 0)?;
+        Ok(scores)
     }
 
     pub(crate) fn head_call<'a>(&'a self, batch: &'a Batch, hidden: &'a Buffer<T>) -> Head<'a, T> {

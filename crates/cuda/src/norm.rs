@@ -6,11 +6,15 @@ use crate::buffer::{Buffer, Float, View, ViewMut};
 use crate::error::{Result, ensure};
 use crate::gpu::{Gpu, Launch};
 
-/// Widest row: a thread of the backward owns eight columns, and a block has 1,024 threads.
+/// Widest row: a thread owns eight columns, and a block has 1,024 threads.
 pub const WIDEST: usize = 8192;
 
 /// Rows per processor up to which the forward gives each a block: a processor holds that many warps' loads at a time.
 const FEW: usize = 8;
+/// Groups of 256 columns that a warp of the forward can hold, by kernel; bf16 only.
+const VECTORS: [usize; 4] = [4, 8, 10, 16];
+/// Threads of the backward that run on a processor at a time: it takes 64 registers each.
+const RESIDENT: usize = 1024;
 
 /// `y = norm(x) * w`, and `rstd` per row. With `delta`, the sum `x + delta` is normed and written to `sum`.
 pub fn forward<T: Float>(
@@ -23,8 +27,12 @@ pub fn forward<T: Float>(
     eps: f32,
 ) -> Result<()> {
     let (dim, rows) = (w.len, rstd.len);
-    ensure(dim.is_multiple_of(8) && dim > 0 && x.len == rows * dim && y.len == x.len, "rms_norm", || {
-        format!("x {}, y {}, w {dim}, rows {rows}; the row length must be a multiple of 8", x.len, y.len)
+    let whole = dim.is_multiple_of(8) && dim > 0 && dim <= WIDEST;
+    ensure(whole && x.len == rows * dim && y.len == x.len, "rms_norm", || {
+        format!(
+            "x {}, y {}, w {dim}, rows {rows}; the row length must be a multiple of 8, at most {WIDEST}",
+            x.len, y.len
+        )
     })?;
     let (delta, sum) = match &delta {
         Some((delta, sum)) => {
@@ -36,10 +44,12 @@ pub fn forward<T: Float>(
         None => (None, None),
     };
     // Few rows leave most of the GPU idle with a warp each: they get a block. The bits are the same.
-    let few = rows <= gpu.processors() as usize * FEW && dim <= WIDEST;
-    let (name, blocks, block) =
-        if few { ("few", rows, (dim / 8).next_multiple_of(32)) } else { ("forward", rows.div_ceil(8), 256) };
-    let kernel = format!("rms_norm_{name}_{}", T::SUFFIX);
+    let few = rows <= gpu.processors() as usize * FEW;
+    let held = VECTORS.iter().find(|&&vectors| T::SUFFIX == "bf16" && !few && dim <= vectors * 256);
+    let (kernel, blocks, block) = match held {
+        Some(vectors) => (format!("rms_norm_forward_{vectors}"), rows.div_ceil(4), 128),
+        None => (format!("rms_norm_block_{}", T::SUFFIX), rows, (dim / 8).next_multiple_of(32)),
+    };
     let launch =
         Launch { module: "rms_norm", kernel: &kernel, grid: (blocks as u32, 1), block: block as u32, shared: 0 };
     let args = [
@@ -53,8 +63,7 @@ pub fn forward<T: Float>(
         dim.into(),
         eps.into(),
     ];
-    // SAFETY: as rms_norm_forward and rms_norm_few declare; lengths checked above, and a block of the latter has a thread for
-    // every 8 columns.
+    // SAFETY: as both kernels declare; lengths checked above, and a lane of the one and a thread of the other for every 8 columns.
     unsafe { gpu.launch(launch, &args) }
 }
 
@@ -82,11 +91,13 @@ pub fn backward<T: Float>(
             )
         },
     )?;
-    let blocks = rows.min(gpu.processors() as usize * 6);
+    let block = dim.div_ceil(8).next_multiple_of(32);
+    // As many blocks as run at a time: each has a row of partial sums, and fetches ahead.
+    let blocks = rows.min(gpu.processors() as usize * (RESIDENT / block).max(1));
     let mut partial = Buffer::<f32>::uninit(gpu, blocks * dim)?;
     let kernel = format!("rms_norm_backward_{}", T::SUFFIX);
-    let block = dim.div_ceil(8).next_multiple_of(32) as u32;
-    let launch = Launch { module: "rms_norm", kernel: &kernel, grid: (blocks as u32, 1), block, shared: 0 };
+    let launch =
+        Launch { module: "rms_norm", kernel: &kernel, grid: (blocks as u32, 1), block: block as u32, shared: 0 };
     let args = [
         dy.into(),
         r.into(),

@@ -26,6 +26,26 @@ impl Heads {
     }
 }
 
+/// Heads of a token that a group of lanes takes together.
+const RUN: usize = 4;
+/// Threads of a block of the forward and of decoding; of the backward, which needs more registers.
+const BLOCK: usize = 256;
+const BACKWARD: usize = 128;
+/// Blocks of the backward per processor: as many as run at a time.
+const RESIDENT: usize = 3;
+
+impl Heads {
+    /// Groups of lanes for a token: queries, then keys.
+    fn runs(&self) -> usize {
+        self.q.div_ceil(RUN) + self.kv.div_ceil(RUN)
+    }
+
+    /// Blocks of so many threads for `items` items, each of a group of lanes: 16 elements a lane.
+    fn blocks(&self, items: usize, threads: usize) -> usize {
+        (items * self.dim / 16).div_ceil(threads)
+    }
+}
+
 /// Weights of the norms of queries and keys, each [head_dim].
 #[derive(Clone, Copy, Debug)]
 pub struct QkNorm<'a, T> {
@@ -66,9 +86,8 @@ pub fn forward<T: Float>(
     let tokens = rotation.position.len;
     check(heads, tokens, qkv.len, norm, rotation, (q.len, k.len))?;
     let kernel = format!("rope_forward_{}_{}", heads.dim, T::SUFFIX);
-    let per_block = 256 / (heads.dim / 8);
-    let grid = ((tokens * (heads.q + heads.kv)).div_ceil(per_block) as u32, 1);
-    let launch = Launch { module: "rope", kernel: &kernel, grid, block: 256, shared: 0 };
+    let grid = (heads.blocks(tokens * heads.runs(), BLOCK) as u32, 1);
+    let launch = Launch { module: "rope", kernel: &kernel, grid, block: BLOCK as u32, shared: 0 };
     let args = [
         qkv.into(),
         norm.map(|n| n.q).into(),
@@ -105,11 +124,13 @@ pub fn backward<T: Float>(
     ensure(fits && dw.as_ref().is_none_or(|w| w.len == 2 * heads.dim), "rope backward", || {
         format!("dqkv {} for qkv {}; dw is [2, head_dim] with qk-norm and absent without", dqkv.len, qkv.len)
     })?;
-    let per_block = 256 / (heads.dim / 8);
-    let blocks = (tokens * (heads.q + heads.kv)).div_ceil(per_block).min(gpu.processors() as usize * 8);
+    // Enough for every run of a token.
+    let least = heads.blocks(heads.runs(), BACKWARD);
+    let blocks = heads.blocks(tokens * heads.runs(), BACKWARD).min((gpu.processors() as usize * RESIDENT).max(least));
     let mut partial = Buffer::<f32>::uninit(gpu, blocks * 2 * heads.dim)?;
     let kernel = format!("rope_backward_{}_{}", heads.dim, T::SUFFIX);
-    let launch = Launch { module: "rope", kernel: &kernel, grid: (blocks as u32, 1), block: 256, shared: 0 };
+    let launch =
+        Launch { module: "rope", kernel: &kernel, grid: (blocks as u32, 1), block: BACKWARD as u32, shared: 0 };
     let args = [
         dq.into(),
         dk.into(),
@@ -125,7 +146,7 @@ pub fn backward<T: Float>(
         heads.kv.into(),
         rotation.eps.into(),
     ];
-    // SAFETY: as rope_backward declares; lengths checked above; the block has the 256 threads the kernel counts on.
+    // SAFETY: as rope_backward declares; lengths checked above; the block has the threads the kernel counts on.
     unsafe { gpu.launch(launch, &args) }?;
     match dw {
         Some(dw) => column_sum(gpu, partial.view(), blocks, dw),
@@ -172,9 +193,8 @@ pub fn into_pages<T: Float>(
     check(heads, tokens, qkv.len, norm, rotation, (q.len, tokens * heads.kv * heads.dim))?;
     ensure(slot.len == tokens, "rope decode", || format!("{} slots for {tokens} tokens", slot.len))?;
     let kernel = format!("rope_decode_{}", heads.dim);
-    let per_block = 256 / (heads.dim / 8);
-    let grid = ((tokens * (heads.q + 2 * heads.kv)).div_ceil(per_block) as u32, 1);
-    let launch = Launch { module: "rope", kernel: &kernel, grid, block: 256, shared: 0 };
+    let grid = (heads.blocks(tokens * (heads.q + 2 * heads.kv), BLOCK) as u32, 1);
+    let launch = Launch { module: "rope", kernel: &kernel, grid, block: BLOCK as u32, shared: 0 };
     let args = [
         qkv.into(),
         norm.map(|n| n.q).into(),
@@ -205,7 +225,9 @@ fn check<T>(
     ensure(heads.dim == 64 || heads.dim == 128, "rope", || format!("heads of {}; 64 and 128 exist", heads.dim))?;
     let fits = qkv == tokens * heads.qkv() && q == tokens * heads.q * heads.dim && k == tokens * heads.kv * heads.dim;
     let norms = norm.is_none_or(|n| n.q.len == heads.dim && n.k.len == heads.dim);
-    ensure(fits && norms && rotation.table.len.is_multiple_of(heads.dim), "rope", || {
+    // Items are counted in 32 bits.
+    let counted = i32::try_from(tokens * heads.qkv() / 8).is_ok();
+    ensure(counted && fits && norms && rotation.table.len.is_multiple_of(heads.dim), "rope", || {
         format!("{tokens} tokens of {heads:?}: qkv {qkv}, q {q}, k {k}, table {}", rotation.table.len)
     })
 }

@@ -221,7 +221,7 @@ impl<T: Float> Trainer<T> {
         let (gpu, tokens) = (&model.gpu, batch.tokens());
         let at = model.layout.final_norm.clone();
         let (r, hidden, rstd) = model.enter(last.map(|p| &p.r2), input, &at)?;
-        let (mut logprob, mut entropy) = (Buffer::uninit(gpu, tokens)?, Buffer::uninit(gpu, tokens)?);
+        let (mut scores, mut lse) = (Scores::uninit(gpu, tokens)?, Buffer::uninit(gpu, tokens)?);
         model.saw(None, "final norm", &hidden)?;
         let mut dhidden = model.buffer(hidden.len())?;
         let mut grad = grad.view_mut();
@@ -233,10 +233,10 @@ impl<T: Float> Trainer<T> {
             store,
         };
         let call = model.head_call(batch, &hidden);
-        head::run(gpu, &model.matmul, call, &mut logprob.view_mut(), &mut entropy.view_mut(), Some(gradient))?;
+        head::backward(gpu, &model.matmul, call, &mut scores.written(&mut lse), None, gradient)?;
         self.model.saw(None, "gradient of the final norm's output", &dhidden)?;
         let dr = self.norm_backward(&dhidden, &r, &rstd, &at, None)?;
-        Ok((Scores { logprob, entropy }, dr))
+        Ok((scores, dr))
     }
 
     fn norm_backward(

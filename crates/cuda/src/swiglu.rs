@@ -11,12 +11,7 @@ pub fn forward<T: Float>(gpu: &Gpu, gate_up: View<'_, T>, out: &mut ViewMut<'_, 
     check(gate_up.len, out.len, dim)?;
     let kernel = format!("swiglu_forward_{}", T::SUFFIX);
     // SAFETY: as swiglu_forward declares; lengths checked above.
-    unsafe {
-        gpu.launch(
-            launch(&kernel, out.len),
-            &[gate_up.into(), (&*out).into(), ((out.len / 8) as i64).into(), dim.into()],
-        )
-    }
+    unsafe { gpu.launch(launch(&kernel, out.len), &[gate_up.into(), (&*out).into(), (out.len / 8).into(), dim.into()]) }
 }
 
 /// Gradient of gates and ups; `again`, where given, receives the forward's output once more.
@@ -33,14 +28,8 @@ pub fn backward<T: Float>(
         format!("dgate_up {} for gate_up {}", dgate_up.len, gate_up.len)
     })?;
     let kernel = format!("swiglu_backward_{}", T::SUFFIX);
-    let args = [
-        dout.into(),
-        gate_up.into(),
-        (&*dgate_up).into(),
-        again.as_deref().into(),
-        ((dout.len / 8) as i64).into(),
-        dim.into(),
-    ];
+    let args =
+        [dout.into(), gate_up.into(), (&*dgate_up).into(), again.as_deref().into(), (dout.len / 8).into(), dim.into()];
     // SAFETY: as swiglu_backward declares; lengths checked above.
     unsafe { gpu.launch(launch(&kernel, dout.len), &args) }
 }
@@ -50,7 +39,10 @@ fn launch(kernel: &str, elements: usize) -> Launch<'_> {
 }
 
 fn check(gate_up: usize, out: usize, dim: usize) -> Result<()> {
-    ensure(dim > 0 && dim.is_multiple_of(8) && out.is_multiple_of(dim) && gate_up == 2 * out, "swiglu", || {
-        format!("gate_up {gate_up}, out {out}, rows of {dim}; the row length must be a multiple of 8")
-    })
+    let counted = i32::try_from(out / 8).is_ok();
+    ensure(
+        counted && dim > 0 && dim.is_multiple_of(8) && out.is_multiple_of(dim) && gate_up == 2 * out,
+        "swiglu",
+        || format!("gate_up {gate_up}, out {out}, rows of {dim}; the row length must be a multiple of 8"),
+    )
 }

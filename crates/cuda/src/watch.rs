@@ -23,7 +23,10 @@ pub struct Watch {
 impl Watch {
     /// A watch that `looks` at outputs or only counts them. The output named `poisoned` is made not finite, for tests.
     pub fn new(gpu: &Gpu, looks: bool, poisoned: Option<String>) -> Result<Self> {
-        Ok(Self { names: Mutex::default(), flag: Buffer::from_slice(gpu, &[i32::MAX])?, looks, poisoned })
+        let mut flag = Buffer::uninit(gpu, 1)?;
+        // A number that no output has, without a wait for the device.
+        flag.fill_bytes(0x7f)?;
+        Ok(Self { names: Mutex::default(), flag, looks, poisoned })
     }
 
     /// Notes an output just written.

@@ -123,7 +123,7 @@ impl<T: Float> Backend for Cuda<T> {
                 let wide = wide(config.heads.dim).unwrap_or(config.heads.dim);
                 element * Pages::<T>::elements(config, wide) as u64
             }
-            Need::Pass { rows, keep } => PassSize { config, rows: rounded(rows), keep, element }.least(),
+            Need::Pass { rows, keep } => PassSize::all_scored(config, rounded(rows), keep, element).least(),
         }
     }
 
@@ -136,7 +136,7 @@ impl<T: Float> Backend for Cuda<T> {
     }
 
     fn kept_layers(&self, config: &Config, rows: usize, keep: Keep, bytes: u64) -> Option<usize> {
-        let pass = PassSize { config, rows: rounded(rows), keep, element: size_of::<T>() as u64 };
+        let pass = PassSize::all_scored(config, rounded(rows), keep, size_of::<T>() as u64);
         (keep == Keep::Everything).then(|| pass.gates(bytes))
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use hone_cuda::attention::{self, DQkv, RowsMut, Saved};
-use hone_cuda::head::{self, Gradient};
+use hone_cuda::head::{self, Gradient, Scores};
 use hone_cuda::matmul::{Matrix, MatrixMut, Product, Store};
 use hone_cuda::rope::Rotation;
 use hone_cuda::{Buffer, Float, View, ViewMut, embed, heads, norm, rope, rows, swiglu};
@@ -103,15 +103,13 @@ impl<T: Float> Body<'_, T> {
     }
 
     /// Gradient of the last residual sum.
-    fn head_backward(&self, loss: LossGradients<'_>, state: &State<T>, grads: &mut Grads<'_>) -> Result<Buffer<T>> {
+    fn head_backward(&self, loss: LossGradients<'_>, state: &mut State<T>, grads: &mut Grads<'_>) -> Result<Buffer<T>> {
         let (targets, dim) = (&state.batch.targets, self.spec.config.hidden);
         let dlogprob = targets.slopes(self.gpu, loss.dlogp)?;
         let dentropy = match loss.dentropy {
             [] => None,
             slopes => Some(targets.slopes(self.gpu, slopes)?),
         };
-        let mut scores = Buffer::<f32>::uninit(self.gpu, 2 * targets.padded).map_err(fault)?;
-        let (mut logprob, mut entropy) = scores.view_mut().split(targets.padded);
         let mut dscored = self.buffer(targets.padded * dim)?;
         let store = grads.store();
         let gradient = Gradient {
@@ -122,7 +120,8 @@ impl<T: Float> Body<'_, T> {
             store,
         };
         let call = self.head_call(state.scored.view(), targets.token.view(), state.inverse);
-        head::run(self.gpu, self.matmul, call, &mut logprob, &mut entropy, Some(gradient)).map_err(fault)?;
+        let (mut scores, logits) = (Scores::of(&mut state.scores), state.logits.take());
+        head::backward(self.gpu, self.matmul, call, &mut scores, logits, gradient).map_err(fault)?;
         self.saw(None, "gradient of the scored rows", &dscored)?;
         let mut dhidden = self.buffer(state.batch.padded * dim)?;
         rows::gather_sum(self.gpu, dscored.view(), &targets.runs, &mut dhidden.view_mut()).map_err(fault)?;

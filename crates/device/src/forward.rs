@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hone_cuda::attention::{self, Qkv, Rows};
-use hone_cuda::head::{self, Head};
+use hone_cuda::head::{self, Head, Logits, Scores};
 use hone_cuda::matmul::{Matrix, MatrixMut, Product, Store};
 use hone_cuda::rope::{self, QkNorm, Rotation};
 use hone_cuda::watch::Watch;
@@ -38,6 +38,9 @@ pub(crate) struct State<T> {
     pub(crate) rstd: Buffer<f32>,
     pub(crate) scored: Buffer<T>,
     pub(crate) inverse: f32,
+    /// Scores of the targets (see [`Scores::of`]), and the logits that were kept; `None` where both are computed again.
+    pub(crate) scores: Buffer<f32>,
+    pub(crate) logits: Option<Logits>,
     /// Gradient memory that gates and ups lie in.
     pub(crate) loan: Option<Loan>,
 }
@@ -71,8 +74,7 @@ pub(crate) struct Kept<T> {
 pub(crate) struct Stay {
     keep: Keep,
     stored: Stored,
-    /// The first layer whose gates and ups stay.
-    gates_from: usize,
+    layers: usize,
     loan: Option<Loan>,
 }
 
@@ -80,16 +82,21 @@ impl Stay {
     /// Only what a layer's pass itself leaves: for a layer that is computed again, and for passes without a backward.
     pub(crate) const NOTHING: Self = Self {
         keep: Keep::Nothing,
-        stored: Stored { gates: 0, lent: false, normed: false, rotated: false },
-        gates_from: 0,
+        stored: Stored { gates: 0, lent: false, logits: 0, normed: 0, rotated: 0 },
+        layers: usize::MAX,
         loan: None,
     };
     /// Each layer's input.
     pub(crate) const INPUTS: Self = Self { keep: Keep::Inputs, ..Self::NOTHING };
 
+    /// The layer is among the last `count`.
+    fn last(&self, count: usize, layer: usize) -> bool {
+        layer + count >= self.layers
+    }
+
     /// Activations of a layer that are kept.
     fn of<T>(&self, layer: usize, mut kept: Kept<T>) -> Option<Layer<T>> {
-        if layer < self.gates_from {
+        if !self.last(self.stored.gates, layer) {
             kept.gate_up = None;
         }
         match self.keep {
@@ -350,7 +357,7 @@ impl<'a, T: Float> Body<'a, T> {
         self.saw(Some(layer), "norm before attention", &y)?;
         let qkv = self.project(layer, Projection::Qkv, y.view(), rows)?;
         self.saw(Some(layer), "qkv", &qkv)?;
-        let y1 = stay.stored.normed.then_some(y);
+        let y1 = stay.last(stay.stored.normed, layer).then_some(y);
         let split = self.split(layer, self.rotation(angles, batch.position.view()), qkv.view())?;
         self.saw(Some(layer), "rotated queries", &split.q)?;
         self.saw(Some(layer), "rotated keys", &split.k)?;
@@ -360,7 +367,7 @@ impl<'a, T: Float> Body<'a, T> {
         attention::forward(self.gpu, heads, &batch.plan, operands, &mut o.view_mut(), &mut lse.view_mut())
             .map_err(fault)?;
         self.saw(Some(layer), "attention", &o)?;
-        let split = stay.stored.rotated.then_some(split);
+        let split = stay.last(stay.stored.rotated, layer).then_some(split);
         let packed = self.packed(&o)?;
         let out = self.project(layer, Projection::Out, packed.as_ref().unwrap_or(&o).view(), rows)?;
         drop(packed);
@@ -374,7 +381,7 @@ impl<'a, T: Float> Body<'a, T> {
         };
         let gate_up = self.project_into(layer, Projection::GateUp, y.view(), rows, place)?;
         self.saw(Some(layer), "gates and ups", &gate_up)?;
-        let y2 = stay.stored.normed.then_some(y);
+        let y2 = stay.last(stay.stored.normed, layer).then_some(y);
         let act = self.gated(&gate_up)?;
         self.saw(Some(layer), "SwiGLU", &act)?;
         let mlp = self.project(layer, Projection::Down, act.view(), rows)?;
@@ -435,25 +442,27 @@ impl<'a, T: Float> Body<'a, T> {
         if pass.forest.rows() == 0 || pass.targets.is_empty() {
             return Ok(Scored::default());
         }
-        let stay = self.room(pass.forest, keep, activations.limit)?;
+        let stay = self.room(pass, keep, activations.limit)?;
         let batch = Batch::new(self.gpu, self.spec, pass.forest, pass.targets)?;
         let angles = self.spec.angles(self.gpu, batch.longest)?;
         let Through { last, hidden, rstd, kept } = self.layers(&batch, &angles, &stay)?;
         let scored = self.scored(&batch, hidden)?;
         let targets = &batch.targets;
         let inverse = 1.0 / pass.temperature;
-        // Both in one array: one copy brings them to the host.
-        let mut scores = Buffer::<f32>::uninit(self.gpu, 2 * targets.padded).map_err(fault)?;
-        let (mut logprob, mut entropy) = scores.view_mut().split(targets.padded);
+        // All in one array: one copy brings them to the host.
+        let mut scores = Buffer::<f32>::uninit(self.gpu, 3 * targets.padded).map_err(fault)?;
         let call = self.head_call(scored.view(), targets.token.view(), inverse);
-        head::run(self.gpu, self.matmul, call, &mut logprob, &mut entropy, None).map_err(fault)?;
+        let logits = head::forward(self.gpu, self.matmul, call, &mut Scores::of(&mut scores), stay.stored.logits)
+            .map_err(fault)?;
         let found = scores.read().map_err(fault)?;
         let (logprobs, entropies) = found.split_at(targets.padded);
         let result =
             Scored { logprobs: logprobs[..targets.count].to_vec(), entropies: entropies[..targets.count].to_vec() };
         if keep != Keep::Nothing {
-            let loan = stay.loan;
-            activations.state = Some(State { batch, angles, layers: kept, last, rstd, scored, inverse, loan });
+            let (loan, logits) = (stay.loan, Some(logits));
+            let layers = kept;
+            activations.state =
+                Some(State { batch, angles, layers, last, rstd, scored, inverse, scores, logits, loan });
         }
         Ok(result)
     }
@@ -467,22 +476,25 @@ impl<'a, T: Float> Body<'a, T> {
     }
 
     /// Activations that there is room for; an error where the least of a pass does not fit.
-    fn room(&self, forest: &Forest, keep: Keep, limit: Option<u64>) -> Result<Stay> {
-        let (config, rows) = (&self.spec.config, forest.rows());
-        let pass = PassSize { config, rows: rounded(rows), keep, element: size_of::<T>() as u64 };
-        let (needed, free) = (pass.least(), self.gpu.available().map_err(fault)?);
+    fn room(&self, pass: Pass<'_>, keep: Keep, limit: Option<u64>) -> Result<Stay> {
+        let (config, rows) = (&self.spec.config, pass.forest.rows());
+        let padded = rounded(rows);
+        // Memory for a pass is set aside by its rows: targets that share a row are not counted twice.
+        let targets = rounded(pass.targets.len()).min(padded);
+        let size = PassSize { config, rows: padded, targets, keep, element: size_of::<T>() as u64 };
+        let (needed, free) = (size.least(), self.gpu.available().map_err(fault)?);
         let (stated, asked) = (limit.is_some(), limit.unwrap_or(u64::MAX));
         let limit = asked.min(free);
         if needed > limit {
             return Err(EngineError::Memory { needed, limit, rows });
         }
-        let loan = self.loan(keep, pass.rows);
-        let mut stored = pass.stored(asked.min(free.saturating_sub(RESERVE)), loan.is_some());
+        let loan = self.loan(keep, size.rows);
+        let mut stored = size.stored(asked.min(free.saturating_sub(RESERVE)), loan.is_some());
         if !stated && loan.is_none() {
             // Gradients and moments may not be allocated yet, and nobody has left room for them.
-            (stored.normed, stored.rotated) = (false, false);
+            stored = Stored { logits: stored.logits.min(1), normed: 0, rotated: 0, ..stored };
         }
-        Ok(Stay { keep, stored, gates_from: config.layers - stored.gates, loan })
+        Ok(Stay { keep, stored, layers: config.layers, loan })
     }
 
     /// Memory of a gradient without content, where the gates and ups of every layer fit in it.

@@ -3,34 +3,49 @@
 use hone_cuda::heads::wide;
 use hone_engine::{Config, Keep};
 
-/// Rows of logits that exist at one time.
+/// Rows whose logits are formed at one time.
 pub(crate) const CHUNK: usize = 2048;
 /// Bytes that are left free where activations are kept by choice: workspaces, and memory in pieces.
 pub(crate) const RESERVE: u64 = 512 << 20;
+/// Bytes of a limit that activations kept by choice leave at most: workspaces, tables and sums, which are not counted one by one.
+const MARGIN: u64 = 256 << 20;
 
-/// Size of a pass: number of rows, all of them scored, and bytes per value.
+/// Size of a pass: number of rows, how many of them are scored, and bytes per value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PassSize<'a> {
     pub(crate) config: &'a Config,
     pub(crate) rows: usize,
+    /// Number of scored rows.
+    pub(crate) targets: usize,
     pub(crate) keep: Keep,
     pub(crate) element: u64,
 }
 
 /// Activations that a pass keeps by choice; the backward pass computes the others again.
+///
+/// In the order in which memory is given to them, by the time a byte saves. Per element, gates and ups (of two bytes) and logits (of
+/// four) are the same share of a matrix product, and what norms and rotations keep is read and written once instead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Stored {
     /// Layers, the last ones, whose gates and ups are kept: a matrix product each.
     pub(crate) gates: usize,
     /// True if they are stored in the gradients' memory, which is budgeted there.
     pub(crate) lent: bool,
-    /// Outputs of both norms of every layer: a pass over memory each.
-    pub(crate) normed: bool,
-    /// Rotated queries and keys of every layer: a pass over memory.
-    pub(crate) rotated: bool,
+    /// Chunks of logits, the first ones, that are kept until the backward pass has used them: a matrix product each. They are gone
+    /// before the first layer's backward pass. One is for free: a pass has memory for one chunk anyway.
+    pub(crate) logits: usize,
+    /// Layers, the last ones, whose norms' outputs are kept: two passes over memory each.
+    pub(crate) normed: usize,
+    /// Layers, the last ones, whose rotated queries and keys are kept: a pass over memory each.
+    pub(crate) rotated: usize,
 }
 
-impl PassSize<'_> {
+impl<'a> PassSize<'a> {
+    /// A pass of which every row is scored.
+    pub(crate) fn all_scored(config: &'a Config, rows: usize, keep: Keep, element: u64) -> Self {
+        Self { config, rows, targets: rows, keep, element }
+    }
+
     /// The least it takes: with [`Keep::Everything`] the backward pass computes every layer's gates and ups again.
     pub(crate) fn least(self) -> u64 {
         self.bytes(Stored::default())
@@ -39,47 +54,63 @@ impl PassSize<'_> {
     /// Number of layers, counted from the last, whose gates and ups fit in `limit` bytes.
     pub(crate) fn gates(self, limit: u64) -> usize {
         let most = if self.keep == Keep::Everything { self.config.layers } else { 0 };
-        let fits = |gates| self.bytes(Stored { gates, ..Stored::default() }) <= limit;
-        (0..=most).rev().find(|&gates| gates == 0 || fits(gates)).unwrap_or(0)
+        self.most(limit, most, |gates| Stored { gates, ..Stored::default() })
     }
 
     /// Activations that fit in `limit` bytes, those that are most expensive to recompute first. Gates and ups in `lent` memory do
     /// not count.
     pub(crate) fn stored(self, limit: u64, lent: bool) -> Stored {
         let gates = if lent { self.config.layers } else { self.gates(limit) };
-        let least = Stored { gates, lent, ..Stored::default() };
-        if self.keep != Keep::Everything || gates < self.config.layers {
-            return least;
+        let stored = Stored { gates, lent, ..Stored::default() };
+        if self.keep == Keep::Nothing {
+            return stored;
         }
-        let more = [(true, true), (true, false)].map(|(normed, rotated)| Stored { normed, rotated, ..least });
-        more.into_iter().find(|&stored| self.bytes(stored) <= limit).unwrap_or(least)
+        let chunks = self.targets.div_ceil(CHUNK);
+        // The first has its memory even where nothing is left to choose.
+        let logits = self.most(limit, chunks, |logits| Stored { logits, ..stored }).max(1);
+        let stored = Stored { logits, ..stored };
+        let layers = if self.keep == Keep::Everything { self.config.layers } else { 0 };
+        let normed = self.most(limit, layers, |normed| Stored { normed, ..stored });
+        let stored = Stored { normed, ..stored };
+        let rotated = self.most(limit, layers, |rotated| Stored { rotated, ..stored });
+        Stored { rotated, ..stored }
     }
 
+    /// The most, up to a number, that fits in `limit` bytes beside what is not counted.
+    fn most(self, limit: u64, most: usize, with: impl Fn(usize) -> Stored) -> usize {
+        let limit = limit - (limit / 64).min(MARGIN);
+        (1..=most).rev().find(|&count| self.bytes(with(count)) <= limit).unwrap_or(0)
+    }
+
+    /// Bytes at the fullest moment: beside a layer's backward pass or beside that of the head.
     fn bytes(self, stored: Stored) -> u64 {
-        let Self { config: c, rows, keep, element } = self;
-        let own = if stored.lent { 0 } else { stored.gates as u64 };
+        let Self { config: c, rows, targets, keep, element } = self;
         let wide = wide(c.heads.dim).unwrap_or(128);
         let (q, kv) = (c.heads.queries * wide, c.heads.keys * wide);
-        let rows64 = rows as u64;
+        let (rows, layers, hidden) = (rows as u64, c.layers as u64, element * c.hidden as u64);
         let gate_up = element * 2 * c.mlp as u64;
         // Both residual sums, qkv, attention's output; factors of norms and softmax.
-        let layer = element * (2 * c.hidden + c.heads.width() + q) as u64 + 4 * (c.heads.queries + 2) as u64;
-        let normed = if stored.normed { 2 * c.hidden } else { 0 };
+        let layer = 2 * hidden + element * (c.heads.width() + q) as u64 + 4 * (c.heads.queries + 2) as u64;
         // Values are copied where heads are not of the kernels' width.
-        let rotated = if stored.rotated { q + 2 * kv } else { 0 };
-        let more = normed + rotated;
-        let kept = match keep {
-            Keep::Nothing => layer + gate_up,
-            Keep::Inputs => layer + gate_up + element * (c.hidden * c.layers) as u64,
-            Keep::Everything => (layer + element * more as u64) * c.layers as u64 + gate_up * own,
+        let copied = if wide == c.heads.dim { 0 } else { kv };
+        let own = if stored.lent { 0 } else { stored.gates as u64 };
+        let chosen = gate_up * own
+            + 2 * hidden * stored.normed as u64
+            + element * (q + kv + copied) as u64 * stored.rotated as u64;
+        // Per row: what stays, and a layer that leaves nothing or only its input.
+        let (kept, passing) = match keep {
+            Keep::Nothing => (0, layer + gate_up),
+            Keep::Inputs => (hidden * layers, layer + gate_up),
+            Keep::Everything => (layer * layers + chosen, 0),
         };
         // The layer whose gates and ups are computed again has them beside those that are kept.
         let again = if keep == Keep::Everything && stored.gates < c.layers { gate_up } else { 0 };
         let backward = if keep == Keep::Nothing { 0 } else { 4 };
-        let ffn = element * ((2 + backward) * c.mlp + 4 * c.hidden) as u64 + again;
-        let attention = element * (3 * (q + 2 * kv) + c.heads.width() + 4 * c.hidden) as u64;
-        let logits = 4 * rows.min(CHUNK) as u64 * c.vocab.next_multiple_of(8) as u64;
-        rows64 * kept + (rows64 * ffn.max(attention)).max(logits + rows64 * element * 4 * c.hidden as u64)
+        let ffn = element * ((2 + backward) * c.mlp) as u64 + 4 * hidden + again;
+        let attention = element * (3 * (q + 2 * kv) + c.heads.width()) as u64 + 4 * hidden;
+        let chunk = 4 * targets.min(CHUNK) as u64 * c.vocab.next_multiple_of(8) as u64;
+        let head = chunk * stored.logits.max(1) as u64 + 2 * hidden * (rows + targets as u64);
+        rows * kept + (rows * (passing + ffn.max(attention))).max(head)
     }
 }
 
@@ -103,18 +134,28 @@ mod tests {
         Shape { context: 40_960, tied: true, ..shape }.config().unwrap()
     }
 
+    fn pass(config: &Config) -> PassSize<'_> {
+        PassSize::all_scored(config, 8192, Keep::Everything, 2)
+    }
+
+    /// Limits from the least of a pass to the most that it can use.
+    fn limits(pass: PassSize<'_>) -> impl Iterator<Item = u64> {
+        let all = Stored { gates: 36, lent: false, logits: 4, normed: 36, rotated: 36 };
+        (pass.least()..pass.bytes(all) + (1 << 29)).step_by(1 << 28)
+    }
+
     #[test]
     fn gates_are_kept_as_far_as_there_is_room() {
         let config = large();
-        let pass = PassSize { config: &config, rows: 8192, keep: Keep::Everything, element: 2 };
+        let pass = pass(&config);
         assert_eq!(pass.gates(u64::MAX), 36);
         assert_eq!(pass.gates(0), 0);
         let mut before = 0;
         let bytes = |gates| pass.bytes(Stored { gates, ..Stored::default() });
-        for limit in (pass.least()..bytes(36) + (1 << 29)).step_by(1 << 28) {
+        for limit in limits(pass) {
             let gates = pass.gates(limit);
-            assert!(gates >= before && bytes(gates) <= limit);
-            assert!(gates == 36 || bytes(gates + 1) > limit, "one more would fit");
+            assert!(gates >= before && (gates == 0 || bytes(gates) <= limit));
+            assert!(gates == 36 || bytes(gates + 1) + MARGIN > limit, "one more would fit");
             before = gates;
         }
         assert_eq!(before, 36);
@@ -122,20 +163,37 @@ mod tests {
     }
 
     #[test]
-    fn norms_and_rotations_are_kept_once_all_gates_are() {
+    fn memory_that_is_left_goes_to_logits_then_norms_then_rotations() {
         let config = large();
-        let pass = PassSize { config: &config, rows: 8192, keep: Keep::Everything, element: 2 };
-        let all = Stored { gates: 36, lent: true, normed: true, rotated: true };
+        let pass = pass(&config);
+        let all = Stored { gates: 36, lent: true, logits: 4, normed: 36, rotated: 36 };
         // Beside weights, gradients and 8-bit moments of four billion parameters within 60 GB.
-        assert_eq!(pass.stored(19_500_000_000, true), all);
+        let stored = pass.stored(19_650_000_000, true);
+        assert_eq!(Stored { rotated: 36, ..stored }, all);
+        assert!((20..36).contains(&stored.rotated), "{stored:?}");
         assert_eq!(pass.stored(u64::MAX, false), Stored { lent: false, ..all });
-        assert_eq!(pass.stored(pass.least(), true), Stored { gates: 36, lent: true, ..Stored::default() });
-        let mut before = 0;
-        for limit in (pass.least()..pass.bytes(Stored { lent: false, ..all })).step_by(1 << 28) {
-            let stored = pass.stored(limit, false);
-            assert!(pass.bytes(stored) <= limit && (stored.gates == 36 || !stored.normed && !stored.rotated));
-            assert!(pass.bytes(stored) >= before);
-            before = pass.bytes(stored);
+        for lent in [false, true] {
+            for limit in limits(pass) {
+                let stored = pass.stored(limit, lent);
+                let order = [stored.gates < 36, stored.logits < 4, stored.normed < 36, stored.rotated == 0];
+                assert!(order.is_sorted() || pass.bytes(stored) + (1 << 29) > limit, "{stored:?}");
+                assert!(pass.bytes(stored) <= limit, "{stored:?} in {limit}");
+            }
         }
+    }
+
+    #[test]
+    fn one_chunk_of_logits_stays_where_a_backward_pass_follows() {
+        let config = large();
+        let pass = pass(&config);
+        let least = Stored { gates: 36, lent: true, logits: 1, ..Stored::default() };
+        assert_eq!(pass.stored(pass.least(), true), least);
+        assert_eq!(pass.bytes(Stored { logits: 1, ..Stored::default() }), pass.least());
+        for (targets, chunks) in [(8, 1), (2048, 1), (2056, 2)] {
+            assert_eq!(PassSize { targets, ..pass }.stored(u64::MAX, true).logits, chunks);
+        }
+        let inputs = PassSize { keep: Keep::Inputs, ..pass };
+        assert_eq!(inputs.stored(u64::MAX, false), Stored { logits: 4, ..Stored::default() });
+        assert_eq!(PassSize { keep: Keep::Nothing, ..pass }.stored(u64::MAX, false), Stored::default());
     }
 }

@@ -29,10 +29,11 @@ impl<T: Float> Body<'_, T> {
         let poisoned = shared.faults().poisoned.clone();
         let watch = Watch::new(self.gpu, true, poisoned).map_err(fault)?;
         let body = Body { watch: Some(&watch), ..*self };
-        let State { batch, angles, inverse, .. } = state;
+        let State { batch, angles, inverse, scores, .. } = state;
         let Through { last, hidden, rstd, kept } = body.layers(&batch, &angles, &Stay::INPUTS)?;
         let scored = body.scored(&batch, hidden)?;
-        let mut again = State { batch, angles, layers: kept, last, rstd, scored, inverse, loan: None };
+        let (layers, logits, loan) = (kept, None, None);
+        let mut again = State { batch, angles, layers, last, rstd, scored, inverse, scores, logits, loan };
         match grads {
             Grads::Full(..) => body.descend(loss, &mut again, grads)?,
             Grads::Adapter(own) => {

@@ -164,55 +164,69 @@ pub fn small_products(gpu: &Gpu) -> Result<Value> {
     Ok(Value::Object(all))
 }
 
-/// Norm, rotation and SwiGLU over 16,384 tokens.
+/// Norm, rotation and SwiGLU over 16,384 tokens of Qwen3-0.6B's shape and 8,192 of Qwen3-4B's.
 pub fn elementwise(gpu: &Gpu) -> Result<Value> {
-    let (tokens, dim, ffn) = (16384, 1024, 3072);
-    let heads = Heads { q: 16, kv: 8, dim: 128 };
+    let mut all = serde_json::Map::new();
+    let heads = |q| Heads { q, kv: 8, dim: 128 };
+    for (tokens, dim, ffn, heads, note) in
+        [(16384, 1024, 3072, heads(16), ""), (8192, 2560, 9728, heads(32), ", Qwen3-4B")]
+    {
+        let parts = [norms(gpu, tokens, dim)?, rotations(gpu, tokens, heads)?, gates(gpu, tokens, ffn)?];
+        all.extend(parts.concat().into_iter().map(|(name, rate)| (format!("{name}{note}"), rate)));
+    }
+    Ok(Value::Object(all))
+}
+
+type Rates = Vec<(&'static str, Value)>;
+
+fn norms(gpu: &Gpu, tokens: usize, dim: usize) -> Result<Rates> {
     let (x, delta, w) = (values(gpu, tokens * dim, 1.0)?, values(gpu, tokens * dim, 1.0)?, values(gpu, dim, 1.0)?);
     let (mut sum, mut y) = (values(gpu, tokens * dim, 1.0)?, values(gpu, tokens * dim, 1.0)?);
     let (mut rstd, mut dw) = (Buffer::<f32>::zeros(gpu, tokens)?, Buffer::<f32>::zeros(gpu, dim)?);
-    let norm_forward = time(gpu, 20, || {
+    let forward = time(gpu, 20, || {
         let add = Some((delta.view(), &mut sum.view_mut()));
         norm::forward(gpu, x.view(), add, w.view(), &mut y.view_mut(), &mut rstd.view_mut(), 1e-6)
     })?;
-    let norm_backward = time(gpu, 20, || {
+    let backward = time(gpu, 20, || {
         let (up, dr) = (Some(delta.view()), &mut y.view_mut());
         norm::backward(gpu, x.view(), sum.view(), rstd.view(), w.view(), up, dr, &mut dw.view_mut())
     })?;
-    let row = tokens * dim * 2;
+    let moved = 4 * tokens * dim * 2;
+    Ok(vec![("rms_norm forward", bytes_rate(moved, forward)), ("rms_norm backward", bytes_rate(moved, backward))])
+}
 
+fn rotations(gpu: &Gpu, tokens: usize, heads: Heads) -> Result<Rates> {
     let (qkv, mut dqkv) = (values(gpu, tokens * heads.qkv(), 1.0)?, values(gpu, tokens * heads.qkv(), 1.0)?);
-    let (mut q, mut k) = (values(gpu, tokens * 2048, 1.0)?, values(gpu, tokens * 1024, 1.0)?);
+    let width = |heads: usize| tokens * heads * 128;
+    let (mut q, mut k) = (values(gpu, width(heads.q), 1.0)?, values(gpu, width(heads.kv), 1.0)?);
     let qw = values(gpu, 128, 1.0)?;
     let table = Buffer::from_slice(gpu, &rope::table(2048, 128, 1e6))?;
     let position: Vec<i32> = (0..tokens as i32).map(|t| t % 2048).collect();
     let position = Buffer::from_slice(gpu, &position)?;
     let rotation = Rotation { table: table.view(), position: position.view(), eps: 1e-6 };
     let weights = Some(QkNorm { q: qw.view(), k: qw.view() });
-    let rope_forward = time(gpu, 20, || {
+    let forward = time(gpu, 20, || {
         rope::forward(gpu, heads, qkv.view(), weights, rotation, &mut q.view_mut(), &mut k.view_mut())
     })?;
     let mut dqk = Buffer::<f32>::zeros(gpu, 256)?;
-    let rope_backward = time(gpu, 20, || {
+    let backward = time(gpu, 20, || {
         let (pair, dw) = ((q.view(), k.view()), Some(&mut dqk.view_mut()));
         rope::backward(gpu, heads, pair, qkv.view(), weights, rotation, &mut dqkv.view_mut(), dw)
     })?;
+    let part = width(heads.q + heads.kv) * 2;
+    Ok(vec![("rope forward", bytes_rate(2 * part, forward)), ("rope backward", bytes_rate(3 * part, backward))])
+}
 
+fn gates(gpu: &Gpu, tokens: usize, ffn: usize) -> Result<Rates> {
     let (gate_up, mut dgate_up) = (values(gpu, 2 * tokens * ffn, 1.0)?, values(gpu, 2 * tokens * ffn, 1.0)?);
     let (dout, mut act) = (values(gpu, tokens * ffn, 1.0)?, values(gpu, tokens * ffn, 1.0)?);
-    let swiglu_forward = time(gpu, 20, || swiglu::forward(gpu, gate_up.view(), &mut act.view_mut(), ffn))?;
-    let swiglu_backward = time(gpu, 20, || {
+    let forward = time(gpu, 20, || swiglu::forward(gpu, gate_up.view(), &mut act.view_mut(), ffn))?;
+    let backward = time(gpu, 20, || {
         let again = Some(&mut act.view_mut());
         swiglu::backward(gpu, dout.view(), gate_up.view(), &mut dgate_up.view_mut(), again, ffn)
     })?;
-    Ok(json!({
-        "rms_norm forward": bytes_rate(4 * row, norm_forward),
-        "rms_norm backward": bytes_rate(4 * row, norm_backward),
-        "rope forward": bytes_rate(2 * tokens * 3072 * 2, rope_forward),
-        "rope backward": bytes_rate(3 * tokens * 3072 * 2, rope_backward),
-        "swiglu forward": bytes_rate(3 * tokens * ffn * 2, swiglu_forward),
-        "swiglu backward": bytes_rate(6 * tokens * ffn * 2, swiglu_backward),
-    }))
+    let part = tokens * ffn * 2;
+    Ok(vec![("swiglu forward", bytes_rate(3 * part, forward)), ("swiglu backward", bytes_rate(6 * part, backward))])
 }
 
 /// Causal attention over 8 sequences of 2,048 tokens, and 2 of 8,192.

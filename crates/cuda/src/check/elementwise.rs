@@ -13,12 +13,12 @@ use crate::{embed as embed_kernels, norm, reference, rope as rope_kernels, swigl
 
 pub(super) fn rms_norm<T: Float + PartialEq>(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
-    for (rows, dim) in [(1, 8), (37, 264), (1201, 1024), (5, 8192)] {
+    for (rows, dim) in [(1, 8), (37, 264), (1201, 1024), (1101, 2048), (1133, 2560), (1101, 4096), (5, 8192)] {
         for fused in [false, true] {
             all.extend(norm_case::<T>(gpu, rows, dim, fused)?);
         }
     }
-    for (rows, dim) in [(1201, 264), (1500, 2560), (1100, 8192)] {
+    for (rows, dim) in [(1201, 264), (1300, 1032), (1500, 2560), (1100, 3080), (1100, 8192)] {
         all.push(norm_alone::<T>(gpu, rows, dim)?);
     }
     Ok(all)
@@ -87,6 +87,7 @@ pub(super) fn rope<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
         (1, Heads { q: 1, kv: 1, dim: 64 }),
         (77, Heads { q: 6, kv: 2, dim: 64 }),
         (1301, Heads { q: 5, kv: 1, dim: 128 }),
+        (1301, Heads { q: 32, kv: 8, dim: 128 }),
     ] {
         for normed in [true, false] {
             all.extend(rope_case::<T>(gpu, tokens, heads, normed)?);
@@ -138,7 +139,7 @@ fn rope_case<T: Float>(gpu: &Gpu, tokens: usize, heads: Heads, normed: bool) -> 
 
 pub(super) fn swiglu<T: Float>(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
-    for (rows, dim) in [(1, 8), (33, 96), (257, 3072)] {
+    for (rows, dim) in [(1, 8), (33, 96), (257, 3072), (65, 9728)] {
         let mut random = Random((rows * dim) as u64);
         let gate_up = rounded::<T>(&random.normal(2 * rows * dim, 3.0));
         let dout = rounded::<T>(&random.normal(rows * dim, 1.0));

@@ -129,20 +129,27 @@ __device__ __forceinline__ void softmax(float (&s)[KEYS / 8][4], float (&top)[2]
     }
 }
 
-// delta[head][token] = sum over DIM of do * o; one warp per token and head.
+// delta[head][token] = sum over DIM of do * o. A group of DIM / 8 lanes takes one head of a few tokens, with all loads under way.
+constexpr int DELTA_TOKENS = 4;
 template <int DIM>
 __device__ __forceinline__ void backward_delta(const bf16* o, const bf16* d_o, i64 o_stride, float* delta, Shape shape) {
-    i64 item = (i64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
-    int lane = threadIdx.x & 31;
-    if (item >= (i64)shape.tokens * shape.q_heads) return;
-    int token = item / shape.q_heads, head = item % shape.q_heads;
-    i64 at = (i64)token * o_stride + head * DIM;
-    float sum = 0.f;
+    constexpr int LANES = DIM / 8;
+    int item = (blockIdx.x * blockDim.x + threadIdx.x) / LANES, part = threadIdx.x % LANES;
+    int head = item % shape.q_heads, first = item / shape.q_heads * DELTA_TOKENS;
+    Eight<bf16> a[DELTA_TOKENS], b[DELTA_TOKENS];
 #pragma unroll
-    for (int i = lane * 2; i < DIM; i += 64) {
-        float2 a = load2(o + at + i), b = load2(d_o + at + i);
-        sum += a.x * b.x + a.y * b.y;
+    for (int n = 0; n < DELTA_TOKENS; n++) {
+        i64 at = (i64)min(first + n, shape.tokens - 1) * o_stride + head * DIM + part * 8;
+        a[n].load(o + at), b[n].load(d_o + at);
     }
-    sum = warp_sum(sum);
-    if (lane == 0) delta[(i64)head * shape.tokens + token] = sum;
+#pragma unroll
+    for (int n = 0; n < DELTA_TOKENS; n++) {
+        float x[8], y[8], sum = 0.f;
+        a[n].get(x), b[n].get(y);
+#pragma unroll
+        for (int i = 0; i < 8; i++) sum += x[i] * y[i];
+#pragma unroll
+        for (int o = LANES / 2; o > 0; o >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, o);
+        if (part == 0 && first + n < shape.tokens) delta[(i64)head * shape.tokens + first + n] = sum;
+    }
 }

@@ -4,10 +4,10 @@
 //   dx[v] = dlogprob * (1[v = target] - p[v]) - dentropy * p[v] * (log p[v] + entropy);   dlogits = dx * inverse temperature
 //
 // Layout: logits [rows, stride] f32, rows of one chunk only; the gradient of a row, bf16 or f32, replaces it from its first byte
-// on. stride is vocab rounded up to 8, and the columns past vocab are read as -inf and written as 0. A target below zero leaves its row out: logprob and
-// entropy are 0 and its gradient is written as 0.
+// on. stride is vocab rounded up to 8, and the columns past vocab are read as -inf and written as 0. A target below zero leaves
+// its row out: logprob, entropy and lse are 0 and its gradient is written as 0.
 // Fast because maximum, sum and entropy come from one pass (online softmax): a block of 1024 threads reads the row once,
-// and once more for the gradient, when part of it is still in L2.
+// and once for the gradient, which takes lse and entropy from the forward pass where they are `known`.
 
 #define INF __int_as_float(0x7f800000)
 
@@ -69,10 +69,11 @@ __device__ __forceinline__ Online reduce_row(const float* x, int vocab, float in
     return warp_merge(lane < warps ? scratch[lane] : none);
 }
 
-// dlogprob absent: forward only. dentropy absent: no entropy term.
+// dlogprob absent: forward only. dentropy absent: no entropy term. known: entropy and lse are read, and no score is written.
 template <typename G>
 __device__ __forceinline__ void head(float* logits, const int* target, const float* dlogprob, const float* dentropy,
-                                     float* logprob, float* entropy, int vocab, int stride, float inverse) {
+                                     float* logprob, float* entropy, float* lses, int known, int vocab, int stride,
+                                     float inverse) {
     __shared__ Online scratch[32];
     int row = blockIdx.x, t = target[row];
     float* x = logits + (i64)row * stride;
@@ -81,14 +82,17 @@ __device__ __forceinline__ void head(float* logits, const int* target, const flo
         float zero[8] = {};
         if (dx)
             for (int i = threadIdx.x * 8; i < vocab; i += blockDim.x * 8) store8(dx + i, zero);
-        if (threadIdx.x == 0 && logprob) logprob[row] = 0.f;
-        if (threadIdx.x == 0 && entropy) entropy[row] = 0.f;
+        if (threadIdx.x == 0 && !known) logprob[row] = entropy[row] = lses[row] = 0.f;
         return;
     }
-    Online o = reduce_row(x, vocab, inverse, scratch);
-    float lse = o.max + logf(o.sum), h = lse - o.dot / o.sum;
-    if (threadIdx.x == 0 && logprob) logprob[row] = x[t] * inverse - lse;
-    if (threadIdx.x == 0 && entropy) entropy[row] = h;
+    float lse, h;
+    if (known) {
+        lse = lses[row], h = entropy[row];
+    } else {
+        Online o = reduce_row(x, vocab, inverse, scratch);
+        lse = o.max + logf(o.sum), h = lse - o.dot / o.sum;
+        if (threadIdx.x == 0) logprob[row] = x[t] * inverse - lse, entropy[row] = h, lses[row] = lse;
+    }
     if (!dx) return;
     float dl = dlogprob[row], de = dentropy ? dentropy[row] : 0.f;
     for (int from = 0; from < vocab; from += blockDim.x * 8) {
@@ -111,6 +115,6 @@ __device__ __forceinline__ void head(float* logits, const int* target, const flo
 
 #define PARAMS(T)                                                                                                        \
     (float* logits, const int* target, const float* dlogprob, const float* dentropy, float* logprob, float* entropy,     \
-     int vocab, int stride, float inverse)
-#define HEAD(T) head<T>(logits, target, dlogprob, dentropy, logprob, entropy, vocab, stride, inverse)
+     float* lses, int known, int vocab, int stride, float inverse)
+#define HEAD(T) head<T>(logits, target, dlogprob, dentropy, logprob, entropy, lses, known, vocab, stride, inverse)
 BOTH(head, PARAMS, HEAD)

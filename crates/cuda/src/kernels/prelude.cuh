@@ -51,6 +51,31 @@ __device__ __forceinline__ void store8(float* p, const float (&x)[8]) {
     reinterpret_cast<float4*>(p)[1] = make_float4(x[4], x[5], x[6], x[7]);
 }
 
+// Eight elements as they lie in memory: bf16 waits in half the registers, so that many loads can be under way.
+template <typename T> struct Eight;
+template <> struct Eight<bf16> {
+    uint4 v;
+    __device__ __forceinline__ void load(const bf16* p) { v = *reinterpret_cast<const uint4*>(p); }
+    __device__ __forceinline__ void store(bf16* p) const { *reinterpret_cast<uint4*>(p) = v; }
+    __device__ __forceinline__ void get(float (&x)[8]) const { unpack8(v, x); }
+    __device__ __forceinline__ void set(const float (&x)[8]) {
+        v = {pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(x[4], x[5]), pack_bf16(x[6], x[7])};
+    }
+};
+template <> struct Eight<float> {
+    float v[8];
+    __device__ __forceinline__ void load(const float* p) { load8(p, v); }
+    __device__ __forceinline__ void store(float* p) const { store8(p, v); }
+    __device__ __forceinline__ void get(float (&x)[8]) const {
+#pragma unroll
+        for (int k = 0; k < 8; k++) x[k] = v[k];
+    }
+    __device__ __forceinline__ void set(const float (&x)[8]) {
+#pragma unroll
+        for (int k = 0; k < 8; k++) v[k] = x[k];
+    }
+};
+
 // Four consecutive elements: one 8-byte access in bf16, 16 bytes in f32.
 __device__ __forceinline__ void load4(const bf16* p, float (&x)[4]) {
     uint2 v = *reinterpret_cast<const uint2*>(p);

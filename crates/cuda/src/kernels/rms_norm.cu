@@ -6,12 +6,12 @@
 //   dw = sum over rows of dy * r * rstd
 //
 // Layout: x, delta, r, y [rows, dim] row-major, dim a multiple of 8; rstd [rows] f32; w [dim].
-// Fast because the row is read from memory once: the forward gives a row to a warp, whose second pass hits L1, or, where the
-// rows are too few to fill the GPU that way (decoding), to a block that keeps it in registers. Both add in one order, so
-// that a row has the same bits however many others are normed with it: the squares of eight columns, then every 32nd
+// Fast because the row is read from memory once, with all its loads under way at a time, and stays in registers: those of a
+// warp, or of a block where rows are too few to fill the GPU with warps (decoding), too wide, or f32. Both add in one
+// order, so that a row has the same bits however many others are normed with it: the squares of eight columns, then every 32nd
 // group of eight from the left, then the 32 sums across the lanes. The backward gives every thread eight columns, so that dw is
-// summed in registers over the rows of a block. The partial sums of the blocks are added by `column_sum` in a fixed order:
-// the result is the same in every run.
+// summed in registers over the rows of a block, and fetches the next row before it sums over one. The partial sums of the
+// blocks are added by `column_sum` in a fixed order: the result is the same in every run.
 
 // Explicit fma: the compiler may not choose another rounding in one of the two kernels.
 __device__ __forceinline__ float squares(const float (&a)[8]) {
@@ -30,39 +30,54 @@ __device__ __forceinline__ void scaled(float (&a)[8], float scale, const float (
     for (int k = 0; k < 8; k++) a[k] *= scale * w[k];
 }
 
-template <typename T>
+// A warp per row; VECTORS * 256 covers dim.
+template <int VECTORS, typename T>
 __device__ __forceinline__ void forward(const T* x, const T* delta, const T* w, T* r, T* y, float* rstd, int rows,
                                         int dim, float eps) {
     int row = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (row >= rows) return;
     i64 base = (i64)row * dim;
-    const T* source = x + base;
-    float sum = 0.f;
-    for (int i = lane * 8; i < dim; i += 256) {
-        float a[8], b[8];
-        load8(x + base + i, a);
-        if (delta) {
-            load8(delta + base + i, b);
-            add_rounded<T>(a, b);
-            store8(r + base + i, a);
+    Eight<T> a[VECTORS], b[VECTORS];
+#pragma unroll
+    for (int j = 0, col = lane * 8; j < VECTORS; j++, col += 256)
+        if (col < dim) a[j].load(x + base + col);
+    if (delta) {
+#pragma unroll
+        for (int j = 0, col = lane * 8; j < VECTORS; j++, col += 256)
+            if (col < dim) b[j].load(delta + base + col);
+#pragma unroll
+        for (int j = 0, col = lane * 8; j < VECTORS; j++, col += 256) {
+            if (col >= dim) continue;
+            float v[8], d[8];
+            a[j].get(v), b[j].get(d);
+            add_rounded<T>(v, d);
+            a[j].set(v);
+            a[j].store(r + base + col);
         }
-        sum += squares(a);
+    }
+    float sum = 0.f;
+#pragma unroll
+    for (int j = 0, col = lane * 8; j < VECTORS; j++, col += 256) {
+        if (col >= dim) continue;
+        float v[8];
+        a[j].get(v);
+        sum += squares(v);
     }
     float scale = inverse_root(warp_sum(sum), dim, eps);
     if (lane == 0 && rstd) rstd[row] = scale;
-    if (delta) source = r + base;
-    for (int i = lane * 8; i < dim; i += 256) {
-        float a[8], b[8];
-        load8(source + i, a);
-        load8(w + i, b);
-        scaled(a, scale, b);
-        store8(y + base + i, a);
+#pragma unroll
+    for (int j = 0, col = lane * 8; j < VECTORS; j++, col += 256) {
+        if (col >= dim) continue;
+        float v[8], weight[8];
+        a[j].get(v), load8(w + col, weight);
+        scaled(v, scale, weight);
+        store8(y + base + col, v);
     }
 }
 
 // A block per row; blockDim.x * 8 covers dim, and threads are whole warps. Every load is under way before the first sum.
 template <typename T>
-__device__ __forceinline__ void few(const T* x, const T* delta, const T* w, T* r, T* y, float* rstd, int dim, float eps) {
+__device__ __forceinline__ void block(const T* x, const T* delta, const T* w, T* r, T* y, float* rstd, int dim, float eps) {
     __shared__ float parts[1024];
     int col = threadIdx.x * 8;
     bool mine = col < dim;
@@ -96,43 +111,58 @@ __device__ __forceinline__ void backward(const T* dy, const T* r, const float* r
     __shared__ float scratch[2][32];
     int col = threadIdx.x * 8, turn = 0;
     bool mine = col < dim;
-    float weight[8] = {}, dw[8] = {};
-    if (mine) load8(w + col, weight);
-    for (int row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 1) {
+    Eight<T> weights = {}, next_g = {}, next_v = {}, next_up = {};
+    float next_scale = 0.f, share = 1.f / dim, dw[8] = {};
+    auto fetch = [&](int row) {
+        if (row >= rows) return;
+        next_scale = rstd[row];
+        if (!mine) return;
         i64 at = (i64)row * dim + col;
-        float g[8] = {}, v[8] = {}, up[8] = {};
-        if (mine) {
-            load8(dy + at, g);
-            load8(r + at, v);
-            if (above) load8(above + at, up);
-        }
-        float scale = rstd[row], dot = 0.f;
+        next_g.load(dy + at), next_v.load(r + at);
+        if (above) next_up.load(above + at);
+    };
+    if (mine) weights.load(w + col);
+    fetch(blockIdx.x);
+    for (int row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 1) {
+        Eight<T> up = next_up;
+        float g[8], v[8], factor[8], scale = next_scale, dot = 0.f;
+        next_g.get(g), next_v.get(v), weights.get(factor);
+        fetch(row + gridDim.x);
 #pragma unroll
         for (int k = 0; k < 8; k++) {
             dw[k] += g[k] * v[k] * scale;
-            g[k] *= weight[k];
+            g[k] *= factor[k];
             dot += g[k] * v[k];
         }
-        dot = block_sum(dot, scratch[turn]) / dim * scale * scale * scale;
+        dot = block_sum(dot, scratch[turn]) * share * scale * scale * scale;
+        float past[8];
+        up.get(past);
 #pragma unroll
-        for (int k = 0; k < 8; k++) g[k] = g[k] * scale - v[k] * dot + up[k];
-        if (mine) store8(dr + at, g);
+        for (int k = 0; k < 8; k++) g[k] = g[k] * scale - v[k] * dot + past[k];
+        if (mine) store8(dr + (i64)row * dim + col, g);
     }
     if (mine) store8(partial + (i64)blockIdx.x * dim + col, dw);
 }
 
 #define FORWARD_PARAMS(T)                                                                                                \
     (const T* x, const T* delta, const T* w, T* r, T* y, float* rstd, int rows, int dim, float eps)
-#define FORWARD(T) forward<T>(x, delta, w, r, y, rstd, rows, dim, eps)
-BOTH(rms_norm_forward, FORWARD_PARAMS, FORWARD)
+// Rows of up to 1,024, 2,048, 2,560 and 4,096 columns.
+#define FORWARD(VECTORS)                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(128) rms_norm_forward_##VECTORS FORWARD_PARAMS(bf16) {                  \
+        forward<VECTORS, bf16>(x, delta, w, r, y, rstd, rows, dim, eps);                                                 \
+    }
+FORWARD(4)
+FORWARD(8)
+FORWARD(10)
+FORWARD(16)
 
-#define FEW(T) few<T>(x, delta, w, r, y, rstd, dim, eps)
-BOTH(__launch_bounds__(1024) rms_norm_few, FORWARD_PARAMS, FEW)
+#define BLOCK(T) block<T>(x, delta, w, r, y, rstd, dim, eps)
+BOTH(__launch_bounds__(1024) rms_norm_block, FORWARD_PARAMS, BLOCK)
 
 #define BACKWARD_PARAMS(T)                                                                                               \
     (const T* dy, const T* r, const float* rstd, const T* w, const T* above, T* dr, float* partial, int rows, int dim)
 #define BACKWARD(T) backward<T>(dy, r, rstd, w, above, dr, partial, rows, dim)
-BOTH(rms_norm_backward, BACKWARD_PARAMS, BACKWARD)
+BOTH(__launch_bounds__(1024) rms_norm_backward, BACKWARD_PARAMS, BACKWARD)
 
 // out[c] += sum over rows of partial[row][c], in a fixed order: 32 columns by 32 groups of rows per block.
 extern "C" __global__ void column_sum(const float* partial, float* out, int rows, int dim) {
@@ -140,6 +170,7 @@ extern "C" __global__ void column_sum(const float* partial, float* out, int rows
     int lane = threadIdx.x & 31, group = threadIdx.x >> 5, col = blockIdx.x * 32 + lane;
     float sum = 0.f;
     if (col < dim)
+#pragma unroll 8
         for (int row = group; row < rows; row += 32) sum += partial[(i64)row * dim + col];
     sums[group][lane] = sum;
     __syncthreads();

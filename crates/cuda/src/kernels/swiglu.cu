@@ -7,10 +7,11 @@
 // dim a multiple of 8. Bound by memory: eight elements per thread, every byte moved once.
 
 template <typename T>
-__device__ __forceinline__ void forward(const T* gate_up, T* out, i64 vectors, int dim) {
-    i64 v = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+__device__ __forceinline__ void forward(const T* gate_up, T* out, u32 vectors, int dim) {
+    // 32 bits: a wider division would take as long as the rest.
+    u32 v = blockIdx.x * blockDim.x + threadIdx.x;
     if (v >= vectors) return;
-    int per_row = dim / 8;
+    u32 per_row = dim / 8;
     i64 row = v / per_row;
     int col = (int)(v % per_row) * 8;
     float g[8], u[8];
@@ -24,10 +25,11 @@ __device__ __forceinline__ void forward(const T* gate_up, T* out, i64 vectors, i
 // Also writes the forward's output again where `out` is given: the weight gradient of the down projection needs it, and
 // recomputing it here costs one write instead of keeping it for the whole step.
 template <typename T>
-__device__ __forceinline__ void backward(const T* dout, const T* gate_up, T* dgate_up, T* out, i64 vectors, int dim) {
-    i64 v = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+__device__ __forceinline__ void backward(const T* dout, const T* gate_up, T* dgate_up, T* out, u32 vectors, int dim) {
+    // 32 bits: a wider division would take as long as the rest.
+    u32 v = blockIdx.x * blockDim.x + threadIdx.x;
     if (v >= vectors) return;
-    int per_row = dim / 8;
+    u32 per_row = dim / 8;
     i64 row = v / per_row;
     int col = (int)(v % per_row) * 8;
     float g[8], u[8], d[8], again[8];
@@ -46,10 +48,10 @@ __device__ __forceinline__ void backward(const T* dout, const T* gate_up, T* dga
     if (out) store8(out + row * dim + col, again);
 }
 
-#define FORWARD_PARAMS(T) (const T* gate_up, T* out, i64 vectors, int dim)
+#define FORWARD_PARAMS(T) (const T* gate_up, T* out, u32 vectors, int dim)
 #define FORWARD(T) forward<T>(gate_up, out, vectors, dim)
 BOTH(swiglu_forward, FORWARD_PARAMS, FORWARD)
 
-#define BACKWARD_PARAMS(T) (const T* dout, const T* gate_up, T* dgate_up, T* out, i64 vectors, int dim)
+#define BACKWARD_PARAMS(T) (const T* dout, const T* gate_up, T* dgate_up, T* out, u32 vectors, int dim)
 #define BACKWARD(T) backward<T>(dout, gate_up, dgate_up, out, vectors, dim)
 BOTH(swiglu_backward, BACKWARD_PARAMS, BACKWARD)

@@ -62,11 +62,13 @@ pub(super) fn run() -> Result<Value> {
             let there = Model::fresh(config.clone(), Arc::clone(&exact), 7)?;
             passes(laws, &what, &here, &there)?;
             sampling(laws, &what, &here, &there)?;
-            repeated(laws, &what, &there)
+            repeated(laws, &what, &there)?;
+            chunks(laws, &what, &there)
         });
         laws.guarded(&format!("{what}, bf16"), |laws| {
             let there = Model::fresh(config.clone(), Arc::clone(&wide), 7)?;
             repeated(laws, &format!("{what}, bf16"), &there)?;
+            chunks(laws, &format!("{what}, bf16"), &there)?;
             generate(&there, &SamplingParams { top_p: 0.9, max_new_tokens: 40, ..SamplingParams::default() }, true)
                 .map(drop)
         });
@@ -241,6 +243,31 @@ fn repeated<T: Float>(laws: &mut Laws, what: &str, model: &Model<Cuda<T>>) -> Re
     }
     let short = gradient(Some(least / 2), &mut fresh());
     laws.holds(format!("{what}, too little memory is refused"), matches!(short, Err(EngineError::Memory { .. })));
+    Ok(())
+}
+
+/// Logits of several chunks of targets: kept or computed again, the same gradient to the bit.
+fn chunks<T: Float>(laws: &mut Laws, what: &str, model: &Model<Cuda<T>>) -> Result<()> {
+    let nodes: Vec<BatchNode> = (0..24).map(|n| BatchNode { parent: None, tokens: ids(10 + n, 200) }).collect();
+    let forest = Forest::new(&model.config, &nodes)?;
+    let places = (0..nodes.len()).flat_map(|node| (1..200).map(move |at| (node, at)));
+    let targets: Vec<_> = places.filter_map(|(node, at)| forest.target(node, at)).collect();
+    let pass = Pass { forest: &forest, targets: &targets, temperature: 0.7 };
+    let slopes = |step: usize| (0..targets.len()).map(|i| (i % step) as f32 - 2.0).collect::<Vec<f32>>();
+    let (dlogp, dentropy) = (slopes(7), slopes(5));
+    let (net, device) = (Net::new(model, None), &model.device);
+    let gradient = |keep: Keep, limit: Option<u64>| -> Result<Vec<f32>> {
+        let (mut activations, mut grads) = (device.activations(limit), device.zeros(model.params.table.len()));
+        net.forward(pass, keep, &mut activations)?;
+        let slopes = LossGradients { dlogp: &dlogp, dentropy: &dentropy };
+        net.backward(pass, slopes, &mut activations, Trained::Full(&mut grads))?;
+        Ok(Cuda::<T>::read_flat(&grads)?.into_owned())
+    };
+    for keep in [Keep::Everything, Keep::Inputs] {
+        let least = device.bytes(&model.config, Need::Pass { rows: forest.rows(), keep });
+        let (little, plenty) = (gradient(keep, Some(least))?, gradient(keep, Some(1 << 32))?);
+        laws.holds(format!("{what}, logits of several chunks kept, {keep:?}: the same bits"), bits(&little, &plenty));
+    }
     Ok(())
 }
 
