@@ -16,7 +16,8 @@ import tempfile
 import time
 
 PACKAGES = ["transformers==5.22.2", "tokenizers==0.23.3", "peft==0.21.2", "safetensors"]
-TORCH = ["torch", "--index-url", "https://download.pytorch.org/whl/cpu"]
+# PyTorch for the CPU where its own index can be reached; else the package index's, with the CUDA libraries (gigabytes).
+TORCH = [["torch", "--index-url", "https://download.pytorch.org/whl/cpu"], ["torch"]]
 LIMIT = 600  # seconds for the commands; the downloads of the check at the end are not counted
 
 LOAD = """
@@ -104,7 +105,7 @@ def installed(venv):
     """The interpreter of a new virtual environment with torch, transformers and PEFT; None where torch cannot be had."""
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
     pip = [venv / "bin/pip", "--disable-pip-version-check", "-q", "install"]
-    if subprocess.run([*pip, *TORCH], stderr=subprocess.DEVNULL).returncode:
+    if all(subprocess.run([*pip, *torch], stderr=subprocess.DEVNULL).returncode for torch in TORCH):
         return None
     subprocess.run([*pip, *PACKAGES], check=True)
     return venv / "bin/python"
@@ -114,7 +115,7 @@ def load(scratch, wanted, python):
     """What was exported, in the libraries that others use."""
     garden, python = scratch / "garden", python or installed(scratch / "venv")
     if python is None:
-        print("NOT CHECKED: transformers and PEFT, because no torch for the CPU can be downloaded here")
+        print("NOT CHECKED: transformers and PEFT, because torch cannot be downloaded here")
         return
     subprocess.run([python, "-c", LOAD, garden / "exported", garden / "merged", garden / "adapter",
                     json.dumps(wanted)], check=True)
