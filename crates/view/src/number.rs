@@ -59,6 +59,14 @@ pub fn thousands(value: u64) -> String {
     out
 }
 
+/// Smallest and largest value.
+pub(crate) fn span(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
+    values.fold(None, |span: Option<[f64; 2]>, value| {
+        let [low, high] = span.unwrap_or([value, value]);
+        Some([low.min(value), high.max(value)])
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
