@@ -47,7 +47,7 @@ pub fn duration(seconds: f64) -> String {
 }
 
 /// Digits in threes: 1,048,576.
-pub fn thousands(value: u64) -> String {
+pub(crate) fn thousands(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {

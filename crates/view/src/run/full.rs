@@ -83,7 +83,11 @@ impl Run {
     }
 
     /// Every trace of some numbers that can be read, one at a time, until `with` says to stop.
-    pub fn fulls(&self, numbers: Range<u64>, mut with: impl FnMut(Full) -> ControlFlow<()>) -> Result<(), ViewError> {
+    pub(crate) fn fulls(
+        &self,
+        numbers: Range<u64>,
+        mut with: impl FnMut(Full) -> ControlFlow<()>,
+    ) -> Result<(), ViewError> {
         let mut now: Option<(Range<u64>, Part)> = None;
         self.traces()?.lines(numbers, |number, line| {
             let Ok(line) = line else { return ControlFlow::Continue(()) };
@@ -166,7 +170,7 @@ fn turn(value: &Value) -> TurnView {
 
 impl Full {
     /// One key per turn: the calls it makes, or that it makes none. Turns of equal keys do the same thing.
-    pub fn turn_keys(&self) -> Vec<String> {
+    pub(crate) fn turn_keys(&self) -> Vec<String> {
         let key = |turn: &TurnView| {
             let names: Vec<&str> = turn.calls.iter().map(|call| call.name.as_str()).collect();
             match (&turn.failure, names.is_empty()) {
@@ -186,7 +190,7 @@ impl Full {
     }
 
     /// The messages of a turn: the agent's, and what answered it.
-    pub fn turn_messages(&self, turn: usize) -> &[Message] {
+    pub(crate) fn turn_messages(&self, turn: usize) -> &[Message] {
         let Some(start) = self.messages.iter().position(|message| message.turn == Some(turn)) else { return &[] };
         let rest = &self.messages[start + 1..];
         let length = rest.iter().position(Message::is_agent).unwrap_or(rest.len());
@@ -194,7 +198,7 @@ impl Full {
     }
 
     /// A turn in lines: calls with their arguments, the parse failure, words, answers.
-    pub fn turn_lines(&self, turn: usize) -> Vec<String> {
+    pub(crate) fn turn_lines(&self, turn: usize) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(record) = self.turn_records.get(turn) {
             lines.extend(record.calls.iter().map(|call| format!("→ {} {}", call.name, call.arguments)));

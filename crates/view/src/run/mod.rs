@@ -94,7 +94,7 @@ impl Run {
     }
 
     /// True if its files have changed since they were read.
-    pub fn is_behind(&self) -> bool {
+    pub(crate) fn is_behind(&self) -> bool {
         self.metrics_file.has_changed() || self.events_file.has_changed()
     }
 
@@ -157,7 +157,7 @@ impl Run {
     }
 
     /// True when all planned steps are recorded.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.planned().is_none_or(|planned| self.done() >= planned)
     }
 

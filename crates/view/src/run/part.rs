@@ -168,7 +168,7 @@ impl Run {
     }
 
     /// The part a trace belongs to.
-    pub fn part_of(&self, trace: u64) -> Option<Part> {
+    pub(crate) fn part_of(&self, trace: u64) -> Option<Part> {
         let step =
             self.events.steps.iter().find(|(_, range)| range.contains(&trace)).map(|(step, _)| Part::Step(*step));
         let played = || {

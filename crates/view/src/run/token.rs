@@ -110,7 +110,7 @@ impl Full {
     }
 
     /// Reason why tokens without a recorded fate were not trained.
-    pub fn untrained(&self) -> String {
+    pub(crate) fn untrained(&self) -> String {
         let played = matches!(self.part, Some(Part::Played(_)));
         match &self.no_signal {
             Some(why) => format!("no signal: {why}"),

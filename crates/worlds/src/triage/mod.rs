@@ -37,5 +37,4 @@ pub use options::{HeldOut, TriageSpec};
 pub(crate) use options::{READER, SEARCHER};
 pub use rubric::rubric;
 pub use tasks::{GenerateError, Mode, Split, Splits, TaskSpec};
-pub use tools::{reader_tools, searcher_tools};
 pub use world::{Document, Scope, Shelf, Size, World, WorldSpec};
