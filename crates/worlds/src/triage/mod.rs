@@ -22,6 +22,7 @@ mod facts;
 mod invented;
 mod novice;
 mod options;
+mod problems;
 mod rubric;
 mod tasks;
 mod text;
