@@ -52,7 +52,7 @@ impl Rope {
     }
 
     /// Frequency of each pair of dimensions, and the factor on cosine and sine.
-    pub fn frequencies(&self, key: usize) -> (Vec<f32>, f32) {
+    pub(crate) fn frequencies(&self, key: usize) -> (Vec<f32>, f32) {
         let plain =
             |theta: f64| -> Vec<f32> { (0..self.dim / 2).map(|i| 1.0 / power(theta, 2 * i, self.dim)).collect() };
         match self.scaling {

@@ -134,7 +134,7 @@ impl Http {
     }
 
     /// Reads the answer to its end, or until it is sufficient: a stream of events may stay open.
-    pub async fn send_until(
+    pub(crate) async fn send_until(
         &self,
         method: Method,
         path: &str,

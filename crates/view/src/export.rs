@@ -26,7 +26,9 @@ pub fn report(site: Site, traces: usize) -> Result<Html, ViewError> {
     let names: Vec<String> = site.all().iter().map(|run| run.name.clone()).collect();
     put!(
         out,
-        "<!doctype html><html lang=\"en\" data-file><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-",
+        "<!doctype html><html lang=\"en\" data-file><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width,initial-scale=1\"><meta http-equiv=\"Content-Security-Policy\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-",
         base64(&Sha256::digest(SCRIPT)),
         "'\"><title>",
         names.join(", "),

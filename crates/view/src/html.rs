@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use crate::run::{Lenient, Word};
+
 /// Markup that is safe to send.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Html(String);
@@ -75,6 +77,12 @@ impl Put for str {
 impl Put for String {
     fn put(&self, out: &mut Html) {
         out.text(self);
+    }
+}
+
+impl<W: Word> Put for Lenient<W> {
+    fn put(&self, out: &mut Html) {
+        out.text(self.as_str());
     }
 }
 

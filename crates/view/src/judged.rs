@@ -35,7 +35,7 @@ pub fn comparison(a: (&Run, &Part), b: (&Run, &Part)) -> Result<Comparison, Stri
 pub type Environments = BTreeMap<String, Row>;
 
 /// Evaluations by environment, each under its name.
-pub fn by_environment(run: &Run, parts: &[Part]) -> Result<Vec<(Part, Environments)>, String> {
+pub(crate) fn by_environment(run: &Run, parts: &[Part]) -> Result<Vec<(Part, Environments)>, String> {
     let passing = passing(run)?;
     let each = parts.iter().map(|part| {
         let mut episodes: BTreeMap<String, Vec<Episode>> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! Viewer: a path from a curve to the token that explains it.
 //!
 //! [`run::Run`] opens a run directory for viewing: offsets and columns, traces on demand, tolerant of truncated and
-//! newer records. [`text`] prints it in the terminal; [`pages`] renders it as HTML and [`svg`], which [`server`] serves
+//! newer records. [`text`] prints it in the terminal; [`pages`] renders it as HTML and SVG, which [`server`] serves
 //! and [`export`] puts into one file; [`exports`] writes it for other tools. It knows no engine and no recipe: only
 //! records.
 //!
@@ -12,6 +12,7 @@ pub mod align;
 pub mod beside;
 pub mod export;
 pub mod exports;
+mod fates;
 pub mod html;
 pub mod judged;
 pub mod number;
@@ -20,5 +21,5 @@ mod prometheus;
 pub mod run;
 pub mod server;
 pub mod site;
-pub mod svg;
+mod svg;
 pub mod text;

@@ -47,7 +47,7 @@ pub fn duration(seconds: f64) -> String {
 }
 
 /// Digits in threes: 1,048,576.
-pub fn thousands(value: u64) -> String {
+pub(crate) fn thousands(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -57,6 +57,14 @@ pub fn thousands(value: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// Smallest and largest value.
+pub(crate) fn span(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
+    values.fold(None, |span: Option<[f64; 2]>, value| {
+        let [low, high] = span.unwrap_or([value, value]);
+        Some([low.min(value), high.max(value)])
+    })
 }
 
 #[cfg(test)]

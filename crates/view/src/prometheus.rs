@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use hone_train::ledger::names::{self, Metric};
+
 use crate::run::Run;
 use crate::site::Site;
 
@@ -20,15 +22,14 @@ pub(crate) fn metrics(site: &Site) -> String {
         };
         add("step", GAUGE, "Steps that were recorded.", Some(run.done() as f64));
         add("steps_planned", GAUGE, "Steps of the recipe.", run.planned().map(|steps| steps as f64));
-        for tokens in ["sampled", "trained"] {
-            let (metric, help) = (format!("tokens_{tokens}_total"), format!("Tokens {tokens} over the run."));
-            add(&metric, COUNTER, &help, run.metrics.sum(&format!("tokens/{tokens}")));
-        }
+        let sum = |metric: Metric| run.metrics.sum(metric.name);
+        add("tokens_sampled_total", COUNTER, "Tokens sampled over the run.", sum(names::TOKENS_SAMPLED));
+        add("tokens_trained_total", COUNTER, "Tokens trained over the run.", sum(names::TOKENS_TRAINED));
         for metric in run.metrics.names() {
             add(metric, GAUGE, &format!("{metric} of the newest step."), run.metrics.at(run.done(), metric));
         }
-        for played in run.events.played.iter().rev().filter(|played| played.event == "eval") {
-            let metric = format!("eval/{}/success", played.kind);
+        for played in run.events.evaluations().rev() {
+            let metric = format!("eval/{}/success", played.set.kind());
             add(&metric, GAUGE, &format!("{metric} of the newest evaluation."), played.success);
         }
     }

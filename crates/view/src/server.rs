@@ -39,7 +39,8 @@ impl Settings {
             return Ok(());
         }
         Err(format!(
-            "{} can be reached from other machines: give a token of 8 characters or more with --token, which readers append to the address as ?token=…",
+            "{} can be reached from other machines: give a token of 8 characters or more with --token, which \
+             readers append to the address as ?token=…",
             self.addr
         ))
     }
@@ -132,7 +133,8 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
     for (name, value) in [
         (
             "content-security-policy",
-            "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+            "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; \
+             form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
         ),
         ("x-content-type-options", "nosniff"),
         ("referrer-policy", "no-referrer"),

@@ -63,7 +63,7 @@ impl Site {
 
     /// The same runs in a file that contains these traces.
     #[must_use]
-    pub fn in_a_file(self, held: BTreeSet<(usize, u64)>) -> Self {
+    pub(crate) fn in_a_file(self, held: BTreeSet<(usize, u64)>) -> Self {
         Self { held: Some(held), ..self }
     }
 
@@ -133,7 +133,7 @@ impl Site {
     }
 
     /// Diagnoses a run now.
-    pub fn doctor_now(&self, number: usize) {
+    pub(crate) fn doctor_now(&self, number: usize) {
         if let Some(opened) = self.runs.get(number) {
             let done = self.run(number).map_or(0, |run| run.done());
             *opened.doctor.lock().unwrap_or_else(PoisonError::into_inner) = diagnosed(&opened.path, done);
@@ -149,7 +149,7 @@ impl Site {
     }
 
     /// Evaluations by environment, each under its name.
-    pub fn by_environment(
+    pub(crate) fn by_environment(
         &self,
         number: usize,
         parts: Vec<Part>,
@@ -159,15 +159,15 @@ impl Site {
         Ok(self.environments.get(&question, move || judged::by_environment(&run, &parts)))
     }
 
-    pub fn part_url(&self, run: usize, part: &Part) -> Option<String> {
+    pub(crate) fn part_url(&self, run: usize, part: &Part) -> Option<String> {
         self.held.is_none().then(|| format!("/r/{run}/{}", encoded(&part.to_string())))
     }
 
-    pub fn group_url(&self, run: usize, part: &Part, group: usize) -> Option<String> {
+    pub(crate) fn group_url(&self, run: usize, part: &Part, group: usize) -> Option<String> {
         self.part_url(run, part).map(|part| format!("{part}/{group}"))
     }
 
-    pub fn trace_url(&self, run: usize, trace: u64) -> Option<String> {
+    pub(crate) fn trace_url(&self, run: usize, trace: u64) -> Option<String> {
         match &self.held {
             None => Some(format!("/r/{run}/trace/{trace}")),
             Some(held) => held.contains(&(run, trace)).then(|| format!("#trace-{run}-{trace}")),

@@ -10,11 +10,12 @@ use serde_json::{Map, Value};
 
 use super::{
     draft::{Draft, Fault, Reading},
-    json::{self, Json, MAX_DEPTH, Wide},
+    json::{self, Json, MAX_DEPTH},
     python::Python,
     repair::Repair,
     reply::{Lookup, Reply},
     toolbox::Tool,
+    wide::Wide,
     work::spend,
 };
 

@@ -6,9 +6,11 @@ use hone_trace::ParseFailureKind;
 use serde_json::{Map, Value};
 
 use super::{
-    json::{self, Field, JsonError, Wide},
+    json::{self, Field, JsonError},
     python::PyCall,
-    repair::{self, End, Repair, Repairs},
+    repair::{Repair, Repairs},
+    tolerant::{self, End},
+    wide::{Wide, take_wide},
 };
 
 /// Keys for a call's name, the canonical one first.
@@ -162,7 +164,7 @@ impl Draft {
                 Err(error) if text.trim_start().starts_with('{') => {
                     let message = format!("the arguments string is broken JSON: {}", error.why);
                     let mut draft = Self::faulty(span, Fault::new(ParseFailureKind::MalformedJson, at, message));
-                    if let Ok(Ok([fixed])) = repair::values(&text, End::Closed).map(<[repair::Fixed; 1]>::try_from)
+                    if let Ok(Ok([fixed])) = tolerant::values(&text, End::Closed).map(<[tolerant::Fixed; 1]>::try_from)
                         && let Value::Object(arguments) = fixed.value
                     {
                         draft.reading = Some(Reading { id, name, arguments, wide: fixed.wide });
@@ -212,7 +214,7 @@ impl Shape {
         };
         let mut wide = wide;
         drafts.extend(calls.into_iter().map(|call| {
-            let numbers = json::take_wide(&call, &mut wide);
+            let numbers = take_wide(&call, &mut wide);
             if let Value::Object(map) = call {
                 return Draft::from_fields(span.clone(), fields_of(map, numbers));
             }
@@ -275,7 +277,7 @@ pub(super) fn drafts_of(span: Range<usize>, fields: Vec<Field<'_>>) -> Vec<Draft
 /// Members of an object that was built as a map.
 pub(super) fn fields_of(map: Map<String, Value>, mut wide: Wide) -> Vec<Field<'static>> {
     let field = |(key, value)| {
-        let wide = json::take_wide(&value, &mut wide);
+        let wide = take_wide(&value, &mut wide);
         Field { key: Cow::Owned(key), value, wide }
     };
     map.into_iter().map(field).collect()

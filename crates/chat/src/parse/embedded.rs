@@ -12,8 +12,9 @@ use super::{
     draft::{Draft, Fault, Likeness, TOOL_CALLS, drafts_of, fields_of, is_call_key, likeness},
     json::{Field, Json, JsonError},
     payload::{self, Holds},
-    repair::{self, End, NoReading, Repair},
+    repair::Repair,
     reply::{Lookup, Reply, run_end},
+    tolerant::{self, End, NoReading},
 };
 
 /// Calls that a marker at `open` announces, as JSON at `start`.
@@ -70,7 +71,7 @@ fn faulty(reply: &mut Reply<'_>, open: usize, start: usize, holds: Holds<'_>, er
     if reply.ends_reasoning(start..text.len()) {
         return;
     }
-    let mut fixed = repair::value(text, start, End::Closed);
+    let mut fixed = tolerant::value(text, start, End::Closed);
     let cut = match &fixed {
         Err(NoReading::Cut) => true,
         Err(NoReading::Unclear) => error.eof,
@@ -79,7 +80,7 @@ fn faulty(reply: &mut Reply<'_>, open: usize, start: usize, holds: Holds<'_>, er
     let mut fault = Fault::json(error);
     if cut && !reply.ended {
         fault.kind = ParseFailureKind::Truncated;
-        fixed = repair::value(text, start, End::Open);
+        fixed = tolerant::value(text, start, End::Open);
     }
     let mended = fixed.ok().and_then(|fixed| {
         let end = fixed.end;

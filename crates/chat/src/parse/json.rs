@@ -1,37 +1,21 @@
 //! Strict JSON scanner, shared by all formats.
 //!
 //! It pulls one value at a time from a position in the reply, so that a call is read in place, without copying its text
-//! and without knowing where it ends. It accepts exactly RFC 8259; [`super::repair`] handles broken JSON. Two things
+//! and without knowing where it ends. It accepts exactly RFC 8259; [`super::tolerant`] handles broken JSON. Two things
 //! serde_json does silently are faults here: a repeated key (one of the two values would be lost) and an integer beyond
 //! 64 bits (it would become the nearest float), which is kept as text beside the value, see [`Wide`].
+
+mod strings;
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Number, Value};
 
+use super::wide::{Wide, is_wide};
 use super::work::spend;
 
 /// Deepest nesting that is read. Tool arguments never get close; a hostile reply of a million brackets stops here.
 pub const MAX_DEPTH: usize = 128;
-
-/// Source text of the numbers of a value that 64 bits cannot hold, in document order.
-///
-/// `serde_json::Value` stores it as the nearest float. Every number of magnitude 2^63 or more that is held as a float
-/// has its entry, so that [`write_exact`] can print the value with the digits the model wrote.
-pub(super) type Wide = Vec<Box<str>>;
-
-/// Bytes at which the run of a string's plain bytes ends: its quote, a backslash, a control character.
-const SPECIAL: [bool; 256] = {
-    let mut special = [false; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        special[byte] = true;
-        byte += 1;
-    }
-    special[b'"' as usize] = true;
-    special[b'\\' as usize] = true;
-    special
-};
 
 /// Reason why a value could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -272,104 +256,6 @@ impl<'a> Json<'a> {
         if self.eat(b':') { Ok(()) } else { self.fail("expected ':' after a key") }
     }
 
-    /// Reads a string; `pos` is at its opening quote. Borrows when there is nothing to unescape.
-    pub(super) fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
-        let start = self.pos;
-        let result = self.string_text();
-        spend(self.pos - start);
-        result
-    }
-
-    fn string_text(&mut self) -> Result<Cow<'a, str>, JsonError> {
-        let bytes = self.text.as_bytes();
-        self.pos += 1;
-        let mut run = self.pos;
-        let mut owned: Option<String> = None;
-        loop {
-            let plain = bytes[self.pos..].iter().position(|byte| SPECIAL[usize::from(*byte)]);
-            let Some(length) = plain else {
-                self.pos = bytes.len();
-                return self.fail("a string is never closed");
-            };
-            self.pos += length;
-            match bytes[self.pos] {
-                b'"' => {
-                    let tail = &self.text[run..self.pos];
-                    self.pos += 1;
-                    return Ok(match owned {
-                        None => Cow::Borrowed(tail),
-                        Some(mut text) => {
-                            text.push_str(tail);
-                            Cow::Owned(text)
-                        }
-                    });
-                }
-                b'\\' => {
-                    let text = &self.text[run..self.pos];
-                    let ch = self.escape()?;
-                    let owned = owned.get_or_insert_with(String::new);
-                    owned.push_str(text);
-                    owned.push(ch);
-                    run = self.pos;
-                }
-                _ => return self.fail("a raw control character in a string"),
-            }
-        }
-    }
-
-    /// Reads an escape; `pos` is at the backslash.
-    pub(super) fn escape(&mut self) -> Result<char, JsonError> {
-        let Some(&kind) = self.text.as_bytes().get(self.pos + 1) else {
-            self.pos = self.text.len();
-            return self.fail("a string is never closed");
-        };
-        let ch = match kind {
-            b'"' => '"',
-            b'\\' => '\\',
-            b'/' => '/',
-            b'b' => '\u{8}',
-            b'f' => '\u{c}',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
-            b'u' => return self.unicode_escape(),
-            _ => return self.fail("an escape JSON does not have"),
-        };
-        self.pos += 2;
-        Ok(ch)
-    }
-
-    fn unicode_escape(&mut self) -> Result<char, JsonError> {
-        let high = self.hex4(self.pos + 2)?;
-        if !(0xD800..0xE000).contains(&high) {
-            self.pos += 6;
-            return char::from_u32(high).map_or_else(|| self.fail("an escape that is no character"), Ok);
-        }
-        let low = if self.text.as_bytes()[self.pos + 6..].starts_with(b"\\u") { self.hex4(self.pos + 8)? } else { 0 };
-        if !(0xD800..0xDC00).contains(&high) || !(0xDC00..0xE000).contains(&low) {
-            let eof = self.text.len() <= self.pos + 7;
-            return Err(JsonError { at: self.pos, why: "half of a surrogate pair", eof });
-        }
-        self.pos += 12;
-        char::from_u32(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
-            .map_or_else(|| self.fail("an escape that is no character"), Ok)
-    }
-
-    fn hex4(&self, at: usize) -> Result<u32, JsonError> {
-        let bytes = self.text.as_bytes();
-        let mut code = 0;
-        for index in at..at + 4 {
-            let Some(&byte) = bytes.get(index) else {
-                return Err(JsonError { at: bytes.len(), why: "a string is never closed", eof: true });
-            };
-            let Some(digit) = char::from(byte).to_digit(16) else {
-                return Err(JsonError { at: self.pos, why: "\\u needs four hexadecimal digits", eof: false });
-            };
-            code = code * 16 + digit;
-        }
-        Ok(code)
-    }
-
     pub(super) fn number(&mut self) -> Result<Number, JsonError> {
         let start = self.pos;
         let negative = self.peek() == Some(b'-');
@@ -422,29 +308,6 @@ impl<'a> Json<'a> {
     }
 }
 
-/// True if digits of the number may have been lost.
-fn is_wide(number: &Number) -> bool {
-    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-    !number.is_i64() && !number.is_u64() && number.as_f64().is_some_and(|float| float.abs() >= LIMIT)
-}
-
-/// Takes from the numbers of a larger value those that belong to `value`, its next part.
-pub(super) fn take_wide(value: &Value, wide: &mut Wide) -> Wide {
-    fn count(value: &Value) -> usize {
-        match value {
-            Value::Number(number) => usize::from(is_wide(number)),
-            Value::Array(items) => items.iter().map(count).sum(),
-            Value::Object(map) => map.values().map(count).sum(),
-            _ => 0,
-        }
-    }
-    if wide.is_empty() {
-        return Wide::new();
-    }
-    let taken = count(value).min(wide.len());
-    wide.drain(..taken).collect()
-}
-
 /// Reads `text` as exactly one JSON value.
 pub(super) fn read_all(text: &str) -> Result<(Value, Wide), JsonError> {
     let mut json = Json::new(text, 0);
@@ -456,40 +319,10 @@ pub(super) fn read_all(text: &str) -> Result<(Value, Wide), JsonError> {
     Ok((value, json.wide))
 }
 
-/// Writes a value as JSON, with the digits of `wide` where 64 bits could not hold them.
-pub(super) fn write_exact(value: &Value, wide: &mut std::slice::Iter<'_, Box<str>>, out: &mut String) {
-    match value {
-        Value::Number(number) if is_wide(number) => match wide.next() {
-            Some(digits) => out.push_str(digits),
-            None => out.push_str(&number.to_string()),
-        },
-        Value::Array(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                out.push_str(if index > 0 { "," } else { "" });
-                write_exact(item, wide, out);
-            }
-            out.push(']');
-        }
-        Value::Object(map) => write_exact_map(map, wide, out),
-        scalar => out.push_str(&scalar.to_string()),
-    }
-}
-
-pub(super) fn write_exact_map(map: &Map<String, Value>, wide: &mut std::slice::Iter<'_, Box<str>>, out: &mut String) {
-    out.push('{');
-    for (index, (key, item)) in map.iter().enumerate() {
-        out.push_str(if index > 0 { "," } else { "" });
-        out.push_str(&Value::String(key.clone()).to_string());
-        out.push(':');
-        write_exact(item, wide, out);
-    }
-    out.push('}');
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse::wide::write_exact;
 
     fn error(text: &str) -> JsonError {
         read_all(text).expect_err(text)

@@ -32,10 +32,12 @@ mod section;
 mod statements;
 mod tagged;
 mod tokens;
+mod tolerant;
 mod toolbox;
 mod types;
 mod unknown;
 mod verdict;
+mod wide;
 mod work;
 mod xml;
 
@@ -70,7 +72,7 @@ impl ParsedCall {
     /// The arguments as JSON text, every digit as the model wrote it.
     pub fn arguments_json(&self) -> String {
         let mut out = String::new();
-        json::write_exact_map(&self.call.arguments, &mut self.wide.iter(), &mut out);
+        wide::write_exact_map(&self.call.arguments, &mut self.wide.iter(), &mut out);
         out
     }
 }

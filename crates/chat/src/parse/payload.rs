@@ -14,9 +14,11 @@ use serde_json::Value;
 
 use super::{
     draft::{Draft, Fault, Shape, drafts_of, fields_of},
-    json::{Json, JsonError, take_wide},
-    repair::{self, End, Fixed, Repair},
+    json::{Json, JsonError},
+    repair::Repair,
     reply::{Lookup, Reply},
+    tolerant::{self, End, Fixed},
+    wide::take_wide,
 };
 
 /// Content of the JSON.
@@ -193,7 +195,7 @@ fn broken(
     reply.pos = if closer == Some(end) { end + tag.close.len() } else { end };
     let span = open..reply.pos;
     let known = if cut { End::Open } else { End::Closed };
-    let drafts = match repair::values(&text[start..end], known) {
+    let drafts = match tolerant::values(&text[start..end], known) {
         Ok(fixed) => mend(span.clone(), holds, fixed, &fault),
         Err(_) => None,
     };

@@ -12,10 +12,11 @@ use serde_json::{Map, Value};
 use super::{
     ParsedCall,
     formats::{FORMATS, Values, minimax_m3},
-    json::{self, Json, Wide},
+    json::{self, Json},
     python::Python,
     tagged::{Dialect, attribute},
     toolbox::Toolbox,
+    wide::Wide,
     xml,
 };
 

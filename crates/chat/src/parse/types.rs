@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{
-    json::{self, JsonError, Wide},
+    json::{self, JsonError},
     python::Python,
+    wide::Wide,
 };
 
 /// A set of JSON types. Empty: unknown.

@@ -36,24 +36,9 @@ pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<F
         repairs: Vec::new(),
         ignored: reply.ignored.clone(),
     };
-    let mut fault = None;
+    let mut fault = beyond_end(&reply, &mut drafts);
     let mut repairs = Repairs::default();
-    let mut repairable = true;
-    if let Some((at, stop)) = reply.beyond {
-        let beyond = Fault::markup(
-            at,
-            match stop {
-                Stop::End(token) => format!("text after the end token {token}"),
-                Stop::Observation(marker) => format!("{marker}: only the environment may write a tool result"),
-            },
-        );
-        if let Some(last) = drafts.last_mut() {
-            last.mended(beyond, Repair::TextAfterEnd);
-        } else {
-            repairable = false;
-            fault = Some(beyond);
-        }
-    }
+    let mut repairable = fault.is_none();
     for draft in drafts {
         let judged = judge_one(draft, reply.tools);
         fault = fault.or(judged.fault);
@@ -83,6 +68,19 @@ pub(super) fn judge(mut reply: Reply<'_>, asked: Option<Format>, found: Option<F
         }
     }
     parsed
+}
+
+/// Text after the end of the reply: a repairable fault of the last call, or, without calls, of the reply.
+fn beyond_end(reply: &Reply<'_>, drafts: &mut [Draft]) -> Option<Fault> {
+    let (at, stop) = reply.beyond.as_ref()?;
+    let message = match stop {
+        Stop::End(token) => format!("text after the end token {token}"),
+        Stop::Observation(marker) => format!("{marker}: only the environment may write a tool result"),
+    };
+    let beyond = Fault::markup(*at, message);
+    let Some(last) = drafts.last_mut() else { return Some(beyond) };
+    last.mended(beyond, Repair::TextAfterEnd);
+    None
 }
 
 /// At most [`MAX_CALLS`] drafts; one more, faulty, represents the rest.

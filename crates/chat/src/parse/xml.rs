@@ -10,11 +10,12 @@ use serde_json::{Map, Value};
 
 use super::{
     draft::{Draft, Fault, Reading},
-    json::Wide,
-    repair::{self, End, Repair},
+    repair::{Repair, Repairs},
     reply::{Lookup, Reply},
+    tolerant::{self, End},
     toolbox::Tool,
     types::Types,
+    wide::Wide,
     work::spend,
 };
 
@@ -144,7 +145,7 @@ pub(super) fn typed(reply: &Reply<'_>, span: Range<usize>, tagged: &Tagged<'_>) 
     let mut arguments = Map::new();
     let mut wide = Wide::new();
     let mut faults = Vec::new();
-    let mut repairs = repair::Repairs::default();
+    let mut repairs = Repairs::default();
     let mut readable = true;
     for parameter in parameters {
         let value = match tool {
@@ -157,7 +158,7 @@ pub(super) fn typed(reply: &Reply<'_>, span: Range<usize>, tagged: &Tagged<'_>) 
         let value = value.unwrap_or_else(|error| {
             let at = parameter.at + error.at;
             faults.push(Fault::new(ParseFailureKind::MalformedJson, at, error.why));
-            let fixed = repair::values(parameter.value, End::Closed).map(<[repair::Fixed; 1]>::try_from);
+            let fixed = tolerant::values(parameter.value, End::Closed).map(<[tolerant::Fixed; 1]>::try_from);
             let Ok(Ok([mut fixed])) = fixed else {
                 readable = false;
                 return Value::Null;

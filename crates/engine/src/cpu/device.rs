@@ -43,7 +43,7 @@ impl Cpu {
     }
 
     /// Calls `task(0)` to `task(count - 1)`, in any order, on all threads.
-    pub fn parallel(&self, count: usize, task: impl Fn(usize) + Sync) {
+    pub(crate) fn parallel(&self, count: usize, task: impl Fn(usize) + Sync) {
         self.pool.run(count, task);
     }
 

@@ -22,7 +22,7 @@ mod weights;
 mod workspace;
 
 pub use crate::cpu::buffer::Buffer;
-pub use crate::cpu::decode::{Decoder, PageShape, Pages, choose_on_host};
+pub use crate::cpu::decode::{Decoder, PageShape, Pages};
 pub use crate::cpu::device::{Cpu, Shared, with_scratch};
 pub use crate::cpu::lora::AdapterWeights;
 pub use crate::cpu::weights::{LayerMatrices, Matrix, Weights};

@@ -64,7 +64,12 @@ fn map(path: &Path) -> Result<Mmap> {
 }
 
 /// Copies every tensor of `table` into `values`; as strict as [`TensorFiles::check`].
-pub fn read_into(files: &TensorFiles, table: &Table, values: &mut [f32], ignore: impl Fn(&str) -> bool) -> Result<()> {
+pub(crate) fn read_into(
+    files: &TensorFiles,
+    table: &Table,
+    values: &mut [f32],
+    ignore: impl Fn(&str) -> bool,
+) -> Result<()> {
     let source = files.check(table, ignore)?;
     table.params.iter().try_for_each(|param| source.read(param, &mut values[param.range.clone()]))
 }

@@ -7,7 +7,8 @@ mod save;
 
 pub use init::Fresh;
 pub(crate) use init::normal;
-pub use load::{Checked, TensorFiles, read_into};
+pub(crate) use load::read_into;
+pub use load::{Checked, TensorFiles};
 pub use params::{LayerParams, ModelParams, Param, Table};
 pub(crate) use save::save_model;
 pub use save::{Storage, Tensor, tensors, write_tensors};

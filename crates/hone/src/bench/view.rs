@@ -11,6 +11,9 @@ use hone_trace::{
     Advantage, Digest, Lesson, Message, Node, Outcome, PolicyVersion, Reward, Sampled, SamplingParams, ToolCall,
     ToolSet, ToolSpec, Trace, TraceBuilder, TraceHead, TurnRecord,
 };
+use hone_train::evaluate::{Evaluation, Kind};
+use hone_train::events::Event;
+use hone_train::ledger::names;
 use hone_view::pages::{Query, page};
 use hone_view::site::Site;
 use serde_json::{Map, Value, json};
@@ -146,24 +149,24 @@ fn generate(path: &Path, steps: u64, rollouts: u64) -> Result<()> {
         let traces: Vec<Trace> =
             (0..rollouts).map(|at| trace(&tools, step, at / 10, at % 10)).collect::<Result<Vec<_>>>()?;
         let numbers = run.traces(&traces)?;
-        run.event(&json!({"event": "step", "step": step, "traces": [numbers.start, numbers.end]}))?;
-        run.event(&json!({"event": "checkpoint", "step": step, "best": null}))?;
+        run.event(&Event::Step { step, traces: [numbers.start, numbers.end] })?;
+        run.event(&Event::Checkpoint { step, best: None })?;
         let wave = (step as f64 / 40.0).sin() * 0.1 + step as f64 / steps as f64;
         let mut line = Map::from_iter([("step".to_owned(), json!(step))]);
-        for name in [
-            "batch_reward/total",
-            "batch_reward/tau_state",
-            "reward/success_rate",
-            "reward/signal_ratio",
-            "policy/policy_entropy",
-            "policy/grad_norm",
+        for metric in [
+            names::BATCH_REWARD_TOTAL,
+            names::REWARD_SUCCESS_RATE,
+            names::REWARD_SIGNAL_RATIO,
+            names::POLICY_POLICY_ENTROPY,
+            names::POLICY_GRAD_NORM,
         ] {
-            line.insert(name.to_owned(), json!(wave));
+            line.insert(metric.name.to_owned(), json!(wave));
         }
+        line.insert(names::BATCH_REWARD_COMPONENT.of([&"tau_state"]).to_string(), json!(wave));
         // As many metrics as a run has.
         line.extend((0..90).map(|at| (format!("environment/metric_{at}"), json!(wave * f64::from(at)))));
-        line.insert("tokens/sampled".to_owned(), json!(rollouts * 40));
-        line.insert("tokens/trained".to_owned(), json!(rollouts * 30));
+        line.insert(names::TOKENS_SAMPLED.name.to_owned(), json!(rollouts * 40));
+        line.insert(names::TOKENS_TRAINED.name.to_owned(), json!(rollouts * 30));
         run.metrics(&line)?;
     }
     evaluation(&mut run, &tools, steps)
@@ -175,8 +178,10 @@ fn evaluation(run: &mut RunDir, tools: &Arc<ToolSet>, step: u64) -> Result<()> {
         (trace.task, trace.lesson) = (format!("held-out-{task}"), None);
     }
     let numbers = run.traces(&traces)?;
-    let result = json!({"success": 0.33, "ci": [0.28, 0.39], "n": HELD_OUT, "tasks": HELD_OUT, "temperature": 0.0});
-    run.event(&json!({"event": "eval", "step": step, "kind": "greedy", "result": result, "traces": [numbers.start, numbers.end]}))?;
+    let tasks = HELD_OUT as usize;
+    let result = Evaluation { success: Some(0.33), ci: Some([0.28, 0.39]), n: tasks, tasks, ..Evaluation::default() };
+    let (kind, traces) = (Kind::Greedy, [numbers.start, numbers.end]);
+    run.event(&Event::Eval { step, kind, result: Some(result), traces })?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::CommandFactory as _;
 use hone_trace::clean_line;
 use hone_train::evaluate::{Difference, Evaluation};
+use hone_train::ledger::names::{self, Better, Metric};
 use hone_train::report::{Row, RunReport};
 
 use super::Style;
@@ -43,6 +44,10 @@ fn broken(out: &mut String, report: &RunReport, style: Style) {
     }
 }
 
+/// Metrics of the table below the reward components.
+const METRICS: [(&str, Metric); 2] =
+    [("groups with signal", names::REWARD_SIGNAL_RATIO), ("parse failures", names::REWARD_PARSE_FAILURE_RATE)];
+
 fn training(out: &mut String, report: &RunReport, style: Style) {
     let Some(windows) = report.windows else { return };
     let ([a, b], [c, d]) = (windows.first, windows.last);
@@ -51,12 +56,11 @@ fn training(out: &mut String, report: &RunReport, style: Style) {
     let _ = writeln!(out, "{}", style.dim("                               early     late            change    share"));
     for row in &report.components {
         let share = report.advantage_shares.get(&row.name).map_or_else(String::new, |share| format!("{share:.2}"));
-        let _ = writeln!(out, "  {}  {share:>7}", cells(row, style));
+        let _ = writeln!(out, "  {}  {share:>7}", cells(&row.name, row, Better::Higher, style));
     }
-    for name in ["reward/signal_ratio", "reward/parse_failure_rate"] {
-        if let Some(row) = report.metrics.iter().find(|row| row.name == name) {
-            let label = if name.ends_with("signal_ratio") { "groups with signal" } else { "parse failures" };
-            let _ = writeln!(out, "  {}", cells(&Row { name: label.into(), ..row.clone() }, style));
+    for (label, metric) in METRICS {
+        if let Some(row) = report.metrics.iter().find(|row| row.name == metric.name) {
+            let _ = writeln!(out, "  {}", cells(label, row, metric.better, style));
         }
     }
     let _ = writeln!(out, "{}", style.dim("  share: of the advantages' variance, over the run"));
@@ -66,17 +70,18 @@ fn span(from: u64, to: u64) -> String {
     if from == to { from.to_string() } else { format!("{from}–{to}") }
 }
 
-fn cells(row: &Row, style: Style) -> String {
-    let name: String = row.name.chars().take(24).collect();
+fn cells(label: &str, row: &Row, better: Better, style: Style) -> String {
+    let label: String = label.chars().take(24).collect();
     let error = row.standard_error.map_or_else(String::new, |error| format!(" ± {error:.3}"));
     let change = format!("{:>17}", format!("{:+.3}{error}", row.difference));
     let sure = row.standard_error.is_some_and(|error| row.difference.abs() > 2.0 * error);
-    let change = match row.difference {
-        difference if !sure || difference == 0.0 => change,
-        difference if (difference > 0.0) != row.name.contains("failures") => style.green(&change),
-        _ => style.red(&change),
+    let change = match better {
+        Better::Higher if sure && row.difference > 0.0 => style.green(&change),
+        Better::Lower if sure && row.difference < 0.0 => style.green(&change),
+        Better::Higher | Better::Lower if sure && row.difference != 0.0 => style.red(&change),
+        Better::Higher | Better::Lower | Better::Neither => change,
     };
-    format!("{name:<24} {:>8.3} {:>8.3} {change}", row.first, row.last)
+    format!("{label:<24} {:>8.3} {:>8.3} {change}", row.first, row.last)
 }
 
 fn held_out(out: &mut String, report: &RunReport, style: Style) {

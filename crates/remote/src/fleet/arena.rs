@@ -49,11 +49,6 @@ impl FleetArena {
         let places = Arc::new(Semaphore::new(spec.instances));
         Self(Arc::new(Shared { spec, orchestrator, places, requests: AtomicU64::new(0), _registered: registered }))
     }
-
-    /// The run id that every instance carries.
-    pub fn run_id(&self) -> &str {
-        &self.0.orchestrator.run_id
-    }
 }
 
 impl Shared {

@@ -62,7 +62,7 @@ impl Drop for Registered {
     }
 }
 
-pub fn register(what: Arc<dyn Release>) -> Registered {
+pub(crate) fn register(what: Arc<dyn Release>) -> Registered {
     if let Some(watch) = WATCH.get()
         && !WATCHED.swap(true, Ordering::SeqCst)
     {
@@ -84,7 +84,7 @@ pub fn release_all() {
 }
 
 /// Runs a future to completion from anywhere, inside another runtime or without one. `None`: not within the deadline.
-pub fn on_a_thread<T: Send + 'static>(
+pub(crate) fn on_a_thread<T: Send + 'static>(
     deadline: Duration,
     future: impl Future<Output = T> + Send + 'static,
 ) -> Option<T> {

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::{ExportError, each, failed, file};
-use crate::run::{Full, Message, Played, Run};
+use crate::run::{Call, Ending, Full, Message, Played, Role, Run, Word as _};
 
 /// The log needs a date, and a run records none.
 const NO_DATE: &str = "1970-01-01T00:00:00+00:00";
 
 pub(super) fn write(run: &Run, into: &Path) -> Result<Vec<PathBuf>, ExportError> {
     let mut written = Vec::new();
-    for played in run.events.played.iter().filter(|played| played.event == "eval") {
+    for played in run.events.evaluations() {
         let Some(range) = played.traces.clone() else { continue };
         let mut samples = Vec::new();
         let mut seen: BTreeMap<String, u64> = BTreeMap::new();
@@ -45,10 +45,16 @@ fn log(run: &Run, played: &Played, tasks: &[String], samples: Vec<Value>) -> Val
             "dataset": {"name": "held-out", "samples": tasks.len(), "sample_ids": tasks, "shuffled": false},
             "model": format!("hone/{}", run.name), "model_args": {}, "task_args": {}, "task_attribs": {},
             "config": {}, "packages": {},
-            "metadata": {"step": played.step, "kind": played.kind, "temperature": played.temperature, "interval": played.interval},
+            "metadata": {
+                "step": played.step, "kind": played.set.kind(), "temperature": played.temperature,
+                "interval": played.interval,
+            },
         },
         "plan": {"name": "plan", "steps": [], "config": {}},
-        "results": {"total_samples": samples.len(), "completed_samples": samples.len(), "scores": scores.unwrap_or_else(|| json!([]))},
+        "results": {
+            "total_samples": samples.len(), "completed_samples": samples.len(),
+            "scores": scores.unwrap_or_else(|| json!([])),
+        },
         "stats": {"started_at": NO_DATE, "completed_at": NO_DATE, "model_usage": {}},
         "samples": samples,
     })
@@ -57,10 +63,10 @@ fn log(run: &Run, played: &Played, tasks: &[String], samples: Vec<Value>) -> Val
 fn sample(run: &Run, full: &Full, epoch: u64) -> Value {
     let mut asked = 0;
     let messages: Vec<Value> = full.messages.iter().map(|message| said(message, &mut asked)).collect();
-    let input = full.messages.iter().find(|message| message.role == "user").map(|message| message.content.clone());
-    let last = messages.iter().rev().find(|message| message["role"] == "assistant").cloned();
-    let last = last.unwrap_or_else(|| json!({"role": "assistant", "content": ""}));
-    let stop = if full.brief.outcome == "truncated" { "max_tokens" } else { "stop" };
+    let input = full.messages.iter().find(|message| message.role.is(Role::User)).map(|message| message.content.clone());
+    let last = full.messages.iter().rposition(Message::is_agent).map(|last| messages[last].clone());
+    let last = last.unwrap_or_else(|| json!({"role": Role::Assistant.name(), "content": ""}));
+    let stop = if full.brief.outcome.is(Ending::Truncated) { "max_tokens" } else { "stop" };
     let mut scores = Map::new();
     let success = run.success();
     for reward in &full.brief.rewards {
@@ -74,7 +80,9 @@ fn sample(run: &Run, full: &Full, epoch: u64) -> Value {
         "messages": messages,
         "output": {"model": format!("hone/{}", run.name), "choices": [{"message": last, "stop_reason": stop}]},
         "scores": scores,
-        "metadata": {"trace": full.brief.trace, "env": full.brief.env, "outcome": full.brief.outcome, "why": full.brief.why},
+        "metadata": {
+            "trace": full.brief.trace, "env": full.brief.env, "outcome": full.brief.outcome, "why": full.brief.why,
+        },
         "store": {}, "events": [], "model_usage": {},
     })
 }
@@ -85,16 +93,19 @@ fn said(message: &Message, asked: &mut usize) -> Value {
         Map::from_iter([("role".to_owned(), json!(message.role)), ("content".to_owned(), json!(message.content))]);
     if !message.calls.is_empty() {
         let first = *asked;
-        let call = |(at, call): (usize, &crate::run::Call)| json!({"id": format!("call-{}", first + at), "function": call.name, "arguments": call.arguments, "type": "function"});
+        let call = |(at, call): (usize, &Call)| {
+            let id = format!("call-{}", first + at);
+            json!({"id": id, "function": call.name, "arguments": call.arguments, "type": "function"})
+        };
         out.insert("tool_calls".into(), json!(message.calls.iter().enumerate().map(call).collect::<Vec<_>>()));
         *asked += message.calls.len();
     }
-    if message.role == "tool" {
+    if message.role.is(Role::Tool) {
         out.insert("function".into(), json!(message.name));
         out.insert("tool_call_id".into(), json!(format!("call-{}", asked.saturating_sub(1))));
     }
-    if !matches!(message.role.as_str(), "system" | "user" | "assistant" | "tool") {
-        out.insert("role".into(), json!("user"));
+    if message.role.known().is_none() {
+        out.insert("role".into(), json!(Role::User.name()));
     }
     Value::Object(out)
 }

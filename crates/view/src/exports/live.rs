@@ -102,7 +102,8 @@ impl Logs {
 
     fn offline(&self, error: &str) -> String {
         format!(
-            "log.wandb: {error}; the run continues without sending, `hone export {} --to wandb` and `wandb sync` upload it later",
+            "log.wandb: {error}; the run continues without sending, `hone export {} --to wandb` and `wandb sync` \
+             upload it later",
             self.path.display()
         )
     }
@@ -122,7 +123,8 @@ impl Logs {
             };
             if let Err(error) = &written {
                 warnings.push(format!(
-                    "log.{format}: {error}; the run continues without this log, `hone export {} --to {format}` writes it later",
+                    "log.{format}: {error}; the run continues without this log, `hone export {} --to {format}` \
+                     writes it later",
                     path.display(),
                     format = log.format,
                 ));

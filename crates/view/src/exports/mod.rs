@@ -56,7 +56,8 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "wandb",
-        about: "an offline run of W&B, of the project WANDB_PROJECT (or hone): wandb sync uploads it, and so does this command where WANDB_API_KEY is set",
+        about: "an offline run of W&B, of the project WANDB_PROJECT (or hone): wandb sync uploads it, and so does \
+                this command where WANDB_API_KEY is set",
         write: wandb::write,
     },
     Format { name: "inspect", about: "a log per evaluation: inspect view --log-dir", write: inspect::write },

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{ExportError, each, failed, file};
-use crate::run::{Full, Run};
+use crate::run::{Full, Origin, Run};
 
 pub(super) fn write(run: &Run, into: &Path) -> Result<Vec<PathBuf>, ExportError> {
     let path = into.join("traces.json");
@@ -61,15 +61,23 @@ fn spans(run: &Run, full: &Full) -> Vec<Value> {
         let took: f64 = turn.timings.iter().map(|(_, seconds)| seconds).sum();
         let sampler = turn.timings.iter().find(|(who, _)| who == "sampler").map_or(took, |(_, seconds)| *seconds);
         let span = id(&[&run.name, &number, "turn", &index.to_string()], 16);
-        let tokens =
-            full.nodes.iter().filter(|node| node.origin == "sampled").nth(index).map_or(0, |node| node.tokens.len());
+        let tokens = full
+            .nodes
+            .iter()
+            .filter(|node| node.origin.is(Origin::Sampled))
+            .nth(index)
+            .map_or(0, |node| node.tokens.len());
         let mut attributes = vec![
             attribute("gen_ai.operation.name", json!("chat")),
             attribute("gen_ai.provider.name", json!("hone")),
             attribute("gen_ai.usage.output_tokens", json!(tokens)),
         ];
         attributes.extend(turn.failure.iter().map(|failure| attribute("error.type", json!(failure))));
-        spans.push(json!({"traceId": trace, "spanId": span, "parentSpanId": root, "name": "chat", "kind": 3, "startTimeUnixNano": nanos(at), "endTimeUnixNano": nanos(at + sampler), "attributes": attributes, "status": {"code": if turn.failure.is_some() { 2 } else { 0 }}}));
+        spans.push(json!({
+            "traceId": trace, "spanId": span, "parentSpanId": root, "name": "chat", "kind": 3,
+            "startTimeUnixNano": nanos(at), "endTimeUnixNano": nanos(at + sampler), "attributes": attributes,
+            "status": {"code": if turn.failure.is_some() { 2 } else { 0 }},
+        }));
         for (place, call) in turn.calls.iter().enumerate() {
             let span = id(&[&run.name, &number, "call", &index.to_string(), &place.to_string()], 16);
             let attributes = [
@@ -77,7 +85,11 @@ fn spans(run: &Run, full: &Full) -> Vec<Value> {
                 attribute("gen_ai.tool.name", json!(call.name)),
                 attribute("gen_ai.tool.call.arguments", call.arguments.clone()),
             ];
-            spans.push(json!({"traceId": trace, "spanId": span, "parentSpanId": root, "name": format!("execute_tool {}", call.name), "kind": 1, "startTimeUnixNano": nanos(at + sampler), "endTimeUnixNano": nanos(at + took), "attributes": attributes}));
+            spans.push(json!({
+                "traceId": trace, "spanId": span, "parentSpanId": root,
+                "name": format!("execute_tool {}", call.name), "kind": 1,
+                "startTimeUnixNano": nanos(at + sampler), "endTimeUnixNano": nanos(at + took), "attributes": attributes,
+            }));
         }
         at += took;
     }
@@ -96,6 +108,10 @@ fn spans(run: &Run, full: &Full) -> Vec<Value> {
             .iter()
             .filter_map(|reward| Some(attribute(&format!("hone.reward.{}", reward.component), json!(reward.value?)))),
     );
-    spans.push(json!({"traceId": trace, "spanId": root, "name": format!("invoke_agent {}", brief.env), "kind": 1, "startTimeUnixNano": "0", "endTimeUnixNano": nanos(at), "attributes": attributes, "status": {"code": if brief.outcome == "fault" { 2 } else { 0 }}}));
+    spans.push(json!({
+        "traceId": trace, "spanId": root, "name": format!("invoke_agent {}", brief.env), "kind": 1,
+        "startTimeUnixNano": "0", "endTimeUnixNano": nanos(at), "attributes": attributes,
+        "status": {"code": if brief.is_broken() { 2 } else { 0 }},
+    }));
     spans
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use hone_train::ledger::names;
 use sha2::{Digest as _, Sha256};
 
 use crate::run::Run;
@@ -18,11 +19,11 @@ pub(super) struct Row {
 
 /// Rows after a step, in order; all of them without one.
 pub(super) fn rows(run: &Run, after: Option<u64>) -> impl Iterator<Item = Row> + '_ {
-    let evaluated = run.events.played.iter().filter(|played| played.event == "eval").map(|played| played.step);
+    let evaluated = run.events.evaluations().map(|played| played.step);
     let steps: BTreeSet<u64> = run.metrics.steps().iter().copied().chain(evaluated).collect();
     let mut seconds = 0.0;
     steps.into_iter().filter_map(move |step| {
-        seconds += run.metrics.at(step, "timing/step").unwrap_or(0.0);
+        seconds += run.metrics.at(step, names::TIMING_STEP.name).unwrap_or(0.0);
         (after.is_none_or(|after| step > after)).then(|| Row { step, seconds, values: values(run, step) })
     })
 }
@@ -30,9 +31,9 @@ pub(super) fn rows(run: &Run, after: Option<u64>) -> impl Iterator<Item = Row> +
 fn values(run: &Run, step: u64) -> Vec<(String, f64)> {
     let metric = |name: &str| Some((name.to_owned(), run.metrics.at(step, name)?));
     let metrics = run.metrics.names().filter_map(metric);
-    let played = run.events.played.iter().filter(|played| played.event == "eval" && played.step == step);
+    let played = run.events.evaluations().filter(|played| played.step == step);
     let evaluated = played.flat_map(|played| {
-        let value = |name: &str, value: Option<f64>| Some((format!("eval/{}/{name}", played.kind), value?));
+        let value = |name: &str, value: Option<f64>| Some((format!("eval/{}/{name}", played.set.kind()), value?));
         let values = [
             value("success", played.success),
             value("parse_failure_rate", played.parse_failures),

@@ -5,6 +5,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use hone_train::ledger::names;
+
 use super::proto::Message;
 use super::rows::{Origin, Row, rows};
 use super::{ExportError, failed};
@@ -107,7 +109,7 @@ impl Writer {
         if !run.is_complete() {
             return Ok(());
         }
-        let end = self.stream.end(run.metrics.sum("timing/step").unwrap_or(0.0));
+        let end = self.stream.end(run.metrics.sum(names::TIMING_STEP.name).unwrap_or(0.0));
         self.append(&end).map_err(failed(&self.path))
     }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{ExportError, each, failed, file};
-use crate::run::{Full, Run};
+use crate::run::{Full, Message, Part, Run};
 
 /// A column: its name and its values. An unknown value is `None`.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,8 +69,7 @@ pub(super) struct Rollouts {
 impl Rollouts {
     pub(super) fn add(&mut self, full: &Full) {
         let brief = &full.brief;
-        let part = full.part.clone();
-        let step = part.as_ref().and_then(|part| part.split('-').nth(1)?.parse().ok());
+        let step = full.part.as_ref().and_then(|part| Some(part.step()? as i64));
         let count = |value: usize| Some(value as i64);
         let numbers = [
             Some(brief.trace as i64),
@@ -88,16 +87,15 @@ impl Rollouts {
         let floats = [brief.total(), brief.advantage.value(), Some(brief.seconds)];
         self.floats.iter_mut().zip(floats).for_each(|(column, value)| column.push(value));
         let messages = |agent: bool| {
-            let first =
-                full.messages.iter().position(|message| message.role == "assistant").unwrap_or(full.messages.len());
+            let first = full.messages.iter().position(Message::is_agent).unwrap_or(full.messages.len());
             let part = if agent { &full.messages[first..] } else { &full.messages[..first] };
             serde_json::to_string(part).ok()
         };
         let texts = [
-            part,
+            full.part.as_ref().map(Part::to_string),
             Some(brief.env.clone()),
             Some(brief.task.clone()),
-            Some(brief.outcome.clone()),
+            Some(brief.outcome.to_string()),
             Some(brief.why.clone()),
             Some(brief.calls.join(" ")),
             messages(false),

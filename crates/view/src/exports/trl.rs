@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::{ExportError, each, failed, file};
-use crate::run::{Full, Run};
+use crate::run::{Call, Full, Message, Run};
 
 pub(super) fn write(run: &Run, into: &Path) -> Result<Vec<PathBuf>, ExportError> {
     let mut written = Vec::new();
@@ -19,7 +19,7 @@ pub(super) fn write(run: &Run, into: &Path) -> Result<Vec<PathBuf>, ExportError>
 }
 
 fn row(step: u64, full: &Full) -> Value {
-    let first = full.messages.iter().position(|message| message.role == "assistant").unwrap_or(full.messages.len());
+    let first = full.messages.iter().position(Message::is_agent).unwrap_or(full.messages.len());
     let (prompt, completion) = full.messages.split_at(first);
     let mut row = Map::new();
     row.insert("step".into(), json!(step));
@@ -35,14 +35,15 @@ fn row(step: u64, full: &Full) -> Value {
 }
 
 /// A message as OpenAI writes it.
-pub(super) fn openai(message: &crate::run::Message) -> Value {
+pub(super) fn openai(message: &Message) -> Value {
     let mut out =
         Map::from_iter([("role".to_owned(), json!(message.role)), ("content".to_owned(), json!(message.content))]);
     if let Some(reasoning) = &message.reasoning {
         out.insert("reasoning_content".into(), json!(reasoning));
     }
     if !message.calls.is_empty() {
-        let call = |call: &crate::run::Call| json!({"type": "function", "function": {"name": call.name, "arguments": call.arguments}});
+        let call =
+            |call: &Call| json!({"type": "function", "function": {"name": call.name, "arguments": call.arguments}});
         out.insert("tool_calls".into(), json!(message.calls.iter().map(call).collect::<Vec<_>>()));
     }
     if let Some(name) = &message.name {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::run::figure;
+use super::curves::figure;
 use super::{Place, crumbs, frame, left, list, text};
 use crate::html::{Html, clipped};
 use crate::number::{cell, signed};
@@ -39,7 +39,8 @@ pub(super) fn page(site: &Site, number: usize) -> Result<Html, ViewError> {
         Ok(None) => {
             put!(
                 body,
-                "</section><p>The rewards of this run were not attacked. <code>hone audit --run RUN</code> plays junk, sweeps and broken forms against them, and what they earn is shown here.</p>"
+                "</section><p>The rewards of this run were not attacked. <code>hone audit --run RUN</code> plays \
+                 junk, sweeps and broken forms against them, and what they earn is shown here.</p>"
             );
         }
         Err(why) => {
@@ -146,7 +147,11 @@ fn components(audit: &Value) -> Html {
     let mut out = Html::new();
     put!(
         out,
-        "<h2>Components</h2><p class=\"dim\">Mean values. Worst junk: the junk with the highest total; most junk: the most that any junk earns of the component. Advantage share: of the variance of honest rollouts' advantages.</p><div class=\"scroll\"><table class=\"evals\"><thead><tr><th class=\"text\">component</th><th>weight</th><th>solution</th><th>worst junk</th><th>most junk</th><th>advantage share</th></tr></thead><tbody>"
+        "<h2>Components</h2><p class=\"dim\">Mean values. Worst junk: the junk with the highest total; most junk: \
+         the most that any junk earns of the component. Advantage share: of the variance of honest rollouts' \
+         advantages.</p><div class=\"scroll\"><table class=\"evals\"><thead><tr><th class=\"text\">component</th>\
+         <th>weight</th><th>solution</th><th>worst junk</th><th>most junk</th><th>advantage share</th></tr></thead>\
+         <tbody>"
     );
     for component in list(audit, "components") {
         put!(out, "<tr><td class=\"text\">", clipped(&text(component, "name"), 80), "</td>");
@@ -171,7 +176,12 @@ fn probes(audit: &Value) -> Html {
     let mut out = Html::new();
     put!(
         out,
-        "<h2>Probes</h2><p class=\"dim\">Each plays the tasks instead of a policy and takes the place of one honest rollout in each group. Advantage: its mean over the groups that give one. Reinforced: the share of groups in which it is above 0, so that training would make it more likely.</p><div class=\"scroll\"><table class=\"evals\"><thead><tr><th class=\"text\">probe</th><th class=\"text\">what it does</th><th class=\"text\">kind</th><th>total</th><th>right</th><th>advantage</th><th>reinforced</th></tr></thead><tbody>"
+        "<h2>Probes</h2><p class=\"dim\">Each plays the tasks instead of a policy and takes the place of one honest \
+         rollout in each group. Advantage: its mean over the groups that give one. Reinforced: the share of groups \
+         in which it is above 0, so that training would make it more likely.</p><div class=\"scroll\"><table \
+         class=\"evals\"><thead><tr><th class=\"text\">probe</th><th class=\"text\">what it does</th><th \
+         class=\"text\">kind</th><th>total</th><th>right</th><th>advantage</th><th>reinforced</th></tr></thead>\
+         <tbody>"
     );
     for line in list(audit, "lines") {
         let value = |key: &str| line.get(key).and_then(Value::as_f64);

@@ -31,7 +31,11 @@ pub(super) fn panel(site: &Site, runs: [usize; 2], answer: &Answer<Comparison>) 
 fn table(site: &Site, runs: [usize; 2], comparison: &Comparison, out: &mut Html) {
     put!(
         *out,
-        "<p class=\"dim\">Shares of rollouts that show it (of turns and calls: means), the tasks in which it became rarer or more frequent, and how success changed in those. A share of the change says where success changed, not why.</p><div class=\"scroll\"><table><thead><tr><th class=\"text\">behaviour</th><th>A</th><th>B</th><th>rarer in</th><th>success there</th><th>more in</th><th>success there</th><th>of the change</th><th class=\"text\">seen in</th></tr></thead><tbody>"
+        "<p class=\"dim\">Shares of rollouts that show it (of turns and calls: means), the tasks in which it became \
+         rarer or more frequent, and how success changed in those. A share of the change says where success \
+         changed, not why.</p><div class=\"scroll\"><table><thead><tr><th class=\"text\">behaviour</th><th>A</th>\
+         <th>B</th><th>rarer in</th><th>success there</th><th>more in</th><th>success there</th><th>of the change\
+         </th><th class=\"text\">seen in</th></tr></thead><tbody>"
     );
     let shown = |behaviour: &&Behaviour| behaviour.mean.iter().flatten().any(|value| *value != 0.0);
     for behaviour in comparison.behaviour.iter().filter(shown) {

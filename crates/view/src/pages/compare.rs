@@ -8,7 +8,7 @@ use super::{Place, Query, frame};
 use crate::html::{Html, clipped, encoded};
 use crate::number::{cell, signed};
 use crate::put;
-use crate::run::{Brief, Filter, Group, Part, ViewError};
+use crate::run::{Brief, Ending, Filter, Group, Part, Set, ViewError};
 use crate::site::Site;
 
 const TASKS: usize = 100;
@@ -23,27 +23,28 @@ struct Side {
 pub(super) fn page(site: &Site, query: &Query) -> Result<Html, ViewError> {
     let choices = choices(site)?;
     let own = query.number::<usize>("run").unwrap_or(0);
-    let of_run = |name: &&String| name.starts_with(&format!("{own}:eval"));
+    let of_run = |choice: &&Choice| choice.run == own && matches!(choice.set, Set::Eval(_));
     let first = choices.iter().find(of_run).or(choices.first());
-    let kind = |name: &str| name.rsplit('-').next().unwrap_or_default().to_owned();
-    let same = |name: &&String| first.is_some_and(|first| kind(name) == kind(first));
-    let last = choices.iter().rev().find(|name| of_run(name) && same(name)).or(choices.last());
-    let pick =
-        |key: &str, other: Option<&String>| query.get(key).map(str::to_owned).or(other.cloned()).unwrap_or_default();
+    let same = |choice: &&Choice| first.is_some_and(|first| choice.set == first.set);
+    let last = choices.iter().rev().find(|choice| of_run(choice) && same(choice)).or(choices.last());
+    let pick = |key: &str, other: Option<&Choice>| {
+        query.get(key).map(str::to_owned).or(other.map(Choice::value)).unwrap_or_default()
+    };
     let (a, b) = (pick("a", first), pick("b", last));
     let mut body = Html::new();
     put!(
         body,
-        "<section class=\"head\"><h1>Compare</h1></section><form class=\"bar\" method=\"get\" aria-label=\"what is compared\">"
+        "<section class=\"head\"><h1>Compare</h1></section><form class=\"bar\" method=\"get\" aria-label=\"what is \
+         compared\">"
     );
     for (key, now) in [("a", &a), ("b", &b)] {
         put!(body, "<label>", key.to_uppercase(), " <select name=\"", key, "\">");
         for choice in &choices {
-            let name = named(site, choice)?;
-            if choice == now {
-                put!(body, "<option selected value=\"", choice, "\">", name, "</option>");
+            let (value, name) = (choice.value(), format!("{} {}", site.run(choice.run)?.name, choice.part));
+            if value == *now {
+                put!(body, "<option selected value=\"", value, "\">", name, "</option>");
             } else {
-                put!(body, "<option value=\"", choice, "\">", name, "</option>");
+                put!(body, "<option value=\"", value, "\">", name, "</option>");
             }
         }
         put!(body, "</select></label>");
@@ -62,24 +63,34 @@ pub(super) fn page(site: &Site, query: &Query) -> Result<Html, ViewError> {
     Ok(frame(site, &Place { run: query.number("run"), tab: "Compare", crumbs }, &body))
 }
 
-/// Everything with held-out traces, as `run:part`.
-fn choices(site: &Site) -> Result<Vec<String>, ViewError> {
+/// Something that can be compared: held-out traces of a run.
+struct Choice {
+    run: usize,
+    /// Its name in the run.
+    part: String,
+    set: Set,
+}
+
+impl Choice {
+    /// As the query names it: `run:part`.
+    fn value(&self) -> String {
+        format!("{}:{}", self.run, self.part)
+    }
+}
+
+/// Everything with held-out traces.
+fn choices(site: &Site) -> Result<Vec<Choice>, ViewError> {
     let mut choices = Vec::new();
     for run in 0..site.len() {
         let opened = site.run(run)?;
         let mut seen = BTreeSet::new();
         for played in opened.events.played.iter().filter(|played| played.traces.is_some()) {
             if seen.insert(played.name()) {
-                choices.push(format!("{run}:{}", played.name()));
+                choices.push(Choice { run, part: played.name(), set: played.set.clone() });
             }
         }
     }
     Ok(choices)
-}
-
-fn named(site: &Site, choice: &str) -> Result<String, ViewError> {
-    let (run, part) = choice.split_once(':').unwrap_or(("0", choice));
-    Ok(format!("{} {part}", site.run(run.parse().unwrap_or(0))?.name))
 }
 
 fn side(site: &Site, choice: &str) -> Result<Side, ViewError> {
@@ -92,9 +103,6 @@ fn side(site: &Site, choice: &str) -> Result<Side, ViewError> {
 /// A number of a rollout.
 type Measure = fn(&Brief) -> f64;
 
-/// Success rate and mean reward of a task.
-type Rates = (Option<f64>, Option<f64>);
-
 /// Behaviour: name, and its mean over the rollouts.
 const BEHAVIOUR: [(&str, Measure); 6] = [
     ("turns", |rollout| rollout.turns as f64),
@@ -102,14 +110,15 @@ const BEHAVIOUR: [(&str, Measure); 6] = [
     ("calls that failed", |rollout| rollout.failed_calls as f64),
     ("replies that did not parse", |rollout| rollout.parse_failures.len() as f64),
     ("sampled tokens", |rollout| rollout.sampled as f64),
-    ("ended other than finished", |rollout| f64::from(u8::from(rollout.outcome != "finished"))),
+    ("ended other than finished", |rollout| f64::from(u8::from(!rollout.outcome.is(Ending::Finished)))),
 ];
 
 /// Means per rollout in `a` and in `b`.
 fn amounts(a: &Side, b: &Side, body: &mut Html) {
     put!(
         *body,
-        "<section class=\"panel\"><h2>Means per rollout</h2><div class=\"scroll\"><table><thead><tr><th class=\"text\"></th><th>A</th><th>B</th><th>B − A</th></tr></thead><tbody>"
+        "<section class=\"panel\"><h2>Means per rollout</h2><div class=\"scroll\"><table><thead><tr><th \
+         class=\"text\"></th><th>A</th><th>B</th><th>B − A</th></tr></thead><tbody>"
     );
     let mean = |side: &Side, of: &dyn Fn(&Brief) -> f64| {
         let values: Vec<f64> = side.groups.iter().flat_map(|group| &group.rollouts).map(of).collect();
@@ -150,25 +159,87 @@ fn amounts(a: &Side, b: &Side, body: &mut Html) {
     put!(body, "</tbody></table></div></section>");
 }
 
+/// Results of a task on one side.
+#[derive(Clone, Copy)]
+struct Rates {
+    success: Option<f64>,
+    reward: Option<f64>,
+}
+
+impl Rates {
+    fn of(group: &Group, success: Option<&str>) -> Self {
+        let (solved, scored) = group.solved(success);
+        Self { success: (scored > 0).then(|| solved as f64 / scored as f64), reward: group.mean() }
+    }
+
+    /// Success, or the reward if success was not scored.
+    fn value(self) -> f64 {
+        self.success.or(self.reward).unwrap_or(0.0)
+    }
+}
+
+/// A task of both sides.
+struct Paired<'a> {
+    task: &'a str,
+    a: Rates,
+    b: Rates,
+}
+
+/// The tasks of both sides, the largest change first.
+fn paired<'a>(a: &'a Side, b: &Side, success: Option<&str>) -> Vec<Paired<'a>> {
+    let of_b: BTreeMap<&str, Rates> =
+        b.groups.iter().map(|group| (group.task.as_str(), Rates::of(group, success))).collect();
+    // A task drawn twice counts as drawn last.
+    let of_a: BTreeMap<&str, Rates> =
+        a.groups.iter().map(|group| (group.task.as_str(), Rates::of(group, success))).collect();
+    let both = of_a.into_iter().filter_map(|(task, a)| Some(Paired { task, a, b: *of_b.get(task)? }));
+    let mut both: Vec<Paired<'_>> = both.collect();
+    both.sort_by(|x, y| y.change().abs().total_cmp(&x.change().abs()).then(x.task.cmp(y.task)));
+    both
+}
+
+impl Paired<'_> {
+    fn change(&self) -> f64 {
+        self.b.value() - self.a.value()
+    }
+
+    fn row(&self, query: &Query) -> Html {
+        let class = super::sign(Some(self.change()));
+        let mut out = Html::new();
+        put!(
+            out,
+            "<tr data-item><td class=\"text\"><a href=\"",
+            query.with("task", self.task),
+            "\">",
+            clipped(self.task, 100),
+            "</a></td><td>",
+            cell(self.a.success),
+            "</td><td class=\"",
+            class,
+            "\">",
+            cell(self.b.success),
+            "</td><td>",
+            cell(self.a.reward),
+            "</td><td class=\"",
+            class,
+            "\">",
+            cell(self.b.reward),
+            "</td></tr>"
+        );
+        out
+    }
+}
+
 fn tasks(site: &Site, a: &Side, b: &Side, query: &Query, body: &mut Html) -> Result<(), ViewError> {
     if (a.run, &a.part) != (b.run, &b.part) {
         let answer = site.comparison((a.run, &a.part), (b.run, &b.part))?;
         put!(body, behaviour::panel(site, [a.run, b.run], &answer));
     }
-    let success = site.run(a.run)?.success().map(str::to_owned);
-    let by_task = |side: &Side| -> BTreeMap<String, Rates> {
-        let rate = |group: &Group| {
-            let (solved, scored) = group.solved(success.as_deref());
-            (scored > 0).then(|| solved as f64 / scored as f64)
-        };
-        side.groups.iter().map(|group| (group.task.clone(), (rate(group), group.mean()))).collect()
-    };
-    let (of_a, of_b) = (by_task(a), by_task(b));
-    let mut both: Vec<_> = of_a.iter().filter_map(|(task, a)| Some((task, *a, *of_b.get(task)?))).collect();
-    let change = |(_, a, b): &(&String, Rates, Rates)| b.0.or(b.1).unwrap_or(0.0) - a.0.or(a.1).unwrap_or(0.0);
-    both.sort_by(|x, y| change(y).abs().total_cmp(&change(x).abs()).then(x.0.cmp(y.0)));
-    let (up, down) =
-        (both.iter().filter(|pair| change(pair) > 0.0).count(), both.iter().filter(|pair| change(pair) < 0.0).count());
+    let mut both = paired(a, b, site.run(a.run)?.success());
+    let (up, down) = (
+        both.iter().filter(|task| task.change() > 0.0).count(),
+        both.iter().filter(|task| task.change() < 0.0).count(),
+    );
     put!(
         *body,
         "<section class=\"panel\"><h2>Tasks</h2><p>",
@@ -182,40 +253,20 @@ fn tasks(site: &Site, a: &Side, b: &Side, query: &Query, body: &mut Html) -> Res
         " the same</p>"
     );
     let wanted = query.get("show").unwrap_or_default();
-    both.retain(|pair| match wanted {
-        "better" => change(pair) > 0.0,
-        "worse" => change(pair) < 0.0,
-        "same" => change(pair) == 0.0,
+    both.retain(|task| match wanted {
+        "better" => task.change() > 0.0,
+        "worse" => task.change() < 0.0,
+        "same" => task.change() == 0.0,
         _ => true,
     });
     let page = choice(both.len(), query, body);
     put!(
         *body,
-        "<div class=\"scroll\"><table><thead><tr><th class=\"text\">task</th><th>solved in A</th><th>in B</th><th>reward in A</th><th>in B</th></tr></thead><tbody>"
+        "<div class=\"scroll\"><table><thead><tr><th class=\"text\">task</th><th>solved in A</th><th>in B</th>",
+        "<th>reward in A</th><th>in B</th></tr></thead><tbody>"
     );
-    for pair in both.iter().skip((page - 1) * TASKS).take(TASKS) {
-        let (task, a, b) = pair;
-        let class = super::sign(Some(change(pair)));
-        put!(
-            *body,
-            "<tr data-item><td class=\"text\"><a href=\"",
-            query.with("task", task),
-            "\">",
-            clipped(task, 100),
-            "</a></td><td>",
-            cell(a.0),
-            "</td><td class=\"",
-            class,
-            "\">",
-            cell(b.0),
-            "</td><td>",
-            cell(a.1),
-            "</td><td class=\"",
-            class,
-            "\">",
-            cell(b.1),
-            "</td></tr>"
-        );
+    for task in both.iter().skip((page - 1) * TASKS).take(TASKS) {
+        put!(body, task.row(query));
     }
     put!(body, "</tbody></table></div></section>");
     amounts(a, b, body);

@@ -38,7 +38,9 @@ pub(super) fn page(site: &Site, number: usize, query: &Query) -> Result<Html, Vi
     if !found {
         put!(
             body,
-            "<p>The tasks of this run were not validated. <code>hone data validate --recipe RECIPE --out checked</code> plays each of them, and <code>hone view checked</code> shows here which were rejected, why, and the traces. A run that trains on <code>checked/tasks.jsonl</code> shows it as well.</p>"
+            "<p>The tasks of this run were not validated. <code>hone data validate --recipe RECIPE --out checked\
+             </code> plays each of them, and <code>hone view checked</code> shows here which were rejected, why, \
+             and the traces. A run that trains on <code>checked/tasks.jsonl</code> shows it as well.</p>"
         );
     }
     let crumbs = crumbs(site, number, &[("data".to_owned(), String::new())])?;
@@ -66,7 +68,8 @@ fn tallies(report: &Value) -> Html {
     let mut out = Html::new();
     put!(
         out,
-        "<div class=\"scroll\"><table class=\"evals\"><thead><tr><th class=\"text\">environment</th><th>tasks</th><th>kept</th><th>no-op</th><th>rejected</th><th class=\"text\">reasons</th></tr></thead><tbody>"
+        "<div class=\"scroll\"><table class=\"evals\"><thead><tr><th class=\"text\">environment</th><th>tasks</th>\
+         <th>kept</th><th>no-op</th><th>rejected</th><th class=\"text\">reasons</th></tr></thead><tbody>"
     );
     let environments = report.get("environments").and_then(Value::as_object).into_iter().flatten();
     let none = Value::Null;
@@ -130,7 +133,9 @@ fn rejected(site: &Site, own: Option<usize>, report: &Value, query: &Query) -> H
     }
     put!(
         out,
-        "</p><div class=\"scroll\"><table class=\"evals\"><thead><tr><th class=\"text\">task</th><th class=\"text\">reason</th><th class=\"text\">what exactly</th><th>before</th><th>after</th><th class=\"text\">traces</th></tr></thead><tbody>"
+        "</p><div class=\"scroll\"><table class=\"evals\"><thead><tr><th class=\"text\">task</th><th \
+         class=\"text\">reason</th><th class=\"text\">what exactly</th><th>before</th><th>after</th><th \
+         class=\"text\">traces</th></tr></thead><tbody>"
     );
     let fits = |finding: &&Value| wanted.is_none_or(|wanted| text(finding, "rejected") == wanted);
     for finding in all.iter().filter(fits).take(ROWS) {

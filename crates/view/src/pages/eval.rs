@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use hone_eval::table::Row;
+use hone_train::evaluate::Kind;
+use hone_train::events::ControlPart;
 
 use super::{Place, crumbs, frame, measured};
 use crate::beside::Answer;
 use crate::html::{Html, clipped};
 use crate::number::{cell, short};
 use crate::put;
-use crate::run::{Part, Played, Run, ViewError};
+use crate::run::{Baseline, Lenient, Part, Played, Run, Set, ViewError};
 use crate::site::Site;
 
 pub(super) fn page(site: &Site, number: usize) -> Result<Html, ViewError> {
@@ -28,15 +30,19 @@ pub(super) fn page(site: &Site, number: usize) -> Result<Html, ViewError> {
 
 /// Description of an evaluation or control.
 fn about(played: &Played) -> &'static str {
-    match (played.event.as_str(), played.kind.as_str()) {
-        ("eval", "greedy") => "the policy of this step, its likeliest token each time",
-        ("eval", "sampled") => "the policy of this step, sampled",
-        ("control", "again") => "the start with another seed: what luck alone changes",
-        ("control", "probe") => "the start at another temperature, in search of the end's entropy",
-        ("control", "sharpened") => "the start as sure of itself as the end: a gain over it is more than sureness",
-        ("control", "order_reversed") => "the end, greedily, with its tools in reverse order",
-        ("control", "names_exchanged") => "the end, greedily, with its tools' names exchanged",
-        _ => "",
+    match &played.set {
+        Set::Eval(Lenient::Known(kind)) => match kind {
+            Kind::Greedy => "the policy of this step, its likeliest token each time",
+            Kind::Sampled => "the policy of this step, sampled",
+        },
+        Set::Control(Lenient::Known(part)) => match part {
+            ControlPart::Again => "the start with another seed: what luck alone changes",
+            ControlPart::Probe => "the start at another temperature, in search of the end's entropy",
+            ControlPart::Sharpened => "the start as sure of itself as the end: a gain over it is more than sureness",
+            ControlPart::OrderReversed => "the end, greedily, with its tools in reverse order",
+            ControlPart::NamesExchanged => "the end, greedily, with its tools' names exchanged",
+        },
+        Set::Eval(Lenient::Unknown(_)) | Set::Control(Lenient::Unknown(_)) => "",
     }
 }
 
@@ -49,75 +55,85 @@ pub(crate) fn evaluations(site: &Site, number: usize, run: &Run) -> Html {
     }
     put!(
         out,
-        "<div class=\"scroll\"><table class=\"evals\"><thead><tr><th class=\"text\">what was played</th><th>step</th><th>temperature</th><th>success</th><th class=\"text wide\">95 % interval</th><th>entropy</th><th>parse failures</th><th>tasks</th></tr></thead><tbody>"
+        "<div class=\"scroll\"><table class=\"evals\"><thead><tr><th class=\"text\">what was played</th><th>step\
+         </th><th>temperature</th><th>success</th><th class=\"text wide\">95 % interval</th><th>entropy</th>\
+         <th>parse failures</th><th>tasks</th></tr></thead><tbody>"
     );
     for played in &run.events.played {
-        let name = played.name();
-        put!(
-            out,
-            "<tr data-item><td class=\"text\">",
-            site.link(
-                played.traces.is_some().then(|| site.part_url(number, &Part::Played(name.clone()))).flatten(),
-                &name
-            ),
-            "<p class=\"about\">",
-            about(played),
-            "</p></td><td>",
-            played.step,
-            "</td><td>",
-            cell(played.temperature),
-            "</td><td>",
-            cell(played.success),
-            "</td><td class=\"text\">",
-            bar(played.success, played.interval),
-            "</td><td>",
-            cell(played.entropy),
-            "</td><td>",
-            cell(played.parse_failures),
-            "</td><td>",
-            played.tasks,
-            "</td></tr>"
-        );
+        put!(out, played_row(site, number, played));
     }
     for baseline in &run.events.baselines {
-        put!(
-            out,
-            "<tr class=\"dim\"><td class=\"text\">scripted: ",
-            clipped(&baseline.name, 80),
-            "</td><td></td><td></td><td>",
-            cell(baseline.success),
-            "</td><td class=\"text\">",
-            bar(baseline.success, baseline.interval),
-            "</td><td></td><td></td><td></td></tr>"
-        );
+        put!(out, baseline_row(baseline));
     }
     put!(out, "</tbody></table></div>");
     if !site.is_file() {
-        let evals: Vec<String> = run
-            .events
-            .played
-            .iter()
-            .filter(|played| played.event == "eval" && played.traces.is_some())
-            .map(crate::run::Played::name)
-            .collect();
-        if let (Some(first), Some(last)) = (
-            evals.first(),
-            evals
-                .iter()
-                .rev()
-                .find(|last| evals.first().is_some_and(|first| first != *last && kind(first) == kind(last))),
-        ) {
-            put!(
-                out,
-                "<p class=\"bar\"><a class=\"pick\" href=\"",
-                format!("/compare?a={number}:{first}&b={number}:{last}"),
-                "\">compare ",
-                first,
-                " with ",
-                last,
-                ", task by task</a></p>"
-            );
-        }
+        put!(out, compare_link(number, run));
+    }
+    out
+}
+
+fn played_row(site: &Site, number: usize, played: &Played) -> Html {
+    let mut out = Html::new();
+    let name = played.name();
+    let url = played.traces.as_ref().and_then(|_| site.part_url(number, &Part::Played(name.clone())));
+    put!(
+        out,
+        "<tr data-item><td class=\"text\">",
+        site.link(url, &name),
+        "<p class=\"about\">",
+        about(played),
+        "</p></td><td>",
+        played.step,
+        "</td><td>",
+        cell(played.temperature),
+        "</td><td>",
+        cell(played.success),
+        "</td><td class=\"text\">",
+        bar(played.success, played.interval),
+        "</td><td>",
+        cell(played.entropy),
+        "</td><td>",
+        cell(played.parse_failures),
+        "</td><td>",
+        played.tasks,
+        "</td></tr>"
+    );
+    out
+}
+
+fn baseline_row(baseline: &Baseline) -> Html {
+    let mut out = Html::new();
+    put!(
+        out,
+        "<tr class=\"dim\"><td class=\"text\">scripted: ",
+        clipped(&baseline.name, 80),
+        "</td><td></td><td></td><td>",
+        cell(baseline.success),
+        "</td><td class=\"text\">",
+        bar(baseline.success, baseline.interval),
+        "</td><td></td><td></td><td></td></tr>"
+    );
+    out
+}
+
+/// Link to the comparison of the first evaluation with the last of its kind.
+fn compare_link(number: usize, run: &Run) -> Html {
+    let mut out = Html::new();
+    let mut evaluated = run.events.evaluations().filter(|played| played.traces.is_some());
+    let Some(first) = evaluated.next() else { return out };
+    let mut later = evaluated.filter(|last| last.set == first.set && last.name() != first.name());
+    if let Some(last) = later.next_back() {
+        let (first, last) = (first.name(), last.name());
+        put!(
+            out,
+            "<p class=\"bar\"><a class=\"pick\" href=\"",
+            format!("/compare?a={number}:{first}&b={number}:{last}"),
+            "\">compare ",
+            first,
+            " with ",
+            last,
+            ", task by task</a></p>"
+        );
     }
     out
 }
@@ -128,7 +144,7 @@ fn environments(site: &Site, number: usize, run: &Run) -> Result<Html, ViewError
     if run.recipe.get("env").and_then(toml::Value::as_array).is_none_or(|envs| envs.len() < 2) {
         return Ok(out);
     }
-    let evaluated = run.events.played.iter().filter(|played| played.event == "eval" && played.traces.is_some());
+    let evaluated = run.events.evaluations().filter(|played| played.traces.is_some());
     let parts: Vec<Part> = evaluated.map(|played| Part::Played(played.name())).collect();
     put!(out, "<h2>By environment</h2>");
     let rows = match site.by_environment(number, parts)? {
@@ -162,10 +178,6 @@ fn environments(site: &Site, number: usize, run: &Run) -> Result<Html, ViewError
     }
     put!(out, "</tbody></table></div>");
     Ok(out)
-}
-
-fn kind(name: &str) -> &str {
-    name.rsplit('-').next().unwrap_or_default()
 }
 
 /// A share with its interval on a scale from 0 to 1.

@@ -5,7 +5,7 @@ use crate::align::align;
 use crate::html::{Html, clipped};
 use crate::number::{cell, short};
 use crate::put;
-use crate::run::{Full, Part, ViewError, Worth};
+use crate::run::{Brief, Full, Part, ViewError, Worth};
 use crate::site::Site;
 
 /// Maximum number of rollouts side by side.
@@ -85,20 +85,19 @@ fn worth(advantage: &Worth) -> Html {
     out
 }
 
-/// Rollouts as the columns of a table.
-pub(super) fn beside(site: &Site, rollouts: &[Column<'_>]) -> Html {
-    let mut out = Html::new();
-    put!(out, "<div class=\"scroll\"><table class=\"beside\"><thead><tr>");
-    for Column { run, full, side } in rollouts {
-        let brief = &full.brief;
+impl Column<'_> {
+    /// What happened in the rollout as a whole.
+    fn head(&self, site: &Site) -> Html {
+        let mut out = Html::new();
+        let brief = &self.full.brief;
         put!(out, "<th data-item>");
-        if let Some(side) = side {
-            put!(out, "<p><b>", *side, "</b></p>");
+        if let Some(side) = self.side {
+            put!(out, "<p><b>", side, "</b></p>");
         }
         put!(
             out,
             "<a href=\"",
-            site.trace_url(*run, brief.trace),
+            site.trace_url(self.run, brief.trace),
             "\">rollout ",
             brief.rollout(),
             "</a> <span class=\"dim\">trace ",
@@ -121,23 +120,42 @@ pub(super) fn beside(site: &Site, rollouts: &[Column<'_>]) -> Html {
             brief.tokens,
             " tokens · ",
             short(brief.seconds),
-            " s</p><ul class=\"rewards\">"
+            " s</p>",
+            rewards(brief),
+            "</th>"
         );
-        for reward in brief.rewards.iter().filter(|reward| reward.component != "total") {
-            put!(
-                out,
-                "<li><b class=\"",
-                sign(reward.value),
-                "\">",
-                cell(reward.value),
-                "</b> ",
-                clipped(&reward.component, 40),
-                " <span class=\"dim\">",
-                clipped(&reward.why, 160),
-                "</span></li>"
-            );
-        }
-        put!(out, "</ul></th>");
+        out
+    }
+}
+
+/// The components of the reward, each with its reason.
+fn rewards(brief: &Brief) -> Html {
+    let mut out = Html::new();
+    put!(out, "<ul class=\"rewards\">");
+    for reward in brief.rewards.iter().filter(|reward| reward.component != "total") {
+        put!(
+            out,
+            "<li><b class=\"",
+            sign(reward.value),
+            "\">",
+            cell(reward.value),
+            "</b> ",
+            clipped(&reward.component, 40),
+            " <span class=\"dim\">",
+            clipped(&reward.why, 160),
+            "</span></li>"
+        );
+    }
+    put!(out, "</ul>");
+    out
+}
+
+/// Rollouts as the columns of a table.
+pub(super) fn beside(site: &Site, rollouts: &[Column<'_>]) -> Html {
+    let mut out = Html::new();
+    put!(out, "<div class=\"scroll\"><table class=\"beside\"><thead><tr>");
+    for column in rollouts {
+        put!(out, column.head(site));
     }
     put!(out, "</tr></thead><tbody>");
     let keys: Vec<Vec<String>> = rollouts.iter().map(|column| column.full.turn_keys()).collect();
@@ -180,7 +198,7 @@ fn cell_of(full: &Full, turn: usize) -> Html {
         }
     }
     for message in full.turn_messages(turn).iter().filter(|message| !message.content.is_empty()) {
-        let class = if message.role == "assistant" { "said" } else { "answer" };
+        let class = if message.is_agent() { "said" } else { "answer" };
         put!(out, "<div class=\"", class, "\">", clipped(&message.content, CELL), "</div>");
     }
     out

@@ -70,7 +70,8 @@ fn one(measured: &Measured, out: &mut Html) {
     if !measured.checkpoints.is_empty() {
         put!(
             *out,
-            "<h2>Checkpoints</h2><p class=\"dim\">best: the highest of those evaluated, biased upwards; p: sign-flip test of the last against the first</p>",
+            "<h2>Checkpoints</h2><p class=\"dim\">best: the highest of those evaluated, biased upwards; p: \
+             sign-flip test of the last against the first</p>",
             html(&checkpoints::table(&measured.checkpoints), 1)
         );
     }

@@ -2,7 +2,7 @@
 
 use hone_train::ledger::names::SECTIONS;
 
-use super::run::{View, figure};
+use super::curves::{View, figure};
 use super::{Place, Query, crumbs, frame};
 use crate::html::{Html, clipped};
 use crate::put;
@@ -19,7 +19,9 @@ pub(super) fn page(site: &Site, number: usize, query: &Query) -> Result<Html, Vi
     let mut body = Html::new();
     put!(
         body,
-        "<section class=\"head\"><h1>Metrics</h1></section><form class=\"bar\" method=\"get\" role=\"search\"><input id=\"q\" type=\"search\" name=\"q\" aria-label=\"part of a metric's name\" placeholder=\"part of a name  ( / )\" value=\"",
+        "<section class=\"head\"><h1>Metrics</h1></section><form class=\"bar\" method=\"get\" role=\"search\">\
+         <input id=\"q\" type=\"search\" name=\"q\" aria-label=\"part of a metric's name\" placeholder=\"part of a \
+         name  ( / )\" value=\"",
         query.get("q").unwrap_or(""),
         "\"><button>filter</button><span>",
         names.len(),

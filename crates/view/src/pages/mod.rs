@@ -3,16 +3,21 @@
 mod audit;
 mod behaviour;
 mod compare;
+mod curves;
 mod data;
 mod doctor;
 mod eval;
+mod filter;
 mod group;
+mod groups;
 mod ledger;
 mod measured;
 mod metrics;
 mod part;
+mod picture;
 mod rejected;
 mod run;
+mod steps;
 mod tokens;
 mod trace;
 
@@ -25,13 +30,14 @@ use crate::put;
 use crate::run::{Part, ViewError};
 use crate::site::Site;
 
+pub(crate) use curves::charts;
 pub(crate) use doctor::findings;
 pub(crate) use eval::evaluations;
 pub(crate) use ledger::ledger;
 pub(crate) use measured::measured;
+pub use picture::reward_curve;
 pub(crate) use rejected::rejected;
-pub use run::reward_curve;
-pub(crate) use run::{charts, head};
+pub(crate) use run::head;
 pub(crate) use trace::whole as whole_trace;
 
 pub const STYLE: &str = include_str!("style.css");
@@ -107,7 +113,8 @@ pub(crate) fn frame(site: &Site, place: &Place<'_>, body: &Html) -> Html {
     let title = place.crumbs.iter().rev().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" · ");
     put!(
         out,
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>",
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width,initial-scale=1\"><title>",
         title,
         " · hone</title><link rel=\"stylesheet\" href=\"/style.css\"><link rel=\"icon\" href=\"data:,\"></head><body>"
     );
@@ -145,7 +152,8 @@ pub(crate) fn frame(site: &Site, place: &Place<'_>, body: &Html) -> Html {
     );
     put!(
         out,
-        "<footer><kbd>j</kbd><kbd>k</kbd> next, previous <kbd>Enter</kbd> open <kbd>u</kbd> up <kbd>/</kbd> search</footer><div id=\"tip\" role=\"tooltip\" hidden></div><script src=\"/script.js\"></script></body></html>"
+        "<footer><kbd>j</kbd><kbd>k</kbd> next, previous <kbd>Enter</kbd> open <kbd>u</kbd> up <kbd>/</kbd> search\
+         </footer><div id=\"tip\" role=\"tooltip\" hidden></div><script src=\"/script.js\"></script></body></html>"
     );
     let _ = site;
     out

@@ -1,22 +1,21 @@
-//! Page of a step or an evaluation: its groups as rows of dots, and filters.
+//! Page of a step or an evaluation: its facts, its groups, and its excluded rollouts.
 
-use std::collections::BTreeSet;
+use hone_train::ledger::names::{self, Metric};
 
-use super::{Place, Query, called, crumbs, frame, notes, sign};
+use super::filter::form;
+use super::groups::Table;
+use super::{Place, Query, called, crumbs, frame, notes};
 use crate::html::{Html, clipped};
 use crate::number::{cell, count, short};
 use crate::put;
-use crate::run::{Brief, Filter, Group, Part, Run, Silent, ViewError};
+use crate::run::{Brief, Filter, Group, Lenient, Part, Run, Silent, ViewError};
 use crate::site::Site;
-use crate::svg::strip;
-
-const GROUPS_A_PAGE: usize = 200;
 
 pub(super) fn page(site: &Site, number: usize, part: &Part, query: &Query) -> Result<Html, ViewError> {
     let run = site.run(number)?;
     let filter = Filter {
         env: query.get("env").map(str::to_owned),
-        outcome: query.get("outcome").map(str::to_owned),
+        outcome: query.get("outcome").map(Lenient::from),
         failure: query.get("failure").map(str::to_owned),
         least: query.number("least"),
         most: query.number("most"),
@@ -44,7 +43,7 @@ pub(super) fn page(site: &Site, number: usize, part: &Part, query: &Query) -> Re
     put!(body, "</section>");
     notes(&skipped, &mut body);
     form(&groups, &filter, &mut body);
-    table(site, number, &run, part, &groups, query, &mut body);
+    put!(body, Table::of(site, number, &run, part, &groups).page(&groups, query));
     excluded(site, number, rollouts(), &mut body);
     let crumbs = crumbs(site, number, &[(called(part), String::new())])?;
     Ok(frame(site, &Place { run: Some(number), tab: "", crumbs }, &body))
@@ -62,26 +61,30 @@ fn around(site: &Site, number: usize, run: &Run, part: &Part, body: &mut Html) {
     }
 }
 
+/// Fact of a step: name, metric, and how its value is written.
+type Fact = (&'static str, Metric, fn(f64) -> String);
+
+const FACTS: [Fact; 11] = [
+    ("reward", names::BATCH_REWARD_TOTAL, short),
+    ("success", names::REWARD_SUCCESS_RATE, short),
+    ("signal", names::REWARD_SIGNAL_RATIO, short),
+    ("parse failures", names::REWARD_PARSE_FAILURE_RATE, short),
+    ("entropy", names::POLICY_POLICY_ENTROPY, short),
+    ("mismatch", names::POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MEAN, short),
+    ("gradient", names::POLICY_GRAD_NORM, short),
+    ("sampled tokens", names::TOKENS_SAMPLED, count),
+    ("trained", names::TOKENS_TRAINED, count),
+    ("clipped", names::TOKENS_CLIPPED, count),
+    ("seconds", names::TIMING_STEP, short),
+];
+
 fn facts(run: &Run, part: &Part, body: &mut Html) {
     put!(body, "<dl class=\"facts\">");
     match part {
         Part::Step(step) => {
-            for (name, metric) in [
-                ("reward", "batch_reward/total"),
-                ("success", "reward/success_rate"),
-                ("signal", "reward/signal_ratio"),
-                ("parse failures", "reward/parse_failure_rate"),
-                ("entropy", "policy/policy_entropy"),
-                ("mismatch", "policy/rollout_train_logprobs_abs_diff_mean"),
-                ("gradient", "policy/grad_norm"),
-                ("sampled tokens", "tokens/sampled"),
-                ("trained", "tokens/trained"),
-                ("clipped", "tokens/clipped"),
-                ("seconds", "timing/step"),
-            ] {
-                if let Some(value) = run.metrics.at(*step, metric) {
-                    let value = if metric.starts_with("tokens/") { count(value) } else { short(value) };
-                    put!(body, "<div><dt>", name, "</dt><dd>", value, "</dd></div>");
+            for (name, metric, shown) in FACTS {
+                if let Some(value) = run.metrics.at(*step, metric.name) {
+                    put!(body, "<div><dt>", name, "</dt><dd>", shown(value), "</dd></div>");
                 }
             }
         }
@@ -122,219 +125,21 @@ fn silent(run: &Run, groups: &[Group], body: &mut Html) {
     }
 }
 
-fn form(groups: &[Group], filter: &Filter, body: &mut Html) {
-    let rollouts = || groups.iter().flat_map(|group| &group.rollouts);
-    let options = |values: BTreeSet<&str>, now: &Option<String>| {
-        let mut out = Html::new();
-        let now = now.as_deref();
-        let values = values.into_iter().chain(now).collect::<BTreeSet<_>>();
-        for value in values {
-            if now == Some(value) {
-                put!(out, "<option selected>", value, "</option>");
-            } else {
-                put!(out, "<option>", value, "</option>");
-            }
-        }
-        out
-    };
-    let envs = options(rollouts().map(|rollout| rollout.env.as_str()).collect(), &filter.env);
-    let outcomes = options(rollouts().map(|rollout| rollout.outcome.as_str()).collect(), &filter.outcome);
-    let kinds: BTreeSet<&str> =
-        rollouts().flat_map(|rollout| &rollout.parse_failures).map(String::as_str).chain(["any"]).collect();
-    let failures = options(kinds, &filter.failure);
-    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-    put!(
-        *body,
-        "<form class=\"bar\" method=\"get\" role=\"search\" aria-label=\"which rollouts are shown\"><input id=\"q\" type=\"search\" name=\"q\" aria-label=\"words in the conversation\" placeholder=\"words in the conversation  ( / )\" value=\"",
-        filter.text,
-        "\">"
-    );
-    put!(body, "<label>env <select name=\"env\"><option value=\"\">all</option>", envs, "</select></label>");
-    put!(
-        *body,
-        "<label>outcome <select name=\"outcome\"><option value=\"\">all</option>",
-        outcomes,
-        "</select></label>"
-    );
-    put!(
-        *body,
-        "<label>parse failure <select name=\"failure\"><option value=\"\">all</option>",
-        failures,
-        "</select></label>"
-    );
-    put!(
-        *body,
-        "<label>reward <input name=\"least\" size=\"5\" inputmode=\"decimal\" placeholder=\"least\" value=\"",
-        number(filter.least),
-        "\"></label><input name=\"most\" size=\"5\" inputmode=\"decimal\" aria-label=\"reward at most\" placeholder=\"most\" value=\"",
-        number(filter.most),
-        "\"><button>filter</button>"
-    );
-    if !filter.is_empty() {
-        put!(body, "<a class=\"pick\" href=\"?\">all rollouts</a>");
-    }
-    put!(body, "</form>");
-}
-
-fn span(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
-    values.fold(None, |span: Option<[f64; 2]>, value| {
-        let [low, high] = span.unwrap_or([value, value]);
-        Some([low.min(value), high.max(value)])
-    })
-}
-
-fn table(site: &Site, number: usize, run: &Run, part: &Part, groups: &[Group], query: &Query, body: &mut Html) {
-    let rollouts = || groups.iter().flat_map(|group| &group.rollouts);
-    let rewards = span(rollouts().filter_map(Brief::total)).unwrap_or([0.0, 1.0]);
-    let worths = span(rollouts().filter_map(|rollout| rollout.advantage.value())).map(|[low, high]| {
-        let most = low.abs().max(high.abs());
-        [-most, most]
-    });
-    let pages = groups.len().div_ceil(GROUPS_A_PAGE).max(1);
-    let page = query.number::<usize>("page").unwrap_or(1).clamp(1, pages);
-    if pages > 1 {
-        put!(body, "<p class=\"bar\"><span>page ", page, " of ", pages, "</span>");
-        for (name, to) in [("before", page - 1), ("after", page + 1)] {
-            if (1..=pages).contains(&to) {
-                put!(body, "<a class=\"pick\" href=\"", query.with("page", &to.to_string()), "\">", name, "</a>");
-            }
-        }
-        put!(body, "</p>");
-    }
-    put!(
-        *body,
-        "<div class=\"scroll\"><table class=\"groups\"><thead><tr><th>group</th><th class=\"text\">task</th><th>mean</th><th>solved</th><th class=\"text wide\">reward <span class=\"ends\">",
-        short(rewards[0]),
-        " … ",
-        short(rewards[1]),
-        "</span></th>"
-    );
-    if let Some([low, high]) = worths {
-        put!(
-            *body,
-            "<th class=\"text wide\">advantage <span class=\"ends\">",
-            short(low),
-            " … ",
-            short(high),
-            "</span></th>"
-        );
-    } else if matches!(part, Part::Step(_)) {
-        put!(body, "<th class=\"text\">advantage</th>");
-    }
-    put!(body, "<th>tokens</th><th class=\"text\"></th></tr></thead><tbody>");
-    for group in groups.iter().skip((page - 1) * GROUPS_A_PAGE).take(GROUPS_A_PAGE) {
-        row(site, number, run, part, group, rewards, worths, body);
-    }
-    put!(body, "</tbody></table></div>");
-}
-
-#[expect(clippy::too_many_arguments, reason = "a row of one table: the scales belong to the table")]
-fn row(
-    site: &Site,
-    number: usize,
-    run: &Run,
-    part: &Part,
-    group: &Group,
-    rewards: [f64; 2],
-    worths: Option<[f64; 2]>,
-    body: &mut Html,
-) {
-    let dot = |rollout: &Brief, value: f64, class: &'static str| {
-        let title = format!(
-            "rollout {}: reward {}, advantage {}, {}",
-            rollout.rollout(),
-            cell(rollout.total()),
-            rollout.advantage.words(),
-            rollout.outcome
-        );
-        (value, title, site.trace_url(number, rollout.trace), class)
-    };
-    let earned: Vec<_> = group
-        .rollouts
-        .iter()
-        .filter_map(|rollout| {
-            let solved = run.success().and_then(|name| rollout.reward(name)).or(rollout.total());
-            let class = if solved == Some(1.0) {
-                "good"
-            } else if rollout.parse_failures.is_empty() {
-                "flat"
-            } else {
-                "warn"
-            };
-            Some(dot(rollout, rollout.total()?, class))
-        })
-        .collect();
-    let (solved, scored) = group.solved(run.success());
-    put!(
-        *body,
-        "<tr data-item><td>",
-        site.link(site.group_url(number, part, group.group), &group.group.to_string()),
-        "</td><td class=\"text task\"><a href=\"",
-        site.group_url(number, part, group.group),
-        "\">",
-        clipped(&group.task, 60),
-        "</a> <span class=\"dim\">",
-        clipped(&group.env, 30),
-        "</span></td><td>",
-        cell(group.mean()),
-        "</td><td>",
-        solved,
-        "/",
-        scored,
-        "</td><td class=\"text\">",
-        strip(&earned, rewards),
-        "</td>"
-    );
-    if let Some(worths) = worths {
-        let dots: Vec<_> = group
-            .rollouts
-            .iter()
-            .filter_map(|rollout| {
-                let value = rollout.advantage.value()?;
-                Some(dot(rollout, value, sign(Some(value))))
-            })
-            .collect();
-        if dots.is_empty() {
-            put!(
-                *body,
-                "<td class=\"text dim\" title=\"",
-                group.rollouts.first().map(|rollout| rollout.advantage.words()),
-                "\">no signal</td>"
-            );
-        } else {
-            put!(body, "<td class=\"text\">", strip(&dots, worths), "</td>");
-        }
-    } else if matches!(part, Part::Step(_)) {
-        put!(body, "<td class=\"text dim\">not recorded</td>");
-    }
-    let mean = group.rollouts.iter().map(|rollout| rollout.sampled).sum::<usize>() / group.rollouts.len().max(1);
-    let failures = group.rollouts.iter().filter(|rollout| !rollout.parse_failures.is_empty()).count();
-    let broken = group.rollouts.iter().filter(|rollout| rollout.outcome == "fault").count();
-    put!(body, "<td>", mean, "</td><td class=\"text\">");
-    if failures > 0 {
-        let word = if failures == 1 { " parse failure" } else { " parse failures" };
-        put!(body, "<b class=\"warn\">", failures, word, "</b> ");
-    }
-    if broken > 0 {
-        put!(body, "<b class=\"bad\">", broken, " excluded</b>");
-    }
-    put!(body, "</td></tr>");
-}
-
 /// Rollouts excluded from all statistics, and why.
 fn excluded<'a>(site: &Site, number: usize, rollouts: impl Iterator<Item = &'a Brief>, body: &mut Html) {
     let broken: Vec<&Brief> =
-        rollouts.filter(|rollout| rollout.outcome == "fault" || rollout.total().is_none()).take(200).collect();
+        rollouts.filter(|rollout| rollout.is_broken() || rollout.total().is_none()).take(200).collect();
     if broken.is_empty() {
         return;
     }
     put!(
         *body,
-        "<section class=\"panel\"><h2>Excluded rollouts</h2><table><thead><tr><th>trace</th><th class=\"text\">task</th><th class=\"text\">why</th></tr></thead><tbody>"
+        "<section class=\"panel\"><h2>Excluded rollouts</h2><table><thead><tr><th>trace</th><th class=\"text\">task\
+         </th><th class=\"text\">why</th></tr></thead><tbody>"
     );
     for rollout in broken {
         let unscored = rollout.rewards.iter().find(|reward| reward.value.is_none());
-        let why = if rollout.outcome == "fault" {
+        let why = if rollout.is_broken() {
             rollout.why.clone()
         } else {
             unscored.map_or_else(

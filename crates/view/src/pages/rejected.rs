@@ -29,7 +29,9 @@ pub(crate) fn rejected(site: &Site, number: usize, run: &Run) -> Html {
         out,
         "<section class=\"panel\"><h2>Rejected tasks</h2><p class=\"dim\">",
         format!("{} in all. {}", thousands(tasks.len() as u64), counts.join(", ")),
-        "</p><div class=\"scroll\"><table><thead><tr><th class=\"text\">task</th><th class=\"text\">environment</th><th class=\"text\">reason</th><th class=\"text\">what was seen</th><th class=\"text\">traces</th></tr></thead><tbody>"
+        "</p><div class=\"scroll\"><table><thead><tr><th class=\"text\">task</th><th class=\"text\">environment</th>\
+         <th class=\"text\">reason</th><th class=\"text\">what was seen</th><th class=\"text\">traces</th></tr>\
+         </thead><tbody>"
     );
     let most = if site.is_file() { MOST } else { FEW };
     for task in tasks.iter().take(most) {

@@ -4,7 +4,7 @@ use super::Query;
 use crate::html::{Html, clipped};
 use crate::number::{cell, short, signed};
 use crate::put;
-use crate::run::Token;
+use crate::run::{Origin, Token};
 
 const TOKENS_A_PAGE: usize = 4_000;
 
@@ -64,7 +64,7 @@ fn spans(tokens: &[Token], shown: &[Token], by: &str, aims: &[Aim], body: &mut H
                 put!(body, "</div>");
             }
             node = token.node;
-            put!(body, "<div class=\"node\"><span class=\"origin\">", clipped(&token.origin, 20), "</span>");
+            put!(body, "<div class=\"node\"><span class=\"origin\">", clipped(token.origin.as_str(), 20), "</span>");
         }
         let aim = aims.iter().find(|aim| aim.position == token.position);
         one(token, by, most, aim.map_or("", |aim| aim.id), body);
@@ -84,7 +84,7 @@ struct Aim {
 
 fn aims(tokens: &[Token], by: &str) -> Vec<Aim> {
     let mut aims = Vec::new();
-    let sampled = tokens.iter().find(|token| token.origin == "sampled");
+    let sampled = tokens.iter().find(|token| token.origin.is(Origin::Sampled));
     aims.extend(sampled.map(|token| Aim { id: "sampled", name: "first sampled".into(), position: token.position }));
     let size = |token: &Token| quantity(token, by).map(f64::abs).filter(|size| *size > 0.0);
     let largest = tokens.iter().filter(|token| size(token).is_some()).max_by(|a, b| {
@@ -135,7 +135,7 @@ fn one(token: &Token, by: &str, most: f64, id: &'static str, body: &mut Html) {
 /// Everything known about a token, one line each.
 fn told(token: &Token) -> String {
     let mut lines = vec![format!("{} · id {} · {}", token.position, token.id, token.origin)];
-    if token.origin == "sampled" {
+    if token.origin.is(Origin::Sampled) {
         let trained = if token.trained { "trained" } else { "not trained" };
         lines.push(format!("{trained}: {}", token.because));
         lines.push(format!(
@@ -179,17 +179,17 @@ fn class(token: &Token, by: &str, most: f64) -> &'static str {
     const DOWN: [&str; 5] = ["n0", "d1", "d2", "d3", "d4"];
     const DARK: [&str; 5] = ["n0", "q1", "q2", "q3", "q4"];
     let fate = match (token.trained, token.clipped) {
-        _ if token.origin != "sampled" => "rest",
+        _ if !token.origin.is(Origin::Sampled) => "rest",
         (true, _) => "trained",
         (false, Some(true)) => "clip",
         (false, _) => "untrained",
     };
     match by {
-        "origin" => match token.origin.as_str() {
-            "prompt" => "prompt",
-            "observation" => "observed",
-            "sampled" => "sampled",
-            _ => "forced",
+        "origin" => match token.origin.known() {
+            Some(Origin::Prompt) => "prompt",
+            Some(Origin::Observation) => "observed",
+            Some(Origin::Sampled) => "sampled",
+            Some(Origin::Forced) | None => "forced",
         },
         "trained" => fate,
         "clipped" => {
@@ -257,7 +257,9 @@ pub(super) fn table(tokens: &[Token], query: &Query, body: &mut Html) {
     let shown = paged(tokens, query, body);
     put!(
         *body,
-        "<div class=\"scroll\"><table class=\"tokentable\"><thead><tr><th>at</th><th class=\"text\">origin</th><th>id</th><th class=\"text\">token</th><th>sampled</th><th>learner</th><th>gap</th><th>advantage</th><th>entropy</th><th class=\"text\">trained</th></tr></thead><tbody>"
+        "<div class=\"scroll\"><table class=\"tokentable\"><thead><tr><th>at</th><th class=\"text\">origin</th>\
+         <th>id</th><th class=\"text\">token</th><th>sampled</th><th>learner</th><th>gap</th><th>advantage</th>\
+         <th>entropy</th><th class=\"text\">trained</th></tr></thead><tbody>"
     );
     for token in shown {
         let mut named = Html::new();
@@ -276,7 +278,7 @@ pub(super) fn table(tokens: &[Token], query: &Query, body: &mut Html) {
             "><td>",
             token.position,
             "</td><td class=\"text\">",
-            clipped(&token.origin, 20),
+            clipped(token.origin.as_str(), 20),
             "</td><td>",
             u64::from(token.id),
             "</td><td class=\"text\"><code class=\"t ",

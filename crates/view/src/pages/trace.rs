@@ -4,58 +4,29 @@ use super::{Place, Query, called, crumbs, frame, sign, tokens};
 use crate::html::{Html, clipped};
 use crate::number::{cell, duration, short};
 use crate::put;
-use crate::run::{Full, Message, Part, TurnView, ViewError, Worth};
+use crate::run::{Full, Group, Message, Part, Role, TurnView, ViewError, Worth};
 use crate::site::Site;
 
 /// Characters of a message on the page; `hone show --all` prints the rest.
 const MESSAGE: usize = 20_000;
 
+/// Views of a trace: name in the URL, label.
+const VIEWS: [(&str, &str); 4] =
+    [("conversation", "conversation"), ("tokens", "tokens"), ("table", "token table"), ("record", "record")];
+
 pub(super) fn page(site: &Site, number: usize, trace: u64, query: &Query) -> Result<Html, ViewError> {
     let run = site.run(number)?;
     let full = run.trace(trace)?;
-    let view = query.get("view").unwrap_or("conversation");
-    let part = full.part.as_deref().map(Part::parse);
-    let place = part.as_ref().and_then(|part| run.groups(part, &crate::run::Filter::default()).ok());
+    let view = query.get("view").unwrap_or(VIEWS[0].0);
+    let place = full.part.as_ref().and_then(|part| run.groups(part, &crate::run::Filter::default()).ok());
     let group = place.as_ref().and_then(|(groups, _)| {
         groups.iter().find(|group| group.rollouts.iter().any(|rollout| rollout.trace == trace))
     });
     let mut body = Html::new();
     head(&full, &mut body);
     learned(&full, &mut body);
-    put!(body, "<p class=\"bar\">");
-    if let Some(group) = group {
-        let at = group.rollouts.iter().position(|rollout| rollout.trace == trace).unwrap_or(0);
-        for (name, other, rel) in [("← rollout", at.checked_sub(1), "previous"), ("rollout →", Some(at + 1), "next")]
-        {
-            if let Some(other) = other.and_then(|other| group.rollouts.get(other)) {
-                put!(
-                    body,
-                    "<a class=\"pick\" rel=\"",
-                    rel,
-                    "\" href=\"",
-                    format!("/r/{number}/trace/{}{}", other.trace, query.with("", "")),
-                    "\">",
-                    name,
-                    "</a>"
-                );
-            }
-        }
-    }
-    for (name, label) in
-        [("conversation", "conversation"), ("tokens", "tokens"), ("table", "token table"), ("record", "record")]
-    {
-        put!(
-            body,
-            "<a class=\"pick ",
-            if view == name { "on" } else { "" },
-            "\" href=\"",
-            query.with("view", if name == "conversation" { "" } else { name }),
-            "\">",
-            label,
-            "</a>"
-        );
-    }
-    put!(body, "</p><div class=\"sheet\"><div>");
+    put!(body, "<p class=\"bar\">", siblings(number, trace, group, query), tabs(view, query), "</p>");
+    put!(body, "<div class=\"sheet\"><div>");
     match view {
         "tokens" => tokens::text(&run.tokens(&full), query, &mut body),
         "table" => tokens::table(&run.tokens(&full), query, &mut body),
@@ -66,15 +37,46 @@ pub(super) fn page(site: &Site, number: usize, trace: u64, query: &Query) -> Res
         _ => conversation(&full, &mut body),
     }
     put!(body, "</div>", aside(&full), "</div>");
-    let mut way = Vec::new();
-    if let Some(part) = &part {
-        way.push((called(part), site.part_url(number, part).unwrap_or_default()));
-        if let Some(group) = group {
-            way.push((format!("group {}", group.group), site.group_url(number, part, group.group).unwrap_or_default()));
+    let crumbs = crumbs(site, number, &way(site, number, &full, group))?;
+    Ok(frame(site, &Place { run: Some(number), tab: "", crumbs }, &body))
+}
+
+/// Links to the rollouts before and after in the group.
+fn siblings(number: usize, trace: u64, group: Option<&Group>, query: &Query) -> Html {
+    let mut out = Html::new();
+    let Some(group) = group else { return out };
+    let at = group.rollouts.iter().position(|rollout| rollout.trace == trace).unwrap_or(0);
+    for (name, other, rel) in [("← rollout", at.checked_sub(1), "previous"), ("rollout →", Some(at + 1), "next")] {
+        if let Some(other) = other.and_then(|other| group.rollouts.get(other)) {
+            let url = format!("/r/{number}/trace/{}{}", other.trace, query.with("", ""));
+            put!(out, "<a class=\"pick\" rel=\"", rel, "\" href=\"", url, "\">", name, "</a>");
         }
     }
-    way.push((format!("trace {trace}"), String::new()));
-    Ok(frame(site, &Place { run: Some(number), tab: "", crumbs: crumbs(site, number, &way)? }, &body))
+    out
+}
+
+/// Links to the views; that of the conversation names none.
+fn tabs(view: &str, query: &Query) -> Html {
+    let mut out = Html::new();
+    for (name, label) in VIEWS {
+        let class = if view == name { "on" } else { "" };
+        let url = query.with("view", if name == VIEWS[0].0 { "" } else { name });
+        put!(out, "<a class=\"pick ", class, "\" href=\"", url, "\">", label, "</a>");
+    }
+    out
+}
+
+/// The way to a trace: part, group, trace.
+fn way(site: &Site, number: usize, full: &Full, group: Option<&Group>) -> Vec<(String, String)> {
+    let mut way = Vec::new();
+    if let Some(part) = &full.part {
+        way.push((called(part), site.part_url(number, part).unwrap_or_default()));
+        way.extend(group.map(|group| {
+            (format!("group {}", group.group), site.group_url(number, part, group.group).unwrap_or_default())
+        }));
+    }
+    way.push((format!("trace {}", full.brief.trace), String::new()));
+    way
 }
 
 fn head(full: &Full, body: &mut Html) {
@@ -137,7 +139,8 @@ fn learned(full: &Full, body: &mut Html) {
             *body,
             "<li><b>",
             others,
-            " not sampled</b> <span class=\"dim\">prompt, observations and what Hone appends are never trained: the policy did not choose them</span></li>"
+            " not sampled</b> <span class=\"dim\">prompt, observations and what Hone appends are never trained: the \
+             policy did not choose them</span></li>"
         );
     }
     put!(body, "</ul>");
@@ -160,7 +163,7 @@ pub(super) fn conversation(full: &Full, body: &mut Html) {
     }
     for message in &full.messages {
         let turn = message.turn.and_then(|turn| full.turn_records.get(turn));
-        if message.role == "system" {
+        if message.role.is(Role::System) {
             put!(
                 *body,
                 "<details class=\"fold\"><summary>system prompt <span class=\"dim\">",
@@ -177,18 +180,18 @@ pub(super) fn conversation(full: &Full, body: &mut Html) {
 }
 
 fn said(message: &Message, turn: Option<&TurnView>, body: &mut Html) {
-    let class = match message.role.as_str() {
-        "assistant" => "agent",
-        "user" => "user",
-        "tool" => "tool",
-        _ => "other",
+    let class = match message.role.known() {
+        Some(Role::Assistant) => "agent",
+        Some(Role::User) => "user",
+        Some(Role::Tool) => "tool",
+        Some(Role::System) | None => "other",
     };
     put!(
         *body,
         "<article class=\"msg ",
         class,
         "\" data-item tabindex=\"-1\"><h3>",
-        clipped(&message.role, 40),
+        clipped(message.role.as_str(), 40),
         " ",
         message.name.as_ref().map(|name| clipped(name, 60))
     );
@@ -308,7 +311,7 @@ pub(crate) fn whole(site: &Site, number: usize, trace: u64) -> Result<Html, View
         "\"><summary>trace ",
         trace,
         " · ",
-        full.part.clone(),
+        full.part.as_ref().map(Part::to_string),
         " · ",
         clipped(&full.brief.task, 80),
         " · reward ",

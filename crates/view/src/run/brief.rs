@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::lines::parse;
+use super::words::{Ending, Lenient, Origin};
 
 /// One rollout in a table.
 #[derive(Debug, Clone, Serialize)]
@@ -17,8 +18,7 @@ pub struct Brief {
     pub task: String,
     pub env: String,
     pub replica: u64,
-    /// `finished`, `truncated`, `malformed`, `fault`.
-    pub outcome: String,
+    pub outcome: Lenient<Ending>,
     /// The limit, failure or fault, in words.
     pub why: String,
     pub rewards: Vec<Scored>,
@@ -108,6 +108,11 @@ pub(super) fn no_signal(why: NoSignal) -> &'static str {
 }
 
 impl Brief {
+    /// True if something outside the policy broke it.
+    pub fn is_broken(&self) -> bool {
+        self.outcome.is(Ending::Fault)
+    }
+
     /// Its number in the group, from 1, as `hone show` takes it.
     pub fn rollout(&self) -> u64 {
         self.replica + 1
@@ -129,7 +134,7 @@ impl Brief {
             failed_calls: form.turns.iter().map(|turn| turn.failed).sum(),
             parse_failures: failures.collect(),
             tokens: form.nodes.iter().map(|node| node.tokens.0).sum(),
-            sampled: form.nodes.iter().filter(|node| node.origin == "sampled").map(|node| node.tokens.0).sum(),
+            sampled: form.nodes.iter().filter(|node| node.origin.is(Origin::Sampled)).map(|node| node.tokens.0).sum(),
             trained: fate('t'),
             clipped: fate('c'),
             seconds: form
@@ -160,18 +165,20 @@ impl Brief {
 }
 
 /// Kind and words of an outcome.
-pub(super) fn ended(outcome: &Value) -> (String, String) {
-    let kind = outcome.get("kind").and_then(Value::as_str).unwrap_or("unknown").to_owned();
+fn ended(outcome: &Value) -> (Lenient<Ending>, String) {
+    let kind = Lenient::read(outcome.get("kind")).unwrap_or_else(Lenient::missing);
     let text = |part: &str, key: &str| outcome.get(part)?.get(key)?.as_str().map(str::to_owned);
-    let why = match kind.as_str() {
-        "truncated" => {
+    let why = kind.known().and_then(|kind| match kind {
+        Ending::Finished => None,
+        Ending::Truncated => {
             outcome.get("limit").and_then(Value::as_str).map(|limit| format!("limit of {}", limit.replace('_', " ")))
         }
-        "malformed" => text("failure", "kind")
+        Ending::Malformed => text("failure", "kind")
             .map(|failure| format!("{failure}: {}", text("failure", "message").unwrap_or_default())),
-        "fault" => text("fault", "boundary").map(|who| format!("{who}: {}", text("fault", "what").unwrap_or_default())),
-        _ => None,
-    };
+        Ending::Fault => {
+            text("fault", "boundary").map(|who| format!("{who}: {}", text("fault", "what").unwrap_or_default()))
+        }
+    });
     (kind, why.unwrap_or_default())
 }
 
@@ -198,8 +205,8 @@ struct Form {
 
 #[derive(Deserialize)]
 struct NodeForm {
-    #[serde(default)]
-    origin: String,
+    #[serde(default = "Lenient::missing")]
+    origin: Lenient<Origin>,
     #[serde(default)]
     tokens: Count,
 }

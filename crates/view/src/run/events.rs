@@ -1,9 +1,14 @@
 //! Events by kind, as far as this version knows them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::Range;
 
+use hone_train::evaluate::Kind;
+use hone_train::events::ControlPart;
 use serde_json::{Map, Value};
+
+use super::words::{EventKind, Lenient, Word as _};
 
 /// Events of a run.
 #[derive(Debug, Clone, Default)]
@@ -17,18 +22,14 @@ pub struct Events {
     /// The step of the best checkpoint.
     pub best: Option<u64>,
     pub faults: BTreeMap<u64, Map<String, Value>>,
-    pub resumed: Vec<Map<String, Value>>,
-    pub optimizer: BTreeMap<u64, Vec<Map<String, Value>>>,
     unknown: BTreeMap<String, u64>,
 }
 
-/// The held-out tasks, played at a step: an evaluation or a control.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// The held-out tasks, played at a step.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Played {
     pub step: u64,
-    /// `eval` or `control`.
-    pub event: String,
-    pub kind: String,
+    pub set: Set,
     /// Controls of this step and kind before it: the search for a temperature plays several.
     pub before: usize,
     pub success: Option<f64>,
@@ -40,11 +41,40 @@ pub struct Played {
     pub traces: Option<Range<u64>>,
 }
 
+/// Kind of a measurement on the held-out tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Set {
+    /// Evaluation of the policy of a step.
+    Eval(Lenient<Kind>),
+    Control(Lenient<ControlPart>),
+}
+
+impl Set {
+    /// The kind of evaluation or control, as it was written.
+    pub fn kind(&self) -> &str {
+        match self {
+            Self::Eval(kind) => kind.as_str(),
+            Self::Control(part) => part.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for Set {
+    /// `eval` or `control`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Eval(_) => "eval",
+            Self::Control(_) => "control",
+        })
+    }
+}
+
 impl Played {
     /// As URLs and the command line name it: `eval-12-greedy`; the second of a kind `control-12-probe-2`.
     pub fn name(&self) -> String {
-        let Self { event, step, kind, before, .. } = self;
-        if *before == 0 { format!("{event}-{step}-{kind}") } else { format!("{event}-{step}-{kind}-{}", before + 1) }
+        let Self { set, step, before, .. } = self;
+        let name = format!("{set}-{step}-{}", set.kind());
+        if *before == 0 { name } else { format!("{name}-{}", before + 1) }
     }
 }
 
@@ -58,39 +88,61 @@ pub struct Baseline {
 
 impl Events {
     pub(super) fn add(&mut self, event: Map<String, Value>) {
-        let step = event.get("step").and_then(Value::as_u64);
-        let kind = event.get("event").and_then(Value::as_str).unwrap_or("(without a name)").to_owned();
-        match (kind.as_str(), step) {
-            ("step", Some(step)) => {
-                if let Some(range) = traces(&event) {
-                    self.steps.insert(step, range);
+        match Lenient::<EventKind>::read(event.get("event")) {
+            Some(Lenient::Known(kind)) => {
+                if self.known(kind, event).is_none() {
+                    self.skip(kind.name());
                 }
             }
-            ("eval", Some(step)) => self.played.push(played(step, &kind, &event)),
-            ("control", Some(step)) => {
-                let control = played(step, &kind, &event);
-                let same = |other: &&Played| {
-                    (&other.event, other.step, &other.kind) == (&control.event, control.step, &control.kind)
-                };
+            Some(Lenient::Unknown(name)) => self.skip(&name),
+            None => self.skip("(without a name)"),
+        }
+    }
+
+    /// `None` if an event of a step does not name it.
+    fn known(&mut self, kind: EventKind, event: Map<String, Value>) -> Option<()> {
+        let step = event.get("step").and_then(Value::as_u64);
+        match kind {
+            EventKind::Step => {
+                let step = step?;
+                self.steps.extend(traces(&event).map(|range| (step, range)));
+            }
+            EventKind::Eval => {
+                // Older runs evaluated only by sampling, and did not record it.
+                let kind = Lenient::read(event.get("kind")).unwrap_or(Lenient::Known(Kind::Sampled));
+                self.played.push(played(step?, Set::Eval(kind), &event));
+            }
+            EventKind::Control => {
+                let part = Lenient::read(event.get("kind")).unwrap_or_else(Lenient::missing);
+                let control = played(step?, Set::Control(part), &event);
+                let same = |other: &&Played| (other.step, &other.set) == (control.step, &control.set);
                 let before = self.played.iter().filter(same).count();
                 self.played.push(Played { before, ..control });
             }
-            ("baseline", _) => {
-                let Some(result) = event.get("result") else { return };
-                let name = result.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-                self.baselines.push(Baseline { name, success: number(result, "success"), interval: interval(result) });
-            }
-            ("checkpoint", Some(step)) => {
-                self.checkpoints.insert(step);
+            EventKind::Baseline => self.baselines.extend(event.get("result").map(baseline)),
+            EventKind::Checkpoint => {
+                self.checkpoints.insert(step?);
                 let best = event.get("best").and_then(|best| best.get("step").or(Some(best))?.as_u64());
                 self.best = best.or(self.best);
             }
-            ("faults", Some(step)) => _ = self.faults.insert(step, event),
-            ("optimizer_step", Some(step)) => self.optimizer.entry(step).or_default().push(event),
-            ("resumed", _) => self.resumed.push(event),
-            ("overlap" | "guard" | "extended" | "notice", _) => {}
-            _ => *self.unknown.entry(kind).or_default() += 1,
+            EventKind::Faults => _ = self.faults.insert(step?, event),
+            EventKind::Overlap
+            | EventKind::OptimizerStep
+            | EventKind::Guard
+            | EventKind::Extended
+            | EventKind::Notice
+            | EventKind::Resumed => {}
         }
+        Some(())
+    }
+
+    fn skip(&mut self, name: &str) {
+        *self.unknown.entry(name.to_owned()).or_default() += 1;
+    }
+
+    /// Evaluations of the policy, in order.
+    pub fn evaluations(&self) -> impl DoubleEndedIterator<Item = &Played> {
+        self.played.iter().filter(|played| matches!(played.set, Set::Eval(_)))
     }
 
     /// The evaluation or control of this name; the last one if several share it.
@@ -113,13 +165,12 @@ impl Events {
     }
 }
 
-fn played(step: u64, event: &str, line: &Map<String, Value>) -> Played {
+fn played(step: u64, set: Set, line: &Map<String, Value>) -> Played {
     let none = Value::Null;
     let result = line.get("result").unwrap_or(&none);
     Played {
         step,
-        event: event.to_owned(),
-        kind: line.get("kind").and_then(Value::as_str).unwrap_or("sampled").to_owned(),
+        set,
         before: 0,
         success: number(result, "success"),
         interval: interval(result),
@@ -129,6 +180,11 @@ fn played(step: u64, event: &str, line: &Map<String, Value>) -> Played {
         temperature: number(result, "temperature"),
         traces: traces(line),
     }
+}
+
+fn baseline(result: &Value) -> Baseline {
+    let name = result.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Baseline { name, success: number(result, "success"), interval: interval(result) }
 }
 
 fn traces(event: &Map<String, Value>) -> Option<Range<u64>> {

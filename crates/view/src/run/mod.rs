@@ -7,9 +7,12 @@ mod brief;
 mod events;
 mod full;
 mod lines;
+mod message;
 mod part;
 mod rejected;
 mod series;
+mod token;
+mod words;
 
 use std::path::{Path, PathBuf};
 
@@ -18,12 +21,15 @@ use hone_trace::rundir::{RunDirError, RunReader, TraceReader};
 use std::sync::{Arc, OnceLock};
 
 pub use brief::{Brief, Scored, Worth};
-pub use events::{Baseline, Events, Played};
-pub use full::{Call, Full, Message, Node, Token, TurnView};
+pub use events::{Baseline, Events, Played, Set};
+pub use full::{Full, Node, TurnView};
 pub use lines::Tail;
+pub use message::{Call, Message};
 pub use part::{Filter, Found, Group, Part, Silent};
 pub use rejected::Rejected;
 pub use series::Series;
+pub use token::Token;
+pub use words::{Ending, Lenient, Origin, Role, Word};
 
 /// Reason why something of a run cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +94,7 @@ impl Run {
     }
 
     /// True if its files have changed since they were read.
-    pub fn is_behind(&self) -> bool {
+    pub(crate) fn is_behind(&self) -> bool {
         self.metrics_file.has_changed() || self.events_file.has_changed()
     }
 
@@ -151,7 +157,7 @@ impl Run {
     }
 
     /// True when all planned steps are recorded.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.planned().is_none_or(|planned| self.done() >= planned)
     }
 

@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::fmt;
 use std::ops::{ControlFlow, Range};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::brief::{Brief, Worth};
 use super::lines::parse;
+use super::words::{Ending, Lenient, Role};
 use super::{Run, ViewError};
 
 /// A step, or an evaluation or control by its name.
@@ -23,6 +24,20 @@ impl Part {
     pub fn parse(text: &str) -> Self {
         let number = text.strip_prefix("step-").unwrap_or(text);
         number.parse().map_or_else(|_| Self::Played(text.to_owned()), Self::Step)
+    }
+
+    /// The step, or the step at which it was played.
+    pub(crate) fn step(&self) -> Option<u64> {
+        match self {
+            Self::Step(step) => Some(*step),
+            Self::Played(name) => name.split('-').nth(1)?.parse().ok(),
+        }
+    }
+}
+
+impl Serialize for Part {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -102,7 +117,7 @@ pub type Found = (Part, Vec<Group>);
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Filter {
     pub env: Option<String>,
-    pub outcome: Option<String>,
+    pub outcome: Option<Lenient<Ending>>,
     /// A kind of parse failure; `any` for all kinds.
     pub failure: Option<String>,
     pub least: Option<f64>,
@@ -153,7 +168,7 @@ impl Run {
     }
 
     /// The part a trace belongs to.
-    pub fn part_of(&self, trace: u64) -> Option<Part> {
+    pub(crate) fn part_of(&self, trace: u64) -> Option<Part> {
         let step =
             self.events.steps.iter().find(|(_, range)| range.contains(&trace)).map(|(step, _)| Part::Step(*step));
         let played = || {
@@ -242,7 +257,7 @@ impl Run {
         }
         let Ok(Texts { task, turns, outcome, rewards, mut facts }) = parse::<Texts>(line) else { return false };
         if let Some(messages) = facts.get_mut("messages").and_then(Value::as_array_mut) {
-            messages.retain(|message| message.get("role").and_then(Value::as_str) != Some("system"));
+            messages.retain(|message| Lenient::read(message.get("role")) != Some(Lenient::Known(Role::System)));
         }
         if facts.get("messages").is_none() {
             let decoded = parse(line).ok().and_then(|value| self.decoded(&value));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hone_train::ledger::names::BATCH_REWARD_COMPONENT;
 use serde_json::{Map, Value};
 
 /// Columns of metrics.jsonl. A value that a step does not have is NaN inside and `None` outside.
@@ -89,11 +90,7 @@ impl Series {
 
     /// Reward components, the total last.
     pub fn components(&self) -> Vec<&str> {
-        let part = |name: &'_ str| -> Option<usize> {
-            let rest = name.strip_prefix("batch_reward/")?;
-            (!rest.contains('/')).then_some("batch_reward/".len())
-        };
-        let mut names: Vec<&str> = self.names().filter_map(|name| Some(&name[part(name)?..])).collect();
+        let mut names: Vec<&str> = self.names().filter_map(|name| BATCH_REWARD_COMPONENT.part(name)).collect();
         names.sort_by_key(|name| (*name == "total", *name));
         names
     }

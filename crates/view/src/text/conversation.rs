@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Page, clean};
 use crate::number::{cell, duration};
-use crate::run::{Full, Message, TurnView};
+use crate::run::{Ending, Full, Message, Part, Role, TurnView};
 
 /// Texts longer than this are cut in the middle, unless everything is requested.
 const CUT: usize = 4_000;
@@ -12,10 +12,10 @@ const CUT: usize = 4_000;
 pub fn conversation(full: &Full, page: Page, all: bool) -> String {
     let mut out = String::new();
     let brief = &full.brief;
-    let part = full.part.clone().unwrap_or_else(|| "no step".to_owned());
+    let part = full.part.as_ref().map_or_else(|| "no step".to_owned(), Part::to_string);
     let title = format!("trace {}  {part}  {}/{}  rollout {}", brief.trace, brief.env, brief.task, brief.rollout());
     let ended = format!("{} {}", brief.outcome, brief.why);
-    let ended = page.ink(if brief.outcome == "finished" { "32" } else { "31" }, &cut(&clean(ended.trim()), all));
+    let ended = page.ink(if brief.outcome.is(Ending::Finished) { "32" } else { "31" }, &cut(&clean(ended.trim()), all));
     let _ = writeln!(out, "{}  {ended}", page.bold(&clean(&title)));
     let tools: Vec<&str> = full.tools();
     let _ = writeln!(out, "{}", page.dim(&clean(&format!("{} tools: {}", tools.len(), tools.join(", ")))));
@@ -41,11 +41,11 @@ pub fn conversation(full: &Full, page: Page, all: bool) -> String {
 }
 
 fn say(message: &Message, full: &Full, page: Page, all: bool, out: &mut String) {
-    let ink = match message.role.as_str() {
-        "assistant" => "36",
-        "tool" => "33",
-        "user" => "35",
-        _ => "2",
+    let ink = match message.role.known() {
+        Some(Role::Assistant) => "36",
+        Some(Role::Tool) => "33",
+        Some(Role::User) => "35",
+        Some(Role::System) | None => "2",
     };
     let name = message.name.as_ref().map_or_else(String::new, |name| format!(" {name}"));
     let turn = message.turn.and_then(|turn| full.turn_records.get(turn));

@@ -95,13 +95,6 @@ fn dots(values: &[f64], [low, high]: [f64; 2], columns: usize) -> String {
     counts.iter().map(glyph).collect()
 }
 
-fn span(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
-    values.fold(None, |span, value| {
-        let [low, high] = span.unwrap_or([value, value]);
-        Some([low.min(value), high.max(value)])
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

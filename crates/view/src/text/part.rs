@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::{Page, dots, line, padded, span};
-use crate::number::{cell, short};
+use hone_train::ledger::names::{self, Metric};
+
+use super::{Page, dots, line, padded};
+use crate::fates::FATES;
+use crate::number::{cell, short, span};
 use crate::run::{Brief, Filter, Group, Part, Run, Silent, ViewError};
 
 const SCALE: usize = 17;
@@ -28,7 +31,8 @@ pub fn part(run: &Run, part: &Part, filter: &Filter, page: Page) -> Result<Strin
             let Silent { why, groups: count, by_all, by_none } = silent;
             let _ = writeln!(
                 out,
-                "{count} of {} groups have no signal and train nothing: {why} ({by_all} solved by every rollout, {by_none} by none)",
+                "{count} of {} groups have no signal and train nothing: {why} ({by_all} solved by every rollout, \
+                 {by_none} by none)",
                 groups.len()
             );
         }
@@ -83,7 +87,7 @@ fn row(run: &Run, group: &Group, rewards: [f64; 2], advantages: Option<[f64; 2]>
         });
         format!("{}  ", page.dim(&padded(&why, SCALE)))
     };
-    let broken = group.rollouts.iter().filter(|rollout| rollout.outcome == "fault").count();
+    let broken = group.rollouts.iter().filter(|rollout| rollout.is_broken()).count();
     let failures = group.rollouts.iter().filter(|rollout| !rollout.parse_failures.is_empty()).count();
     let mut marks = Vec::new();
     if failures > 0 {
@@ -106,12 +110,11 @@ fn row(run: &Run, group: &Group, rewards: [f64; 2], advantages: Option<[f64; 2]>
 }
 
 fn summary(run: &Run, step: u64, page: Page, out: &mut String) {
-    let sampled = run.metrics.at(step, "tokens/sampled");
-    if let Some(sampled) = sampled.filter(|sampled| *sampled > 0.0) {
-        let places = ["trained", "zero_advantage", "clipped", "masked", "skipped", "unscored", "truncated", "faulted"];
-        let parts = places.iter().filter_map(|place| {
-            let tokens = run.metrics.at(step, &format!("tokens/{place}")).filter(|tokens| *tokens > 0.0)?;
-            Some(format!("{} {:.0} ({:.1} %)", place.replace('_', " "), tokens, 100.0 * tokens / sampled))
+    let tokens = |metric: Metric| run.metrics.at(step, metric.name).filter(|tokens| *tokens > 0.0);
+    if let Some(sampled) = tokens(names::TOKENS_SAMPLED) {
+        let parts = FATES.iter().filter_map(|fate| {
+            let tokens = tokens(fate.tokens)?;
+            Some(format!("{} {tokens:.0} ({:.1} %)", fate.name, 100.0 * tokens / sampled))
         });
         let _ = writeln!(out, "{sampled:.0} sampled tokens: {}", parts.collect::<Vec<_>>().join(", "));
     }

@@ -2,21 +2,23 @@
 
 use std::fmt::Write as _;
 
+use hone_train::ledger::names::{self, Metric};
+
 use super::{Page, line, padded};
-use crate::number::{cell, short};
+use crate::number::{cell, short, span};
 use crate::run::{Played, Run};
 
 /// Columns: heading, metric.
-const COLUMNS: [(&str, &str); 9] = [
-    ("reward", "batch_reward/total"),
-    ("success", "reward/success_rate"),
-    ("signal", "reward/signal_ratio"),
-    ("parse fail", "reward/parse_failure_rate"),
-    ("entropy", "policy/policy_entropy"),
-    ("kl", "policy/policy_kl"),
-    ("mismatch", "policy/rollout_train_logprobs_abs_diff_mean"),
-    ("grad", "policy/grad_norm"),
-    ("tokens/s", "timing/sampled_tokens_per_second"),
+const COLUMNS: [(&str, Metric); 9] = [
+    ("reward", names::BATCH_REWARD_TOTAL),
+    ("success", names::REWARD_SUCCESS_RATE),
+    ("signal", names::REWARD_SIGNAL_RATIO),
+    ("parse fail", names::REWARD_PARSE_FAILURE_RATE),
+    ("entropy", names::POLICY_POLICY_ENTROPY),
+    ("kl", names::POLICY_POLICY_KL),
+    ("mismatch", names::POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MEAN),
+    ("grad", names::POLICY_GRAD_NORM),
+    ("tokens/s", names::TIMING_SAMPLED_TOKENS_PER_SECOND),
 ];
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -40,7 +42,7 @@ pub fn steps(run: &Run, page: Page, most: usize) -> String {
     }
     out.push('\n');
     curves(run, page, &mut out);
-    let present: Vec<_> = COLUMNS.iter().filter(|(_, metric)| !run.metrics.points(metric).is_empty()).collect();
+    let present: Vec<_> = COLUMNS.iter().filter(|(_, metric)| !run.metrics.points(metric.name).is_empty()).collect();
     let mut header = format!("{:>6}", "step");
     for (name, _) in &present {
         let _ = write!(header, " {name:>10}");
@@ -55,7 +57,7 @@ pub fn steps(run: &Run, page: Page, most: usize) -> String {
     for step in &chosen {
         let _ = write!(out, "{step:>6}");
         for (_, metric) in &present {
-            let _ = write!(out, " {:>10}", cell(run.metrics.at(*step, metric)));
+            let _ = write!(out, " {:>10}", cell(run.metrics.at(*step, metric.name)));
         }
         let mut marks = Vec::new();
         if run.events.faults.contains_key(step) {
@@ -63,9 +65,8 @@ pub fn steps(run: &Run, page: Page, most: usize) -> String {
         }
         marks.extend(
             run.events
-                .played
-                .iter()
-                .filter(|played| played.step == *step && played.event == "eval")
+                .evaluations()
+                .filter(|played| played.step == *step)
                 .map(|played| page.ink("36", &format!("{} {}", played.name(), cell(played.success)))),
         );
         let _ = writeln!(out, "  {}", marks.join("  "));
@@ -100,7 +101,7 @@ fn rejected(run: &Run, page: Page, most: usize, out: &mut String) {
 
 fn curves(run: &Run, page: Page, out: &mut String) {
     for (name, metric) in COLUMNS {
-        let points = run.metrics.points(metric);
+        let points = run.metrics.points(metric.name);
         let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
         let values: Vec<f64> = points.iter().map(|(_, value)| *value).collect();
         let curve = sparkline(&values, page.columns.saturating_sub(40).clamp(10, 60));
@@ -117,7 +118,7 @@ fn sparkline(values: &[f64], columns: usize) -> String {
         part.iter().sum::<f64>() / part.len() as f64
     };
     let means: Vec<f64> = (0..count).map(mean).collect();
-    let Some([low, high]) = super::span(means.iter().copied()) else { return String::new() };
+    let Some([low, high]) = span(means.iter().copied()) else { return String::new() };
     let height = |value: f64| if high - low > 1e-12 { (value - low) / (high - low) } else { 0.0 };
     means.iter().map(|value| BLOCKS[((height(*value) * 8.0) as usize).min(7)]).collect()
 }

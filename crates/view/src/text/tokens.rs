@@ -33,7 +33,7 @@ pub fn tokens(tokens: &[Token], page: Page) -> String {
             out,
             "{:>6} {:<11} {:>7} {text} {:>9} {:>9} {:>9} {:>9} {:>8}  {mark}  {}",
             token.position,
-            line(&token.origin, 11),
+            line(token.origin.as_str(), 11),
             token.id,
             cell(token.logprob),
             cell(token.learner_logprob),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 
-use hone_view::run::{Filter, Part, Run, Worth};
+use hone_view::run::{Filter, Origin, Part, Run, Worth};
 
 use crate::made::{HOSTILE, Made, STEPS};
 
@@ -42,7 +42,7 @@ fn every_token_says_whether_it_was_trained_and_why() {
     assert!(text.contains("find my order") && text.contains("Your refund is on its way."), "{text}");
     assert!(tokens.iter().any(|token| token.special && token.text == "<|im_start|>"));
     for token in &tokens {
-        assert_eq!(token.trained || token.clipped == Some(true), token.origin == "sampled", "{token:?}");
+        assert_eq!(token.trained || token.clipped == Some(true), token.origin.is(Origin::Sampled), "{token:?}");
         assert_eq!(token.gap, token.logprob.map(|logprob| -0.25 - logprob));
     }
     assert_eq!(tokens.iter().filter(|token| token.clipped == Some(true)).count(), 1);
@@ -50,7 +50,7 @@ fn every_token_says_whether_it_was_trained_and_why() {
     assert!(
         run.tokens(&eval)
             .iter()
-            .filter(|token| token.origin == "sampled")
+            .filter(|token| token.origin.is(Origin::Sampled))
             .all(|token| token.because.contains("evaluation"))
     );
 }
@@ -205,4 +205,24 @@ fn controls_of_one_kind_have_names_of_their_own() {
     let run = Run::open(directory.path()).unwrap();
     let first = |name: &str| run.groups(&Part::parse(name), &Filter::default()).unwrap().0[0].rollouts[0].trace;
     assert_eq!([first("control-6-probe"), first("control-6-probe-2")], [0, 2]);
+}
+
+/// Kinds that this version does not know keep their names, and what can be read of them is shown.
+#[test]
+fn evaluations_of_a_newer_version_are_shown_under_their_own_names() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Made::whole(directory.path()));
+    append(
+        &directory.path().join("events.jsonl"),
+        b"{\"event\": \"eval\", \"step\": 4, \"kind\": \"beam\", \"result\": {\"success\": 0.5}, \"traces\": [0, 2]}
+{\"event\": \"control\", \"step\": 6, \"kind\": \"of_tomorrow\"}
+{\"event\": \"eval\", \"result\": {}}
+",
+    );
+    let run = Run::open(directory.path()).unwrap();
+    let names: Vec<String> = run.events.played.iter().map(hone_view::run::Played::name).collect();
+    assert_eq!(names, ["eval-0-greedy", "eval-6-greedy", "eval-4-beam", "control-6-of_tomorrow"]);
+    assert_eq!(run.events.evaluations().last().unwrap().success, Some(0.5));
+    assert_eq!(run.groups(&Part::parse("eval-4-beam"), &Filter::default()).unwrap().0.len(), 2);
+    assert!(run.notes().join("\n").contains("eval (1)"), "an evaluation of no step: {:?}", run.notes());
 }

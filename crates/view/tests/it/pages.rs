@@ -294,7 +294,7 @@ fn why_nothing_was_learned_is_said_where_it_is_seen() {
     assert!(trained.contains("rollout 1</span>"), "the number is that of hone show: {trained}");
     let run = shown(&site, "/");
     assert!(
-        run.contains("nothing says which to prefer") && run.contains("key round s1\"></i>held-out, greedy"),
+        run.contains("there is no preference to learn") && run.contains("key round s1\"></i>held-out, greedy"),
         "{run}"
     );
 }

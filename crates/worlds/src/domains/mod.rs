@@ -259,7 +259,7 @@ impl Desk {
     }
 
     /// Runs a call by agent or user, for users with their own tools.
-    pub fn call_by(&mut self, by: Requestor, call: &ToolCall) -> Result<Reply, Lost> {
+    pub(crate) fn call_by(&mut self, by: Requestor, call: &ToolCall) -> Result<Reply, Lost> {
         self.calls.push(call.clone());
         self.invoke_by(by, &call.name, &py::dict_from(&call.arguments))
     }

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 
 use hone_trace::Rng;
 
+use super::problems::Problem;
 use super::text::Scene;
-use super::world::{Document, Problem, Shelf, World};
+use super::world::{Document, Shelf, World};
 
 /// Fills `gold` up to `count` documents and shuffles: the ids in the order the prompt shows them.
 pub(super) fn documents(world: &World, scene: &Scene, gold: &[String], count: usize, rng: &mut Rng) -> Vec<String> {

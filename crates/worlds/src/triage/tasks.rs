@@ -17,8 +17,9 @@ use serde_json::json;
 use super::distractors;
 use super::facts::{Gold, Submitted};
 use super::novice::{self, Work};
+use super::problems::Problem;
 use super::text::{self, Scene};
-use super::world::{Problem, Scope, Shelf, Size, World, WorldSpec};
+use super::world::{Scope, Shelf, Size, World, WorldSpec};
 use hone_arena::solution::{DEMONSTRATION, Demonstrator};
 
 use gold::{find, submission};

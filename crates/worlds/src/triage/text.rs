@@ -5,7 +5,8 @@
 
 use hone_trace::Rng;
 
-use super::world::{Document, Incident, Particulars, Problem, Size};
+use super::problems::{Incident, Particulars, Problem};
+use super::world::{Document, Size};
 
 pub(super) fn article(size: Size, id: String, problem: Problem, particulars: &Particulars) -> Document {
     let (product, failure, cause) = (&particulars.product, problem.failure(), problem.cause());

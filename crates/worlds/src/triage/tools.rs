@@ -11,12 +11,12 @@ pub(super) const SUBMIT: &str = "submit_resolution";
 pub(super) const HITS: usize = 5;
 
 /// The reader's only tool.
-pub fn reader_tools() -> Result<ToolSet, DuplicateTool> {
+pub(crate) fn reader_tools() -> Result<ToolSet, DuplicateTool> {
     ToolSet::new(vec![submit()])
 }
 
 /// Search and look-up for each kind of documents, and the submission.
-pub fn searcher_tools() -> Result<ToolSet, DuplicateTool> {
+pub(crate) fn searcher_tools() -> Result<ToolSet, DuplicateTool> {
     ToolSet::new(vec![
         search("search_kb", "Search the knowledge base articles."),
         search("search_tickets", "Search past tickets."),

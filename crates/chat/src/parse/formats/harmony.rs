@@ -10,8 +10,9 @@ use super::{Claim, FormatEntry, Holds, Reply, Values, arguments_json, payload};
 use crate::parse::{
     draft::{Draft, Fault},
     json::Json,
-    repair::{self, End, Repair},
+    repair::Repair,
     reply::Lookup,
+    tolerant::{self, End},
     work::spend,
 };
 
@@ -195,7 +196,7 @@ fn broken(reply: &mut Reply<'_>, open: usize, start: usize, name: &str, fault: F
     let fault = if end.is_none() { Fault { kind: ParseFailureKind::Truncated, ..fault } } else { fault };
     let holds = Holds::Arguments { name, id: None };
     let known = if end.is_none() { End::Open } else { End::Closed };
-    let drafts = repair::values(&text[start..body_end], known).ok();
+    let drafts = tolerant::values(&text[start..body_end], known).ok();
     let drafts = drafts.and_then(|values| payload::mend(open..body_end, holds, values, &fault));
     reply.drafts.append(&mut drafts.unwrap_or_else(|| vec![Draft::faulty(open..body_end, fault)]));
     reply.pos = body_end;

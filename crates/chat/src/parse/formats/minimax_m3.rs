@@ -8,11 +8,12 @@ use serde_json::{Map, Value};
 use super::{FormatEntry, Reply, Toolbox, Unwritable, Values, alone};
 use crate::parse::{
     draft::{Draft, Fault, Reading},
-    json::{MAX_DEPTH, Wide},
+    json::MAX_DEPTH,
     repair::Repair,
     reply::Lookup,
     toolbox::Tool,
     types::Types,
+    wide::Wide,
 };
 
 /// The mark every tag starts with.

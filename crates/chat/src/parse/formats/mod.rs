@@ -267,7 +267,7 @@ fn call_json(call: &ToolCall, arguments: &str) -> String {
 
 fn arguments_json(call: &ToolCall) -> String {
     let mut out = String::new();
-    super::json::write_exact_map(&call.arguments, &mut [].iter(), &mut out);
+    super::wide::write_exact_map(&call.arguments, &mut [].iter(), &mut out);
     out
 }
 

@@ -15,16 +15,9 @@ pub use pages::{PageShape, Pages};
 use crate::cpu::block::{After, Before, Gates, Spread};
 use crate::cpu::buffer::Buffer;
 use crate::cpu::decode::attention::Plan;
-use crate::cpu::kernels::simd::Isa;
 use crate::cpu::{Cpu, Shared, with_scratch};
-use crate::generate::step::{Choice, Draw, DrawRequest, Refusal, Step};
+use crate::generate::step::{Draw, Step};
 use crate::model::Net;
-
-/// Draws a token from logits on the host, as the CPU does: for draws that a device has no kernel for.
-pub fn choose_on_host(logits: &mut [f32], request: DrawRequest<'_>) -> std::result::Result<Choice, Refusal> {
-    let DrawRequest { params, allowed, rng } = request;
-    choose::with_scratch(|scratch| choose::choose(Isa::detect(), logits, params, allowed, rng, scratch))
-}
 
 /// Below this many rows per thread, reading the weights costs more than the arithmetic: threads then divide the
 /// weights, not the rows.

@@ -1,50 +1,50 @@
 //! The metrics themselves: constant, name, meaning. A number in brackets says how many names a family leaves open.
 
-use super::{Family, Metric, Section, open};
+use super::{Better, Family, Metric, Section, open};
 
 metrics! {
     "Token accounting", "Every sampled token of a step is in exactly one of the categories below `tokens/sampled`, \
         the first that applies; they add up to it. With several passes over a batch, a token is divided among its \
         categories in each pass." {
         TOKENS_SAMPLED = "tokens/sampled": "tokens the policy sampled in this step",
-        TOKENS_FAULTED = "tokens/faulted": "in episodes broken by something outside the policy; they are in no \
+        TOKENS_FAULTED = "tokens/faulted" (Lower): "in episodes broken by something outside the policy; they are in no \
             statistics",
-        TOKENS_UNSCORED = "tokens/unscored": "in episodes without a reward",
+        TOKENS_UNSCORED = "tokens/unscored" (Lower): "in episodes without a reward",
         TOKENS_TRUNCATED = "tokens/truncated": "in episodes truncated by a length limit, if the recipe does not \
             train on those",
         TOKENS_ZERO_ADVANTAGE = "tokens/zero_advantage": "with an advantage of 0 or none: all siblings earned the same, there was no sibling, or the mean was met exactly",
         TOKENS_MASKED = "tokens/masked": "excluded from the loss by a mask or an off-policy correction",
         TOKENS_CLIPPED = "tokens/clipped": "whose gradient the clip set to zero",
-        TOKENS_SKIPPED = "tokens/skipped": "in optimizer steps that were not taken, for example because the gradient was not finite",
-        TOKENS_TRAINED = "tokens/trained": "whose advantage reached the gradient",
+        TOKENS_SKIPPED = "tokens/skipped" (Lower): "in optimizer steps that were not taken, for example because the gradient was not finite",
+        TOKENS_TRAINED = "tokens/trained" (Higher): "whose advantage reached the gradient",
     }
     "Rewards", "Over the traces that stayed in their groups. `reward/{env}/…` is the same per environment." {
-        BATCH_REWARD_COMPONENT[1] = "batch_reward/{component}": "mean of the component, `total` included, over the traces in which it was scored; events.jsonl has it per optimizer batch",
+        BATCH_REWARD_COMPONENT[1] = "batch_reward/{component}" (Higher): "mean of the component, `total` included, over the traces in which it was scored; events.jsonl has it per optimizer batch",
         BATCH_REWARD_COMPONENT_STD[1] = "batch_reward/{component}/std": "its standard deviation (population)",
         BATCH_REWARD_COMPONENT_SCORED[1] = "batch_reward/{component}/scored": "traces in which it was scored",
         BATCH_REWARD_COMPONENT_ADVANTAGE_SHARE[1] = "batch_reward/{component}/advantage_share": "its share of the advantages' variance: Σ xT / ΣT² within a group, x the weighted component and T the total (with gdpo: x over its deviation, T their sum), both centred on the group; groups averaged by their squared advantages. A component that pays an argument has the squared advantages of that argument's tokens, by their share of the trace. The shares and the rest add up to 1; a component below 0 pulls against the others",
-        BATCH_REWARD_COMPONENT_SIGNAL_RATIO[1] = "batch_reward/{component}/signal_ratio": "for a component that \
+        BATCH_REWARD_COMPONENT_SIGNAL_RATIO[1] = "batch_reward/{component}/signal_ratio" (Higher): "for a component that \
             credits an argument: share of groups in which that argument's tokens have an advantage other than 0",
         BATCH_REWARD_COMPONENT_ARGUMENT_FOUND[1] = "batch_reward/{component}/argument_found": "the same: share of the traces it scored in which the argument's tokens are known; the others are credited as a whole",
         REWARD_ADVANTAGE_SHARE_REST = "reward/advantage_share_rest": "the unexplained rest: gates, and weights \
             redistributed from unscored components",
-        REWARD_AVG_RAW_REWARD = "reward/avg_raw_reward": "mean total",
-        REWARD_MEAN_POSITIVE_REWARD = "reward/mean_positive_reward": "mean of the total, values below 0 taken as 0",
-        REWARD_AVG_PASS_AT_N[1] = "reward/avg_pass_at_{n}": "share of groups with at least one success, over those \
+        REWARD_AVG_RAW_REWARD = "reward/avg_raw_reward" (Higher): "mean total",
+        REWARD_MEAN_POSITIVE_REWARD = "reward/mean_positive_reward" (Higher): "mean of the total, values below 0 taken as 0",
+        REWARD_AVG_PASS_AT_N[1] = "reward/avg_pass_at_{n}" (Higher): "share of groups with at least one success, over those \
             whose n episodes were all scored: a group that lost some had fewer attempts",
-        REWARD_SUCCESS_RATE = "reward/success_rate": "share of the scored traces that succeed",
+        REWARD_SUCCESS_RATE = "reward/success_rate" (Higher): "share of the scored traces that succeed",
         REWARD_VARIANCE_PER_PROMPT = "reward/variance_per_prompt": "mean over groups of the total's variance (population)",
-        REWARD_SIGNAL_RATIO = "reward/signal_ratio": "share of groups whose totals give an advantage other than 0; \
+        REWARD_SIGNAL_RATIO = "reward/signal_ratio" (Higher): "share of groups whose totals give an advantage other than 0; \
             components that credit an argument have their own ratio",
-        REWARD_NUM_ZERO_VARIANCE_FILTERED = "reward/num_zero_variance_filtered": "groups that train nothing because all their traces earned the same",
-        REWARD_PARSE_FAILURE_RATE = "reward/parse_failure_rate": "share of replies that are neither a valid call nor a plain reply, repaired ones included",
-        REWARD_PARSE_FAILURE_RATE_KIND[1] = "reward/parse_failure_rate/{kind}": "the same by kind of failure (the kinds of `hone parse`)",
-        REWARD_REPAIRED_RATE = "reward/repaired_rate": "share of replies whose calls ran only after a repair",
-        REWARD_ENV_PASS_AT_N[2] = "reward/{env}/pass_at_{n}": "the same over the environment's groups",
-        REWARD_ENV_SUCCESS_RATE[1] = "reward/{env}/success_rate": "share of its scored traces that succeed",
+        REWARD_NUM_ZERO_VARIANCE_FILTERED = "reward/num_zero_variance_filtered" (Lower): "groups that train nothing because all their traces earned the same",
+        REWARD_PARSE_FAILURE_RATE = "reward/parse_failure_rate" (Lower): "share of replies that are neither a valid call nor a plain reply, repaired ones included",
+        REWARD_PARSE_FAILURE_RATE_KIND[1] = "reward/parse_failure_rate/{kind}" (Lower): "the same by kind of failure (the kinds of `hone parse`)",
+        REWARD_REPAIRED_RATE = "reward/repaired_rate" (Lower): "share of replies whose calls ran only after a repair",
+        REWARD_ENV_PASS_AT_N[2] = "reward/{env}/pass_at_{n}" (Higher): "the same over the environment's groups",
+        REWARD_ENV_SUCCESS_RATE[1] = "reward/{env}/success_rate" (Higher): "share of its scored traces that succeed",
         REWARD_ENV_VARIANCE_PER_PROMPT[1] = "reward/{env}/variance_per_prompt": "mean over its groups of the total's variance",
-        REWARD_ENV_SIGNAL_RATIO[1] = "reward/{env}/signal_ratio": "share of its groups whose totals give an advantage other than 0; under 0.25 it is too hard or too easy",
-        REWARD_ENV_MEAN_POSITIVE_REWARD[1] = "reward/{env}/mean_positive_reward": "mean of its totals, values below 0 taken as 0",
+        REWARD_ENV_SIGNAL_RATIO[1] = "reward/{env}/signal_ratio" (Higher): "share of its groups whose totals give an advantage other than 0; under 0.25 it is too hard or too easy",
+        REWARD_ENV_MEAN_POSITIVE_REWARD[1] = "reward/{env}/mean_positive_reward" (Higher): "mean of its totals, values below 0 taken as 0",
         LOSS_AVG_RAW_ADVANTAGES = "loss/avg_raw_advantages": "mean advantage of the traces that have one, excluding \
             separately credited arguments",
         LOSS_AVG_RAW_ADVANTAGES_ABS = "loss/avg_raw_advantages_abs": "mean absolute advantage",
@@ -52,17 +52,17 @@ metrics! {
     "Episodes", "`rollouts/…` counts every episode; the others those that stayed in their groups." {
         ROLLOUTS_TOTAL = "rollouts/total": "episodes played",
         ROLLOUTS_VALID = "rollouts/valid": "episodes that stayed in their groups",
-        ROLLOUTS_INVALID = "rollouts/invalid": "episodes excluded from their groups: those that broke",
-        ROLLOUTS_FAULTED = "rollouts/faulted": "episodes broken by something outside the policy",
-        ROLLOUTS_MALFORMED = "rollouts/malformed": "episodes that ended with a reply that could not be read",
-        ROLLOUTS_TRUNCATED_OVERLONG = "rollouts/truncated_overlong": "episodes cut short by a limit",
+        ROLLOUTS_INVALID = "rollouts/invalid" (Lower): "episodes excluded from their groups: those that broke",
+        ROLLOUTS_FAULTED = "rollouts/faulted" (Lower): "episodes broken by something outside the policy",
+        ROLLOUTS_MALFORMED = "rollouts/malformed" (Lower): "episodes that ended with a reply that could not be read",
+        ROLLOUTS_TRUNCATED_OVERLONG = "rollouts/truncated_overlong" (Lower): "episodes cut short by a limit",
         ENVIRONMENT_TOTAL_EPISODES = "environment/total_episodes": "episodes counted below",
         ENVIRONMENT_AVG_TURNS = "environment/avg_turns": "agent turns per episode",
         ENVIRONMENT_AVG_TOOL_CALLS = "environment/avg_tool_calls": "tool calls run per episode",
-        ENVIRONMENT_TOOL_ERROR_RATE = "environment/tool_error_rate": "share of the calls run that were answered with an error",
+        ENVIRONMENT_TOOL_ERROR_RATE = "environment/tool_error_rate" (Lower): "share of the calls run that were answered with an error",
         ENVIRONMENT_TOOL_CALLS_EMITTED = "environment/tool_calls_emitted": "tool calls in the replies",
         ENVIRONMENT_TOOL_CALLS_EXECUTED = "environment/tool_calls_executed": "tool calls run",
-        ENVIRONMENT_TOOL_CALLS_FAILED = "environment/tool_calls_failed": "tool calls answered with an error",
+        ENVIRONMENT_TOOL_CALLS_FAILED = "environment/tool_calls_failed" (Lower): "tool calls answered with an error",
         ENVIRONMENT_DEFUSED_TOKENS = "environment/defused_tokens": "special tokens spelled out in tools and in messages of \
             users and tools, kept as text",
         ENVIRONMENT_ENV_NUM_EPISODES[1] = "environment/{env}/num_episodes": "episodes of the environment",
@@ -71,10 +71,10 @@ metrics! {
         ENVIRONMENT_ENV_MAX_TURNS[1] = "environment/{env}/max_turns": "the most",
         ENVIRONMENT_ENV_AVG_TOOL_CALLS[1] = "environment/{env}/avg_tool_calls": "its tool calls run per episode",
         ENVIRONMENT_ENV_TOOL_CALLS_PER_TURN[1] = "environment/{env}/tool_calls_per_turn": "its tool calls run per turn",
-        ENVIRONMENT_ENV_AVG_TOOL_ERRORS[1] = "environment/{env}/avg_tool_errors": "its failed calls per episode",
-        ENVIRONMENT_ENV_TOTAL_TOOL_ERRORS[1] = "environment/{env}/total_tool_errors": "its failed calls",
-        ENVIRONMENT_ENV_TOOL_ERROR_RATE[1] = "environment/{env}/tool_error_rate": "share of its calls that failed",
-        ENVIRONMENT_ENV_PARSE_FAILURE_RATE[1] = "environment/{env}/parse_failure_rate": "share of its replies that could not be read",
+        ENVIRONMENT_ENV_AVG_TOOL_ERRORS[1] = "environment/{env}/avg_tool_errors" (Lower): "its failed calls per episode",
+        ENVIRONMENT_ENV_TOTAL_TOOL_ERRORS[1] = "environment/{env}/total_tool_errors" (Lower): "its failed calls",
+        ENVIRONMENT_ENV_TOOL_ERROR_RATE[1] = "environment/{env}/tool_error_rate" (Lower): "share of its calls that failed",
+        ENVIRONMENT_ENV_PARSE_FAILURE_RATE[1] = "environment/{env}/parse_failure_rate" (Lower): "share of its replies that could not be read",
         GENERATE_AVG_NUM_TOKENS = "generate/avg_num_tokens": "sampled tokens per episode: mean",
         GENERATE_STD_NUM_TOKENS = "generate/std_num_tokens": "standard deviation",
         GENERATE_MIN_NUM_TOKENS = "generate/min_num_tokens": "least",
@@ -112,7 +112,7 @@ metrics! {
             than the run of `train.kl_within` did at that step",
         POLICY_POLICY_LR = "policy/policy_lr": "learning rate",
         POLICY_GRAD_NORM = "policy/grad_norm": "norm of the gradient before clipping",
-        POLICY_SKIPPED_STEPS = "policy/skipped_steps": "optimizer steps not taken because the gradient was not finite",
+        POLICY_SKIPPED_STEPS = "policy/skipped_steps" (Lower): "optimizer steps not taken because the gradient was not finite",
         POLICY_LOSS_METRICS_CLIP_RATIO = "policy/loss_metrics/clip_ratio": "share of the batch's tokens whose \
             gradient was clipped to 0; 0 by construction with one optimizer step per batch",
         POLICY_LOSS_METRICS_IS_RATIO_MEAN = "policy/loss_metrics/is_ratio_mean": "importance ratio of the token's \
@@ -134,7 +134,7 @@ metrics! {
             waiting for them",
         TIMING_POLICY_TRAIN = "timing/policy_train": "credit, packing and learning",
         TIMING_SAVE_CHECKPOINTS = "timing/save_checkpoints": "writing the newest checkpoint before this step",
-        TIMING_SAMPLED_TOKENS_PER_SECOND = "timing/sampled_tokens_per_second": "sampled tokens per second of \
+        TIMING_SAMPLED_TOKENS_PER_SECOND = "timing/sampled_tokens_per_second" (Higher): "sampled tokens per second of \
             sampling and scoring; of the whole step in an asynchronous run",
     }
 }

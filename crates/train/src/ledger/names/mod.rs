@@ -10,6 +10,16 @@ use std::fmt::{self, Display, Write as _};
 pub struct Metric {
     pub name: &'static str,
     pub what: &'static str,
+    pub better: Better,
+}
+
+/// Direction in which a metric improves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    Higher,
+    Lower,
+    /// Neither is better in itself.
+    Neither,
 }
 
 /// Metrics that differ in `N` parts of their names.
@@ -30,23 +40,27 @@ pub struct Section {
     pub metrics: &'static [Metric],
 }
 
-/// A constant per metric, and all of them in the order of the page.
+/// A constant per metric, and all of them in the order of the page. `(Higher)` or `(Lower)` after a name: what is better.
 macro_rules! metrics {
-    ($($title:literal, $lead:literal { $($metric:ident $([$parts:literal])? = $name:literal: $what:literal,)+ })+) => {
-        $($(metrics!(@one $metric $([$parts])? $name $what);)+)+
+    ($($title:literal, $lead:literal {
+        $($metric:ident $([$parts:literal])? = $name:literal $(($better:ident))?: $what:literal,)+
+    })+) => {
+        $($(metrics!(@one $metric $([$parts])? $name, $what, metrics!(@better $($better)?));)+)+
         /// All of them, in the order of the page.
         pub static SECTIONS: &[Section] = &[$(Section {
             title: $title,
             lead: $lead,
-            metrics: &[$(Metric { name: $name, what: $what }),+],
+            metrics: &[$(Metric { name: $name, what: $what, better: metrics!(@better $($better)?) }),+],
         }),+];
     };
-    (@one $metric:ident $name:literal $what:literal) => {
+    (@better) => { Better::Neither };
+    (@better $better:ident) => { Better::$better };
+    (@one $metric:ident $name:literal, $what:literal, $better:expr) => {
         #[doc = $what]
-        pub const $metric: Metric = Metric { name: $name, what: $what };
+        pub const $metric: Metric = Metric { name: $name, what: $what, better: $better };
         const _: () = assert!(open($name) == 0);
     };
-    (@one $metric:ident [$parts:literal] $name:literal $what:literal) => {
+    (@one $metric:ident [$parts:literal] $name:literal, $what:literal, $better:expr) => {
         #[doc = $what]
         pub const $metric: Family<$parts> = Family { name: $name };
         const _: () = assert!(open($name) == $parts);
@@ -56,6 +70,10 @@ macro_rules! metrics {
 mod list;
 
 pub use list::*;
+
+/// The total reward, a member of [`BATCH_REWARD_COMPONENT`].
+pub const BATCH_REWARD_TOTAL: Metric =
+    Metric { name: "batch_reward/total", what: "mean total reward", better: Better::Higher };
 
 /// Parts that a family leaves open.
 const fn open(name: &str) -> usize {
@@ -144,9 +162,19 @@ pub fn markdown() -> String {
     );
     for Section { title, lead, metrics } in SECTIONS {
         let _ = write!(page, "\n## {title}\n\n{lead}\n\n| metric | is |\n|---|---|\n");
-        for Metric { name, what } in *metrics {
+        for Metric { name, what, .. } in *metrics {
             let _ = writeln!(page, "| `{name}` | {} |", what.replace('|', "\\|"));
         }
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_total_is_a_component() {
+        assert_eq!(BATCH_REWARD_COMPONENT.part(BATCH_REWARD_TOTAL.name), Some("total"));
+    }
 }

@@ -9,7 +9,8 @@ mod seats;
 mod spec;
 mod update;
 
-pub use search::{AIRPORTS, next_day_in_may};
+pub use search::AIRPORTS;
+pub(crate) use search::next_day_in_may;
 pub use spec::SPECS;
 
 use super::calculate;

@@ -128,7 +128,7 @@ fn connection(first: &Value, second: &Value, date: &Value, rules: Rules) -> Resu
 }
 
 /// Upstream's next day, in tau2 as well: `f"2024-05-{int(date[-2:])+1}"`.
-pub fn next_day_in_may(date: &Value) -> Result<Value, Raised> {
+pub(crate) fn next_day_in_may(date: &Value) -> Result<Value, Raised> {
     let tail = match date {
         Value::Str(text) => {
             let skip = text.chars().count().saturating_sub(2);

@@ -22,7 +22,7 @@ pub struct BadJson {
 }
 
 /// `json.loads(text)`.
-pub fn loads(text: &str) -> Result<Value, BadJson> {
+pub(crate) fn loads(text: &str) -> Result<Value, BadJson> {
     let mut reader = Reader { text, at: 0 };
     let value = reader.value(0)?;
     reader.space();

@@ -97,7 +97,7 @@ pub fn absolute(value: &Value) -> Result<Value, Raised> {
 }
 
 /// `left < right`.
-pub fn less(left: &Value, right: &Value) -> Result<bool, Raised> {
+pub(crate) fn less(left: &Value, right: &Value) -> Result<bool, Raised> {
     if let (Value::Str(a), Value::Str(b)) = (left, right) {
         return Ok(a < b);
     }
@@ -109,7 +109,7 @@ pub fn less(left: &Value, right: &Value) -> Result<bool, Raised> {
 }
 
 /// `left > right`.
-pub fn greater(left: &Value, right: &Value) -> Result<bool, Raised> {
+pub(crate) fn greater(left: &Value, right: &Value) -> Result<bool, Raised> {
     let (Some(a), Some(b)) = (Number::of(left), Number::of(right)) else {
         let (left, right) = (left.type_name(), right.type_name());
         return Err(Raised(format!("'>' not supported between instances of '{left}' and '{right}'")));

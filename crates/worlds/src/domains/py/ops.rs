@@ -38,7 +38,7 @@ pub fn lookup<'a>(dict: &'a Dict, key: &Value) -> Result<Option<&'a Value>, Rais
 }
 
 /// The key as text: the only kind of key our dictionaries have. Other hashable values are in none of them.
-pub fn hashed(key: &Value) -> Result<Option<&str>, Raised> {
+pub(crate) fn hashed(key: &Value) -> Result<Option<&str>, Raised> {
     match key {
         Value::List(_) | Value::Dict(_) => Err(Raised(format!("unhashable type: '{}'", key.type_name()))),
         Value::Str(text) => Ok(Some(text)),

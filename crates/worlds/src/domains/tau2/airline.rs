@@ -7,7 +7,7 @@ use super::super::py::{Dict, Raised, Value, num, ops, text};
 use super::super::tool::{Answer, Failure, Rules, Tool, arg, refuse, show};
 use super::super::world::World;
 use super::flights::{self, Day, find_day};
-use super::model::{CERTIFICATE, FLIGHT_INFO, PASSENGER, PAYMENT, RESERVATION};
+use super::tables::{CERTIFICATE, FLIGHT_INFO, PASSENGER, PAYMENT, RESERVATION};
 use super::{Models, calculate};
 
 pub(super) const TOOLS: [Tool; 14] = [

@@ -11,6 +11,7 @@ mod model;
 mod retail;
 mod retail_write;
 mod scalars;
+mod tables;
 pub(super) mod telecom;
 
 use std::sync::Arc;
@@ -84,12 +85,12 @@ fn check_own_names(arguments: &Dict) -> Result<(), Failure> {
 /// A table's records in the shape of their model. Users of v1 data have no id in them; it is their key.
 pub(super) fn shape_table(kind: Kind, table: &str, records: Dict) -> Result<Dict, String> {
     let model = match (kind, table) {
-        (Kind::Retail, "orders") => &model::ORDER,
-        (Kind::Retail, "products") => &model::PRODUCT,
-        (Kind::Retail, _) => &model::RETAIL_USER,
-        (Kind::Airline, "flights") => &model::FLIGHT,
-        (Kind::Airline, "reservations") => &model::RESERVATION,
-        (Kind::Airline, _) => &model::AIRLINE_USER,
+        (Kind::Retail, "orders") => &tables::ORDER,
+        (Kind::Retail, "products") => &tables::PRODUCT,
+        (Kind::Retail, _) => &tables::RETAIL_USER,
+        (Kind::Airline, "flights") => &tables::FLIGHT,
+        (Kind::Airline, "reservations") => &tables::RESERVATION,
+        (Kind::Airline, _) => &tables::AIRLINE_USER,
         (Kind::Telecom, _) => return Err(format!("{table}: telecom's tables are lists")),
     };
     let shape = |(key, mut record): (Arc<str>, Value)| {

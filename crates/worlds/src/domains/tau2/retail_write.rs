@@ -4,8 +4,8 @@ use super::super::py::{Dict, Raised, Value, num, ops, text};
 use super::super::retail::{ORDERS, USERS};
 use super::super::tool::{Answer, Failure, Rules, arg, refuse, show};
 use super::super::world::World;
-use super::model::{ADDRESS, ORDER_PAYMENT};
 use super::retail::{falls_short, is_gift_card, order, payment_method, user, variant};
+use super::tables::{ADDRESS, ORDER_PAYMENT};
 
 /// Sets a field of a record.
 fn set(world: &mut World, id: &Value, name: &str, value: Value) -> Result<(), Failure> {

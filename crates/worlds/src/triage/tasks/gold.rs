@@ -4,9 +4,10 @@ use hone_trace::ToolCall;
 use serde_json::{Value, json};
 
 use crate::triage::facts::{Gold, Submitted};
+use crate::triage::problems::Problem;
 use crate::triage::text::{self, Scene};
 use crate::triage::tools::{self, HITS, SUBMIT};
-use crate::triage::world::{Problem, Shelf, Size, World};
+use crate::triage::world::{Shelf, Size, World};
 
 pub(in crate::triage) fn known_gold(world: &World, problem: Problem) -> Option<Gold> {
     let particulars = world.particulars(problem);

@@ -4,8 +4,9 @@ use hone_trace::{Rng, ToolCall};
 
 use super::Split;
 use crate::triage::facts::Gold;
+use crate::triage::problems::{Problem, SITES};
 use crate::triage::text::Scene;
-use crate::triage::world::{Problem, SITES, World};
+use crate::triage::world::World;
 
 pub(super) struct Draft {
     pub(super) kind: Kind,

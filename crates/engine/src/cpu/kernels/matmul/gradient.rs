@@ -151,7 +151,7 @@ fn pack_rows<const W: usize>(source: MatRef<'_>, out: &mut [f32]) {
 }
 
 /// Untransposed layout: `W[n,k]` as the right operand of dX = dY W, in panels of 32 inputs, n rows each.
-pub fn pack_untransposed(cpu: &Cpu, w: &[f32], n: usize, k: usize, out: &mut [f32]) {
+pub(crate) fn pack_untransposed(cpu: &Cpu, w: &[f32], n: usize, k: usize, out: &mut [f32]) {
     assert!(w.len() >= n * k && out.len() >= untransposed_len(n, k));
     let out = Shared::new(out);
     cpu.parallel(k.div_ceil(PANEL), |panel| {
@@ -163,11 +163,11 @@ pub fn pack_untransposed(cpu: &Cpu, w: &[f32], n: usize, k: usize, out: &mut [f3
 }
 
 /// Floats that [`pack_untransposed`] writes.
-pub fn untransposed_len(n: usize, k: usize) -> usize {
+pub(crate) fn untransposed_len(n: usize, k: usize) -> usize {
     k.next_multiple_of(PANEL) * n
 }
 
 /// `dX[m,k]` (=|+=) `dY[m,n] W[n,k]` on this thread, with `w` from [`pack_untransposed`].
-pub fn rows_untransposed(isa: Isa, dy: MatRef<'_>, w: &[f32], dx: MatMut<'_>, mode: Accumulate) {
+pub(crate) fn rows_untransposed(isa: Isa, dy: MatRef<'_>, w: &[f32], dx: MatMut<'_>, mode: Accumulate) {
     block(isa, dy, Panels { data: w, panel_stride: PANEL * dy.cols, k_stride: PANEL }, dx, mode);
 }

@@ -9,7 +9,8 @@
 
 mod gradient;
 
-pub use gradient::{outer, pack_untransposed, rows_untransposed, untransposed_len};
+pub use gradient::outer;
+pub(crate) use gradient::{pack_untransposed, rows_untransposed, untransposed_len};
 
 use crate::cpu::kernels::matrix::{MatMut, MatRef};
 use crate::cpu::kernels::simd::{Isa, Kernel, LANES, Simd, prefetch};
