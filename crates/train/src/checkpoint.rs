@@ -26,10 +26,10 @@ documented! {
     pub struct CheckpointRecipe {
         /// Steps between checkpoints. 0: after every step if a checkpoint is small (256 MiB); larger ones as often as
         /// keeps writing them under a twentieth of the time.
-        pub every: u64 where whole(0, 1_000_000_000),
+        pub every: u64 where whole(0, 1_000_000_000).may_change(),
         /// Number of checkpoints kept, in addition to the best and the first. Among steps that changed no weight only
         /// the last counts, so that they displace no other policy.
-        pub keep_last: usize where whole(1, 1_000_000),
+        pub keep_last: usize where whole(1, 1_000_000).may_change(),
         /// Measure of the best checkpoint, by evaluation: `success` or a reward component. Empty: none is kept.
         pub best: String,
     }

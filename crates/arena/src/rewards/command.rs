@@ -39,7 +39,7 @@ documented! {
         pub command: Vec<String>,
         /// Working directory; absent: that of Hone, and in a recipe the recipe's own directory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub directory: Option<std::path::PathBuf>,
+        pub directory: Option<std::path::PathBuf> where home_of("command"),
         /// Seconds for a verdict.
         #[serde(default = "deadline")]
         pub deadline_s: f64 where over(0.0, 86_400.0),
