@@ -3,29 +3,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
+use hone_trace::Trace;
 use hone_trace::rundir::RunReader;
-use hone_trace::{Group, Trace};
-use hone_train::ahead::StalenessTracker;
-use hone_train::ledger::names;
 use hone_train::run::{recorded_recipe, resume, train};
 
-use crate::common::group;
 use crate::tiny::{Copies, Silent, recipe, setup, timeless, traces};
-
-/// Staleness is counted as far as a recipe may allow it, and is unknown where nothing was sampled.
-#[test]
-fn staleness_is_counted_up_to_the_largest_bound() {
-    let staleness = |groups: &[Group], steps: u64| {
-        let mut tracker = StalenessTracker::default();
-        (1..=steps).for_each(|version| tracker.mark(version));
-        let metrics = tracker.metrics(groups);
-        (metrics.get(names::ASYNC_STALENESS_MEAN), metrics.get(names::ASYNC_STALENESS_MAX))
-    };
-    let groups = [group(&[Some(1.0)])];
-    assert_eq!(staleness(&groups, 1_000), (Some(1000.0), Some(1000.0)));
-    assert_eq!(staleness(&groups, 300), (Some(300.0), Some(300.0)));
-    assert_eq!(staleness(&[], 3), (None, None));
-}
 
 const SETTINGS: [&str; 4] = ["train.steps=5", "eval.every=0", "async.staleness=2", "async.learner_threads=1"];
 
