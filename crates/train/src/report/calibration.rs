@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use hone_arena::rewards::calibration::{forecast, murphy};
-use hone_trace::{Seed, Trace};
+use hone_trace::{Forecast, Seed, Trace};
 use serde::{Deserialize, Serialize};
 
 use crate::interval::bootstrap::of_statistic;
@@ -135,8 +135,7 @@ pub struct Forecasts {
 impl Forecasts {
     /// The confidences a trace stated, as its rewards recorded them.
     pub(super) fn add_trace(&mut self, trace: &Trace) {
-        let scored = trace.rewards.iter().filter(|reward| reward.value().is_some());
-        for (confidence, correct) in scored.filter_map(|reward| forecast(reward.why())) {
+        for Forecast { confidence, correct } in trace.rewards.iter().filter_map(forecast) {
             self.add(&trace.task, confidence, correct);
         }
     }

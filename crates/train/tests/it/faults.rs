@@ -33,7 +33,7 @@ impl Measure for Nan {
     fn measure(&self, case: &Case) -> Verdict {
         let odd = case.tokens.as_deref().and_then(<[u32]>::first).is_some_and(|id| id % 2 == 1);
         let value = if self.always || odd { f64::NAN } else { case.tokens.as_ref().map_or(0, Vec::len) as f64 };
-        Verdict::Scored { value, why: "a broken scorer".into() }
+        Verdict::scored(value, "a broken scorer")
     }
 }
 
@@ -73,7 +73,7 @@ async fn a_judge_that_stays_down_stops_the_run_which_then_resumes() {
             if self.asked.fetch_add(1, Ordering::Relaxed) < self.until {
                 return Even.measure(case);
             }
-            Verdict::Unscored { unscored: "connection refused".into() }
+            Verdict::unscored("connection refused")
         }
     }
     let directory = tempfile::tempdir().unwrap();
@@ -243,7 +243,7 @@ async fn a_gradient_that_is_not_finite_is_never_applied() {
     impl Measure for Remainder {
         fn measure(&self, case: &Case) -> Verdict {
             let first = case.tokens.as_deref().and_then(<[u32]>::first).copied().unwrap_or(0);
-            Verdict::Scored { value: f64::from(first % 3), why: String::new() }
+            Verdict::scored(f64::from(first % 3), "")
         }
     }
     let directory = tempfile::tempdir().unwrap();

@@ -19,11 +19,7 @@ struct Switched(Arc<AtomicBool>);
 
 impl Measure for Switched {
     fn measure(&self, case: &Case) -> Verdict {
-        if self.0.load(Ordering::Relaxed) {
-            Verdict::Scored { value: 0.0, why: "off".into() }
-        } else {
-            Even.measure(case)
-        }
+        if self.0.load(Ordering::Relaxed) { Verdict::scored(0.0, "off") } else { Even.measure(case) }
     }
 }
 

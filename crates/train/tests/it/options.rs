@@ -107,7 +107,7 @@ async fn gdpo_credits_the_rubrics_components() {
     impl hone_arena::rewards::Measure for Small {
         fn measure(&self, case: &hone_arena::rewards::Case) -> hone_trace::Verdict {
             let first = case.tokens.as_deref().and_then(<[u32]>::first).copied().unwrap_or(0);
-            hone_trace::Verdict::Scored { value: 1e-3 * f64::from(first % 7), why: String::new() }
+            hone_trace::Verdict::scored(1e-3 * f64::from(first % 7), "")
         }
     }
     let mut norms = Vec::new();
@@ -150,7 +150,7 @@ struct Large;
 impl hone_arena::rewards::Measure for Large {
     fn measure(&self, case: &hone_arena::rewards::Case) -> hone_trace::Verdict {
         let first = case.tokens.as_deref().and_then(<[u32]>::first).copied().unwrap_or(0);
-        hone_trace::Verdict::Scored { value: 100.0 * f64::from(first % 5), why: String::new() }
+        hone_trace::Verdict::scored(100.0 * f64::from(first % 5), "")
     }
 }
 

@@ -139,7 +139,7 @@ struct Same;
 
 impl Measure for Same {
     fn measure(&self, _case: &Case) -> Verdict {
-        Verdict::Scored { value: 0.5, why: String::new() }
+        Verdict::scored(0.5, "")
     }
 }
 
@@ -148,7 +148,7 @@ struct Down;
 
 impl Measure for Down {
     fn measure(&self, _case: &Case) -> Verdict {
-        Verdict::Unscored { unscored: "connection refused".into() }
+        Verdict::unscored("connection refused")
     }
 }
 

@@ -7,7 +7,7 @@ use hone_arena::rewards::calibration::brier;
 use hone_trace::rundir::RunDir;
 use hone_trace::{
     Boundary, Fault, Outcome, Reward, SamplingParams, ToolCall, ToolSet, ToolSpec, Trace, TraceBuilder, TraceHead,
-    TurnRecord, Verdict,
+    TurnRecord,
 };
 use hone_train::evaluate::count;
 use hone_train::report::RunReport;
@@ -17,9 +17,8 @@ use crate::common::{Turn, trace};
 
 /// An episode that was right or wrong and said how sure it was.
 fn episode(correct: bool, confidence: Option<f64>) -> Trace {
-    let Verdict::Scored { value, why } = brier(confidence, correct) else { panic!("a Brier score is a score") };
     let success = Reward::scored("tau_state", f64::from(u8::from(correct)), "");
-    let rewards = vec![success, Reward::scored("calibration", value, why)];
+    let rewards = vec![success, Reward::new("calibration", brier(confidence, correct))];
     trace(&[7], &[Turn { sampled: vec![1, 2], answer: vec![] }], rewards)
 }
 
