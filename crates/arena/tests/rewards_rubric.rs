@@ -203,6 +203,15 @@ fn an_episode_is_scored_from_its_facts_and_a_fault_is_not_scored() {
     assert!(card.total.why().contains("the tool server died"));
 }
 
+/// A component with this verdict.
+struct Gives(Verdict);
+
+impl Measure for Gives {
+    fn measure(&self, _: &Case) -> Verdict {
+        self.0.clone()
+    }
+}
+
 /// `otherwise` applies to what an episode left unset, never to a scorer or an environment that failed.
 #[test]
 fn what_an_episode_leaves_unset_can_have_a_value() {
@@ -215,13 +224,6 @@ fn what_an_episode_leaves_unset_can_have_a_value() {
     let mut failed = Term::new("c", 1.0, Says(None));
     failed.otherwise = Some(0.0);
     assert_eq!(total(vec![failed], Vec::new()).value(), None, "not today is not unset");
-    /// A component with a verdict of its own.
-    struct Gives(Verdict);
-    impl Measure for Gives {
-        fn measure(&self, _: &Case) -> Verdict {
-            self.0.clone()
-        }
-    }
     for (verdict, value) in [
         (Verdict::NotApplicable { why: "in any words".into() }, Some(0.0)),
         (Verdict::unscored("not_applicable: in a user's words alone"), None),

@@ -11,6 +11,7 @@ use hone_arena::rewards::calibration::{forecast, murphy};
 use hone_trace::{Forecast, Seed, Trace};
 use serde::{Deserialize, Serialize};
 
+use super::EpisodeSet;
 use crate::interval::bootstrap::of_statistic;
 
 /// Permutations of the test.
@@ -115,15 +116,14 @@ impl Calibration {
 }
 
 /// The changes of later sets of a kind since its first, in the order in which they are given.
-pub(super) fn changes(sets: Vec<(String, Calibration)>) -> BTreeMap<String, Calibration> {
-    let kind = |name: &str| name.split([' ', ',']).next().unwrap_or_default().to_owned();
-    let mut first: BTreeMap<String, Calibration> = BTreeMap::new();
-    let compare = |(name, mut set): (String, Calibration)| {
-        set.change = first.get(&kind(&name)).map(|first| first.change_to(&set));
-        first.entry(kind(&name)).or_insert(set);
-        (name, set)
-    };
-    sets.into_iter().map(compare).collect()
+pub(super) fn changes(mut sets: Vec<(EpisodeSet, Calibration)>) -> BTreeMap<EpisodeSet, Calibration> {
+    for at in 1..sets.len() {
+        let (before, later) = sets.split_at_mut(at);
+        let (set, calibration) = &mut later[0];
+        let first = before.iter().find(|(other, _)| other.is_like(*set));
+        calibration.change = first.map(|(_, first)| first.change_to(calibration));
+    }
+    sets.into_iter().collect()
 }
 
 /// Confidences with their outcomes, by task: answers to one task are not independent of each other.
