@@ -5,7 +5,7 @@ for line in sys.stdin:
     ask = json.loads(line)
     text = ask.get("case", {}).get("completion")
     if text is None:
-        answer = {"unscored": "no completion to measure"}
+        answer = {"unscored": "no completion to measure", "not_applicable": True}
     else:
         words = len(text.split())
         answer = {"value": 1 / (1 + words / 50), "why": f"{words} words"}

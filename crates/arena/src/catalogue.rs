@@ -8,7 +8,7 @@ mod page;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use hone_trace::keys::{Documented, Key, kind};
 pub use page::{Place, keys_table, section};
@@ -31,7 +31,7 @@ pub struct Entry<T: 'static> {
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub keys: &'static [&'static [Key]],
-    /// The keys without a default, as a JSON object with example values.
+    /// Example values, as a JSON object: all keys without a default, and those that the example needs besides.
     pub example: &'static str,
     complete: fn(Value) -> Result<Value, serde_json::Error>,
 }
@@ -59,10 +59,28 @@ impl Options {
         Self { keys: const { &[A::KEYS, B::KEYS] }, example, complete: complete_both::<A, B> }
     }
 
-    /// The example as a table, and the same with every default filled in.
-    pub fn shown(&self) -> Result<(Value, Value), serde_json::Error> {
-        let example: Value = serde_json::from_str(self.example)?;
-        Ok((example.clone(), (self.complete)(example)?))
+    /// The example as a table.
+    pub fn shown(&self) -> Result<Value, serde_json::Error> {
+        serde_json::from_str(self.example)
+    }
+
+    /// The example's keys that no table may lack: without a default, or marked as needed.
+    fn required(&self) -> Result<Value, serde_json::Error> {
+        let mut example: Map<String, Value> = serde_json::from_str(self.example)?;
+        let whole = example.clone();
+        example.retain(|name, _| {
+            let mut without = whole.clone();
+            without.remove(name);
+            let marked = self.keys.iter().copied().flatten().any(|key| key.name == name && key.rule.required);
+            marked || (self.complete)(without.into()).is_err()
+        });
+        Ok(example.into())
+    }
+
+    /// The required keys with their example values, and every default beside them.
+    pub fn defaults(&self) -> Result<(Value, Value), serde_json::Error> {
+        let required = self.required()?;
+        Ok((required.clone(), (self.complete)(required)?))
     }
 }
 

@@ -102,7 +102,7 @@ impl Show<'_> {
             let (ink, value) = match &reward.verdict {
                 Verdict::Scored { value, .. } if *value > 0.0 => (Ink::Good, format!("{value:>8.3}")),
                 Verdict::Scored { value, .. } => (Ink::Bad, format!("{value:>8.3}")),
-                Verdict::Unscored { .. } => (Ink::Dim, "unscored".to_owned()),
+                Verdict::NotApplicable { .. } | Verdict::Unscored { .. } => (Ink::Dim, "unscored".to_owned()),
             };
             let why = self.cut(&clean(reward.why()));
             let _ = writeln!(out, "   {:width$}  {}  {why}", clean(&reward.component), self.ink(ink, &value));

@@ -30,10 +30,13 @@ fn assert_unscored(verdict: &Verdict, code: &str) {
 async fn a_verdict_is_read_and_the_case_is_given() {
     let good =
         verify(r#"grep -q '"id":7,"completion":"long enough' && echo '{"value": 0.5, "why": "half"}'"#, 30.0).await;
-    assert_eq!(good, Verdict::Scored { value: 0.5, why: "verifier: half".into() });
+    assert_eq!(good, Verdict::scored(0.5, "verifier: half"));
     // It need not read its input.
     assert!(matches!(verify(r#"echo '{"value": 1}'"#, 30.0).await, Verdict::Scored { value: 1.0, .. }));
     assert_unscored(&verify(r#"echo '{"unscored": "no test data"}'"#, 30.0).await, "verifier: no test data");
+    assert_unscored(&verify(r#"echo '{"unscored": "not_applicable: x"}'"#, 30.0).await, "verifier: not_applicable");
+    let early = verify(r#"echo '{"unscored": "nothing to test", "not_applicable": true}'"#, 30.0).await;
+    assert_eq!(early, Verdict::NotApplicable { why: "verifier: nothing to test".into() });
 }
 
 #[tokio::test]

@@ -111,7 +111,7 @@ fn assert_unscored(verdict: &Verdict, code: &str) {
 #[tokio::test]
 async fn a_verdict_in_form_is_the_score() {
     let server = Server::start(vec![says(" {\"reason\": \"mostly\", \"score\": 0.75}\n")]);
-    assert_eq!(judged(&server.url, 10.0).await, Verdict::Scored { value: 0.75, why: "judge: mostly".into() });
+    assert_eq!(judged(&server.url, 10.0).await, Verdict::scored(0.75, "judge: mostly"));
     let requests = server.requests.lock().unwrap();
     let (head, body) = &requests[0];
     assert!(head.starts_with("POST /v1/chat/completions "), "{head}");
@@ -275,7 +275,9 @@ async fn assertions_hold_together_or_not_at_all() {
         seen.push(judge.verdict(&case).await);
     }
     assert!(matches!(&seen[0], Verdict::Scored { value, .. } if *value == 1.0), "{seen:?}");
-    assert!(matches!(&seen[1], Verdict::Scored { value, why } if *value == 0.0 && why.contains("cancelled nothing")));
+    assert!(
+        matches!(&seen[1], Verdict::Scored { value, why, .. } if *value == 0.0 && why.contains("cancelled nothing"))
+    );
     assert!(matches!(&seen[2], Verdict::Unscored { unscored } if unscored.contains("1 verdicts on 2")));
     assert!(matches!(&seen[3], Verdict::Unscored { unscored } if unscored.starts_with("judge_form")));
     let asked = server.requests.lock().unwrap()[0].1.clone();
@@ -283,6 +285,6 @@ async fn assertions_hold_together_or_not_at_all() {
 
     let none = Case { assertions: Some(Vec::new()), ..case.clone() };
     assert!(matches!(judge.verdict(&none).await, Verdict::Scored { value, .. } if value == 1.0));
-    assert!(matches!(judge.verdict(&Case::default()).await, Verdict::Unscored { .. }));
+    assert!(matches!(judge.verdict(&Case::default()).await, Verdict::NotApplicable { .. }));
     assert_eq!(server.asked(), 4, "nothing to judge asks nobody");
 }

@@ -17,10 +17,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn value(verdict: Verdict) -> f64 {
-    match verdict {
-        Verdict::Scored { value, .. } => value,
-        Verdict::Unscored { unscored } => panic!("unscored: {unscored}"),
-    }
+    verdict.value().unwrap_or_else(|| panic!("unscored: {}", verdict.why()))
 }
 
 // ---- format ------------------------------------------------------------------------------------------------------

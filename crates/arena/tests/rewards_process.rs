@@ -6,7 +6,6 @@ use hone_arena::rewards::parse_penalty::ParsePenalty;
 use hone_arena::rewards::process::{Confirmed, FoundFirst, InventedIds, RepeatedCalls};
 use hone_arena::rewards::tau::{Tau, TauOutputs, TauState, outputs_said};
 use hone_arena::rewards::{Case, Measure};
-use hone_trace::Verdict;
 use serde_json::{Value, json};
 
 #[expect(clippy::needless_pass_by_value, reason = "callers write json!(…)")]
@@ -39,19 +38,16 @@ fn case(messages: &[Value]) -> Case {
 }
 
 fn value(component: &impl Measure, case: &Case) -> Option<f64> {
-    match component.measure(case) {
-        Verdict::Scored { value, .. } => Some(value),
-        Verdict::Unscored { .. } => None,
-    }
+    component.measure(case).value()
 }
 
 /// (found first, confirmed, invented ids, repeated calls)
 #[expect(clippy::needless_pass_by_value, reason = "callers write vec![…]")]
 fn all(messages: Vec<Value>) -> [f64; 4] {
     let case = case(&messages);
-    let of = |component: &dyn Measure| match component.measure(&case) {
-        Verdict::Scored { value, .. } => value,
-        Verdict::Unscored { unscored } => panic!("{unscored}"),
+    let of = |component: &dyn Measure| {
+        let verdict = component.measure(&case);
+        verdict.value().unwrap_or_else(|| panic!("{}", verdict.why()))
     };
     [of(&FoundFirst::default()), of(&Confirmed::default()), of(&InventedIds::default()), of(&RepeatedCalls::default())]
 }

@@ -19,8 +19,8 @@ struct Says(Option<f64>);
 impl Measure for Says {
     fn measure(&self, _: &Case) -> Verdict {
         match self.0 {
-            Some(value) => Verdict::Scored { value, why: String::new() },
-            None => Verdict::Unscored { unscored: "not today".into() },
+            Some(value) => Verdict::scored(value, ""),
+            None => Verdict::unscored("not today"),
         }
     }
 }
@@ -203,6 +203,15 @@ fn an_episode_is_scored_from_its_facts_and_a_fault_is_not_scored() {
     assert!(card.total.why().contains("the tool server died"));
 }
 
+/// A component with this verdict.
+struct Gives(Verdict);
+
+impl Measure for Gives {
+    fn measure(&self, _: &Case) -> Verdict {
+        self.0.clone()
+    }
+}
+
 /// `otherwise` applies to what an episode left unset, never to a scorer or an environment that failed.
 #[test]
 fn what_an_episode_leaves_unset_can_have_a_value() {
@@ -215,6 +224,14 @@ fn what_an_episode_leaves_unset_can_have_a_value() {
     let mut failed = Term::new("c", 1.0, Says(None));
     failed.otherwise = Some(0.0);
     assert_eq!(total(vec![failed], Vec::new()).value(), None, "not today is not unset");
+    for (verdict, value) in [
+        (Verdict::NotApplicable { why: "in any words".into() }, Some(0.0)),
+        (Verdict::unscored("not_applicable: in a user's words alone"), None),
+    ] {
+        let mut term = Term::new("c", 1.0, Gives(verdict));
+        term.otherwise = Some(0.0);
+        assert_eq!(total(vec![term], Vec::new()).value(), value, "the words of a reason decide nothing");
+    }
     let plain = spec(json!({"component": [{"kind": "correct"}]})).unwrap();
     let card = futures::executor::block_on(plain.score(&trace(Outcome::Finished), &EndState::default()));
     assert_eq!(card.total.value(), None);

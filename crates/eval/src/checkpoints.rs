@@ -7,9 +7,9 @@ use hone_data::table::Table;
 use hone_train::evaluate::{Difference, paired};
 use serde::{Deserialize, Serialize};
 
-use crate::bootstrap::{Estimate, sign_flip};
 use crate::compare::success;
 use crate::table::{About, Episode, Row};
+use hone_train::interval::bootstrap::{Estimate, sign_flip};
 
 /// One set of tasks over the checkpoints.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -8,9 +8,9 @@ use hone_trace::{Task, Trace, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bootstrap::{Estimate, over_tasks};
 use crate::passes::{pass_at, pass_hat};
 use crate::spent::{Price, Spent, money};
+use hone_train::interval::bootstrap::{Estimate, over_tasks};
 
 /// Criterion of passing: the success component at its threshold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

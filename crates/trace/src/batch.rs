@@ -106,8 +106,8 @@ pub struct LossStats {
     pub masked: u64,
     /// Targets whose advantage reached the gradient: it is not zero, and neither clip nor mask removed it.
     pub trained: u64,
-    /// Sum over targets of the KL estimate, where the loss has one.
-    pub kl: f64,
+    /// Sum over targets of the KL estimate. `None` for a loss without a KL.
+    pub kl: Option<f64>,
     pub targets: u64,
 }
 
@@ -117,7 +117,10 @@ impl std::ops::AddAssign for LossStats {
         self.clipped += other.clipped;
         self.masked += other.masked;
         self.trained += other.trained;
-        self.kl += other.kl;
+        self.kl = match (self.kl, other.kl) {
+            (Some(sum), Some(more)) => Some(sum + more),
+            (one, other) => one.or(other),
+        };
         self.targets += other.targets;
     }
 }

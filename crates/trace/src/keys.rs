@@ -1,8 +1,8 @@
 //! Keys of recipe tables: name, type, range and meaning of everything a user may set, each beside the field that holds it.
 //!
 //! [`documented!`](crate::documented) wraps the struct that serde fills. The doc comment of a field is the key's
-//! meaning, its type determines the kind of value, its `Default` is the default, and for numbers the range follows
-//! `where`:
+//! meaning, its type determines the kind of value, its `Default` is the default, and `where` gives the range of a number,
+//! says that the key is a path, or that a resumed run may change it:
 //!
 //! ```
 //! # use serde::{Deserialize, Serialize};
@@ -14,11 +14,14 @@
 //!         pub heat: f64 where over(0.0, 300.0),
 //!         /// Trays at once.
 //!         pub trays: usize where whole(1, 8),
+//!         /// Log of what was baked.
+//!         pub log: std::path::PathBuf where path().may_change(),
 //!     }
 //! }
-//! # impl Default for Oven { fn default() -> Self { Self { heat: 180.0, trays: 1 } } }
+//! # impl Default for Oven { fn default() -> Self { Self { heat: 180.0, trays: 1, log: "log".into() } } }
 //! # use hone_trace::keys::Documented as _;
 //! assert_eq!(Oven::KEYS[0].rule.to_string(), "over 0, at most 300");
+//! assert!(Oven::KEYS[2].rule.is_path());
 //! ```
 //!
 //! The reader of a recipe enforces the ranges; reference pages are written from the same entries.
@@ -28,7 +31,8 @@ mod rules;
 
 pub use kind::kind;
 pub use rules::{
-    Bounds, Choose, Rule, Shape, flat, named, others, over, real, seed, table, table_of, tables_by_name, under, whole,
+    Bounds, Choose, Rule, Shape, flat, home_of, named, open, others, over, path, real, seed, table, table_of,
+    tables_by_name, under, whole,
 };
 
 /// A key of a table.

@@ -46,7 +46,7 @@ pub use policy::{
     Abilities, Flow, LearnFault, LearnStats, Learner, OptimizerStep, Sample, SampleFault, SampleRequest, Sampler,
     SamplingParams, StepReport, StopReason, TokenGate, TokenMask, TokenScores, Whose,
 };
-pub use reward::{Reward, Verdict};
+pub use reward::{Forecast, Reward, Verdict};
 pub use seed::{Rng, Seed};
 pub use task::{Modality, Task, TaskSet, TaskSetError};
 pub use tool::{DuplicateTool, ToolCall, ToolSet, ToolSpec};

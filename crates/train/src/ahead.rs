@@ -11,13 +11,16 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use hone_arena::rollout::{Rollouts, Slot};
-use hone_trace::{Group, Task, Trace, documented};
+use hone_trace::{Advantage, Group, Task, Trace, documented};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::ledger::{Metrics, names};
 use crate::plan::{Draw, Plan, PlanRecipe, ZeroVariance};
+
+/// Largest `async.staleness`.
+const MOST_STALENESS: u16 = 1_000;
 
 documented! {
     /// `[async]`
@@ -26,7 +29,7 @@ documented! {
     pub struct AsyncRecipe {
         /// Maximum staleness: steps that an episode's policy may be behind the one being trained. 0: every step
         /// samples, then learns, and every run gives the same numbers.
-        pub staleness: u64 where whole(0, 1_000),
+        pub staleness: u64 where whole(0, MOST_STALENESS as i64),
         /// Threads reserved for the learner; the sampler gets the others. 0: they take turns on all of them.
         pub learner_threads: usize where whole(0, 4_096),
     }
@@ -39,6 +42,8 @@ pub struct SampledGroups {
     pub groups: Vec<Group>,
     /// Number of groups to learn from.
     pub kept: usize,
+    /// Reasons why the traces of each excluded group have no signal.
+    pub left_out: Vec<Vec<Advantage>>,
     /// Number of sampling rounds.
     pub rounds: u32,
     /// Unfilled places.
@@ -48,7 +53,7 @@ pub struct SampledGroups {
 impl SampledGroups {
     pub(crate) fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
-        metrics.set(names::PLAN_LEFT_OUT_GROUPS, (self.groups.len() - self.kept) as f64);
+        metrics.set(names::PLAN_LEFT_OUT_GROUPS, self.left_out.len() as f64);
         metrics.set(names::PLAN_ROUNDS, f64::from(self.rounds));
         metrics.set(names::PLAN_UNFILLED_GROUPS, self.unfilled as f64);
         metrics
@@ -91,28 +96,35 @@ impl Source {
         }
     }
 
-    /// The `count` groups of a step. Groups for which `has_signal` is false are treated as the plan says.
+    /// The `count` groups of a step. Groups for which `reasons` returns why none of their traces has signal are treated as
+    /// the plan says.
     pub async fn gather(
         &mut self,
         plan: &mut Plan<'_>,
         recipe: &PlanRecipe,
         count: usize,
         success: &str,
-        has_signal: impl Fn(&Group) -> bool,
+        reasons: impl Fn(&Group) -> Option<Vec<Advantage>>,
     ) -> SampledGroups {
-        let (mut kept, mut left_out, mut rounds) = (Vec::new(), Vec::new(), 0);
+        let (mut groups, mut excluded, mut left_out, mut rounds) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let may_exclude = recipe.zero_variance != ZeroVariance::Keep;
         let most = if recipe.zero_variance == ZeroVariance::Replace { recipe.rounds } else { 0 };
-        while kept.len() < count && rounds <= most {
+        while groups.len() < count && rounds <= most {
             rounds += 1;
-            for (draw, group) in self.take(plan, count - kept.len()).await {
+            for (draw, group) in self.take(plan, count - groups.len()).await {
                 plan.observe(draw, &group, success);
-                let stays = recipe.zero_variance == ZeroVariance::Keep || has_signal(&group);
-                if stays { kept.push(group) } else { left_out.push(group) }
+                match may_exclude.then(|| reasons(&group)).flatten() {
+                    None => groups.push(group),
+                    Some(reasons) => {
+                        left_out.push(reasons);
+                        excluded.push(group);
+                    }
+                }
             }
         }
-        let (unfilled, trained) = (count - kept.len(), kept.len());
-        kept.append(&mut left_out);
-        SampledGroups { groups: kept, kept: trained, rounds, unfilled }
+        let kept = groups.len();
+        groups.append(&mut excluded);
+        SampledGroups { groups, kept, left_out, rounds, unfilled: count - kept }
     }
 
     /// The next groups in the order they were drawn. Groups that are not in flight are started now: all of them, if
@@ -166,8 +178,8 @@ pub struct StalenessTracker {
     marks: VecDeque<u64>,
 }
 
-/// Steps whose marks are kept: more than any sensible bound.
-const MARKS: usize = 256;
+/// Steps whose marks are kept: no token is trained later than the largest bound allows.
+const MARKS: usize = MOST_STALENESS as usize + 1;
 
 impl StalenessTracker {
     pub fn mark(&mut self, version: u64) {
@@ -192,8 +204,8 @@ impl StalenessTracker {
         }
         let mut metrics = Metrics::default();
         metrics.set(names::GENERATE_STALE_TOKENS, stale);
-        metrics.set(names::ASYNC_STALENESS_MEAN, if tokens > 0.0 { sum / tokens } else { 0.0 });
-        metrics.set(names::ASYNC_STALENESS_MAX, most);
+        metrics.set_some(names::ASYNC_STALENESS_MEAN, (tokens > 0.0).then(|| sum / tokens));
+        metrics.set_some(names::ASYNC_STALENESS_MAX, (tokens > 0.0).then_some(most));
         metrics
     }
 }

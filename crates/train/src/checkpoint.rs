@@ -26,18 +26,60 @@ documented! {
     pub struct CheckpointRecipe {
         /// Steps between checkpoints. 0: after every step if a checkpoint is small (256 MiB); larger ones as often as
         /// keeps writing them under a twentieth of the time.
-        pub every: u64 where whole(0, 1_000_000_000),
+        pub every: u64 where whole(0, 1_000_000_000).may_change(),
         /// Number of checkpoints kept, in addition to the best and the first. Among steps that changed no weight only
         /// the last counts, so that they displace no other policy.
-        pub keep_last: usize where whole(1, 1_000_000),
+        pub keep_last: usize where whole(1, 1_000_000).may_change(),
         /// Measure of the best checkpoint, by evaluation: `success` or a reward component. Empty: none is kept.
-        pub best: String,
+        pub best: BestBy,
     }
 }
 
 impl Default for CheckpointRecipe {
     fn default() -> Self {
-        Self { every: 0, keep_last: 2, best: "success".into() }
+        Self { every: 0, keep_last: 2, best: BestBy::Success }
+    }
+}
+
+/// Measure of the best checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum BestBy {
+    /// No checkpoint is the best.
+    None,
+    Success,
+    /// Mean of a reward component, or of the total.
+    Component(String),
+}
+
+impl BestBy {
+    /// Value of an evaluation by this measure.
+    fn of(&self, evaluation: &Evaluation) -> Option<f64> {
+        match self {
+            Self::None => None,
+            Self::Success => evaluation.success,
+            Self::Component(name) => evaluation.components.get(name).copied(),
+        }
+    }
+}
+
+impl From<String> for BestBy {
+    fn from(name: String) -> Self {
+        match name.as_str() {
+            "" => Self::None,
+            "success" => Self::Success,
+            _ => Self::Component(name),
+        }
+    }
+}
+
+impl From<BestBy> for String {
+    fn from(best: BestBy) -> Self {
+        match best {
+            BestBy::None => Self::new(),
+            BestBy::Success => "success".into(),
+            BestBy::Component(name) => name,
+        }
     }
 }
 
@@ -143,11 +185,7 @@ impl Checkpointer {
 
     /// Remembers the evaluation of a step if it is the best so far. An evaluation without scores is never the best.
     pub(crate) fn judge(&self, state: &mut State, step: u64, evaluation: &Evaluation) {
-        let value = match self.recipe.best.as_str() {
-            "" => None,
-            "success" => evaluation.success,
-            component => evaluation.components.get(component).copied(),
-        };
+        let value = self.recipe.best.of(evaluation);
         if let Some(value) = value.filter(|value| state.best.is_none_or(|best| *value > best.value)) {
             state.best = Some(Best { step, value });
         }

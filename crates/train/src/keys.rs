@@ -40,6 +40,20 @@ pub(crate) fn pass_over_unknown(table: &mut Table) -> Vec<String> {
     passed_over
 }
 
+/// Calls `each` with every table of a recipe, outermost first, and the keys it may have.
+pub(crate) fn tables(recipe: &mut Table, each: &mut dyn FnMut(&[&[Key]], &mut Table)) {
+    walk::tables(RECIPE, recipe, "", each);
+}
+
+/// Paths of the keys that a resumed run may change.
+pub fn may_change() -> Vec<String> {
+    let paths = sections().into_iter().flat_map(|section| {
+        let keys = section.keys.into_iter().filter(|key| key.rule.may_change);
+        keys.map(move |key| walk::join(&section.path, key.name))
+    });
+    paths.collect()
+}
+
 /// Paths of the keys with this name, anywhere under the top level: `steps` is `train.steps` and `sft.steps`.
 pub fn places(name: &str) -> Vec<String> {
     let inner = sections().into_iter().filter(|section| !section.path.is_empty() && !section.list);

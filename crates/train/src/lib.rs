@@ -15,6 +15,7 @@ pub mod events;
 pub mod faults;
 pub mod fresh;
 pub mod guard;
+pub mod interval;
 pub mod keys;
 pub mod ledger;
 mod lessons;

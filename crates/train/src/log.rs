@@ -12,12 +12,12 @@ documented! {
     pub struct LogRecipe {
         /// A directory for `tensorboard --logdir`: each run has an event file in a subdirectory there. Absent: none.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub tensorboard: Option<PathBuf>,
+        pub tensorboard: Option<PathBuf> where path().may_change(),
         /// Directory for offline W&B runs, one for each run, of the project `WANDB_PROJECT`; `wandb sync` uploads them.
         /// With `WANDB_API_KEY` set the rows are also sent immediately, unless `WANDB_MODE` says otherwise. Absent:
         /// none.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub wandb: Option<PathBuf>,
+        pub wandb: Option<PathBuf> where path().may_change(),
     }
 }
 

@@ -2,20 +2,11 @@
 
 use std::path::Path;
 
+use hone_trace::keys::{Key, Shape};
 use toml::{Table, Value};
 
+use crate::keys::tables;
 use crate::recipe::{Recipe, RecipeError};
-
-/// Keys that name a file or a directory, by table.
-const TABLES: [(&str, &[&str]); 4] = [
-    ("policy", &["model", "adapter", "reference"]),
-    ("sft", &["traces"]),
-    ("train", &["kl_within"]),
-    ("log", &["tensorboard", "wandb"]),
-];
-/// Path keys of an environment. A user's program runs in `directory`.
-const ENV: &[&str] = &["data", "task_file", "directory"];
-const COMPONENT: &[&str] = &["directory"];
 
 impl Recipe {
     /// Recipe in `directory`, with `key=value` settings on top. All its paths are made absolute, so that a run can be
@@ -35,48 +26,32 @@ fn print(table: &Table) -> Result<String, RecipeError> {
     toml::to_string(table).map_err(|error| RecipeError::new(format!("the recipe cannot be written: {error}")))
 }
 
-/// The table with every path in it absolute.
+/// The table with every path in it absolute: the keys say which they are.
 fn placed(mut table: Table, directory: &Path) -> Result<Table, RecipeError> {
-    for (name, keys) in TABLES {
-        if let Some(Value::Table(inner)) = table.get_mut(name) {
-            place(inner, keys, directory)?;
+    let mut result = Ok(());
+    tables(&mut table, &mut |keys, table| {
+        for key in keys.iter().copied().flatten() {
+            if result.is_ok() {
+                result = place(key, table, directory);
+            }
         }
-    }
-    if let Some(components) = table.get_mut("rubric").and_then(|rubric| rubric.get_mut("component")) {
-        each(components, |inner| program(inner, COMPONENT, directory))?;
-    }
-    if let Some(env) = table.get_mut("env") {
-        each(env, |inner| program(inner, ENV, directory))?;
-    }
-    Ok(table)
+    });
+    result.map(|()| table)
 }
 
-/// One table, or each of several.
-fn each(value: &mut Value, mut change: impl FnMut(&mut Table) -> Result<(), RecipeError>) -> Result<(), RecipeError> {
-    match value {
-        Value::Table(table) => change(table),
-        Value::Array(all) => all.iter_mut().filter_map(Value::as_table_mut).try_for_each(change),
-        _ => Ok(()),
+/// One key of a table, if it is a path. A program runs in the directory of its recipe, unless the recipe names another.
+fn place(key: &Key, table: &mut Table, directory: &Path) -> Result<(), RecipeError> {
+    if let Shape::Home(program) = key.rule.shape
+        && table.contains_key(program)
+    {
+        table.entry(key.name).or_insert_with(|| Value::String(".".into()));
     }
-}
-
-/// A program runs in the directory of its recipe, unless the recipe names another.
-fn program(table: &mut Table, keys: &[&str], directory: &Path) -> Result<(), RecipeError> {
-    if table.contains_key("command") {
-        table.entry("directory").or_insert_with(|| Value::String(".".into()));
-    }
-    place(table, keys, directory)
-}
-
-fn place(table: &mut Table, keys: &[&str], directory: &Path) -> Result<(), RecipeError> {
-    for key in keys {
-        let Some(Value::String(path)) = table.get_mut(*key) else { continue };
-        let place = std::path::absolute(directory.join(&*path))
-            .map_err(|error| RecipeError::new(format!("{key} = {path:?} cannot be made absolute: {error}")))?;
-        *path = place.to_str().map(str::to_owned).ok_or_else(|| {
-            RecipeError::new(format!("{} is not UTF-8; move the recipe to a directory whose name is", place.display()))
-        })?;
-    }
+    let Some(Value::String(path)) = table.get_mut(key.name).filter(|_| key.rule.is_path()) else { return Ok(()) };
+    let place = std::path::absolute(directory.join(&*path))
+        .map_err(|error| RecipeError::new(format!("{} = {path:?} cannot be made absolute: {error}", key.name)))?;
+    *path = place.to_str().map(str::to_owned).ok_or_else(|| {
+        RecipeError::new(format!("{} is not UTF-8; move the recipe to a directory whose name is", place.display()))
+    })?;
     Ok(())
 }
 
@@ -85,7 +60,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "[policy]\nmodel = \"p\"\nreference = \"/base\"\n[env]\ncommand = [\"python3\", \"e.py\"]\ntask_file = \
-                        \"t.jsonl\"\n[[rubric.component]]\nkind = \"correct\"\n[[rubric.component]]\nkind = \"stdio\"\ncommand = \
+                        \"t.jsonl\"\nheld_out_file = \"eval.jsonl\"\n[[rubric.component]]\nkind = \"correct\"\n[[rubric.component]]\nkind = \"stdio\"\ncommand = \
                         [\"python3\", \"r.py\"]\n[log]\nwandb = \"../logs\"\n";
 
     fn value(recipe: &Recipe) -> serde_json::Value {
@@ -101,6 +76,7 @@ mod tests {
             (&recipe["env"]["directory"], &recipe["env"]["task_file"]),
             (&"/there/is".into(), &"/there/is/t.jsonl".into())
         );
+        assert_eq!(recipe["env"]["held_out_file"], "/there/is/eval.jsonl");
         assert_eq!(recipe["rubric"]["component"][1]["directory"], "/there/is");
         assert_eq!(recipe["log"]["wandb"], "/there/is/../logs");
     }

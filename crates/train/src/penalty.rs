@@ -52,19 +52,19 @@ impl KlReward {
         Ok(())
     }
 
-    /// Next coefficient, after a step of `episodes` episodes with this mean KL per token.
-    pub fn adapted(&self, coefficient: f64, kl: f64, episodes: usize) -> f64 {
-        let Some(target) = self.target else { return coefficient };
+    /// Next coefficient, after a step of `episodes` episodes with this mean KL per token; unchanged if it is unknown.
+    pub fn adapted(&self, coefficient: f64, kl: Option<f64>, episodes: usize) -> f64 {
+        let (Some(target), Some(kl)) = (self.target, kl) else { return coefficient };
         let error = (kl / target - 1.0).clamp(-MOST, MOST);
         coefficient * (1.0 + error * episodes as f64 / self.horizon)
     }
 }
 
-/// KL penalty of the episodes of a step.
+/// KL penalty of the episodes of a step. Without sampled tokens there is no KL.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Penalty {
-    pub mean_kl: f64,
-    pub max_kl: f64,
+    pub mean_kl: Option<f64>,
+    pub max_kl: Option<f64>,
     pub episodes: usize,
 }
 
@@ -72,8 +72,8 @@ impl Penalty {
     /// Metrics, with the coefficient of the next step.
     pub(crate) fn metrics(&self, coefficient: f64) -> Metrics {
         let mut metrics = Metrics::default();
-        metrics.set(names::LOSS_AVG_KL, self.mean_kl);
-        metrics.set(names::LOSS_AVG_KL_MAX, self.max_kl);
+        metrics.set_some(names::LOSS_AVG_KL, self.mean_kl);
+        metrics.set_some(names::LOSS_AVG_KL_MAX, self.max_kl);
         metrics.set(names::REWARD_KL_COEFFICIENT, coefficient);
         metrics
     }
@@ -101,7 +101,8 @@ pub async fn apply(
         let gaps = sequence.places.iter().zip(reference.by_ref());
         let kl: f64 =
             gaps.map(|(place, theirs)| settings.estimator.at(f64::from(place.sampler) - f64::from(theirs)).0).sum();
-        penalty.max_kl = penalty.max_kl.max(kl / sequence.places.len() as f64);
+        let per_token = kl / sequence.places.len() as f64;
+        penalty.max_kl = Some(penalty.max_kl.map_or(per_token, |most| most.max(per_token)));
         penalty.episodes += 1;
         sum += kl;
         tokens += sequence.places.len();
@@ -111,10 +112,22 @@ pub async fn apply(
             trace.rewards.push(Reward::scored(KL, -coefficient * kl, why));
         }
     }
-    penalty.mean_kl = sum / tokens.max(1) as f64;
+    penalty.mean_kl = (tokens > 0).then(|| sum / tokens as f64);
     Ok(penalty)
 }
 
 fn has_samples(trace: &Trace) -> bool {
     trace.sampled().any(|(_, node)| !node.tokens().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_sampled_tokens_the_kl_is_absent_and_not_zero() {
+        let metrics = Penalty::default().metrics(0.1);
+        assert_eq!((metrics.get(names::LOSS_AVG_KL), metrics.get(names::LOSS_AVG_KL_MAX)), (None, None));
+        assert_eq!(metrics.get(names::REWARD_KL_COEFFICIENT), Some(0.1));
+    }
 }

@@ -111,18 +111,18 @@ documented! {
     pub struct PolicyRecipe {
         /// A model directory in Hugging Face's layout; absent: the embedded policy, for environments that have one.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub model: Option<PathBuf>,
+        pub model: Option<PathBuf> where path(),
         /// A PEFT adapter on the model, to continue from: it is trained, not the model.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub adapter: Option<PathBuf>,
+        pub adapter: Option<PathBuf> where path(),
         /// Low-rank adapters: train those instead of the model; absent: the model.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub lora: Option<LoraSpec> where table::<LoraSpec>(),
         /// Reference policy of a KL penalty: a model directory. Absent: the policy as it was at the start.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub reference: Option<PathBuf>,
+        pub reference: Option<PathBuf> where path(),
         /// Threads of the engine; 0: all cores.
-        pub threads: usize where whole(0, 4_096),
+        pub threads: usize where whole(0, 4_096).may_change(),
         /// Size of the policy that `hone sft` creates if no model is named.
         pub fresh: FreshRecipe where table::<FreshRecipe>(),
     }
@@ -153,7 +153,7 @@ documented! {
     #[serde(deny_unknown_fields, default)]
     pub struct TrainRecipe {
         /// Steps of the run: each samples, learns and records once.
-        pub steps: u64 where whole(0, 1_000_000_000),
+        pub steps: u64 where whole(0, 1_000_000_000).may_change(),
         /// Tasks per step.
         pub groups: usize where whole(1, 65_536),
         /// Episodes per task.
@@ -171,20 +171,20 @@ documented! {
         /// Gradient clipping: maximum global norm.
         pub max_grad_norm: f64 where real(1e-9, 1e9),
         /// Micro-batch size in tokens.
-        pub batch_tokens: usize where whole(1, 1_000_000_000),
+        pub batch_tokens: usize where whole(1, 1_000_000_000).may_change(),
         /// Gradient checkpointing: recompute activations in the backward pass. Less memory, a third more work, the same
         /// numbers.
-        pub recompute: bool,
+        pub recompute: bool where open().may_change(),
         /// Megabytes of activations; 0: the machine's free memory when the run starts.
         pub activation_mb: u64 where whole(0, 16_777_216),
         /// Steps in a row from which nothing could be learned (every episode broke, no episode was scored, every gradient was
         /// not finite) after which the run stops.
-        pub patience: u32 where whole(1, 1_000_000),
+        pub patience: u32 where whole(1, 1_000_000).may_change(),
         /// Record the KL divergence from the starting policy after every step: `policy/kl_to_start`.
         pub kl_to_start: bool,
         /// A run directory with that metric: no step of this run may move further from the start than that run's did.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub kl_within: Option<PathBuf>,
+        pub kl_within: Option<PathBuf> where path(),
         /// Constants of the optimizer.
         pub adamw: AdamWSettings where table::<AdamWSettings>(),
     }
@@ -199,7 +199,7 @@ documented! {
         pub steps: u64 where whole(0, 1_000_000_000),
         /// Run directory whose traces are imitated. Absent: the oracle is imitated.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub traces: Option<PathBuf>,
+        pub traces: Option<PathBuf> where path(),
         /// Minimum `eval.success` of imitated traces, if `traces` is set.
         pub at_least: f64 where real(-1e6, 1e6),
         /// Episodes per step.
@@ -237,7 +237,7 @@ documented! {
     #[serde(deny_unknown_fields, default)]
     pub struct EvalRecipe {
         /// Steps between evaluations; 0: only before and after.
-        pub every: u64 where whole(0, 1_000_000_000),
+        pub every: u64 where whole(0, 1_000_000_000).may_change(),
         /// Number of held-out tasks of one evaluation, from the first; absent: 256, or all if fewer are held out.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tasks: Option<usize> where whole(0, 1_000_000),

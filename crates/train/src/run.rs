@@ -30,7 +30,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use hone_trace::rundir::{RunDir, RunReader};
-use hone_trace::{Advantage, Group, Learner, NoSignal, Trace};
+use hone_trace::{Advantage, Group, Learner, Trace};
 
 use crate::ahead::{SampledGroups, Source, StalenessTracker};
 use crate::checkpoint::{self, Checkpointer, State};
@@ -49,7 +49,7 @@ use crate::update::{Learned, Pace, learn};
 
 pub use error::TrainError;
 pub use extend::extended_recipe;
-pub use watch::Watch;
+pub use watch::{Warning, Watch};
 
 /// Trains the setup's policy by the recipe and records everything in `directory`: [`crate::report::RunReport`] reads it.
 pub async fn train(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut dyn Watch) -> Result<(), TrainError> {
@@ -80,7 +80,7 @@ pub async fn resume(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mu
         watch.started(before);
     }
     if let Some(what) = unverified {
-        watch.warned(step, &what);
+        watch.warned(step, &Warning::Checkpoint(what));
     }
     trainer.run(watch).await
 }
@@ -234,12 +234,8 @@ impl Trainer<'_> {
             let steps = (recipe.overlap.staleness + 1).min(recipe.train.steps + 1 - step);
             self.source.fill(&mut self.plan, groups * steps as usize);
         }
-        let credit = self.credit.at(step);
-        let has_signal = |group: &Group| {
-            let advantages = credit.credit(std::slice::from_ref(group));
-            advantages.iter().flatten().any(|advantage| !matches!(advantage, Advantage::None { .. }))
-        };
-        self.source.gather(&mut self.plan, &recipe.plan, groups, &recipe.eval.success, has_signal).await
+        let reasons = |group: &Group| self.credit.without_signal(recipe, group, step);
+        self.source.gather(&mut self.plan, &recipe.plan, groups, &recipe.eval.success, reasons).await
     }
 
     /// KL penalty in the reward, if the recipe has one.
@@ -255,12 +251,10 @@ impl Trainer<'_> {
         Ok(penalty.metrics(self.state.kl_coefficient.unwrap_or(settings.coefficient)))
     }
 
-    /// Advantages of every trace. Excluded groups have none.
+    /// Advantages of every trace; for excluded groups, the reasons why they have none.
     fn credit(&self, sampled: &SampledGroups, step: u64) -> Vec<Vec<Advantage>> {
-        let (kept, left_out) = sampled.groups.split_at(sampled.kept);
-        let mut advantages = self.credit.advantages(self.recipe, kept, step);
-        let nothing = Advantage::None { why: NoSignal::ZeroVariance };
-        advantages.extend(left_out.iter().map(|group| vec![nothing.clone(); group.traces().len()]));
+        let mut advantages = self.credit.advantages(self.recipe, &sampled.groups[..sampled.kept], step);
+        advantages.extend(sampled.left_out.iter().cloned());
         advantages
     }
 

@@ -17,7 +17,8 @@ pub struct Place {
 
 /// An entry's section: description, paper, an example and its keys.
 pub fn section<T>(page: &mut String, place: Place, entry: &Entry<T>) -> Result<(), serde_json::Error> {
-    let (example, complete) = entry.options.shown()?;
+    let example = entry.options.shown()?;
+    let (required, complete) = entry.options.defaults()?;
     let _ = write!(page, "\n## {}\n\n{}. {}.", entry.name, entry.about, entry.advice);
     if let Some(paper) = entry.paper {
         let _ = write!(page, " After {paper}.");
@@ -34,27 +35,28 @@ pub fn section<T>(page: &mut String, place: Place, entry: &Entry<T>) -> Result<(
         entry.options.keys.iter().copied().flatten().filter(|key| Some(key.name) != place.key).collect();
     if !own.is_empty() {
         page.push('\n');
-        page.push_str(&keys_table(&own, &example, &complete));
+        page.push_str(&keys_table(&own, &required, &complete));
     }
     Ok(())
 }
 
-/// A table of keys: type, default, range, meaning. A key of the example has no default.
-pub fn keys_table(keys: &[&Key], example: &Value, complete: &Value) -> String {
+/// A table of keys: type, default, range, meaning. A key of `required` has no default.
+pub fn keys_table(keys: &[&Key], required: &Value, complete: &Value) -> String {
     let mut table = String::from("| key | type | default | range | meaning |\n|---|---|---|---|---|\n");
     for key in keys {
-        let default = match (example.get(key.name), complete.get(key.name)) {
+        let default = match (required.get(key.name), complete.get(key.name)) {
             (Some(_), _) => "required".to_owned(),
             (None, None | Some(Value::Null)) => "absent".to_owned(),
             (None, Some(value)) => format!("`{}`", toml(value)),
         };
         let _ = writeln!(
             table,
-            "| `{}` | {} | {default} | {} | {} |",
+            "| `{}` | {} | {default} | {} | {}{} |",
             key.name,
             (key.kind)(),
             key.rule,
-            key.meaning.trim()
+            key.meaning.trim(),
+            if key.rule.may_change { " May change when a run is resumed." } else { "" }
         );
     }
     table

@@ -18,10 +18,10 @@ documented! {
         /// Name of the environment, recorded with its tasks.
         pub name: String,
         /// The program and its arguments. No shell is involved.
-        pub command: Vec<String>,
+        pub command: Vec<String> where open().needed(),
         /// Working directory; absent: that of Hone, and in a recipe the recipe's own directory.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub directory: Option<PathBuf>,
+        pub directory: Option<PathBuf> where home_of("command"),
         /// Number of processes that share the episodes.
         pub workers: usize where whole(1, 1_024),
         /// Seconds for one answer.
@@ -35,11 +35,11 @@ documented! {
         /// there is a `split.lock` of `hone data split` beside the file, its sides decide. Absent: numbered tasks with
         /// the same `prompt`, for programs that derive their state from a task's key.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub task_file: Option<PathBuf>,
+        pub task_file: Option<PathBuf> where path(),
         /// JSON lines of the tasks that are never trained on, such as the `eval.jsonl` of `hone data split`. Absent: they are
         /// taken out of `task_file`.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub held_out_file: Option<PathBuf>,
+        pub held_out_file: Option<PathBuf> where path(),
         /// The prompt of numbered tasks.
         pub prompt: String,
         /// Number of training tasks; with a file, the maximum.

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use hone_trace::Verdict;
+use hone_trace::{Forecast, Reward, Verdict};
 use serde::Deserialize;
 
 use super::catalogue::{ComponentEntry, plain};
@@ -52,21 +52,34 @@ pub fn brier(confidence: Option<f64>, correct: bool) -> Verdict {
         Some(c) => {
             let miss = c - f64::from(u8::from(correct));
             let right = if correct { "right" } else { "wrong" };
-            scored(1.0 - miss * miss, format!("brier: confidence {c} on a {right} answer"))
+            Verdict::Scored {
+                value: 1.0 - miss * miss,
+                why: format!("brier: confidence {c} on a {right} answer"),
+                forecast: Some(Forecast { confidence: c, correct }),
+            }
         }
     }
 }
 
-/// The confidence and the outcome that [`brier`] judged, read back from the reason it gave. `None` if no confidence in
-/// [0, 1] was stated, and for the reasons of other components.
-pub fn forecast(why: &str) -> Option<(f64, bool)> {
+/// Forecast that a recorded reward judged. Records of versions that did not record it have it in [`brier`]'s reason.
+/// `None` if no confidence in [0, 1] was stated, and for other components.
+pub fn forecast(reward: &Reward) -> Option<Forecast> {
+    match &reward.verdict {
+        Verdict::Scored { forecast: Some(forecast), .. } => Some(*forecast),
+        Verdict::Scored { why, .. } => from_reason(why),
+        _ => None,
+    }
+}
+
+/// The forecast in a reason of [`brier`].
+fn from_reason(why: &str) -> Option<Forecast> {
     let (confidence, outcome) = why.strip_prefix("brier: confidence ")?.split_once(" on a ")?;
     let correct = match outcome {
         "right answer" => true,
         "wrong answer" => false,
         _ => return None,
     };
-    Some((confidence.parse().ok()?, correct))
+    Some(Forecast { confidence: confidence.parse().ok()?, correct })
 }
 
 /// Murphy's decomposition of the mean Brier loss: loss = reliability - resolution + uncertainty.
@@ -111,17 +124,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recorded_reason_gives_the_forecast_back_to_the_bit() {
+    fn a_record_gives_the_forecast_back_to_the_bit_with_its_field_or_without() {
         for (confidence, correct) in [(0.1 + 0.2, true), (0.0, false), (1.0, true), (1e-12, false)] {
-            let Verdict::Scored { why, .. } = brier(Some(confidence), correct) else {
-                panic!("a Brier score is a score")
-            };
-            assert_eq!(forecast(&why), Some((confidence, correct)), "{why}");
+            let reward = Reward::new("calibration", brier(Some(confidence), correct));
+            let wanted = Some(Forecast { confidence, correct });
+            let mut record = serde_json::to_value(&reward).unwrap();
+            assert_eq!(forecast(&serde_json::from_value(record.clone()).unwrap()), wanted);
+            record.as_object_mut().unwrap().remove("forecast").unwrap();
+            assert_eq!(forecast(&serde_json::from_value(record).unwrap()), wanted, "as earlier versions recorded it");
         }
         for verdict in [brier(None, true), brier(Some(1.5), true), scored(1.0, "right: by the environment's own test")]
         {
-            let Verdict::Scored { why, .. } = verdict else { panic!("scored") };
-            assert_eq!(forecast(&why), None, "{why}");
+            assert_eq!(forecast(&Reward::new("c", verdict)), None);
         }
     }
 }

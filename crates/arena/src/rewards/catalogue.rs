@@ -36,9 +36,9 @@ pub fn page() -> Result<String, serde_json::Error> {
          In addition to its own keys, every component's table has these:\n\n",
     );
     let place = Options::with::<PlaceSpec>("{\"kind\": \"tau\"}");
-    let (example, complete) = place.shown()?;
+    let (required, complete) = place.defaults()?;
     let keys: Vec<_> = PlaceSpec::KEYS.iter().collect();
-    page.push_str(&catalogue::keys_table(&keys, &example, &complete));
+    page.push_str(&catalogue::keys_table(&keys, &required, &complete));
     let at = catalogue::Place { header: "[[rubric.component]]", key: Some("kind") };
     for entry in COMPONENTS {
         catalogue::section(&mut page, at, entry)?;

@@ -1,6 +1,7 @@
 //! An external verifier, started once per case: a program that reads the case as JSON on stdin and writes its verdict as JSON on stdout.
 //!
-//! Input: one object with the keys of [`Case`]. Output: `{"value": 0.5, "why": "…"}` or `{"unscored": "…"}`, and exit
+//! Input: one object with the keys of [`Case`]. Output: `{"value": 0.5, "why": "…"}` or `{"unscored": "…"}` (with
+//! `"not_applicable": true` if there is nothing to score), and exit
 //! code 0. Anything else (a crash, a hang, other output, too much output) is unscored with its reason. The program runs
 //! in its own process group, which is killed as a whole at the deadline and when the rollout is abandoned. A program
 //! that is slow to start should be kept running instead: see [`crate::stdio`].
@@ -39,7 +40,7 @@ documented! {
         pub command: Vec<String>,
         /// Working directory; absent: that of Hone, and in a recipe the recipe's own directory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub directory: Option<std::path::PathBuf>,
+        pub directory: Option<std::path::PathBuf> where home_of("command"),
         /// Seconds for a verdict.
         #[serde(default = "deadline")]
         pub deadline_s: f64 where over(0.0, 86_400.0),
@@ -136,11 +137,16 @@ pub(crate) fn read_verdict(output: &[u8]) -> Verdict {
         },
         Unscored {
             unscored: String,
+            #[serde(default)]
+            not_applicable: bool,
         },
     }
     match serde_json::from_slice::<Form>(output) {
         Ok(Form::Scored { value, why }) => super::scored(value, format!("verifier: {why}")),
-        Ok(Form::Unscored { unscored }) => super::unscored(format!("verifier: {unscored}")),
+        Ok(Form::Unscored { unscored: why, not_applicable: true }) => {
+            Verdict::NotApplicable { why: format!("verifier: {why}") }
+        }
+        Ok(Form::Unscored { unscored: why, .. }) => unscored(format!("verifier: {why}")),
         Err(_) => unscored(format!(
             "verifier_form: expected {{\"value\": …, \"why\": …}} or {{\"unscored\": …}}, found {:?}",
             excerpt(&String::from_utf8_lossy(output), 120)

@@ -64,10 +64,7 @@ mod tests {
 
     fn verdict(given: Value) -> Option<f64> {
         let case = Case::read(json!({"env_reward": given})).unwrap();
-        match EnvReward::default().measure(&case) {
-            Verdict::Scored { value, .. } => Some(value),
-            Verdict::Unscored { .. } => None,
-        }
+        EnvReward::default().measure(&case).value()
     }
 
     #[test]

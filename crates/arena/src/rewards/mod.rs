@@ -26,7 +26,7 @@ mod submission;
 use async_trait::async_trait;
 pub use case::{Case, Changes, Context, States, Texts};
 pub use env_reward::Given;
-use hone_trace::{Reward, Verdict, entries};
+use hone_trace::{Verdict, entries};
 pub use rubric::{Product, Rubric, RubricError, Scorecard, TOTAL, Term};
 pub use submission::{LENIENT_FACTOR, Source, Submission};
 
@@ -87,28 +87,17 @@ impl std::fmt::Debug for Named {
     }
 }
 
-/// A value that is not finite is a broken scorer, not a score.
-fn finite(component: &str, verdict: Verdict) -> Reward {
-    match verdict {
-        Verdict::Scored { value, why } => Reward::scored(component, value, why),
-        Verdict::Unscored { unscored } => Reward::unscored(component, unscored),
-    }
-}
-
 fn scored(value: f64, why: impl Into<String>) -> Verdict {
-    Verdict::Scored { value, why: why.into() }
+    Verdict::scored(value, why)
 }
 
 fn unscored(why: impl Into<String>) -> Verdict {
-    Verdict::Unscored { unscored: why.into() }
+    Verdict::unscored(why)
 }
 
-/// The first word of such a reason.
-const NOT_APPLICABLE: &str = "not_applicable";
-
-/// The task lacks something this component needs.
+/// The task or the episode lacks something this component needs.
 fn not_applicable(what: &str) -> Verdict {
-    unscored(format!("{NOT_APPLICABLE}: {what}"))
+    Verdict::NotApplicable { why: format!("not_applicable: {what}") }
 }
 
 /// The start of a text for a reason, on one line.

@@ -8,7 +8,7 @@
 use futures::future::join_all;
 use hone_trace::{EndState, Reward, Trace, Verdict};
 
-use super::{Case, Component, NOT_APPLICABLE, Named, finite, scored, unscored};
+use super::{Case, Component, Named, scored, unscored};
 
 /// The name of the total among a trace's rewards.
 pub const TOTAL: &str = "total";
@@ -23,7 +23,7 @@ pub struct Term {
     pub gate: Option<f64>,
     /// True when the total makes no sense without it.
     pub required: bool,
-    /// Value if the episode did not produce the component's input.
+    /// Value if the component does not apply to the episode.
     pub otherwise: Option<f64>,
 }
 
@@ -31,12 +31,10 @@ impl Term {
     /// Verdict of the component, or its `otherwise` if its input is missing.
     fn reward(&self, verdict: Verdict) -> Reward {
         let verdict = match (verdict, self.otherwise) {
-            (Verdict::Unscored { unscored: why }, Some(value)) if why.starts_with(NOT_APPLICABLE) => {
-                scored(value, format!("otherwise: {why}"))
-            }
+            (Verdict::NotApplicable { why }, Some(value)) => scored(value, format!("otherwise: {why}")),
             (verdict, _) => verdict,
         };
-        finite(&self.scorer.name, verdict)
+        Reward::new(&self.scorer.name, verdict)
     }
 
     pub fn new(name: impl Into<String>, weight: f64, component: impl Component + 'static) -> Self {
@@ -155,9 +153,9 @@ impl Rubric {
     pub fn weigh(&self, mut components: Vec<Reward>) -> Scorecard {
         for product in &self.products {
             let verdict = multiply(product, &components);
-            components.push(finite(&product.name, verdict));
+            components.push(Reward::new(&product.name, verdict));
         }
-        let total = finite(TOTAL, self.total(&components));
+        let total = Reward::new(TOTAL, self.total(&components));
         Scorecard { components, total }
     }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
-use super::{excerpt, finite, scored, unscored};
+use super::{excerpt, not_applicable, scored, unscored};
 
 /// One member of the group.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,13 +45,14 @@ impl Ruler {
             Ok(verdicts) => verdicts,
             Err(why) => vec![unscored(why); group.len()],
         };
-        verdicts.into_iter().map(|verdict| finite(COMPONENT, verdict)).collect()
+        verdicts.into_iter().map(|verdict| Reward::new(COMPONENT, verdict)).collect()
     }
 
     async fn compare(&self, group: &[Trajectory]) -> Result<Vec<Verdict>, String> {
         let (distinct, member_of) = distinct(group);
         if distinct.len() < 2 {
-            return Err("not_applicable: nothing to compare, the group has one distinct trajectory".into());
+            let nothing = not_applicable("nothing to compare, the group has one distinct trajectory");
+            return Ok(vec![nothing; group.len()]);
         }
         let ids: Vec<String> = (1..=distinct.len()).map(|i| i.to_string()).collect();
         let shown = shown(&distinct, &ids);

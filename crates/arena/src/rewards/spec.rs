@@ -55,7 +55,7 @@ documented! {
         pub of: Vec<String>,
         /// Its weight in the total.
         #[serde(default = "one")]
-        pub weight: f64 where real(-1e6, 1e6),
+        pub weight: f64 where real(0.0, 1e6),
     }
 }
 
@@ -115,11 +115,11 @@ documented! {
     #[serde(default)]
     pub(super) struct PlaceSpec {
         /// Kind of the component: a name of this page.
-        kind: Option<String>,
+        kind: Option<String> where open().needed(),
         /// The component's name in traces, metrics and reports; absent: its kind.
         name: Option<String>,
         /// Its weight in the total; 0: watched, a gate or a factor of a product only.
-        weight: f64 where real(-1e6, 1e6),
+        weight: f64 where real(0.0, 1e6),
         /// Below this value of the component the total is at most 0.
         gate: Option<f64> where real(-1e6, 1e6),
         /// An episode without a value of this component has no total.

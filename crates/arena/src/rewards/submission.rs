@@ -40,10 +40,10 @@ pub(super) fn on_submission(case: &Case, measure: impl FnOnce(&Submission) -> Ve
     match read(case) {
         Read::Strict(submission) => measure(&submission),
         Read::Mended(submission) => match measure(&submission) {
-            Verdict::Scored { value, why } => {
+            Verdict::Scored { value, why, .. } => {
                 scored(value * LENIENT_FACTOR, format!("{why}; x {LENIENT_FACTOR}: the JSON had to be mended"))
             }
-            unscored @ Verdict::Unscored { .. } => unscored,
+            other => other,
         },
         // The policy's doing, so it is scored: it must not be a way to avoid a score.
         Read::Unparseable(why) => scored(0.0, format!("unparseable: {why}")),
@@ -204,6 +204,6 @@ mod tests {
         let verdict = on_submission(&case("{\"resolution\": \"a\nb\"}"), |_| scored(1.0, "fine"));
         assert!(matches!(verdict, Verdict::Scored { value, .. } if value == LENIENT_FACTOR));
         let verdict = on_submission(&case("hm"), |_| scored(1.0, "fine"));
-        assert!(matches!(verdict, Verdict::Scored { value: 0.0, why } if why.starts_with("unparseable: ")));
+        assert!(matches!(verdict, Verdict::Scored { value: 0.0, why, .. } if why.starts_with("unparseable: ")));
     }
 }

@@ -35,7 +35,7 @@ documented! {
         /// Seconds before the second attempt; doubled for each further one.
         pub backoff_s: f64 where real(0.0, 3_600.0),
         /// Concurrent episodes.
-        pub concurrency: usize where whole(1, 65_536),
+        pub concurrency: usize where whole(1, 65_536).may_change(),
         /// Execution of several calls in one reply: only the first, all in order, or all at once.
         pub calls: CallMode,
         /// Treatment of a malformed reply: the agent is told and may try again, or the episode ends.

@@ -34,7 +34,7 @@ documented! {
         pub command: Vec<String>,
         /// Working directory; absent: that of Hone, and in a recipe the recipe's own directory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub directory: Option<std::path::PathBuf>,
+        pub directory: Option<std::path::PathBuf> where home_of("command"),
         /// Number of processes that share the episodes.
         #[serde(default = "one")]
         pub workers: usize where whole(1, 1_024),

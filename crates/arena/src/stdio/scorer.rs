@@ -54,12 +54,16 @@ fn verdict(answer: Value) -> Result<Verdict, String> {
         value: Option<f64>,
         why: Option<String>,
         unscored: Option<String>,
+        not_applicable: Option<bool>,
     }
     match serde_json::from_value(answer) {
-        Ok(Form { value: Some(value), why, unscored: None }) => {
-            Ok(Verdict::Scored { value, why: why.unwrap_or_default() })
+        Ok(Form { value: Some(value), why, unscored: None, not_applicable: None }) => {
+            Ok(Verdict::scored(value, why.unwrap_or_default()))
         }
-        Ok(Form { value: None, why: None, unscored: Some(why) }) => Ok(Verdict::Unscored { unscored: why }),
+        Ok(Form { value: None, why: None, unscored: Some(why), not_applicable }) => Ok(match not_applicable {
+            Some(true) => Verdict::NotApplicable { why },
+            _ => Verdict::unscored(why),
+        }),
         Ok(_) => Err("an answer has a \"value\" (with a \"why\") or \"unscored\", one of the two".into()),
         Err(error) => Err(format!("the answer has the wrong form: {error}")),
     }
@@ -68,6 +72,6 @@ fn verdict(answer: Value) -> Result<Verdict, String> {
 #[async_trait]
 impl Component for StdioScorer {
     async fn verdict(&self, case: &Case) -> Verdict {
-        self.ask(case).await.unwrap_or_else(|why| Verdict::Unscored { unscored: format!("scorer_command: {why}") })
+        self.ask(case).await.unwrap_or_else(|why| Verdict::unscored(format!("scorer_command: {why}")))
     }
 }

@@ -20,8 +20,8 @@ impl Measure for Twin {
         let none = Map::new();
         let said = turns.last().and_then(|turn| turn.calls.first()).map_or(&none, |call| &call.arguments);
         match (self.0)(case, said) {
-            Some(value) => Verdict::Scored { value, why: "twin: so it is".into() },
-            None => Verdict::Unscored { unscored: "twin: no value".into() },
+            Some(value) => Verdict::scored(value, "twin: so it is"),
+            None => Verdict::unscored("twin: no value"),
         }
     }
 }

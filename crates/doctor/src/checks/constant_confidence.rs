@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_train::report::EpisodeSet;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -14,9 +15,10 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let last = run.report.calibration.iter().filter(|(name, _)| name.starts_with("held-out at step"));
-    let last = last.max_by_key(|(name, _)| name.rsplit(' ').next().and_then(|step| step.parse::<u64>().ok()));
-    let Some((set, calibration)) = last else { return Looked::skipped("stated confidences on held-out tasks") };
+    let held_out = run.report.calibration.iter().filter(|(set, _)| matches!(set, EpisodeSet::HeldOut { .. }));
+    let Some((set, calibration)) = held_out.max_by_key(|(set, _)| **set) else {
+        return Looked::skipped("stated confidences on held-out tasks");
+    };
     let Some(skill) = calibration.skill else { return Looked::skipped("answers that did not all come out alike") };
     if calibration.is_skilled() {
         return Ok(Looked::Healthy);

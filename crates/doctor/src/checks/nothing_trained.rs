@@ -22,9 +22,8 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
         return Ok(Looked::Healthy);
     }
     let mut finding = Finding::new(Severity::Error, format!("of {sampled:.0} sampled tokens none was trained on"));
-    let places = run.report.tokens.iter().filter(|(name, count)| **count > 0.0 && *name != "sampled");
-    for (place, count) in places {
-        finding = finding.line(format!("{place}: {count:.0} tokens"));
+    for (fate, count) in run.report.tokens.fates.iter().filter(|(_, count)| **count > 0.0) {
+        finding = finding.line(format!("{fate}: {count:.0} tokens; {}", fate.sentence()));
     }
     finding.into()
 }

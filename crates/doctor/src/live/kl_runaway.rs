@@ -14,13 +14,14 @@ pub(super) const CHECK: Check<Live> = Check {
 };
 
 fn look(live: &Live) -> Result<Looked, RunDirError> {
-    for (metric, most) in [(names::POLICY_POLICY_KL, 0.2), (names::POLICY_KL_TO_START, 1.0)] {
+    let metrics = [(names::POLICY_POLICY_KL, 0.2), (names::POLICY_KL_TO_START, 1.0)];
+    for (metric, most) in metrics {
         if let Some(kl) = live.last(metric).filter(|kl| *kl > most) {
             return Finding::new(Severity::Warning, format!("`{}` is {kl:.3} per token", metric.name)).into();
         }
     }
-    match live.last(names::POLICY_POLICY_KL) {
-        None => Looked::skipped("`policy/policy_kl`"),
-        Some(_) => Ok(Looked::Healthy),
+    if metrics.iter().all(|(metric, _)| live.last(*metric).is_none()) {
+        return Looked::skipped("`policy/policy_kl` or `policy/kl_to_start`");
     }
+    Ok(Looked::Healthy)
 }

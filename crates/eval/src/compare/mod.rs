@@ -14,10 +14,10 @@ use serde::Serialize;
 pub use align::{Mark, Step, align};
 pub use several::{Entrant, Several, Standing};
 
-use crate::bootstrap::sign_flip;
 use crate::detect::{DETECTORS, Seen};
 use crate::spent::Price;
 use crate::table::{Episode, Passing, Row};
+use hone_train::interval::bootstrap::sign_flip;
 
 /// One side of a comparison.
 #[derive(Debug, Clone, Copy)]

@@ -8,9 +8,9 @@ use hone_train::evaluate::{Difference, paired};
 use serde::Serialize;
 
 use super::{ByTask, success};
-use crate::bootstrap::sign_flip;
 use crate::spent::Price;
 use crate::table::{Episode, Passing, Row};
+use hone_train::interval::bootstrap::sign_flip;
 
 /// One evaluation among several.
 #[derive(Debug, Clone)]

@@ -107,8 +107,8 @@ fn excerpt(text: &str, limit: usize) -> String {
 /// Sighting of a process reward, which is minus the share of violations.
 fn punished(verdict: &hone_trace::Verdict) -> Option<Sighting> {
     match verdict {
-        hone_trace::Verdict::Scored { value, why } => Some(Sighting::new(-value, why.clone())),
-        hone_trace::Verdict::Unscored { .. } => None,
+        hone_trace::Verdict::Scored { value, why, .. } => Some(Sighting::new(-value, why.clone())),
+        _ => None,
     }
 }
 

@@ -235,7 +235,8 @@ fn scored_line(id: &Value, card: &Scorecard) -> Value {
 
 fn verdict(verdict: &Verdict) -> Value {
     match verdict {
-        Verdict::Scored { value, why } => json!({"value": value, "why": why}),
+        Verdict::Scored { value, why, .. } => json!({"value": value, "why": why}),
+        Verdict::NotApplicable { why } => json!({"value": null, "unscored": why, "not_applicable": true}),
         Verdict::Unscored { unscored } => json!({"value": null, "unscored": unscored}),
     }
 }

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use hone_trace::did_you_mean;
 use hone_trace::rundir::vacant;
 use hone_train::budget::{Budget, gigabytes};
+use hone_train::ledger::TokenFate;
 use hone_train::placebo::Placebo;
 use hone_train::recipe::Recipe;
 use hone_train::report::{BeforeAfter, PLACEBO, Row, RunReport};
@@ -284,7 +285,7 @@ fn free_directory(runs: &Path, name: &str) -> Result<PathBuf> {
 
 /// The run's directory as one object.
 fn as_json(report: &RunReport, directory: &Path) -> Value {
-    let tokens = |place: &str| report.tokens.get(place).copied().unwrap_or(0.0).round() as u64;
+    let trained = report.tokens.of_fate(TokenFate::Trained);
     let component = |row: &Row| (row.name.clone(), json!({"first": row.first, "last": row.last}));
     let held_out = &report.held_out;
     let both = |kind: &BeforeAfter| json!({"before": kind.before, "after": kind.after});
@@ -310,7 +311,7 @@ fn as_json(report: &RunReport, directory: &Path) -> Value {
         "overlap": held_out.overlap,
         "notes": held_out.notes,
         "components": report.components.iter().map(component).collect::<serde_json::Map<_, _>>(),
-        "tokens": {"sampled": tokens("sampled"), "trained": tokens("trained")},
+        "tokens": {"sampled": report.tokens.sampled.round() as u64, "trained": trained.round() as u64},
         "seconds": report.elapsed,
     })
 }

@@ -12,7 +12,7 @@ use hone_train::faults::Broke;
 use hone_train::ledger::Ledger;
 use hone_train::ledger::names::{self, Name};
 use hone_train::recipe::Recipe;
-use hone_train::run::Watch;
+use hone_train::run::{Warning, Watch};
 use hone_train::setup::Setup;
 use hone_view::exports::live::Logs;
 use hone_view::exports::wandb::Mode;
@@ -169,8 +169,8 @@ impl Watch for TrainProgress<'_> {
         self.progress.update(|board| board.facts = facts);
     }
 
-    fn warned(&mut self, _step: u64, what: &str) {
-        self.progress.print(&self.progress.style().red(&format!("guard: {what}")));
+    fn warned(&mut self, _step: u64, warning: &Warning) {
+        self.progress.print(&self.progress.style().red(&warning.to_string()));
     }
 
     fn doing(&mut self, _step: u64, what: &'static str) {

@@ -40,7 +40,7 @@ impl Measure for Likeliest {
     fn measure(&self, case: &Case) -> Scored {
         let known = self.0.lock().unwrap().get(&task_of(case)).cloned();
         let same = known.is_some() && known == case.tokens;
-        Scored::Scored { value: f64::from(u8::from(same)), why: String::new() }
+        Scored::scored(f64::from(u8::from(same)), "")
     }
 }
 

@@ -37,7 +37,7 @@ documented! {
         /// Name of your choice, which its tasks carry.
         pub name: String,
         /// A JSON array of tasks, or an object with `tasks`, as Fleet exports them.
-        pub task_file: PathBuf,
+        pub task_file: PathBuf where path().needed(),
         /// The orchestrator's address.
         pub url: String,
         /// Name of the environment variable that holds the key.
@@ -48,7 +48,7 @@ documented! {
         /// Environments whose tasks are taken, by their key; empty: all.
         pub envs: Vec<String>,
         /// Difficulties that are taken; empty: all.
-        pub difficulties: Vec<u8>,
+        pub difficulties: Vec<u8> where whole(0, 255),
         /// Seconds that an instance lives without a heartbeat.
         pub ttl_s: u64 where whole(1, 1_000_000),
         /// Seconds between heartbeats.
@@ -64,7 +64,7 @@ documented! {
         /// Pays a failed episode the share of the checks that its verifier reports as passed.
         pub partial_reward: bool,
         /// Concurrent instances.
-        pub instances: usize where whole(1, 65_536),
+        pub instances: usize where whole(1, 4_096),
         /// The system prompt. The task's variables are added to it.
         pub system: String,
         /// Maximum number of training tasks.

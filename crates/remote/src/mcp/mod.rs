@@ -39,9 +39,9 @@ documented! {
         /// A program that speaks MCP over stdin and stdout, and its arguments: one process for each episode.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub command: Vec<String>,
-        /// Working directory of the program; absent: Hone's.
+        /// Working directory of the program; absent: that of Hone, and in a recipe the recipe's own directory.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub directory: Option<PathBuf>,
+        pub directory: Option<PathBuf> where home_of("command"),
         /// Names of variables that the program gets beside the usual ones.
         pub variables: Vec<String>,
         /// Name of the environment variable whose value is sent as `Authorization: Bearer …`.
@@ -72,14 +72,14 @@ documented! {
         /// The prompt of numbered tasks.
         pub prompt: String,
         /// Concurrent sessions.
-        pub sessions: usize where whole(1, 65_536),
+        pub sessions: usize where whole(1, 4_096),
         /// Seconds for one call.
         pub deadline_s: f64 where over(0.0, 86_400.0),
         /// Seconds for starting or connecting.
         pub open_deadline_s: f64 where over(0.0, 86_400.0),
         /// JSON lines of tasks, `key` and `prompt` at least. Absent: numbered tasks that all say `prompt`.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub task_file: Option<PathBuf>,
+        pub task_file: Option<PathBuf> where path(),
         /// Training tasks; with a file, the maximum.
         pub tasks: usize where whole(1, 1_000_000),
         /// Tasks that are evaluated on and never trained on.

@@ -38,7 +38,7 @@ documented! {
         /// Name of your choice, which its tasks carry.
         pub name: String,
         /// The server's address: `http://localhost:8000`, `https://owner-space.hf.space`.
-        pub url: String,
+        pub url: String where open().needed(),
         /// Name of the environment variable whose value is sent as `Authorization: Bearer …`, as private Spaces
         /// require.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,7 @@ documented! {
         /// The prompt of numbered tasks; the observation of the reset follows it.
         pub prompt: String,
         /// Concurrent sessions: the server's `max_concurrent_envs`. Lowered if the server says that it has fewer.
-        pub sessions: usize where whole(1, 65_536),
+        pub sessions: usize where whole(1, 4_096),
         /// Seconds for one step.
         pub deadline_s: f64 where over(0.0, 86_400.0),
         /// Seconds for connecting and resetting.
@@ -75,7 +75,7 @@ documented! {
         /// JSON lines of tasks, `key` and `prompt` at least; a task's `reset` table goes into its reset. Absent: numbered tasks
         /// with a `seed` each.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub task_file: Option<PathBuf>,
+        pub task_file: Option<PathBuf> where path(),
         /// A split of the server's Task API to train on, instead of numbered tasks.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub split: Option<String>,

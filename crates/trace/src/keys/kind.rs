@@ -4,8 +4,12 @@ use serde::de::value::Error;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
-/// The kind of value that `T` reads: `whole number`, `one of "a", "b"`, `list of text`, ….
+/// The kind of value that `T` reads: `whole number`, `one of "a", "b"`, `list of text`, `path`, ….
 pub fn kind<'de, T: Deserialize<'de>>() -> String {
+    // serde asks for a path as for any text, so the type's name has to say it.
+    if std::any::type_name::<T>().contains("PathBuf") {
+        return "path".to_owned();
+    }
     let mut found = String::from("any");
     // Always fails: there is no value, only the request for one.
     let _ = T::deserialize(Probe(&mut found));
@@ -117,7 +121,7 @@ mod tests {
         assert_eq!(kind::<Vec<String>>(), "list of text");
         assert_eq!(kind::<(f64, f64)>(), "list of 2, each a number");
         assert_eq!(kind::<Choice>(), "one of \"one_thing\", \"another\"");
-        assert_eq!(kind::<std::path::PathBuf>(), "text");
+        assert_eq!(kind::<Option<std::path::PathBuf>>(), "path");
         assert_eq!(kind::<serde_json::Value>(), "text or table");
     }
 }

@@ -12,13 +12,22 @@ pub struct Rule {
     pub(super) name: Option<&'static str>,
     /// The reason for a bound that is not obvious, as in "since …".
     pub why: Option<&'static str>,
+    /// True for a key whose table makes no sense without it, although serde has a default for it.
+    pub required: bool,
+    /// True if a resumed run may change the key.
+    pub may_change: bool,
 }
 
 /// The forms of a rule.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
-    /// Text, a truth value, a name, a path: constrained by its type only.
+    /// Text, a truth value, a name: constrained by its type only.
     Open,
+    /// A path, relative to the recipe.
+    Path,
+    /// Working directory of the program under this key of the same table, relative to the recipe; absent: the recipe's
+    /// directory.
+    Home(&'static str),
     /// A whole number, or a list of them.
     Whole { min: i64, max: i64 },
     /// A number, or a list of them. Never infinite or not a number.
@@ -51,7 +60,24 @@ impl Rule {
     pub const OPEN: Self = Self::of(Shape::Open);
 
     const fn of(shape: Shape) -> Self {
-        Self { shape, name: None, why: None }
+        Self { shape, name: None, why: None, required: false, may_change: false }
+    }
+
+    /// Marks a key that the table needs although serde has a default for it.
+    #[must_use]
+    pub const fn needed(self) -> Self {
+        Self { required: true, ..self }
+    }
+
+    /// Marks a key that a resumed run may change.
+    #[must_use]
+    pub const fn may_change(self) -> Self {
+        Self { may_change: true, ..self }
+    }
+
+    /// True for a path that is relative to the recipe.
+    pub const fn is_path(&self) -> bool {
+        matches!(self.shape, Shape::Path | Shape::Home(_))
     }
 
     /// Gives the reason for a bound: "since …".
@@ -112,6 +138,21 @@ impl Bounds {
             (true, true) => format!("over {min}{and}under {max}"),
         }
     }
+}
+
+/// Any value of the type; for further properties, as in `open().may_change()`.
+pub const fn open() -> Rule {
+    Rule::OPEN
+}
+
+/// A path, relative to the recipe.
+pub const fn path() -> Rule {
+    Rule::of(Shape::Path)
+}
+
+/// Working directory of the program that the key `program` names, by default the recipe's directory.
+pub const fn home_of(program: &'static str) -> Rule {
+    Rule::of(Shape::Home(program))
 }
 
 /// A whole number from `min` to `max`.

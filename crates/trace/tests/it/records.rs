@@ -1,9 +1,11 @@
 //! The laws of the records: what cannot be built, and that what is built reads back.
 
+use std::sync::Arc;
+
 use crate::common::{head, tools, trace, version};
 use hone_trace::{
     BadNode, Boundary, Digest, Fault, Group, Message, Node, Outcome, Reward, Sampled, Seed, Task, TaskSet,
-    TaskSetError, ToolCall, ToolSet, ToolSpec, Trace, TraceBuilder, TurnRecord, Usage,
+    TaskSetError, ToolCall, ToolSet, ToolSpec, Trace, TraceBuilder, TraceHead, TurnRecord, Usage,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -200,10 +202,26 @@ proptest! {
     }
 }
 
+/// A record that leaves the tools out is refused, and a trace without tools says so: `[]` is not an absent key.
 #[test]
 fn the_tools_of_a_trace_are_never_optional() {
-    assert_eq!(trace("t", &[1]).tools(), &tools());
-    assert_eq!(ToolSet::none().digest(), ToolSet::new(vec![]).unwrap().digest());
+    // An `Option` here would not compile.
+    let of_trace: fn(&Trace) -> &Arc<ToolSet> = Trace::tools;
+    assert_eq!(of_trace(&trace("t", &[1])), &tools());
+    let toolless = TraceHead { tools: Arc::new(ToolSet::none()), ..head("t") };
+    let toolless = TraceBuilder::new(toolless, vec![1]).finish(Outcome::Finished);
+    for trace in [trace("t", &[1]), toolless] {
+        let record = serde_json::to_value(&trace).unwrap();
+        assert_eq!(record["tools"].as_array().map(Vec::len), Some(trace.tools().len()));
+        let mut without = record.clone();
+        without.as_object_mut().unwrap().remove("tools");
+        let mut null = record.clone();
+        null["tools"] = Value::Null;
+        for broken in [without, null] {
+            assert!(serde_json::from_value::<Trace>(broken.clone()).is_err(), "{broken}");
+        }
+        assert_eq!(serde_json::from_value::<Trace>(record).unwrap(), trace);
+    }
 }
 
 #[test]

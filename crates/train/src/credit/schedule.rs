@@ -47,6 +47,17 @@ impl Schedule {
         advantages
     }
 
+    /// Reason of every trace of a group for having no signal. `None` if any of them has some.
+    pub fn without_signal(&self, recipe: &Recipe, group: &Group, step: u64) -> Option<Vec<Advantage>> {
+        let groups = std::slice::from_ref(group);
+        let mut advantages = self.at(step).credit(groups);
+        let none = advantages.iter().flatten().all(|advantage| matches!(advantage, Advantage::None { .. }));
+        if recipe.overlong_filter {
+            mask_overlong(groups, &mut advantages);
+        }
+        none.then(|| advantages.pop().unwrap_or_default())
+    }
+
     /// For a run of `steps` steps, see [`by_argument`].
     pub fn new(
         recipe: &CreditRecipe,

@@ -10,7 +10,9 @@ pub(super) const TURN_RETURNS: CreditEntry = CreditEntry {
     name: "turn_returns",
     maths: "A of turn k = G(k) − mean of G over the group's turns, G discounted by `discount` (0.95) per turn.",
     advice: "Prefers short successes and blames late turns for failures.",
-    paper: None,
+    paper: Some(
+        "Sutton and Barto 2018, Reinforcement Learning: An Introduction, section 13.4, the textbook's REINFORCE with baseline",
+    ),
     make: Estimator::per_turn(|recipe, weights| {
         let discount = recipe.discount.unwrap_or(0.95);
         Box::new(TurnReturns { weights, discount, turn_rewards: recipe.turn_rewards() })

@@ -12,7 +12,7 @@ pub(super) const TURN_RLOO: CreditEntry = CreditEntry {
         (1) per turn.",
     advice: "For episodes with errors along the way: set `parse_failure` and `failed_call`, and each turn is \
         credited for its own errors. With only an outcome reward it is rloo.",
-    paper: None,
+    paper: super::rloo::RLOO.paper,
     make: Estimator::per_turn(|recipe, weights| {
         let discount = recipe.discount.unwrap_or(1.0);
         Box::new(TurnRloo { weights, discount, turn_rewards: recipe.turn_rewards() })

@@ -9,7 +9,7 @@ use hone_arena::baseline::{self, Baseline};
 use hone_trace::{Boundary, Fault, Seed, Task};
 use serde::{Deserialize, Serialize};
 
-use super::interval::wilson;
+use crate::interval::wilson;
 use crate::recipe::Recipe;
 use crate::setup::Setup;
 

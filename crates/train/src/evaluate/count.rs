@@ -6,7 +6,7 @@ use hone_trace::{Outcome, ToolSpec, Trace};
 use serde::{Deserialize, Serialize};
 
 use super::entropy::entropy;
-use super::interval::clustered;
+use crate::interval::clustered;
 
 /// One evaluation, recounted from its traces.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -9,7 +9,6 @@ pub mod baselines;
 mod controls;
 mod count;
 mod entropy;
-mod interval;
 pub mod overlap;
 mod sharpen;
 mod verdict;
@@ -21,10 +20,10 @@ use hone_arena::rollout::Slot;
 use hone_trace::{Sampler, Seed, Trace};
 use serde::{Deserialize, Serialize};
 
+pub use crate::interval::{Difference, paired, wilson};
 pub use controls::{Control, ControlKind, Controls, Sharpening, start};
 pub use count::{ByTask, Counted, Evaluation, count};
 pub use entropy::entropy;
-pub use interval::{Difference, paired, wilson};
 pub use sharpen::Search;
 pub use verdict::{Evidence, Judgement, Verdict, judge};
 

@@ -11,7 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::count::ByTask;
-use super::interval::{Difference, paired};
+use crate::interval::{Difference, paired};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {

@@ -46,7 +46,8 @@ pub fn page() -> Result<String, RecipeError> {
          A recipe is a TOML file for `hone train` and `hone sft`. Every key may be left out unless the table says it is\n\
          required, `--set KEY=VALUE` overrides the file, and `hone train RECIPE --dry-run` prints the whole recipe as it will\n\
          run. A key that does not exist, a value of another type and a number outside its range are refused when the recipe\n\
-         is read; numbers must be finite. [training.md](training.md) says what the tables are for.\n\n\
+         is read; numbers must be finite. Paths are relative to the recipe, those of `--set` to the current directory.\n\
+         [training.md](training.md) says what the tables are for.\n\n\
          ## An example\n\n```toml\n{EXAMPLE}```\n"
     );
     for section in sections() {

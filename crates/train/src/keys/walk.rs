@@ -34,7 +34,16 @@ pub(super) fn retain_known(keys: &[&[Key]], table: &mut Table, path: &str, unkno
     }
 }
 
-fn join(path: &str, name: &str) -> String {
+/// Calls `each` with every table and the keys it may have, the outer table before those inside it.
+pub(super) fn tables(keys: &[&[Key]], table: &mut Table, path: &str, each: &mut dyn FnMut(&[&[Key]], &mut Table)) {
+    each(keys, table);
+    for (name, value) in table.iter_mut() {
+        let Some(key) = find(keys, name) else { continue };
+        inner_mut(key, value, &join(path, name), &mut |keys, table, path| tables(keys, table, path, each));
+    }
+}
+
+pub(super) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 

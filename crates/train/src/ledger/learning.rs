@@ -116,7 +116,7 @@ pub fn learning(steps: &[Optimized], learning_rate: f64) -> Metrics {
         steps.iter().flat_map(|step| [step.pass.ratio.min(), step.pass.ratio.max()]).flatten().collect();
     metrics.set_some(names::POLICY_POLICY_LOSS, each(|pass| pass.loss.loss));
     metrics.set_some(names::POLICY_POLICY_ENTROPY, over(&|step| step.pass.entropy.mean()).mean());
-    metrics.set_some(names::POLICY_POLICY_KL, each(|pass| pass.loss.kl / pass.targets()));
+    metrics.set_some(names::POLICY_POLICY_KL, over(&|step| Some(step.pass.loss.kl? / step.pass.targets())).mean());
     metrics.set_some(names::POLICY_LOSS_METRICS_CLIP_RATIO, each(Pass::clip_ratio));
     metrics.set_some(names::POLICY_LOSS_METRICS_IS_RATIO_MEAN, over(&|step| step.pass.ratio.mean()).mean());
     metrics.set_some(names::POLICY_LOSS_METRICS_IS_RATIO_MIN, ranges.min());

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod episodes;
+mod fate;
 mod learning;
 mod metrics;
 pub mod names;
@@ -21,6 +22,7 @@ use serde_json::{Map, Value};
 
 use crate::recipe::Recipe;
 
+pub use fate::{TokenFate, TokenTotals};
 pub use learning::{Optimized, Pass, learning, visits};
 pub use metrics::Metrics;
 use names::Name;

@@ -47,7 +47,7 @@ pub(super) const DAPO: LossEntry = LossEntry {
 pub(super) const BNPO: LossEntry = LossEntry {
     name: "bnpo",
     maths: "As clip; token_mean.",
-    advice: "In other trainers the mean is over one micro-batch and changes with its size; here it is over the step.",
+    advice: "TRL's name for clip with a mean over one micro-batch, which changes with its size; here it is over the step.",
     paper: None,
     make: MakeLoss { hyperparameters: &[], build: CLIP.make.build },
 };

@@ -6,7 +6,9 @@ pub(super) const IMPORTANCE_SAMPLING: LossEntry = LossEntry {
     name: "importance_sampling",
     maths: "−ρA with ρ = e^(l−q); token_mean.",
     advice: "Plain importance sampling against the sampler, unclipped. For one optimizer step per batch.",
-    paper: None,
+    paper: Some(
+        "Sutton and Barto 2018, Reinforcement Learning: An Introduction, section 5.5, the textbook's importance sampling",
+    ),
     make: MakeLoss {
         hyperparameters: &[],
         build: |_| Ok(Objective::new(Importance::default(), Reduction::TokenMean).against(Anchor::Sampler)),
@@ -17,7 +19,7 @@ pub(super) const ROLLOUT_IS: LossEntry = LossEntry {
     name: "rollout_is",
     maths: "−ρA with ρ = e^(l−q), and 0 outside [1−clip_low, 1+clip_high], 0.2 and 0.2; token_mean.",
     advice: "Excludes every token on which sampler and learner disagree, good or bad.",
-    paper: None,
+    paper: IMPORTANCE_SAMPLING.paper,
     make: MakeLoss {
         hyperparameters: &[],
         build: |hyperparameters| {

@@ -14,7 +14,10 @@ pub(super) const CROSS_ENTROPY: LossEntry = LossEntry {
     name: "cross_entropy",
     maths: "−w·l, the weight w in the advantage's place; token_mean.",
     advice: "Supervised warm start on traces that are worth imitating.",
-    paper: None,
+    paper: Some(
+        "Yuan et al. 2023, Scaling Relationship on Learning Mathematical Reasoning with Large Language Models \
+        (rejection sampling fine-tuning), arXiv:2308.01825",
+    ),
     make: MakeLoss { hyperparameters: &[], build: REINFORCE.make.build },
 };
 

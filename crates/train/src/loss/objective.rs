@@ -221,7 +221,7 @@ impl Objective {
             let mut total = term.scaled(factor);
             if let (Some(kl), Some(reference)) = (&self.kl, batch.reference) {
                 let estimate = kl.term(token, reference[at]);
-                stats.kl += estimate.value;
+                *stats.kl.get_or_insert(0.0) += estimate.value;
                 total = total.plus(estimate.scaled(kl.coefficient));
             }
             // A ratio held at its bound no longer moves with the logprob.

@@ -20,7 +20,7 @@ documented! {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct PlanRecipe {
-        /// Treatment of groups whose episodes all earned the same.
+        /// Treatment of groups without signal: every episode earned the same, none was scored, or one alone was left.
         pub zero_variance: ZeroVariance,
         /// With `replace`: how often a step may resample to replace groups without signal.
         pub rounds: u32 where whole(0, 1_000),
@@ -39,7 +39,7 @@ impl Default for PlanRecipe {
     }
 }
 
-/// Treatment of a group without variance.
+/// Treatment of a group without signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ZeroVariance {

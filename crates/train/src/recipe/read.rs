@@ -8,6 +8,7 @@ use toml::{Table, Value};
 
 use super::Recipe;
 use crate::catalogue::did_you_mean;
+use crate::checkpoint::BestBy;
 use crate::keys;
 use crate::penalty::KlReward;
 
@@ -74,9 +75,9 @@ impl Recipe {
             self.eval.success = paid.map(|(name, _)| name.to_owned()).unwrap_or_default();
         }
         component("eval.success", &self.eval.success, &known)?;
-        match self.checkpoint.best.as_str() {
-            "" | "success" | TOTAL => Ok(()),
-            best => component("checkpoint.best", best, &known),
+        match &self.checkpoint.best {
+            BestBy::Component(name) if name != TOTAL => component("checkpoint.best", name, &known),
+            _ => Ok(()),
         }
     }
 
@@ -199,6 +200,7 @@ fn set(table: &mut Table, key: &str, value: Value) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::checkpoint::BestBy;
     use crate::recipe::Recipe;
 
     #[test]
@@ -214,7 +216,7 @@ mod tests {
         assert_eq!(Recipe::parse(text, &[]).unwrap().eval.success, "correct");
         assert_eq!(Recipe::parse("", &[]).unwrap().eval.success, "tau_state");
         let best = Recipe::parse(text, &["checkpoint.best=total".into(), "eval.success=format".into()]).unwrap();
-        assert_eq!((best.checkpoint.best.as_str(), best.eval.success.as_str()), ("total", "format"));
+        assert_eq!((best.checkpoint.best, best.eval.success.as_str()), (BestBy::Component("total".into()), "format"));
     }
 
     #[test]

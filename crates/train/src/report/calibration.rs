@@ -8,10 +8,13 @@
 use std::collections::BTreeMap;
 
 use hone_arena::rewards::calibration::{forecast, murphy};
-use hone_trace::{Seed, Trace};
+use hone_trace::{Forecast, Seed, Trace};
 use serde::{Deserialize, Serialize};
 
-/// Resamples of the interval, and permutations of the test.
+use super::EpisodeSet;
+use crate::interval::bootstrap::of_statistic;
+
+/// Permutations of the test.
 const DRAWS: usize = 2000;
 
 /// Brier loss = reliability − resolution + uncertainty.
@@ -46,7 +49,8 @@ pub struct Calibration {
 pub struct Skill {
     /// 1 − loss / uncertainty.
     pub value: f64,
-    /// 95 % interval: bootstrap over tasks, the base rate taken anew in each. Absent for a single task.
+    /// 95 % interval: bootstrap over tasks, the base rate taken anew in each, widened for few tasks. Absent for a single
+    /// task.
     pub interval: Option<[f64; 2]>,
     /// The share of permutations of the outcomes over the tasks whose resolution is at least as large.
     pub resolution_p: f64,
@@ -112,15 +116,14 @@ impl Calibration {
 }
 
 /// The changes of later sets of a kind since its first, in the order in which they are given.
-pub(super) fn changes(sets: Vec<(String, Calibration)>) -> BTreeMap<String, Calibration> {
-    let kind = |name: &str| name.split([' ', ',']).next().unwrap_or_default().to_owned();
-    let mut first: BTreeMap<String, Calibration> = BTreeMap::new();
-    let compare = |(name, mut set): (String, Calibration)| {
-        set.change = first.get(&kind(&name)).map(|first| first.change_to(&set));
-        first.entry(kind(&name)).or_insert(set);
-        (name, set)
-    };
-    sets.into_iter().map(compare).collect()
+pub(super) fn changes(mut sets: Vec<(EpisodeSet, Calibration)>) -> BTreeMap<EpisodeSet, Calibration> {
+    for at in 1..sets.len() {
+        let (before, later) = sets.split_at_mut(at);
+        let (set, calibration) = &mut later[0];
+        let first = before.iter().find(|(other, _)| other.is_like(*set));
+        calibration.change = first.map(|(_, first)| first.change_to(calibration));
+    }
+    sets.into_iter().collect()
 }
 
 /// Confidences with their outcomes, by task: answers to one task are not independent of each other.
@@ -132,8 +135,7 @@ pub struct Forecasts {
 impl Forecasts {
     /// The confidences a trace stated, as its rewards recorded them.
     pub(super) fn add_trace(&mut self, trace: &Trace) {
-        let scored = trace.rewards.iter().filter(|reward| reward.value().is_some());
-        for (confidence, correct) in scored.filter_map(|reward| forecast(reward.why())) {
+        for Forecast { confidence, correct } in trace.rewards.iter().filter_map(forecast) {
             self.add(&trace.task, confidence, correct);
         }
     }
@@ -156,7 +158,7 @@ impl Forecasts {
         let success = forecasts.iter().filter(|(_, correct)| *correct).count() as f64 / n as f64;
         let skill = (parts.uncertainty > 0.0).then(|| Skill {
             value: 1.0 - parts.loss / parts.uncertainty,
-            interval: self.interval(),
+            interval: self.interval(1.0 - parts.loss / parts.uncertainty),
             resolution_p: self.resolution_p(parts.resolution),
             earned: 1.0 - parts.loss,
             best_constant: success,
@@ -177,25 +179,18 @@ impl Forecasts {
         })
     }
 
-    /// Percentiles of the skill over tasks drawn with replacement. Draws in which all answers had the same outcome have
-    /// none.
-    fn interval(&self) -> Option<[f64; 2]> {
+    /// Interval of the skill over tasks drawn with replacement. Draws in which all answers had the same outcome have none.
+    fn interval(&self, skill: f64) -> Option<[f64; 2]> {
         let tasks: Vec<[f64; 3]> = self.tasks.values().map(|forecasts| sums(forecasts)).collect();
-        let mut rng = Seed::root(0).with("skill interval").rng();
-        let mut draw = || {
+        let [low, high] = of_statistic(&tasks, skill, "skill interval", |drawn| {
             let mut all = [0.0; 3];
-            for _ in 0..tasks.len() {
-                let task = tasks[rng.below(tasks.len())];
-                all.iter_mut().zip(task).for_each(|(sum, part)| *sum += part);
-            }
+            drawn.iter().for_each(|task| all.iter_mut().zip(*task).for_each(|(sum, part)| *sum += part));
             let [n, right, loss] = all;
             let uncertainty = right / n * (1.0 - right / n);
             (uncertainty > 0.0).then(|| 1.0 - loss / n / uncertainty)
-        };
-        let mut skills: Vec<f64> = (0..DRAWS).filter_map(|_| draw()).collect();
-        skills.sort_by(f64::total_cmp);
-        let at = |share: f64| skills.get((share * skills.len() as f64) as usize).copied();
-        Some([at(0.025)?, at(0.975)?]).filter(|_| tasks.len() > 1)
+        })?;
+        // No forecasts are better than certainty.
+        Some([low, high.min(1.0)])
     }
 
     /// Permutes outcomes between whole tasks, so that the dependence within a task is preserved.
@@ -226,6 +221,8 @@ fn sums(forecasts: &[(f64, bool)]) -> [f64; 3] {
 
 #[cfg(test)]
 mod tests {
+    use hone_trace::Rng;
+
     use super::*;
 
     /// Counts of tasks by (confidence, share right of a hundred).
@@ -247,7 +244,7 @@ mod tests {
             assert!(skill.value <= 1e-12 && skill.interval.unwrap()[0] <= 0.0 && !judged.is_skilled(), "{skill:?}");
             assert!(judged.resolution < 1e-12 && skill.resolution_p == 1.0, "{judged:?}");
             assert!((skill.constant_earns - (1.0 - 0.83 * 0.17)).abs() < 1e-12 && skill.best_constant == 0.83);
-            assert!(!judged.verdict().contains("know more"), "{}", judged.verdict());
+            assert!(!judged.verdict().contains("have skill over a constant"), "{}", judged.verdict());
         }
         assert!(forecasts(&[(0.97, 83, 500)]).judge().unwrap().verdict().contains("worse than a constant"));
         assert!(forecasts(&[(0.84, 83, 500)]).judge().unwrap().verdict().contains("no skill over a constant is shown"));
@@ -260,7 +257,11 @@ mod tests {
         // Resolution 0.25 · 0.3² + 0.75 · 0.1² = 0.03 of an uncertainty of 0.16.
         let [low, high] = skill.interval.unwrap();
         assert!((skill.value - 0.03 / 0.16).abs() < 1e-9 && low > 0.05 && high < 0.35);
-        assert!(skill.resolution_p < 0.001 && judged.is_skilled() && judged.verdict().contains("know more"));
+        assert!(
+            skill.resolution_p < 0.001
+                && judged.is_skilled()
+                && judged.verdict().contains("have skill over a constant")
+        );
         // Two levels that mean nothing.
         let noise = forecasts(&[(0.7, 80, 200), (0.9, 80, 200)]).judge().unwrap();
         assert!(noise.skill.unwrap().resolution_p > 0.2 && !noise.is_skilled());
@@ -281,6 +282,35 @@ mod tests {
             high - low
         };
         assert!(width(&together) > 2.0 * width(&apart));
+    }
+
+    /// Share of simulated evaluations whose interval covers the true skill: half the tasks are coin flips and half are
+    /// easy, and the confidences say which, a little too surely.
+    fn covered(tasks: usize, episodes: usize) -> f64 {
+        let (mut rng, rounds) = (Rng::new(5), 300);
+        let kinds = [(0.5, 0.6), (0.9, 0.95)];
+        let loss = |(p, c): (f64, f64)| p * (1.0 - c).powi(2) + (1.0 - p) * c.powi(2);
+        let truth = 1.0 - f64::midpoint(loss(kinds[0]), loss(kinds[1])) / (0.7 * 0.3);
+        let mut holds = || {
+            let mut all = Forecasts::default();
+            for task in 0..tasks {
+                let (p, confidence) = kinds[rng.below(2)];
+                (0..episodes).for_each(|_| all.add(&task.to_string(), confidence, rng.unit() < p));
+            }
+            let parts = murphy(&all.tasks.values().flatten().copied().collect::<Vec<_>>()).unwrap();
+            let interval = all.interval(1.0 - parts.loss / parts.uncertainty);
+            interval.is_none_or(|[low, high]| (low..=high).contains(&truth))
+        };
+        (0..rounds).filter(|_| holds()).count() as f64 / f64::from(rounds)
+    }
+
+    /// The plain percentile interval covered the truth in 89 of 100 evaluations of 12 tasks.
+    #[test]
+    fn the_interval_of_the_skill_covers() {
+        for (tasks, episodes) in [(12, 4), (64, 2)] {
+            let share = covered(tasks, episodes);
+            assert!((0.92..=0.99).contains(&share), "{tasks} tasks of {episodes} episodes: {share}");
+        }
     }
 
     #[test]

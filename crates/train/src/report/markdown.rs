@@ -30,13 +30,14 @@ impl RunReport {
             }
         }
         self.calibrations(&mut page);
-        if let Some(sampled) = self.tokens.get("sampled").filter(|sampled| **sampled > 0.0) {
+        let sampled = self.tokens.sampled;
+        if sampled > 0.0 {
             let _ = write!(
                 page,
-                "\n## Fate of the {sampled:.0} sampled tokens\n\n| place | tokens | share |\n|---|---:|---:|\n"
+                "\n## Fate of the {sampled:.0} sampled tokens\n\n| fate | tokens | share | meaning |\n|---|---:|---:|---|\n"
             );
-            for (place, tokens) in self.tokens.iter().filter(|(place, _)| *place != "sampled") {
-                let _ = writeln!(page, "| {place} | {tokens:.0} | {:.3} |", tokens / sampled);
+            for (fate, tokens) in &self.tokens.fates {
+                let _ = writeln!(page, "| {fate} | {tokens:.0} | {:.3} | {} |", tokens / sampled, fate.sentence());
             }
         }
         page

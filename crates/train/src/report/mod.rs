@@ -4,6 +4,7 @@
 //! rewards, everything else from metrics.jsonl. The report is reproducible.
 
 mod calibration;
+mod episode_set;
 mod held_out;
 mod held_out_markdown;
 mod markdown;
@@ -18,14 +19,15 @@ use hone_trace::rundir::{RunDirError, RunReader, TraceReader};
 use serde::{Deserialize, Serialize};
 
 pub use calibration::{Calibration, Change, Forecasts, Skill};
+pub use episode_set::{EpisodeSet, Window};
 pub use held_out::{BeforeAfter, Gain, HeldOut, PLACEBO, Probe};
 pub use windows::{Row, Windows};
 
 use crate::checkpoint;
 use crate::evaluate::{Evaluation, Kind};
 use crate::events::{Counted, Event};
-use crate::ledger::Ledger;
 use crate::ledger::names::{self, Metric};
+use crate::ledger::{Ledger, TokenFate, TokenTotals};
 use crate::recipe::{Recipe, RecipeError};
 
 /// Reason why there is no report.
@@ -67,9 +69,9 @@ pub struct RunReport {
     /// Mean share of the advantages' variance over the steps with signal, by component; `rest` is the unexplained part.
     pub advantage_shares: BTreeMap<String, f64>,
     /// Fates of all tokens the run sampled.
-    pub tokens: BTreeMap<String, f64>,
+    pub tokens: TokenTotals,
     /// By set of episodes; empty if no component is a Brier score.
-    pub calibration: BTreeMap<String, Calibration>,
+    pub calibration: BTreeMap<EpisodeSet, Calibration>,
     /// Training episodes broken by something outside the policy. Absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broke: Option<BrokenEpisodes>,
@@ -146,7 +148,7 @@ impl RunReport {
             components: components.collect(),
             metrics: metrics.collect(),
             advantage_shares: record.shares(),
-            tokens: record.tokens(),
+            tokens: TokenTotals::of(&record.steps),
             calibration: record.calibration(windows)?,
             broke: record.broke,
         })
@@ -165,7 +167,7 @@ impl RunReport {
 
     /// True when steps were taken and no token was trained.
     pub fn nothing_trained(&self) -> bool {
-        self.steps > 0 && self.tokens.get("trained").copied().unwrap_or(0.0) == 0.0
+        self.steps > 0 && self.tokens.of_fate(TokenFate::Trained) == 0.0
     }
 
     /// Message of the first fault, in training or in an evaluation.
@@ -235,16 +237,6 @@ impl Record {
         self.steps.iter().filter_map(|step| step.get(metric)).sum()
     }
 
-    fn tokens(&self) -> BTreeMap<String, f64> {
-        let mut tokens = BTreeMap::new();
-        for (name, value) in self.steps.iter().flat_map(Ledger::iter) {
-            if let Some(place) = name.strip_prefix("tokens/") {
-                *tokens.entry(place.to_owned()).or_default() += value;
-            }
-        }
-        tokens
-    }
-
     fn shares(&self) -> BTreeMap<String, f64> {
         let mut sums: BTreeMap<String, f64> = BTreeMap::new();
         let mut steps = 0.0;
@@ -261,25 +253,24 @@ impl Record {
         sums.into_iter().map(|(name, sum)| (name, sum / steps)).collect()
     }
 
-    fn calibration(&self, windows: Option<Windows>) -> Result<BTreeMap<String, Calibration>, ReportError> {
-        let mut sets: Vec<(String, Vec<Range<u64>>)> = Vec::new();
+    fn calibration(&self, windows: Option<Windows>) -> Result<BTreeMap<EpisodeSet, Calibration>, ReportError> {
+        let mut sets: Vec<(EpisodeSet, Vec<Range<u64>>)> = Vec::new();
         if let Some(windows) = windows {
-            for (name, [from, to]) in
-                [("training, first window", windows.first), ("training, last window", windows.last)]
-            {
-                sets.push((name.into(), self.episodes.range(from..=to).map(|(_, range)| range.clone()).collect()));
+            for (window, [from, to]) in [(Window::First, windows.first), (Window::Last, windows.last)] {
+                let episodes = self.episodes.range(from..=to).map(|(_, range)| range.clone()).collect();
+                sets.push((EpisodeSet::Training(window), episodes));
             }
         }
         for (step, (range, _)) in &self.evaluations {
-            sets.push((format!("held-out at step {step}"), vec![range.clone()]));
+            sets.push((EpisodeSet::HeldOut { step: *step }, vec![range.clone()]));
         }
         let mut found = Vec::new();
-        for (name, ranges) in sets {
+        for (set, ranges) in sets {
             let mut forecasts = Forecasts::default();
             for trace in ranges.into_iter().flat_map(|range| self.traces.range(range)) {
                 forecasts.add_trace(&trace?);
             }
-            found.extend(forecasts.judge().map(|calibration| (name, calibration)));
+            found.extend(forecasts.judge().map(|calibration| (set, calibration)));
         }
         Ok(calibration::changes(found))
     }

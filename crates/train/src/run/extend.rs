@@ -1,4 +1,5 @@
-//! Extending a run: a finished run is trained further with other settings, and records the change.
+//! Extending a run: a finished run is trained further with other settings, and records the change. A key says itself
+//! whether it may change (`may_change`); the policy, the tasks and the objective may not.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,34 +10,19 @@ use serde_json::Value;
 use super::TrainError;
 use crate::checkpoint;
 use crate::events::Event;
+use crate::keys;
 use crate::recipe::{Recipe, RecipeError};
-
-/// Keys that may change when a run continues: the policy, the tasks and the objective may not.
-const MAY_CHANGE: &[&str] = &[
-    "train.steps",
-    "train.patience",
-    "train.batch_tokens",
-    "train.recompute",
-    "policy.threads",
-    "rollout.concurrency",
-    "eval.every",
-    "checkpoint.every",
-    "checkpoint.keep_last",
-    "guard.rollback",
-    "guard.fall",
-    "log.tensorboard",
-    "log.wandb",
-];
 
 /// Recipe recorded by a run, with settings on top, to continue with.
 pub fn extended_recipe(directory: &Path, settings: &[String]) -> Result<Recipe, TrainError> {
+    let may_change = keys::may_change();
     for setting in settings {
         let key = setting.split('=').next().unwrap_or_default().trim();
-        if !MAY_CHANGE.contains(&key) {
+        if !may_change.iter().any(|known| known == key) {
             return Err(RecipeError::new(format!(
                 "--set {setting}: a resumed run keeps its recipe; these may change: {}. For anything else start a new \
                  run from this one: --set policy.model={}",
-                MAY_CHANGE.join(", "),
+                may_change.join(", "),
                 directory.display()
             ))
             .into());
@@ -70,11 +56,11 @@ fn differences(was: &Recipe, is: &Recipe) -> BTreeMap<String, [Value; 2]> {
     let value = |recipe: &Recipe| serde_json::to_value(recipe).unwrap_or_default();
     let (was, is) = (value(was), value(is));
     let at = |recipe: &Value, key: &str| recipe.pointer(&format!("/{}", key.replace('.', "/"))).cloned();
-    MAY_CHANGE
-        .iter()
+    keys::may_change()
+        .into_iter()
         .filter_map(|key| {
-            let (was, is) = (at(&was, key).unwrap_or_default(), at(&is, key).unwrap_or_default());
-            (was != is).then(|| ((*key).to_owned(), [was, is]))
+            let (was, is) = (at(&was, &key).unwrap_or_default(), at(&is, &key).unwrap_or_default());
+            (was != is).then_some((key, [was, is]))
         })
         .collect()
 }

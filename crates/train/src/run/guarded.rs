@@ -2,7 +2,7 @@
 
 use hone_trace::rundir::RunReader;
 
-use super::{TrainError, Trainer, Watch};
+use super::{TrainError, Trainer, Warning, Watch};
 use crate::checkpoint;
 use crate::events::{Event, GuardEvent};
 use crate::guard::Fall;
@@ -29,7 +29,7 @@ impl Trainer<'_> {
             back_to,
             rate_factor,
         };
-        watch.warned(ledger.step, &event.sentence(&recipe.eval.success));
+        watch.warned(ledger.step, &Warning::Guard(event.sentence(&recipe.eval.success)));
         self.run.event(&Event::Guard(event))?;
         Ok(())
     }

@@ -1,11 +1,31 @@
 //! Observers of a run.
 
+use std::fmt;
+
 use hone_trace::Group;
 
 use crate::evaluate::Measured;
 use crate::events::Event;
 use crate::faults::Broke;
 use crate::ledger::Ledger;
+
+/// Warning of a run, by its subject.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Warning {
+    /// Sudden drop in success, found by the guard.
+    Guard(String),
+    /// Checkpoint whose files could not be verified.
+    Checkpoint(String),
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Guard(what) => write!(f, "guard: {what}"),
+            Self::Checkpoint(what) => write!(f, "checkpoint: {what}"),
+        }
+    }
+}
 
 /// An observer of a run, told of events as they happen.
 pub trait Watch {
@@ -14,7 +34,7 @@ pub trait Watch {
     /// Called once when a run is resumed: the initial evaluation.
     fn started(&mut self, _before: &Measured) {}
     /// Warning to show immediately.
-    fn warned(&mut self, _step: u64, _what: &str) {}
+    fn warned(&mut self, _step: u64, _warning: &Warning) {}
     /// The current activity: "sampling", "learning", "evaluating".
     fn doing(&mut self, _step: u64, _what: &'static str) {}
     /// The step's episodes, before the step learns from them.

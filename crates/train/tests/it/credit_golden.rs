@@ -1,7 +1,7 @@
-//! Advantages of TRL 1.16, where its definitions are ours.
+//! Advantages of TRL 1.16 against the estimators of the catalogue, where its definitions are ours.
 
 use hone_trace::{Advantage, Credit, Group, NoSignal, Reward, Trace};
-use hone_train::credit::{Gdpo, Grpo, Scale, Weights};
+use hone_train::credit::{CreditRecipe, Weights};
 use serde_json::Value;
 
 use crate::common::{earned, recorded};
@@ -30,6 +30,11 @@ fn groups(traces: impl Iterator<Item = Trace>, size: usize) -> Vec<Group> {
     traces.chunks(size).map(|chunk| Group::new(chunk.to_vec())).collect()
 }
 
+/// An estimator of the catalogue.
+fn named(name: &str, weights: Weights) -> Box<dyn Credit> {
+    CreditRecipe::named(name).build(weights).unwrap()
+}
+
 /// A trace without signal has no advantage here, and one of zero there.
 fn check(case: &Value, credited: &[Vec<Advantage>]) {
     let expected: Vec<f64> = serde_json::from_value(case["advantages"].clone()).unwrap();
@@ -52,8 +57,8 @@ fn grpo_matches_at_every_scale() {
         row.iter().any(Option::is_some).then(|| parts.sum())
     };
     let groups = groups(golden.rewards.iter().map(|row| earned(total(row))), golden.size);
-    for (case, scale) in golden.cases.iter().zip([Scale::Group, Scale::Batch, Scale::None]) {
-        let credited = Grpo::new(Weights::only("r"), scale).credit(&groups);
+    for (case, name) in golden.cases.iter().zip(["grpo", "grpo_batch", "dr_grpo"]) {
+        let credited = named(name, Weights::only("r")).credit(&groups);
         check(case, &credited);
         assert_eq!(credited[1][3], Advantage::None { why: NoSignal::Unscored });
         assert_eq!(credited[2][0], Advantage::None { why: NoSignal::ZeroVariance });
@@ -76,14 +81,14 @@ fn gdpo_matches_with_missing_components() {
         trace
     };
     let groups = groups(golden.rewards.iter().map(with_components), golden.size);
-    let credited = Gdpo { weights: weights.clone(), epsilon: 1e-4 }.credit(&groups);
+    let credited = named("gdpo", weights.clone()).credit(&groups);
     check(&golden.cases[3], &credited);
     assert_eq!(credited[1][3], Advantage::None { why: NoSignal::Unscored });
     assert_eq!(credited[2][0], Advantage::None { why: NoSignal::ZeroVariance });
     assert!(credited[0].iter().chain(&credited[1][..3]).all(|a| matches!(a, Advantage::Whole { .. })));
 
     // Where every component was scored, our weighted sum is TRL's too.
-    let unscaled = Grpo::new(weights, Scale::None).credit(&groups[..1]);
+    let unscaled = named("dr_grpo", weights).credit(&groups[..1]);
     for (advantage, expected) in unscaled[0].iter().zip(golden.cases[2]["advantages"].as_array().unwrap()) {
         let Advantage::Whole { value } = advantage else { panic!("{advantage:?}") };
         assert!((value - expected.as_f64().unwrap()).abs() < EXACT);

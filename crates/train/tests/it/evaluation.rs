@@ -64,9 +64,9 @@ impl Component for Down {
         if self.up.load(Ordering::SeqCst) || (self.spared)(&task_of(case)) {
             let success = Even.measure(case);
             let Scored::Scored { why, .. } = success else { return success };
-            return Scored::Scored { value: 1.0, why };
+            return Scored::scored(1.0, why);
         }
-        Scored::Unscored { unscored: "connection refused".into() }
+        Scored::unscored("connection refused")
     }
 }
 

@@ -10,7 +10,7 @@ use hone_trace::rundir::RunReader;
 use hone_trace::{Arena, Boundary, Episode, Fault, Task, Verdict};
 use hone_train::budget::estimate;
 use hone_train::report::RunReport;
-use hone_train::run::{TrainError, Watch, recorded_recipe, resume, train};
+use hone_train::run::{TrainError, Warning, Watch, recorded_recipe, resume, train};
 use serde_json::Value;
 
 use crate::tiny::{Even, Silent, paid_for, recipe, setup, timeless, traces};
@@ -33,7 +33,7 @@ impl Measure for Nan {
     fn measure(&self, case: &Case) -> Verdict {
         let odd = case.tokens.as_deref().and_then(<[u32]>::first).is_some_and(|id| id % 2 == 1);
         let value = if self.always || odd { f64::NAN } else { case.tokens.as_ref().map_or(0, Vec::len) as f64 };
-        Verdict::Scored { value, why: "a broken scorer".into() }
+        Verdict::scored(value, "a broken scorer")
     }
 }
 
@@ -73,7 +73,7 @@ async fn a_judge_that_stays_down_stops_the_run_which_then_resumes() {
             if self.asked.fetch_add(1, Ordering::Relaxed) < self.until {
                 return Even.measure(case);
             }
-            Verdict::Unscored { unscored: "connection refused".into() }
+            Verdict::unscored("connection refused")
         }
     }
     let directory = tempfile::tempdir().unwrap();
@@ -198,7 +198,7 @@ async fn a_checkpoint_that_was_changed_is_refused_with_the_way_out() {
     let text = resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap_err().to_string();
     let name = file.file_name().unwrap().to_string_lossy();
     assert!(text.contains(&format!("{name} is missing or not what was written")), "{text}");
-    assert!(text.contains("delete that directory to go on from the one before it"), "{text}");
+    assert!(text.contains("delete that directory to resume from the previous checkpoint"), "{text}");
     std::fs::remove_dir_all(newest).unwrap();
     resume(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
     assert_eq!(timeless(&run).len(), 2);
@@ -210,8 +210,8 @@ async fn a_checkpoint_without_digests_is_refused_unless_its_version_wrote_none()
     #[derive(Default)]
     struct Warned(Vec<String>);
     impl Watch for Warned {
-        fn warned(&mut self, _step: u64, what: &str) {
-            self.0.push(what.to_owned());
+        fn warned(&mut self, _step: u64, warning: &Warning) {
+            self.0.push(warning.to_string());
         }
     }
     let directory = tempfile::tempdir().unwrap();
@@ -232,7 +232,8 @@ async fn a_checkpoint_without_digests_is_refused_unless_its_version_wrote_none()
     std::fs::remove_file(run.join("version")).unwrap();
     let mut warned = Warned::default();
     resume(&setup(&recipe), &recipe, &run, &mut warned).await.unwrap();
-    assert!(warned.0.iter().any(|what| what.contains("could not be verified")), "{:?}", warned.0);
+    let [said] = warned.0.as_slice() else { panic!("{:?}", warned.0) };
+    assert!(said.starts_with("checkpoint: ") && said.contains("could not be verified"), "{said}");
 }
 
 /// A loss so large that gradients overflow: no step is taken with them, and the weights stay unchanged.
@@ -242,7 +243,7 @@ async fn a_gradient_that_is_not_finite_is_never_applied() {
     impl Measure for Remainder {
         fn measure(&self, case: &Case) -> Verdict {
             let first = case.tokens.as_deref().and_then(<[u32]>::first).copied().unwrap_or(0);
-            Verdict::Scored { value: f64::from(first % 3), why: String::new() }
+            Verdict::scored(f64::from(first % 3), "")
         }
     }
     let directory = tempfile::tempdir().unwrap();

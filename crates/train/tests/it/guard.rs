@@ -10,7 +10,7 @@ use hone_trace::rundir::RunReader;
 use hone_train::checkpoint::newest;
 use hone_train::events::{Event, GuardEvent};
 use hone_train::ledger::Ledger;
-use hone_train::run::{Watch, extended_recipe, resume, train};
+use hone_train::run::{Warning, Watch, extended_recipe, resume, train};
 
 use crate::tiny::{Even, Silent, paid_for, recipe, setup};
 
@@ -19,11 +19,7 @@ struct Switched(Arc<AtomicBool>);
 
 impl Measure for Switched {
     fn measure(&self, case: &Case) -> Verdict {
-        if self.0.load(Ordering::Relaxed) {
-            Verdict::Scored { value: 0.0, why: "off".into() }
-        } else {
-            Even.measure(case)
-        }
+        if self.0.load(Ordering::Relaxed) { Verdict::scored(0.0, "off") } else { Even.measure(case) }
     }
 }
 
@@ -40,9 +36,9 @@ impl Watch for Cliff {
         }
     }
 
-    fn warned(&mut self, _: u64, what: &str) {
+    fn warned(&mut self, _: u64, warning: &Warning) {
         self.off.store(false, Ordering::Relaxed);
-        self.said.push(what.to_owned());
+        self.said.push(warning.to_string());
     }
 }
 
@@ -68,7 +64,9 @@ async fn a_cliff_is_said_and_recorded_once() {
     let (cliff, events) = fallen(&directory.path().join("run"), &[]).await;
     assert_eq!((events.len(), cliff.said.len()), (1, 1), "{:?}", cliff.said);
     assert_eq!((events[0].step, events[0].back_to, events[0].after), (4, None, 0.0));
-    assert!(cliff.said[0].contains("even dropped sharply at step 4") && cliff.said[0].contains("guard.rollback"));
+    assert!(
+        cliff.said[0].contains("guard: even dropped sharply at step 4") && cliff.said[0].contains("guard.rollback")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,10 +6,11 @@ use std::path::Path;
 use hone_arena::registry::World;
 use hone_arena::rewards::COMPONENTS;
 use hone_trace::keys::{Key, Shape};
-use hone_train::keys::{EXAMPLE, LEAST, page, sections};
+use hone_train::keys::{EXAMPLE, LEAST, may_change, page, sections};
 use hone_train::loss::{HYPERPARAMETERS, LOSSES, LossRecipe};
 use hone_train::recipe::Recipe;
 use hone_worlds::BUILTINS;
+use hone_worlds::registry::REMOTE;
 use toml::{Table, Value};
 
 /// A table of a recipe: the least recipe that has it, its path, and the keys it may have.
@@ -51,8 +52,16 @@ fn places() -> Vec<Place> {
     let program = with_env("name = \"mine\"\ncommand = [\"true\"]");
     let lookup = |key: &str| (key == "command").then_some("");
     found.push(place(&program, "env", &hone_worlds::registry::keys(&lookup)));
+    for entry in REMOTE {
+        // A program beside `kind` is the remote environment's, and its keys are those of that kind.
+        let lookup = |key: &str| (key == "kind").then_some(entry.name).or((key == "command").then_some(""));
+        let mut example: Table = Value::try_from(entry.options.shown().unwrap()).unwrap().try_into().unwrap();
+        example.insert("kind".into(), entry.name.into());
+        let base = with_env(&toml::to_string(&example).unwrap());
+        found.push(place(&base, "env", &hone_worlds::registry::keys(&lookup)));
+    }
     for entry in COMPONENTS {
-        let (example, _) = entry.options.shown().unwrap();
+        let example = entry.options.shown().unwrap();
         let mut component: Table = Value::try_from(example).unwrap().as_table().unwrap().clone();
         component.insert("kind".into(), entry.name.into());
         let mut base = least.clone();
@@ -176,6 +185,65 @@ fn the_values_that_once_got_through_are_refused_with_range_and_fix() {
     let product = ["train.groups=65536", "train.group_size=65536", "env.tasks=100000"].map(str::to_owned);
     let error = Recipe::parse("", &product).unwrap_err().to_string();
     assert!(error.contains("4294967296 episodes a step"), "{error}");
+}
+
+/// Every key that holds a path says so (a `PathBuf` without `where path()` fails here), and is read relative to the
+/// recipe.
+#[test]
+fn every_path_is_relative_to_the_recipe() {
+    let mut found = Vec::new();
+    for place in places() {
+        for key in &place.keys {
+            let path = format!("{}.{}", place.path, key.name);
+            assert_eq!((key.kind)() == "path", key.rule.is_path(), "{path}: write `where path()` behind its type");
+            if !key.rule.is_path() {
+                continue;
+            }
+            let mut table = place.base.clone();
+            table_at(&mut table, &place.path).insert(key.name.to_owned(), "some/file".into());
+            let text = toml::to_string(&table).unwrap();
+            let recipe = Recipe::parse_in(&text, &[], Path::new("/there")).unwrap_or_else(|e| panic!("{path}: {e}"));
+            let mut recipe: Table = toml::from_str(&recipe.to_toml().unwrap()).unwrap();
+            assert_eq!(table_at(&mut recipe, &place.path)[key.name].as_str(), Some("/there/some/file"), "{path}");
+            found.push(path);
+        }
+    }
+    for path in ["env.held_out_file", "env.data", "policy.reference", "rubric.component.directory", "log.wandb"] {
+        assert!(found.iter().any(|found| found == path), "{path} is not among {found:?}");
+    }
+}
+
+/// The tables of remote environments are those of their kind, wherever their program is written.
+#[test]
+fn a_remote_environment_has_the_keys_of_its_kind() {
+    let text = "[env]\nkind = \"openenv\"\nurl = \"http://x\"\nsessions = 3\n";
+    let (_, passed_over) = Recipe::recorded(text).unwrap();
+    assert_eq!(passed_over, Vec::<String>::new());
+    let error = Recipe::parse(&text.replace("= 3", "= 5000"), &[]).unwrap_err().to_string();
+    assert!(error.starts_with("env.sessions = 5000 is out of range: it is a whole number from 1 to 4096"), "{error}");
+}
+
+/// A weight below 0 is refused by its documented range, not later.
+#[test]
+fn the_range_of_a_weight_is_the_one_that_is_enforced() {
+    for table in [
+        "[[rubric.component]]\nkind = \"correct\"\n",
+        "[[rubric.component]]\nkind = \"correct\"\n[[rubric.product]]\nname = \"p\"\nof = [\"correct\"]\n",
+    ] {
+        let error = Recipe::parse(&format!("{table}weight = -1\n"), &[]).unwrap_err().to_string();
+        assert!(error.contains("weight = -1 is out of range: it is a number from 0 to 1000000"), "{error}");
+    }
+}
+
+#[test]
+fn what_a_resumed_run_may_change_is_marked_at_the_keys() {
+    let keys = may_change();
+    for key in ["train.steps", "policy.threads", "rollout.concurrency", "eval.every", "guard.fall", "log.wandb"] {
+        assert!(keys.iter().any(|known| known == key), "{key} is not among {keys:?}");
+    }
+    for key in ["train.learning_rate", "policy.model", "env.tasks", "sft.steps"] {
+        assert!(keys.iter().all(|known| known != key), "{key}");
+    }
 }
 
 /// The names that serde lists when it meets one it does not know.

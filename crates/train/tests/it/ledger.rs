@@ -6,11 +6,12 @@ use hone_trace::{
     Advantage, Batch, BatchNode, Boundary, Fault, Group, LearnStats, Limit, LossStats, NoSignal, Outcome,
     PolicyVersion, Reward, StepReport, Target, ToolCall, Trace, TurnRecord,
 };
+use hone_train::ahead::StalenessTracker;
 use hone_train::credit::{CreditRecipe, Weights, by_argument};
 use hone_train::ledger::{Account, Ledger, Metrics, Optimized, Pass, Scheme, credited, learning, names, visits};
 use proptest::prelude::*;
 
-use crate::common::{Turn, trace};
+use crate::common::{Turn, group, trace};
 
 const PLACES: [&str; 8] = [
     "tokens/faulted",
@@ -235,4 +236,19 @@ proptest! {
         let tokens = Account::of(&groups, &advantages).settled(visits(&[]));
         prop_assert_eq!(PLACES.iter().map(|name| at(&tokens, name)).sum::<f64>(), at(&tokens, "tokens/sampled"));
     }
+}
+
+/// Staleness is counted as far as a recipe may allow it, and is unknown where nothing was sampled.
+#[test]
+fn staleness_is_counted_up_to_the_largest_bound() {
+    let staleness = |groups: &[Group], steps: u64| {
+        let mut tracker = StalenessTracker::default();
+        (1..=steps).for_each(|version| tracker.mark(version));
+        let metrics = tracker.metrics(groups);
+        (metrics.get(names::ASYNC_STALENESS_MEAN), metrics.get(names::ASYNC_STALENESS_MAX))
+    };
+    let groups = [group(&[Some(1.0)])];
+    assert_eq!(staleness(&groups, 1_000), (Some(1000.0), Some(1000.0)));
+    assert_eq!(staleness(&groups, 300), (Some(300.0), Some(300.0)));
+    assert_eq!(staleness(&[], 3), (None, None));
 }

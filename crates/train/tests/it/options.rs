@@ -26,13 +26,14 @@ fn at(metrics: &Map<String, Value>, name: &str) -> f64 {
 #[test]
 fn an_adaptive_coefficient_follows_its_target() {
     let settings: KlReward = toml::from_str("coefficient = 0.5\ntarget = 0.1\nhorizon = 100").unwrap();
-    assert_eq!(settings.adapted(0.5, 0.1, 50), 0.5, "on target it stays");
+    assert_eq!(settings.adapted(0.5, Some(0.1), 50), 0.5, "on target it stays");
     // 20 % too far at most, times 50 episodes of a horizon of 100.
-    assert!((settings.adapted(0.5, 10.0, 50) - 0.5 * 1.1).abs() < 1e-12);
-    assert!((settings.adapted(0.5, 0.0, 50) - 0.5 * 0.9).abs() < 1e-12);
-    assert!((settings.adapted(0.5, 0.11, 50) - 0.5 * 1.05).abs() < 1e-12);
+    assert!((settings.adapted(0.5, Some(10.0), 50) - 0.5 * 1.1).abs() < 1e-12);
+    assert!((settings.adapted(0.5, Some(0.0), 50) - 0.5 * 0.9).abs() < 1e-12);
+    assert!((settings.adapted(0.5, Some(0.11), 50) - 0.5 * 1.05).abs() < 1e-12);
+    assert_eq!(settings.adapted(0.5, None, 50), 0.5, "an unknown KL is no KL of 0");
     let fixed: KlReward = toml::from_str("coefficient = 0.5").unwrap();
-    assert_eq!(fixed.adapted(0.5, 10.0, 50), 0.5);
+    assert_eq!(fixed.adapted(0.5, Some(10.0), 50), 0.5);
     assert!(toml::from_str::<KlReward>("coefficient = -1.0").unwrap().check().is_err());
 }
 
@@ -106,7 +107,7 @@ async fn gdpo_credits_the_rubrics_components() {
     impl hone_arena::rewards::Measure for Small {
         fn measure(&self, case: &hone_arena::rewards::Case) -> hone_trace::Verdict {
             let first = case.tokens.as_deref().and_then(<[u32]>::first).copied().unwrap_or(0);
-            hone_trace::Verdict::Scored { value: 1e-3 * f64::from(first % 7), why: String::new() }
+            hone_trace::Verdict::scored(1e-3 * f64::from(first % 7), "")
         }
     }
     let mut norms = Vec::new();
@@ -149,7 +150,7 @@ struct Large;
 impl hone_arena::rewards::Measure for Large {
     fn measure(&self, case: &hone_arena::rewards::Case) -> hone_trace::Verdict {
         let first = case.tokens.as_deref().and_then(<[u32]>::first).copied().unwrap_or(0);
-        hone_trace::Verdict::Scored { value: 100.0 * f64::from(first % 5), why: String::new() }
+        hone_trace::Verdict::scored(100.0 * f64::from(first % 5), "")
     }
 }
 

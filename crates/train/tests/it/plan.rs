@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hone_arena::rewards::{Case, Measure};
-use hone_trace::{Group, Reward, Task, Verdict};
+use hone_trace::{Advantage, Group, NoSignal, Reward, Task, Verdict};
 use hone_train::plan::{Draw, Plan, PlanRecipe, PlanState};
 use hone_train::run::train;
 
@@ -139,7 +139,35 @@ struct Same;
 
 impl Measure for Same {
     fn measure(&self, _case: &Case) -> Verdict {
-        Verdict::Scored { value: 0.5, why: String::new() }
+        Verdict::scored(0.5, "")
+    }
+}
+
+/// Scores nothing.
+struct Down;
+
+impl Measure for Down {
+    fn measure(&self, _case: &Case) -> Verdict {
+        Verdict::unscored("connection refused")
+    }
+}
+
+/// A group left out because nothing in it was scored is not one whose episodes all earned the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_that_were_left_out_keep_their_reason() {
+    for treatment in ["filter", "replace"] {
+        let directory = tempfile::tempdir().unwrap();
+        let run = directory.path().join("run");
+        let treatment = format!("plan.zero_variance={treatment}");
+        let recipe = recipe(&[&treatment, "plan.rounds=1", "train.steps=1", "eval.every=0"]);
+        train(&paid_for(&recipe, Down), &recipe, &run, &mut Silent).await.unwrap();
+        let metrics = &timeless(&run)[0];
+        let at = |name: &str| metrics[name].as_f64().unwrap();
+        assert!(at("plan/left_out_groups") > 0.0);
+        assert_eq!((at("tokens/unscored"), at("tokens/zero_advantage")), (at("tokens/sampled"), 0.0));
+        let lessons: Vec<_> = traces(&run).into_iter().filter_map(|trace| trace.lesson).collect();
+        let unscored = Advantage::None { why: NoSignal::Unscored };
+        assert!(!lessons.is_empty() && lessons.iter().all(|lesson| lesson.advantage == unscored));
     }
 }
 

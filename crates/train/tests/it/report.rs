@@ -7,19 +7,19 @@ use hone_arena::rewards::calibration::brier;
 use hone_trace::rundir::RunDir;
 use hone_trace::{
     Boundary, Fault, Outcome, Reward, SamplingParams, ToolCall, ToolSet, ToolSpec, Trace, TraceBuilder, TraceHead,
-    TurnRecord, Verdict,
+    TurnRecord,
 };
 use hone_train::evaluate::count;
-use hone_train::report::RunReport;
+use hone_train::ledger::TokenFate;
+use hone_train::report::{EpisodeSet, RunReport, Window};
 use serde_json::{Map, Value, json};
 
 use crate::common::{Turn, trace};
 
 /// An episode that was right or wrong and said how sure it was.
 fn episode(correct: bool, confidence: Option<f64>) -> Trace {
-    let Verdict::Scored { value, why } = brier(confidence, correct) else { panic!("a Brier score is a score") };
     let success = Reward::scored("tau_state", f64::from(u8::from(correct)), "");
-    let rewards = vec![success, Reward::scored("calibration", value, why)];
+    let rewards = vec![success, Reward::new("calibration", brier(confidence, correct))];
     trace(&[7], &[Turn { sampled: vec![1, 2], answer: vec![] }], rewards)
 }
 
@@ -73,12 +73,12 @@ fn a_report_is_recomputed_from_the_record() {
     assert_eq!((total.name.as_str(), total.first, total.last, total.difference), ("total", 0.0, 1.0, 1.0));
     assert_eq!(report.components.len(), 2, "spreads and shares are no components");
     assert_eq!(report.advantage_shares, [("a".to_owned(), 0.75), ("rest".to_owned(), 0.25)].into());
-    assert_eq!((report.tokens["sampled"], report.tokens["trained"]), (40.0, 16.0));
+    assert_eq!((report.tokens.sampled, report.tokens.of_fate(TokenFate::Trained)), (40.0, 16.0));
 
     // Held out: every episode states 0.5, so resolution is 0. In training the confident ones are right.
-    let held_out = report.calibration["held-out at step 4"];
+    let held_out = report.calibration[&EpisodeSet::HeldOut { step: 4 }];
     assert_eq!((held_out.n, held_out.resolution, held_out.uncertainty, held_out.success), (4, 0.0, 0.1875, 0.75));
-    let trained = report.calibration["training, last window"];
+    let trained = report.calibration[&EpisodeSet::Training(Window::Last)];
     assert_eq!((trained.n, trained.reliability, trained.resolution, trained.uncertainty), (2, 0.0625, 0.25, 0.25));
     let change = held_out.change.unwrap();
     assert!((change.accuracy + change.confidence - change.total).abs() < 1e-12);
@@ -105,6 +105,7 @@ fn a_report_is_recomputed_from_the_record() {
         "| tau_state | 0.2500 | 0.7500 | +0.5000 |",
         "steps 1–1 against 4–4",
         "| total | 0.0000 | 1.0000 | +1.0000 |",
+        "| clipped | 24 | 0.600 | the clip set the gradient to zero |",
         "| held-out at step 4 | -0.333 |",
         "one task shows no skill, -0.333: saying 0.75 every time would earn 0.8125, they earn 0.7500.",
     ] {

@@ -102,7 +102,7 @@ impl Measure for Even {
     fn measure(&self, case: &Case) -> Verdict {
         let tokens = case.tokens.as_deref().unwrap_or_default();
         let even = tokens.iter().filter(|token| token.is_multiple_of(2)).count();
-        Verdict::Scored { value: even as f64 / tokens.len().max(1) as f64, why: "even ids".into() }
+        Verdict::scored(even as f64 / tokens.len().max(1) as f64, "even ids")
     }
 }
 

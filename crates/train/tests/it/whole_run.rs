@@ -88,7 +88,8 @@ const MAY_BE_ABSENT: &[&str] = &[
     "environment/{env}/tool_error_rate",
     "generate/avg_tokens_non_zero_rewards",
     "generate/avg_tokens_zero_rewards",
-    // Only with a curriculum, with a KL penalty in the reward, and if a control has to match the KL.
+    // Only with a curriculum, with a KL in the loss or in the reward, and if a control has to match the KL.
+    "policy/policy_kl",
     "policy/kl_to_start",
     "policy/kl_rejected",
     "plan/passed_over_tasks",

@@ -88,7 +88,7 @@ documented! {
         /// A tau-bench or tau2-bench directory of the domain instead of a generated world: trains on `train`,
         /// evaluates on `test`.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub data: Option<PathBuf>,
+        pub data: Option<PathBuf> where path(),
         /// `compat`: tau-bench v1 to the byte; `strict`: arguments checked, known faults fixed; `tau2`: tau2-bench.
         /// Absent: `tau2` for a tau2-bench directory, else `strict`.
         #[serde(skip_serializing_if = "Option::is_none")]

@@ -54,11 +54,13 @@ pub fn find(name: &str) -> Result<&'static EnvEntry, RegistryError> {
     Ok(catalogue::find("environment", BUILTINS.iter().copied(), name)?)
 }
 
-/// The keys of an `[env]` table: those of the environment it names. Empty for an unknown name.
+/// The keys of an `[env]` table: those of the environment it names, by the rules of [`EnvSpec::read`]. Empty for an unknown
+/// name.
 pub fn keys<'a>(text: &dyn Fn(&str) -> Option<&'a str>) -> Vec<&'static [Key]> {
-    let entry = match (text("command"), text("name")) {
-        (Some(_), _) => Some(&PROGRAM),
-        (None, name) => find(name.unwrap_or(crate::shop::NAME)).ok(),
+    let entry = match (text("kind"), text("command"), text("name")) {
+        (Some(kind), ..) => REMOTE.iter().copied().find(|entry| entry.name == kind),
+        (None, Some(_), _) => Some(&PROGRAM),
+        (None, None, name) => find(name.unwrap_or(crate::shop::NAME)).ok(),
     };
     entry.map(|entry| entry.options.keys.to_vec()).unwrap_or_default()
 }

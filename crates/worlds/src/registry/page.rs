@@ -37,9 +37,10 @@ pub fn page() -> Result<String, serde_json::Error> {
          Everywhere else the prompts are Hone's.\n\n\
          ```toml\n[env]\nname = \"retail\"\nuser = { url = \"http://localhost:8000/v1\", model = \"user\" }\n```\n\n",
     );
-    let (example, complete) =
-        Options::both::<StrategySpec, ChatSpec>(r#"{"url": "http://localhost:8000/v1", "model": "user"}"#).shown()?;
+    let (required, complete) =
+        Options::both::<StrategySpec, ChatSpec>(r#"{"url": "http://localhost:8000/v1", "model": "user"}"#)
+            .defaults()?;
     let keys: Vec<_> = StrategySpec::KEYS.iter().chain(ChatSpec::KEYS).collect();
-    page.push_str(&keys_table(&keys, &example, &complete));
+    page.push_str(&keys_table(&keys, &required, &complete));
     Ok(page)
 }

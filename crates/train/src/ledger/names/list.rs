@@ -88,25 +88,25 @@ metrics! {
     "Sampling", "The tasks drawn and excluded, and the staleness of the sampling policy. Skipped tasks are written \
         if the recipe has a curriculum, the KL if it is in the reward." {
         PLAN_ROUNDS = "plan/rounds": "sampling rounds of the step: more than one if groups without signal are replaced",
-        PLAN_LEFT_OUT_GROUPS = "plan/left_out_groups": "groups sampled and excluded from the batch because all their \
-            traces earned the same",
+        PLAN_LEFT_OUT_GROUPS = "plan/left_out_groups": "groups sampled and excluded from the batch because none of their \
+            traces has signal: all earned the same, none was scored, or one alone was left; the traces' lessons say which",
         PLAN_UNFILLED_GROUPS = "plan/unfilled_groups": "groups missing from the batch",
         PLAN_PASSED_OVER_TASKS = "plan/passed_over_tasks": "tasks the curriculum has skipped since the run began",
         GENERATE_STALE_TOKENS = "generate/stale_tokens": "stale tokens: sampled by an older policy than the one that \
             learned from them; 0 in a synchronous run",
         ASYNC_STALENESS_MEAN = "async/staleness_mean": "staleness: steps between the policy that sampled a token and \
-            the one that learned from it: mean",
+            the one that learned from it: mean; absent if no token was sampled",
         ASYNC_STALENESS_MAX = "async/staleness_max": "maximum staleness; never over `async.staleness`",
         LOSS_AVG_KL = "loss/avg_kl": "mean KL per sampled token from the reference policy, subtracted from the \
-            reward as a penalty",
+            reward as a penalty; absent if no token was sampled",
         LOSS_AVG_KL_MAX = "loss/avg_kl_max": "largest mean KL per token of one episode",
         REWARD_KL_COEFFICIENT = "reward/kl_coefficient": "coefficient of the KL penalty",
     }
     "Learning", "Means over the optimizer steps of one step of the run; absent without signal." {
         POLICY_POLICY_LOSS = "policy/policy_loss": "the loss",
         POLICY_POLICY_ENTROPY = "policy/policy_entropy": "mean entropy of the distributions the trained tokens were drawn from, in nats",
-        POLICY_POLICY_KL = "policy/policy_kl": "mean KL estimate from the reference policy, if the loss has one, \
-            otherwise 0",
+        POLICY_POLICY_KL = "policy/policy_kl": "mean KL estimate from the reference policy; absent if the loss \
+            has no KL",
         POLICY_KL_TO_START = "policy/kl_to_start": "mean KL per token to the policy as it began, after the step, on the step's episodes: the mean of w (r − 1 − ln r), r the start's probability over the policy's, w the policy's over the sampler's; with `train.kl_to_start` or `train.kl_within`",
         POLICY_KL_REJECTED = "policy/kl_rejected": "1 if the step was undone because it moved further from the start \
             than the run of `train.kl_within` did at that step",
@@ -119,7 +119,7 @@ metrics! {
             probability now and when the batch was first seen: mean",
         POLICY_LOSS_METRICS_IS_RATIO_MIN = "policy/loss_metrics/is_ratio_min": "least",
         POLICY_LOSS_METRICS_IS_RATIO_MAX = "policy/loss_metrics/is_ratio_max": "most",
-        POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MEAN = "policy/rollout_train_logprobs_abs_diff_mean": "|learner's − sampler's logprob| of the trained tokens before the first optimizer step: mean; 0 on the native engine",
+        POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MEAN = "policy/rollout_train_logprobs_abs_diff_mean": "|learner's − sampler's logprob| of the trained tokens before the first optimizer step: mean; 0 on the CPU engine",
         POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_STD = "policy/rollout_train_logprobs_abs_diff_std": "standard deviation",
         POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MIN = "policy/rollout_train_logprobs_abs_diff_min": "least",
         POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MAX = "policy/rollout_train_logprobs_abs_diff_max": "most",

@@ -1,8 +1,11 @@
-//! Intervals at 95 %: of a share, and of the difference between two policies on the same tasks.
+//! Confidence intervals at 95 %: of a share, of the difference between two policies on the same tasks, and by bootstrap
+//! over tasks. Everything that reports an interval takes it from here.
+
+pub mod bootstrap;
 
 use serde::{Deserialize, Serialize};
 
-use super::count::ByTask;
+use crate::evaluate::ByTask;
 
 const Z: f64 = 1.959_963_984_540_054;
 
@@ -24,7 +27,7 @@ fn score(p: f64, n: f64) -> [f64; 2] {
 /// Mean of the task means, and its interval: Wilson's at the effective sample size, the number of independent episodes
 /// that would have the variance observed between tasks. Episodes of one task are not independent; with one episode per
 /// task this is Wilson's.
-pub(super) fn clustered<'a>(tasks: impl Iterator<Item = &'a [f64]>) -> Option<(f64, [f64; 2])> {
+pub(crate) fn clustered<'a>(tasks: impl Iterator<Item = &'a [f64]>) -> Option<(f64, [f64; 2])> {
     let mut episodes = 0usize;
     let means: Vec<f64> = tasks
         .inspect(|values| episodes += values.len())

@@ -12,6 +12,8 @@
 use hone_trace::{Rng, Seed};
 use serde::{Deserialize, Serialize};
 
+use super::Z;
+
 /// A mean over tasks with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
@@ -24,11 +26,9 @@ pub struct Estimate {
 const DRAWS: usize = 2000;
 /// Samples of the sign-flip test, if there are too many sign patterns to enumerate.
 const TRIES: usize = 10_000;
-const Z: f64 = 1.959_963_984_540_054;
-
 /// The mean of the tasks' values. `None` without values. `share`: the values are shares, and so are the interval's
 /// ends.
-pub(crate) fn over_tasks(values: &[f64], share: bool) -> Option<Estimate> {
+pub fn over_tasks(values: &[f64], share: bool) -> Option<Estimate> {
     drawn(values, share, DRAWS)
 }
 
@@ -43,20 +43,51 @@ fn drawn(values: &[f64], share: bool, draws: usize) -> Option<Estimate> {
     if flat {
         return Some(Estimate { mean, ci: [mean, mean], tasks });
     }
-    let size = pool.len();
-    let centre = pool.iter().sum::<f64>() / size as f64;
-    let mut rng: Rng = Seed::root(0).with("bootstrap").at(tasks as u64).rng();
-    let mut one = || (0..size).map(|_| pool[rng.below(size)]).sum::<f64>() / size as f64;
-    let mut means: Vec<f64> = (0..draws).map(|_| one()).collect();
-    means.sort_by(f64::total_cmp);
-    let at = |share: f64| means[((draws as f64 - 1.0) * share).round() as usize];
-    let n = size as f64;
-    let wider = (n / (n - 1.0)).sqrt() * student((tasks as f64 - 1.0).max(1.0)) / Z;
-    let mut ci = [centre - (centre - at(0.025)) * wider, centre + (at(0.975) - centre) * wider];
+    let of = |pool: &[&f64]| Some(pool.iter().copied().sum::<f64>() / pool.len() as f64);
+    let centre = pool.iter().sum::<f64>() / pool.len() as f64;
+    let rng = Seed::root(0).with("bootstrap").at(tasks as u64).rng();
+    let mut ci = widened(&resampled(&pool, draws, rng, of), centre, pool.len(), tasks)?;
     if share {
         ci = [ci[0].clamp(0.0, mean), ci[1].clamp(mean, 1.0)];
     }
     Some(Estimate { mean, ci, tasks })
+}
+
+/// Interval of any statistic of the tasks, whose value on all of them is `estimate`. Draws on which the statistic is
+/// undefined count as not drawn. `None` for a single task.
+pub fn of_statistic<T>(
+    tasks: &[T],
+    estimate: f64,
+    purpose: &str,
+    statistic: impl Fn(&[&T]) -> Option<f64>,
+) -> Option<[f64; 2]> {
+    if tasks.len() < 2 {
+        return None;
+    }
+    let draws = resampled(tasks, DRAWS, Seed::root(0).with(purpose).rng(), statistic);
+    widened(&draws, estimate, tasks.len(), tasks.len())
+}
+
+/// The statistic of tasks drawn with replacement, `draws` times, sorted.
+fn resampled<T>(pool: &[T], draws: usize, mut rng: Rng, statistic: impl Fn(&[&T]) -> Option<f64>) -> Vec<f64> {
+    let mut drawn = Vec::with_capacity(pool.len());
+    let mut one = || {
+        drawn.clear();
+        drawn.extend((0..pool.len()).map(|_| &pool[rng.below(pool.len())]));
+        statistic(&drawn)
+    };
+    let mut values: Vec<f64> = (0..draws).filter_map(|_| one()).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// Percentile interval of sorted draws around `centre`, widened for few tasks. `None` without draws.
+fn widened(sorted: &[f64], centre: f64, size: usize, tasks: usize) -> Option<[f64; 2]> {
+    let last = sorted.len().checked_sub(1)? as f64;
+    let at = |share: f64| sorted[(last * share).round() as usize];
+    let n = size as f64;
+    let wider = (n / (n - 1.0)).sqrt() * student((tasks as f64 - 1.0).max(1.0)) / Z;
+    Some([centre - (centre - at(0.025)) * wider, centre + (at(0.975) - centre) * wider])
 }
 
 /// The 97.5 % quantile of Student's distribution, by the Cornish-Fisher expansion; exact to 1 % from 3 degrees of freedom on.
@@ -72,7 +103,7 @@ fn student(nu: f64) -> f64 {
 
 /// The chance of a mean difference at least this large if signs were arbitrary: a two-sided sign-flip test. Exact up to 16
 /// differences that are not 0, else by 10,000 draws. `None` without differences.
-pub(crate) fn sign_flip(differences: &[f64]) -> Option<f64> {
+pub fn sign_flip(differences: &[f64]) -> Option<f64> {
     if differences.is_empty() {
         return None;
     }
