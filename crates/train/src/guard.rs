@@ -30,9 +30,11 @@ impl Default for GuardRecipe {
 impl GuardRecipe {
     pub(crate) fn check(&self, staleness: u64) -> Result<(), String> {
         if self.rollback && staleness > 0 {
-            return Err("guard.rollback restores weights other than those the episodes in flight were sampled with; set \
+            return Err(
+                "guard.rollback restores weights other than those the episodes in flight were sampled with; set \
                         async.staleness = 0 or leave guard.rollback out"
-                .into());
+                    .into(),
+            );
         }
         if self.rollback && self.fall == 0.0 {
             return Err("guard.rollback has no effect while guard.fall is 0; set it to 0.2".into());
@@ -154,9 +156,7 @@ fn cause(before: Option<&Seen>, after: &Seen) -> String {
         && was > 0.0
     {
         if is < was / 3.0 {
-            return format!(
-                "entropy fell from {was:.3} to {is:.3}: the policy gives the same reply to every prompt"
-            );
+            return format!("entropy fell from {was:.3} to {is:.3}: the policy gives the same reply to every prompt");
         }
         if is > was * 3.0 {
             return format!("entropy rose from {was:.3} to {is:.3}: the update scattered the policy");

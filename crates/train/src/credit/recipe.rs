@@ -54,9 +54,7 @@ documented! {
 pub enum BadCredit {
     #[error(transparent)]
     Unknown(#[from] UnknownName),
-    #[error(
-        "credit {name:?} has one advantage per trace and takes no {option}; use \"turn_rloo\" or \"turn_returns\""
-    )]
+    #[error("credit {name:?} has one advantage per trace and takes no {option}; use \"turn_rloo\" or \"turn_returns\"")]
     NotPerTurn { name: String, option: &'static str },
     #[error(
         "credit {name:?} gives every turn an advantage and does not read arguments; the estimators of whole traces do"
