@@ -16,7 +16,8 @@ use hone_arena::solution::{Move, solution};
 use hone_arena::users::{HumanUser, NewUser, User};
 use hone_chat::parse::{Format, Toolbox, parse};
 use hone_trace::{
-    Action, Content, Episode, Message, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord, did_you_mean,
+    Action, Content, Episode, Message, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord, did_you_mean, rounded,
+    with_nearest,
 };
 use hone_worlds::BUILTINS;
 use hone_worlds::registry::{self, EnvEntry, EnvSpec, REMOTE};
@@ -202,7 +203,7 @@ impl Choice {
         }
         for option in &self.options {
             let (key, value) = setting(option)?;
-            table.insert(key, value);
+            insert(&mut table, key.strip_prefix("env.").unwrap_or(&key), value);
         }
         table.entry("name").or_insert_with(|| self.name.clone().into());
         if let Some(seed) = self.seed {
@@ -214,12 +215,17 @@ impl Choice {
         if let Some(profile) = self.profile.and_then(|profile| profile.to_possible_value()) {
             table.insert("profile".into(), profile.get_name().into());
         }
+        hone_train::keys::check_env(&table)?;
         let spec = match EnvSpec::read(table) {
+            Err(RegistryError::Unknown(unknown)) if Path::new("recipe.toml").is_file() => {
+                bail!("{unknown}; for the environment of the recipe here give recipe.toml in place of {}", self.name)
+            }
             Err(RegistryError::Unknown(_)) if Path::new(&self.name).exists() => bail!(
                 "{} is a file or a directory, not an environment; name a recipe with it (recipe.toml), or give a program of your own: \
                  mine --set 'command=[\"python3\", \"my_env.py\"]'",
                 self.name
             ),
+            Err(RegistryError::Options { name, what }) => bail!("options of {name}: {}", with_nearest(&what)),
             read => read?,
         };
         let mut environment = spec.open_with(user)?;
@@ -239,6 +245,22 @@ impl Choice {
         numbered.or_else(|| set.get(&self.task)).with_context(|| {
             format!("{} has no task {:?}; give a number under {} or a key", self.split, self.task, set.len())
         })
+    }
+}
+
+/// One option in an environment's table; dots reach into inner tables, and `none` takes a key out.
+fn insert(table: &mut Map<String, Value>, key: &str, value: Value) {
+    match key.split_once('.') {
+        None if value == "none" => _ = table.shift_remove(key),
+        None => _ = table.insert(key.to_owned(), value),
+        Some((first, rest)) => {
+            let inner = table.entry(first).or_insert_with(|| Map::new().into());
+            match inner {
+                Value::Object(inner) => insert(inner, rest, value),
+                // The environment refuses a table where it has none.
+                other => *other = json!({ rest: value }),
+            }
+        }
     }
 }
 
@@ -308,7 +330,7 @@ fn play(choice: &Choice, role: Role) -> Result<()> {
         }
         episode.env.finish().await?;
         let facts = episode.env.end().facts;
-        score(&environment, facts, episode.tools, turns, false).await
+        score(&environment, facts, episode.tools, turns, Some("rewards")).await
     })
 }
 
@@ -409,26 +431,26 @@ fn read_arguments(tool: &ToolSpec, text: &str) -> Result<Map<String, Value>> {
     }
 }
 
-/// Shows what an episode earned.
+/// Shows what an episode earned: under a title, or as JSON.
 pub(super) async fn score(
     environment: &Environment,
     facts: Map<String, Value>,
     tools: ToolSet,
     turns: Vec<TurnRecord>,
-    as_json: bool,
+    title: Option<&str>,
 ) -> Result<()> {
     let mut case = Case::read(Value::Object(facts)).map_err(|why| anyhow!(why))?;
     case.turns = Some(turns);
     case.tools = Some(tools);
     let card = environment.rubric.score_case(&case).await;
     let rewards = card.components.iter().chain([&card.total]);
-    if as_json {
+    let Some(title) = title else {
         writeln!(output::json(), "{}", json!({"rewards": rewards.collect::<Vec<_>>()}))?;
         return Ok(());
-    }
-    writeln!(output::text(), "\nrewards")?;
+    };
+    writeln!(output::text(), "\n{title}")?;
     for reward in rewards {
-        let value = reward.value().map_or("unscored".to_owned(), |value| format!("{value:.3}"));
+        let value = reward.value().map_or("unscored".to_owned(), |value| format!("{:.3}", rounded(value, 3)));
         writeln!(output::text(), "  {:<16} {value:>8}  {}", reward.component, reward.why())?;
     }
     Ok(())
@@ -443,6 +465,24 @@ mod tests {
             ToolSpec::new(name, "", json!({"type": "object", "properties": properties, "additionalProperties": false}))
         };
         ToolSet::new(vec![tool("search", json!({"query": {}})), tool("move", json!({"from": {}, "to": {}}))]).unwrap()
+    }
+
+    #[test]
+    fn options_are_written_as_in_a_recipe_or_bare() {
+        let choice = |options: &[&str]| {
+            let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+            Choice::of("retail", "train", "0", &options).open(None).map(|_| ()).map_err(|error| format!("{error:#}"))
+        };
+        assert_eq!(choice(&["tasks=4", "held_out=2", "env.difficulty=2"]), Ok(()));
+        assert_eq!(choice(&["tasks=4", "held_out=2", "difficulty=2", "env.difficulty=none"]), Ok(()));
+        for (option, word) in [
+            ("dificulty=2", "did you mean `difficulty`?"),
+            ("env.dificulty=2", "did you mean `difficulty`?"),
+            ("difficulty=9", "env.difficulty = 9 is out of range: it is a whole number from 1 to 3"),
+        ] {
+            let error = choice(&[option]).unwrap_err();
+            assert!(error.contains(word), "{option}: {error}");
+        }
     }
 
     #[test]
