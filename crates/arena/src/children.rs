@@ -14,6 +14,7 @@ mod holds;
 mod strays;
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{ChildStdin, Command as StdCommand, Stdio};
 use std::sync::{Mutex, PoisonError};
 
@@ -54,6 +55,17 @@ pub fn command(program: &str, variables: &[String]) -> Command {
 /// The first of the named variables that is not set.
 pub fn missing(variables: &[String]) -> Option<&String> {
     variables.iter().find(|name| std::env::var_os(name.as_str()).is_none())
+}
+
+/// Reason why a program did not start: the program, or the directory it should start in.
+pub fn not_started(program: &str, directory: Option<&Path>, error: &std::io::Error) -> String {
+    match directory.filter(|directory| !directory.is_dir()) {
+        Some(directory) => format!(
+            "there is no directory {}, in which {program} should be started; correct `directory`",
+            directory.display()
+        ),
+        None => format!("cannot start {program}: {error}"),
+    }
 }
 
 /// Starts a command of [`command`]. Its whole group ends when the leash is dropped.

@@ -236,3 +236,23 @@ fn what_an_episode_leaves_unset_can_have_a_value() {
     let card = futures::executor::block_on(plain.score(&trace(Outcome::Finished), &EndState::default()));
     assert_eq!(card.total.value(), None);
 }
+
+#[test]
+fn a_component_names_the_key_that_is_wrong() {
+    for (table, words) in [
+        (json!({"kind": "correct", "wieght": 0.3}), ["component correct", "did you mean `weight`?"]),
+        (json!({"kind": "parsimony", "enoug": 1}), ["component parsimony", "did you mean `enough`?"]),
+        (
+            json!({"kind": "correct", "otherwise": "zero"}),
+            ["component correct", "`otherwise` is \"zero\"; write a number"],
+        ),
+        (
+            json!({"name": "right", "kind": "correct", "required": 1}),
+            ["component right", "`required` is 1; write true or false"],
+        ),
+    ] {
+        let spec = RubricSpec { component: vec![table.as_object().unwrap().clone()], product: Vec::new() };
+        let error = spec.build().unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    }
+}

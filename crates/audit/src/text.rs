@@ -134,5 +134,5 @@ impl Audit {
 }
 
 fn number(value: Option<f64>) -> String {
-    value.map_or("-".to_owned(), |value| format!("{value:.3}"))
+    value.map_or("-".to_owned(), |value| format!("{:.3}", hone_trace::rounded(value, 3)))
 }

@@ -51,10 +51,12 @@ pub enum ModelDirError {
     NoTokenizer(PathBuf),
     #[error(
         "{0} has no chat template: neither chat_template.jinja, nor \"chat_template\" in tokenizer_config.json, nor \
-         chat_template.json. Base models come without one: write one or give it with --template"
+         chat_template.json. Base models come without one: save one there as chat_template.jinja"
     )]
     NoTemplate(PathBuf),
-    #[error("{path} names several chat templates ({names}), none of them \"default\". Give one with --template")]
+    #[error(
+        "{path} names several chat templates ({names}), none of them \"default\". Save the right one there as chat_template.jinja"
+    )]
     NoDefaultTemplate { path: PathBuf, names: String },
 }
 

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hone_data::table::Table;
+use hone_trace::signed;
 use hone_train::evaluate::{Difference, paired};
 use serde::{Deserialize, Serialize};
 
@@ -107,9 +108,9 @@ pub fn table(lines: &[Line]) -> Table {
     ]);
     for line in lines {
         let mean = |at: At| format!("{:.3}", at.pass.mean);
-        let gain = line.gain.map_or(["–".to_owned(), "–".to_owned()], |gain| {
-            [format!("{:+.3}", gain.mean), format!("{:+.3} to {:+.3}", gain.ci[0], gain.ci[1])]
-        });
+        let gain = line
+            .gain
+            .map_or(["–".to_owned(), "–".to_owned()], |gain| [signed(gain.mean), gain.ci.map(signed).join(" to ")]);
         let p = line.p_value.map_or_else(|| "–".to_owned(), |p| format!("{p:.4}"));
         let mut cells = vec![format!("{} ({})", line.name, line.tasks), mean(line.first), mean(line.best)];
         cells.push(line.best.step.to_string());

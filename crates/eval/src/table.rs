@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hone_arena::rewards::TOTAL;
 use hone_data::table::Table;
-use hone_trace::{Task, Trace, Usage};
+use hone_trace::{Task, Trace, Usage, rounded};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -239,8 +239,11 @@ impl Results {
         head.extend(cost.then(|| "cost per solved".to_owned()));
         head.extend(["unscored".to_owned(), "faults".to_owned()]);
         let number = |estimate: Option<&Estimate>| match estimate {
-            Some(Estimate { mean, ci: [low, high], .. }) if intervals => format!("{mean:.3} [{low:.3}, {high:.3}]"),
-            Some(estimate) => format!("{:.3}", estimate.mean),
+            Some(Estimate { mean, ci: [low, high], .. }) if intervals => {
+                let [mean, low, high] = [*mean, *low, *high].map(|value| rounded(value, 3));
+                format!("{mean:.3} [{low:.3}, {high:.3}]")
+            }
+            Some(estimate) => format!("{:.3}", rounded(estimate.mean, 3)),
             None => "–".into(),
         };
         let mut table = Table::new(head);
@@ -265,9 +268,12 @@ impl Results {
         table
     }
 
-    /// Effect of the tasks' references, if it is the same for all: rows by effect would add nothing.
+    /// Effect of the tasks' references, if it is known and the same for all: rows by effect would add nothing.
     pub fn effect(&self) -> Option<String> {
         let [(name, tasks)] = self.effects.iter().collect::<Vec<_>>()[..] else { return None };
+        if name == effect(None) {
+            return None;
+        }
         Some(format!("{name} in all {tasks} tasks"))
     }
 
@@ -275,7 +281,7 @@ impl Results {
     pub fn markdown(&self, what: &str) -> String {
         format!(
             "# Evaluation\n\n{what}\n\nAn episode passes where {} is at least {}. Means weigh tasks the same; intervals are 95 %, \
-             by bootstrap over tasks. Faults (something outside the policy broke) and unscored episodes are in no denominator: \
+             Wilson's over tasks played once, else by bootstrap over tasks. Faults (something outside the policy broke) and unscored episodes are in no denominator: \
              \"passed\" says of how many.\n\n{}",
             self.passing.component,
             self.passing.at_least,
@@ -295,7 +301,7 @@ fn effect(changes: Option<bool>) -> &'static str {
     match changes {
         Some(true) => "reference changes state",
         Some(false) => "reference changes nothing",
-        None => "reference is unknown",
+        None => "effect of the reference is unknown",
     }
 }
 

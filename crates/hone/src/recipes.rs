@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use hone_train::recipe::Recipe;
+use hone_train::recipe::{Recipe, RecipeError};
 use serde_json::Value;
 
 /// A recipe inside the binary.
@@ -87,7 +87,20 @@ impl Source {
     }
 
     pub(crate) fn read(&self, settings: &[String]) -> Result<Recipe> {
-        Recipe::parse_in(&self.text, settings, &self.directory).with_context(|| format!("in {}", self.given))
+        self.parsed(settings).with_context(|| match self.culprit(settings) {
+            Some(setting) => format!("in --set {setting}"),
+            None => format!("in {}", self.given),
+        })
+    }
+
+    fn parsed(&self, settings: &[String]) -> Result<Recipe, RecipeError> {
+        Recipe::parse_in(&self.text, settings, &self.directory)
+    }
+
+    /// The first setting with which a recipe cannot be read that can be read without it.
+    fn culprit<'a>(&self, settings: &'a [String]) -> Option<&'a String> {
+        let refused = (0..=settings.len()).find(|count| self.parsed(&settings[..*count]).is_err())?;
+        settings.get(refused.checked_sub(1)?)
     }
 }
 

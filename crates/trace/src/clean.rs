@@ -36,6 +36,16 @@ pub fn clean_json(json: &str) -> String {
     out
 }
 
+/// A value to print with so many decimals: what would round to `-0.000` is 0.
+pub fn rounded(value: f64, decimals: i32) -> f64 {
+    if value.abs() < 0.5 * 10f64.powi(-decimals) { 0.0 } else { value }
+}
+
+/// A difference with its sign, to three decimals.
+pub fn signed(value: f64) -> String {
+    format!("{:+.3}", rounded(value, 3))
+}
+
 /// Direction controls can make a line read as something else; the others hide text or split a word in two.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
@@ -45,6 +55,13 @@ fn is_invisible(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_zero_is_negative() {
+        let shown: Vec<String> = [-0.0, -0.0004, -0.0006, 0.25].map(signed).to_vec();
+        assert_eq!(shown, ["+0.000", "+0.000", "-0.001", "+0.250"]);
+        assert_eq!(format!("{:.3}", rounded(-0.0, 3)), "0.000");
+    }
 
     #[test]
     fn nothing_that_a_terminal_obeys_is_left() {

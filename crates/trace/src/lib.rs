@@ -29,7 +29,7 @@ mod trace;
 mod world;
 
 pub use batch::{Batch, BatchNode, LossStats, Target};
-pub use clean::{clean, clean_json, clean_line};
+pub use clean::{clean, clean_json, clean_line, rounded, signed};
 pub use digest::{BadDigest, Digest};
 pub use engine::{
     AdamWSettings, Engine, EngineFault, EngineKind, EngineSpec, FreshSpec, LeanState, LearnerSpec, LoraSpec, Memory,
@@ -39,7 +39,7 @@ pub use group::{Advantage, Fate, Group, Lesson, NoSignal, Span};
 pub use lock::{LockError, SPLIT_LOCK, Side, SplitLock};
 pub use loss::{Loss, TokenBatch, TokenColumns};
 pub use message::{Content, ImageUrl, Message, Part};
-pub use names::{did_you_mean, nearest, with_nearest, with_type};
+pub use names::{did_you_mean, foreign, nearest, with_nearest, with_type};
 pub use node::{BadNode, Node, Origin, PolicyVersion, Sampled};
 pub use outcome::{Boundary, Fault, Limit, Outcome, ParseFailure, ParseFailureKind};
 pub use policy::{

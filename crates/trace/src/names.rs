@@ -1,8 +1,47 @@
-//! Names that were nearly right.
+//! Names that were nearly right, or that other programs use.
 
-/// The candidate with the fewest edits to `name`, the first of several. `None` if none is close: up to a third of its
-/// letters may differ, and always two.
+/// Foreign names: what other programs and papers call a key or a value, and its name here.
+const FOREIGN: [(&str, &str); 25] = [
+    ("lr", "learning_rate"),
+    ("training", "train"),
+    ("trainer", "train"),
+    ("r", "rank"),
+    ("lora_r", "rank"),
+    ("lora_rank", "rank"),
+    ("lora_alpha", "alpha"),
+    ("max_steps", "steps"),
+    ("warmup_steps", "warmup"),
+    ("lr_scheduler_type", "decay"),
+    ("lr_scheduler", "decay"),
+    ("schedule", "decay"),
+    ("num_generations", "group_size"),
+    ("batch_size", "groups"),
+    ("ppo_epochs", "epochs_per_batch"),
+    ("num_iterations", "epochs_per_batch"),
+    ("clip_grad", "max_grad_norm"),
+    ("gradient_checkpointing", "recompute"),
+    ("max_tokens", "max_new_tokens"),
+    ("max_completion_length", "max_new_tokens"),
+    ("model_name_or_path", "model"),
+    ("evaluation", "eval"),
+    ("environment", "env"),
+    ("ppo", "clip"),
+    ("params", "parameters"),
+];
+
+/// Names here of a name from elsewhere.
+pub fn foreign(name: &str) -> impl Iterator<Item = &'static str> {
+    FOREIGN.into_iter().filter(move |(theirs, _)| *theirs == name).map(|(_, ours)| ours)
+}
+
+/// The candidate with the fewest edits to `name`, the first of several; before them the one that others call so.
+/// `None` if none is close: up to a third of its letters may differ, and always two.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    // A foreign name is no typo of another one.
+    if foreign(name).next().is_some() && !candidates.contains(&name) {
+        return foreign(name).find_map(|ours| candidates.iter().copied().find(|candidate| *candidate == ours));
+    }
     let near = candidates.into_iter().map(|candidate| (edits(name, candidate), candidate));
     let near = near.filter(|(edits, candidate)| *edits <= (candidate.chars().count() / 3).max(2));
     near.min_by_key(|(edits, _)| *edits).map(|(_, candidate)| candidate)
@@ -69,7 +108,8 @@ mod tests {
         assert_eq!(nearest("learning_rat", names), Some("learning_rate"));
         assert_eq!(nearest("step", names), Some("steps"));
         assert_eq!(nearest("dropout", names), None);
-        assert_eq!(nearest("lr", names), None);
+        assert_eq!(nearest("lr", names), Some("learning_rate"));
+        assert_eq!(nearest("lr", ["steps", "groups"]), None, "a foreign name is known where its own is");
         assert_eq!(
             (did_you_mean("group", names).as_str(), did_you_mean("x", names).as_str()),
             ("did you mean \"groups\"? ", "")

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::digest::Digest;
+use crate::names::nearest;
 
 /// A tool the agent may call: name, description and a JSON Schema for its arguments.
 ///
@@ -93,6 +94,9 @@ impl TryFrom<ToolSpecForm> for ToolSpec {
                 return Err(format!("tool {name}: \"description\" must be a string, found {}", kind_of(&other)));
             }
         };
+        if let Some((written, meant)) = misspelt(&function) {
+            return Err(format!("tool {name}: there is no key {written:?}; did you mean {meant:?}?"));
+        }
         let parameters = match function.shift_remove("parameters") {
             None | Some(Value::Null) => None,
             Some(schema @ (Value::Object(_) | Value::Bool(_))) => Some(schema),
@@ -108,6 +112,17 @@ impl TryFrom<ToolSpecForm> for ToolSpec {
         }
         Ok(Self { name, description, parameters, extra: function })
     }
+}
+
+/// A key that was meant as the description or the parameters, where those are missing. Other keys belong to the author.
+fn misspelt(function: &Map<String, Value>) -> Option<(&str, &'static str)> {
+    const MEANT: [(&str, &[&str]); 2] =
+        [("parameters", &["input_schema", "inputSchema", "args_schema"]), ("description", &[])];
+    let missing = MEANT.iter().filter(|(meant, _)| !function.contains_key(*meant));
+    missing.copied().find_map(|(meant, foreign)| {
+        let like = |key: &&String| foreign.contains(&key.as_str()) || nearest(key, [meant]).is_some();
+        Some((function.keys().find(like)?.as_str(), meant))
+    })
 }
 
 /// A call the agent makes: a tool's name and its arguments, always an object.

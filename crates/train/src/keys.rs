@@ -7,6 +7,7 @@
 mod page;
 mod walk;
 
+use hone_trace::foreign;
 use hone_trace::keys::{Documented as _, Key, Rule, Shape};
 use toml::{Table, Value};
 
@@ -29,6 +30,40 @@ pub(crate) fn check(table: &Table) -> Result<(), RecipeError> {
     match refused {
         None => Ok(()),
         Some((path, rule, value)) => Err(RecipeError::new(out_of_range(&path, &rule, &value))),
+    }
+}
+
+/// Refuses numbers of an `[env]` table outside their key's range.
+pub fn check_env(env: &serde_json::Map<String, serde_json::Value>) -> Result<(), RecipeError> {
+    // A value that TOML cannot hold is no number; the environment itself refuses it.
+    let Ok(env) = Value::try_from(env) else { return Ok(()) };
+    check(&Table::from_iter([("env".to_owned(), env)]))
+}
+
+/// Removes numbers that `--set KEY=none` replaced by the word: the key is then absent.
+pub(crate) fn remove_none(table: &mut Table) {
+    let mut removed = Vec::new();
+    walk::visit(RECIPE, table, "", &mut |path, _, value| {
+        if value.as_str() == Some(NONE) {
+            removed.push(path.to_owned());
+        }
+    });
+    for path in removed {
+        remove(table, &path);
+    }
+}
+
+/// The word that takes a number out of a recipe.
+const NONE: &str = "none";
+
+fn remove(table: &mut Table, path: &str) {
+    match path.split_once('.') {
+        None => _ = table.remove(path),
+        Some((first, rest)) => {
+            if let Some(Value::Table(inner)) = table.get_mut(first) {
+                remove(inner, rest);
+            }
+        }
     }
 }
 
@@ -64,8 +99,9 @@ pub fn places(name: &str) -> Vec<String> {
 /// Adds the right table to an error about a misplaced key. Other errors are returned unchanged.
 pub(crate) fn with_places(text: String) -> String {
     let name = text.split_once("unknown field `").and_then(|(_, rest)| rest.split('`').next());
-    match name.map(places) {
-        Some(places) if !places.is_empty() && !text.contains("did you mean") => {
+    let placed = |name: &str| Some(places(name)).filter(|places| !places.is_empty());
+    match name.and_then(|name| placed(name).or_else(|| foreign(name).find_map(placed))) {
+        Some(places) if !text.contains("did you mean") => {
             format!("{text}\ndid you mean `{}`?", places.join("` or `"))
         }
         _ => text,
@@ -78,16 +114,15 @@ fn within(rule: &Rule, value: &Value) -> bool {
         (Shape::Whole { min, max }, Value::Integer(number)) => (min..=max).contains(number),
         (Shape::Real(bounds), Value::Integer(number)) => bounds.contain(*number as f64),
         (Shape::Real(bounds), Value::Float(number)) => bounds.contain(*number),
-        // A float is not an integer, and digits that TOML could not read are a number it cannot hold.
+        // A float is not an integer. A number in quotes is text, or digits of --set that TOML cannot hold.
         (Shape::Whole { .. }, Value::Float(_)) => false,
-        (Shape::Whole { .. } | Shape::Real(_), Value::String(text)) => !is_digits(text),
+        (Shape::Whole { .. } | Shape::Real(_), Value::String(text)) => !is_number(text),
         _ => true,
     }
 }
 
-fn is_digits(text: &str) -> bool {
-    let digits = text.trim_start_matches(['-', '+']);
-    !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '_')
+fn is_number(text: &str) -> bool {
+    text.replace('_', "").parse::<f64>().is_ok()
 }
 
 fn out_of_range(path: &str, rule: &Rule, value: &Value) -> String {
@@ -95,8 +130,17 @@ fn out_of_range(path: &str, rule: &Rule, value: &Value) -> String {
         Some(default) => format!("leave it out for the default of {default}"),
         None => "leave it out".to_owned(),
     };
+    if let Some(text) = value.as_str().filter(|text| within(rule, &unquoted(text))) {
+        return format!("{path} = {text:?} is text and takes {}; write {text} without quotes", rule.required());
+    }
     let value = value.to_string().replace('"', "");
     format!("{path} = {value} is out of range: it is {}; write one of those, or {default}", rule.required())
+}
+
+/// The number that a text would be without its quotes.
+fn unquoted(text: &str) -> Value {
+    let read = toml::from_str::<Table>(&format!("value = {text}")).ok();
+    read.and_then(|mut table| table.remove("value")).unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
 /// The default of a key that every recipe has.

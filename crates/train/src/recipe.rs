@@ -28,6 +28,8 @@ use crate::schedule::{Decay, Schedule};
 
 pub use read::RecipeError;
 
+/// Default learning rate of models under 10 million parameters, and of models of unknown size.
+const SMALL_MODEL: f64 = 1e-4;
 /// Default number of evaluation tasks: enough to show a gain of about 6 points.
 const TASKS: usize = 256;
 
@@ -162,8 +164,10 @@ documented! {
         pub mini_batch: usize where whole(0, 100_000_000),
         /// Passes over a step's sequences.
         pub epochs_per_batch: u32 where whole(1, 1_000),
-        /// Learning rate after the warm-up.
-        pub learning_rate: f64 where real(0.0, 10.0),
+        /// Learning rate after the warm-up. Absent, by the model's size: 1e-4 under 10 million parameters, 5e-5 under 100
+        /// million, 1e-6 from there on; an adapter (`policy.lora`) on a model of 10 million and more is trained at 1e-5.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub learning_rate: Option<f64> where real(0.0, 10.0),
         /// Warm-up: steps over which the learning rate rises to `learning_rate`.
         pub warmup: u64 where whole(0, 1_000_000_000),
         /// Learning-rate schedule after the warm-up.
@@ -295,7 +299,7 @@ impl Default for TrainRecipe {
             group_size: 8,
             mini_batch: 0,
             epochs_per_batch: 1,
-            learning_rate: 1e-4,
+            learning_rate: None,
             warmup: 0,
             decay: Decay::Constant,
             max_grad_norm: 1.0,
@@ -389,7 +393,22 @@ impl TrainRecipe {
     /// The learning rate over the run's steps.
     pub fn schedule(&self) -> Schedule {
         // One past the last: a rate of 0 would train nothing and still count its tokens as trained.
-        Schedule { peak: self.learning_rate, warmup: self.warmup, total: self.steps + 1, decay: self.decay, floor: 0.0 }
+        Schedule { peak: self.rate(), warmup: self.warmup, total: self.steps + 1, decay: self.decay, floor: 0.0 }
+    }
+
+    /// Learning rate after the warm-up: the recipe's, or that of a small model.
+    pub fn rate(&self) -> f64 {
+        self.learning_rate.unwrap_or(SMALL_MODEL)
+    }
+
+    /// Default learning rate for a model of this size, trained whole or by an adapter.
+    pub fn default_rate(parameters: u64, adapter: bool) -> f64 {
+        match (parameters, adapter) {
+            (0..10_000_000, _) => SMALL_MODEL,
+            (_, true) => 1e-5,
+            (..100_000_000, false) => 5e-5,
+            (_, false) => 1e-6,
+        }
     }
 
     /// Learner of a run, without a reference policy.

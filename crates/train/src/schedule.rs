@@ -11,6 +11,16 @@ pub enum Decay {
     Cosine,
 }
 
+impl Decay {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Constant => "constant",
+            Self::Linear => "linear decay",
+            Self::Cosine => "cosine decay",
+        }
+    }
+}
+
 /// Learning rate by step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {

@@ -13,7 +13,8 @@ use hone_chat::parse::{CannotRender, Format};
 use hone_chat::{ModelDir, ModelDirError, RenderError, RenderSettings, Renderer, TokenizerError, call_format};
 use hone_trace::{Arena, Engine, EngineFault, EngineKind, EngineSpec, Fault, Sampler, SamplingParams, Task};
 
-use crate::recipe::{Recipe, RecipeError};
+use crate::budget::Budget;
+use crate::recipe::{Recipe, RecipeError, TrainRecipe};
 
 /// Reason why a recipe cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +32,10 @@ pub enum SetupError {
          = 0) from a policy that can already act"
     )]
     NoSolution(String),
-    #[error("{0} does not show how its model writes a tool call; give it a chat template with tools")]
+    #[error(
+        "the chat template of {0} does not show how its model writes a tool call; name the format in the recipe \
+         (rollout.format = \"hermes\"; docs/formats.md lists them), or give the model a chat template with tools"
+    )]
     NoCallFormat(PathBuf),
     #[error(transparent)]
     Recipe(#[from] RecipeError),
@@ -100,13 +104,24 @@ impl Setup {
         let texts = ModelDir::open(&model_dir)?;
         let special_tokens = recipe.rollout.special_tokens;
         let renderer = Renderer::new(&texts, RenderSettings { special_tokens, ..RenderSettings::default() })?;
-        let format = call_format(renderer.template(true), texts.special_tokens());
+        let format = call_format(renderer.template(true), texts.special_tokens()).or(recipe.rollout.format);
         let format = format.ok_or_else(|| SetupError::NoCallFormat(model_dir.clone()))?;
         let end_of_turn = *texts.stop_ids().first().ok_or_else(|| SetupError::NoEndOfTurn(model_dir.clone()))?;
         let engine = kind.open(&spec).await?;
         let World { arena, tasks, held_out, baselines } = open_world(recipe)?;
         let rubric = Arc::new(recipe.rubric.build()?);
         Ok(Self { engine, renderer, format, end_of_turn, model_dir, arena, tasks, held_out, rubric, baselines })
+    }
+
+    /// The recipe with the default that depends on the model: the learning rate.
+    pub fn settled(&self, mut recipe: Recipe) -> Recipe {
+        if recipe.train.learning_rate.is_none()
+            && let Some(memory) = Budget::of(self, &recipe).memory
+        {
+            let adapter = recipe.policy.lora.is_some() || recipe.policy.adapter.is_some();
+            recipe.train.learning_rate = Some(TrainRecipe::default_rate(memory.parts.parameters, adapter));
+        }
+        recipe
     }
 
     /// A rollout driver for any sampler in this world.

@@ -287,3 +287,10 @@ async fn a_compatible_user_is_told_tau_benchs_own_prompt() {
     let instruction = format!("\n\nInstruction: {}\n", task.prompt);
     assert_eq!(system, prompts["llm_system"].as_str().unwrap().replace("{instruction_display}", &instruction));
 }
+
+#[test]
+fn a_typo_in_the_users_table_is_shown_all_its_keys() {
+    let table = json!({"name": "retail", "user": {"url": "http://localhost:1/v1", "model": "m", "stratgy": "llm"}});
+    let error = EnvSpec::read(table.as_object().unwrap().clone()).unwrap_err().to_string();
+    assert!(hone_trace::with_nearest(&error).contains("did you mean `strategy`?"), "{error}");
+}

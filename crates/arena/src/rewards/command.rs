@@ -86,8 +86,10 @@ async fn run(verifier: &Verifier, case: &Case) -> Result<Vec<u8>, String> {
     if let Some(directory) = &verifier.directory {
         command.current_dir(directory);
     }
-    let (mut child, leash) =
-        children::spawn(&mut command).map_err(|error| format!("verifier_spawn: cannot start {program:?}: {error}"))?;
+    let (mut child, leash) = children::spawn(&mut command).map_err(|error| {
+        let program = format!("{program:?}");
+        format!("verifier_spawn: {}", children::not_started(&program, verifier.directory.as_deref(), &error))
+    })?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     // Concurrently: a program that writes before it reads must not block on a full pipe. It need not read its input, so
     // a broken pipe is not an error.

@@ -137,15 +137,49 @@ impl Default for PlaceSpec {
     }
 }
 
+/// The component's name in an error, before its table could be read: as written, or its number.
+fn called(index: usize, table: &Map<String, Value>) -> String {
+    let written = ["name", "kind"].iter().find_map(|key| table.get(*key)?.as_str());
+    written.map_or_else(|| (index + 1).to_string(), str::to_owned)
+}
+
+/// The first of the rubric's keys whose value is of another type.
+fn mistyped(table: &Map<String, Value>) -> Option<String> {
+    PlaceSpec::KEYS.iter().find_map(|key| {
+        let value = table.get(key.name)?;
+        let alone = Map::from_iter([(key.name.to_owned(), value.clone())]);
+        let wrong = serde_json::from_value::<PlaceSpec>(Value::Object(alone)).is_err();
+        let kind = (key.kind)();
+        let article = if kind == "number" { "a " } else { "" };
+        wrong.then(|| format!("`{}` is {value}; write {article}{kind}", key.name))
+    })
+}
+
+/// serde's error about an unknown option, with the rubric's own keys among the known ones: `wieght` was meant for the
+/// rubric.
+fn with_own_keys(what: &str) -> String {
+    let own = PlaceSpec::KEYS.iter().map(|key| format!("`{}`", key.name)).collect::<Vec<_>>().join(", ");
+    match what {
+        _ if !what.starts_with("unknown field") => what.to_owned(),
+        _ if what.contains("there are no fields") => {
+            what.replace("there are no fields", &format!("expected one of {own}"))
+        }
+        _ if what.contains("expected one of ") => {
+            what.replacen("expected one of ", &format!("expected one of {own}, "), 1)
+        }
+        _ => what.replacen("expected ", &format!("expected one of {own}, "), 1),
+    }
+}
+
 fn term(index: usize, table: &Map<String, Value>) -> Result<Term, SpecError> {
     let bad = |name: &str, what: String| SpecError::Options { name: name.into(), what: with_nearest(&what) };
     let place: PlaceSpec = serde_json::from_value(Value::Object(table.clone()))
-        .map_err(|error| bad(&index.to_string(), error.to_string()))?;
+        .map_err(|error| bad(&called(index, table), mistyped(table).unwrap_or_else(|| error.to_string())))?;
     let kind = place.kind.clone().ok_or(SpecError::NoKind(index))?;
     let name = place.name.clone().unwrap_or_else(|| kind.clone());
     let mut options = table.clone();
     options.retain(|key, _| PlaceSpec::KEYS.iter().all(|known| known.name != key));
-    let component = (find(&kind)?.make)(Value::Object(options)).map_err(|what| bad(&name, what))?;
+    let component = (find(&kind)?.make)(Value::Object(options)).map_err(|what| bad(&name, with_own_keys(&what)))?;
     let PlaceSpec { weight, gate, required, otherwise, .. } = place;
     Ok(Term { scorer: Named { name, component }, weight, gate, required, otherwise })
 }

@@ -78,8 +78,8 @@ impl Process {
         if let Some(directory) = &spec.directory {
             command.current_dir(directory);
         }
-        let (mut child, leash) =
-            children::spawn(&mut command).map_err(|error| format!("cannot start {name}: {error}"))?;
+        let (mut child, leash) = children::spawn(&mut command)
+            .map_err(|error| children::not_started(&name, spec.directory.as_deref(), &error))?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(format!("{name} was started without pipes"));
         };

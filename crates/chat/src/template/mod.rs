@@ -68,11 +68,11 @@ pub enum TemplateError {
     /// The template itself refused the conversation, through `raise_exception`.
     #[error("the chat template refuses this conversation{}: {message}", at_line(*line))]
     Refused { line: Option<usize>, message: String },
-    #[error("the chat template does not compile{}: {message}. Fix the template, or give another with --template", at_line(*line))]
+    #[error("the chat template does not compile{}: {message}. Fix the template", at_line(*line))]
     Syntax { line: Option<usize>, message: String },
     #[error(
         "the chat template uses {name}{}. Correct the name in the template, write it with a filter or method that \
-         Jinja has, or give another template with --template",
+         Jinja has",
         at_line(*line)
     )]
     Unknown { line: Option<usize>, name: String },

@@ -22,12 +22,12 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
         return Ok(Looked::Healthy);
     }
     let signed = |name: &str, difference: &hone_train::evaluate::Difference| {
-        format!("{name}: {:+.3} [{:+.3}, {:+.3}]", difference.mean, difference.ci[0], difference.ci[1])
+        let [mean, low, high] = [difference.mean, difference.ci[0], difference.ci[1]].map(hone_trace::signed);
+        format!("{name}: {mean} [{low}, {high}]")
     };
-    let mut finding =
-        Finding::new(Severity::Warning, "the policy is only more confident; no gain in ability is shown")
-            .line(signed("after less before, sampled", &judgement.sampled))
-            .line(signed("after less before, greedily", &judgement.greedy));
+    let mut finding = Finding::new(Severity::Warning, "the policy is only more confident; no gain in ability is shown")
+        .line(signed("after less before, sampled", &judgement.sampled))
+        .line(signed("after less before, greedily", &judgement.greedy));
     if let Some(worth) = &judgement.sharpening {
         finding = finding.line(signed("the start sharpened to the same entropy, less the start", worth));
     }

@@ -1,4 +1,5 @@
 use hone_trace::rundir::RunDirError;
+use hone_trace::signed;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::run::Run;
@@ -25,8 +26,10 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     let half = 0.5 * (gain.ci[1] - gain.ci[0]);
     let needed = (gain.tasks as f64 * (half / gain.mean).powi(2)).ceil();
     let says = format!(
-        "the gain of {:+.3} on {} tasks may be luck: [{:+.3}, {:+.3}]",
-        gain.mean, gain.tasks, gain.ci[0], gain.ci[1]
+        "the gain of {} on {} tasks may be luck: [{}]",
+        signed(gain.mean),
+        gain.tasks,
+        gain.ci.map(signed).join(", ")
     );
     Finding::new(Severity::Note, says).line(format!("about {needed:.0} tasks would show a gain of this size")).into()
 }

@@ -7,7 +7,7 @@ use crate::run::{Run, messages, text};
 
 pub(super) const CHECK: Check = Check {
     name: "unanswered_calls",
-    what: "Calls are run and nothing comes back: the policy acts and is not told what came of it.",
+    what: "Calls are run and nothing comes back: the policy acts and is not told the results.",
     measure: "Turns of probed episodes with a call that ran and no message of a tool behind it, the last turn \
               aside. Warning from 10 %, error from 50 %. Answers without a text are an error where none of at least 8 \
               has one.",

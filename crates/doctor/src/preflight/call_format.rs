@@ -16,13 +16,18 @@ pub(super) const CHECK: Check<Probe> = Check {
 
 fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     let Some(texts) = probe.texts.known() else { return probe.texts.skipped("a model directory") };
-    let Some(written) = texts.template_format else {
+    let named = probe.recipe.rollout.format;
+    if texts.template_format.is_none() && named.is_none() {
         let says = format!("the chat template of {} writes no call that can be read back", texts.model.display());
         return Finding::new(Severity::Error, says)
-            .fix("Give the model directory a chat template with tools, as instruct models have one.")
+            .fix(
+                "Give the model directory a chat template with tools, as instruct models have one, or name the format \
+                 it writes: rollout.format.",
+            )
             .into();
-    };
-    if let Some(read) = probe.recipe.rollout.format.filter(|read| *read != written) {
+    }
+    let differs = named.zip(texts.template_format).filter(|(read, written)| read != written);
+    if let Some((read, written)) = differs {
         // The format the starting policy actually writes decides, if it was seen.
         let played = probe.played.known();
         let calls = played.map(|played| played.episodes().map(|(_, trace)| calls(trace)).sum::<u32>());

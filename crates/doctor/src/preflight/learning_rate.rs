@@ -36,10 +36,12 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
             format!("the learning rate reaches {most}: AdamW moves every weight by that much a step"),
         );
     }
-    if most < 0.5 * train.learning_rate {
+    if most < 0.5 * train.rate() {
         let says = format!(
             "the rate reaches {most:.1e} of {:.1e}: train.warmup = {} does not end within {} steps",
-            train.learning_rate, train.warmup, train.steps
+            train.rate(),
+            train.warmup,
+            train.steps
         );
         return found(Severity::Warning, says);
     }

@@ -22,7 +22,7 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     }
     Finding::new(
         Severity::Note,
-        format!("{episodes} held-out episodes tell success to within {:.0} points", 100.0 * half),
+        format!("{episodes} held-out episodes measure success with an error of up to {:.0} points", 100.0 * half),
     )
     .into()
 }

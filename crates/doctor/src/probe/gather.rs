@@ -35,6 +35,7 @@ impl Probe {
 
     /// Looks at what a run would work with.
     pub async fn of_setup(setup: &Setup, recipe: &Recipe, given: BTreeSet<String>, depth: Depth) -> Self {
+        let recipe = &setup.settled(recipe.clone());
         let mut texts = texts(recipe, &setup.model_dir);
         if let Part::Known(texts) = &mut texts {
             texts.vocabulary = Some(setup.engine.vocabulary());

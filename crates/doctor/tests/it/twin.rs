@@ -51,6 +51,8 @@ pub(crate) struct Episode {
     /// Tokens of the prompt, and of every answer.
     pub prompt: Vec<u32>,
     pub answer: Vec<u32>,
+    /// Name of the one tool on offer.
+    pub tool: &'static str,
     /// Logprob of every token.
     pub logprob: f32,
     pub facts: Map<String, Value>,
@@ -192,6 +194,7 @@ impl Episode {
             served: "twin",
             prompt: vec![7, 8, if training { 1000 } else { 2000 } + task as u32],
             answer: vec![30, 31],
+            tool: "look",
             logprob,
             facts: Map::new(),
             lesson: None,
@@ -219,7 +222,7 @@ impl Episode {
     }
 
     pub(crate) fn trace(self, stage: Stage) -> Trace {
-        let look = ToolSpec::new("look", "Looks.", json!({"type": "object", "properties": {}}));
+        let look = ToolSpec::new(self.tool, "Looks.", json!({"type": "object", "properties": {}}));
         let split = if matches!(stage, Stage::Training(_)) { "train" } else { "held-out" };
         let head = TraceHead {
             task: self.key.unwrap_or_else(|| format!("{split}-{}", self.task)),

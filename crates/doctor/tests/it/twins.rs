@@ -448,12 +448,23 @@ fn tools_that_are_not_read() {
     };
     let by_name = Twin {
         episode: |stage, episode| {
+            episode.tool = if episode.task % 2 == 0 { "look" } else { "peek" };
             if stage == Stage::Perturbed("names_exchanged") {
                 episode.solve(episode.task % 10 < 2);
             }
         },
         ..Twin::default()
     };
+    let one_name = Twin {
+        episode: |stage, episode| {
+            if stage == Stage::Perturbed("names_exchanged") {
+                episode.solve(episode.task % 10 < 2);
+            }
+        },
+        ..Twin::default()
+    };
+    let diagnosis = one_name.diagnosis();
+    assert!(diagnosis.found("tools_not_read").is_none(), "the names never vary in training");
     for (twin, words) in [(by_place, "tools in reverse order"), (by_name, "tools' names exchanged")] {
         let diagnosis = finds(&twin, "tools_not_read", Severity::Warning);
         let lines = &diagnosis.found("tools_not_read").unwrap().finding.evidence.lines;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use hone_arena::show::clean;
 use hone_data::table::Table;
+use hone_trace::signed;
 use hone_train::evaluate::Difference;
 
 use super::{Behaviour, Comparison};
@@ -18,7 +19,8 @@ impl Comparison {
             (_, true) => "B is worse",
             _ => "no difference is shown",
         };
-        format!("{word}: {mean:+.3} (95 % {low:+.3} to {high:+.3}, {tasks} tasks, sign-flip p = {p:.4})")
+        let [mean, low, high] = [mean, low, high].map(signed);
+        format!("{word}: {mean} (95 % {low} to {high}, {tasks} tasks, sign-flip p = {p:.4})")
     }
 
     pub fn summary(&self) -> Table {
@@ -105,7 +107,9 @@ impl Comparison {
 
     fn explanation(&self, page: &mut String) {
         let explaining = self.explaining();
-        let Some(first) = explaining.first() else { return };
+        if explaining.is_empty() {
+            return;
+        }
         let share = |behaviour: &Behaviour| behaviour.change.as_ref().and_then(|change| change.share).unwrap_or(0.0);
         let named: Vec<String> = explaining
             .iter()
@@ -114,9 +118,8 @@ impl Comparison {
             .collect();
         let _ = writeln!(
             page,
-            "\nThe change in success is most associated with {}: {}. Tasks can show several; a share says where success changed, not why.",
-            first.name,
-            named.join(", ")
+            "\nThe change in success is most associated with {}. Tasks can show several; a share says where success changed, not why.",
+            named.join(", then ")
         );
     }
 

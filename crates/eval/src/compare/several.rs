@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use hone_data::table::Table;
+use hone_trace::{rounded, signed};
 use hone_train::evaluate::{Difference, paired};
 use serde::Serialize;
 
@@ -89,11 +90,11 @@ impl Several {
                 or_dash(pass.map(|pass| format!("{:.3}", pass.mean))),
                 or_dash(pass.map(|pass| format!("{:.3} to {:.3}", pass.ci[0], pass.ci[1]))),
                 format!("{} of {}", row.passed, row.scored),
-                or_dash(row.reward.map(|reward| format!("{:.3}", reward.mean))),
+                or_dash(row.reward.map(|reward| format!("{:.3}", rounded(reward.mean, 3)))),
                 row.tokens_per_solved(),
                 row.cost_per_solved(),
-                or_dash(difference.map(|difference| format!("{:+.3}", difference.mean))),
-                or_dash(difference.map(|difference| format!("{:+.3} to {:+.3}", difference.ci[0], difference.ci[1]))),
+                or_dash(difference.map(|difference| signed(difference.mean))),
+                or_dash(difference.map(|difference| difference.ci.map(signed).join(" to "))),
                 or_dash(p_value.map(|p| format!("{p:.4}"))),
                 row.unscored.to_string(),
                 row.faults.to_string(),

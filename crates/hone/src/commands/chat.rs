@@ -70,10 +70,17 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         let toolbox = Toolbox::new(&scene.tools).context("the tools cannot be used")?;
         scene.announce(show);
         let mut lines = Lines::default();
-        let mut talk =
-            Talk { speaker: &speaker, toolbox: &toolbox, params, seed: args.sampling.seed, turns: Vec::new() };
+        let mut talk = Talk {
+            speaker: &speaker,
+            toolbox: &toolbox,
+            params,
+            seed: args.sampling.seed,
+            turns: Vec::new(),
+            asked: None,
+        };
         talk.go(&mut scene, &mut lines, args.max_turns, show).await?;
-        if let Some(environment) = &played {
+        // An episode in which nothing was asked was not played.
+        if let Some(environment) = played.as_ref().filter(|_| talk.asked.is_some()) {
             let facts = match scene.env.as_mut() {
                 Some(env) => {
                     env.finish().await?;
@@ -81,7 +88,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
                 }
                 None => serde_json::Map::new(),
             };
-            env::score(environment, facts, scene.tools.clone(), talk.turns, args.json).await?;
+            let other = if talk.asked == Some(Asked::Own) { ", which is not what was asked" } else { "" };
+            let of = format!("rewards, for the goal of task {}{other}", scene.task.key);
+            env::score(environment, facts, scene.tools.clone(), talk.turns, (!args.json).then_some(&*of)).await?;
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -199,6 +208,17 @@ struct Talk<'a> {
     params: SamplingParams,
     seed: u64,
     turns: Vec<TurnRecord>,
+    /// The first question, once there was one.
+    asked: Option<Asked>,
+}
+
+/// First question of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// That of the environment's task.
+    Task,
+    /// The person's own.
+    Own,
 }
 
 impl Talk<'_> {
@@ -208,10 +228,14 @@ impl Talk<'_> {
         let mut waiting: Vec<u32> = Vec::new();
         while let Some(line) = lines.next("you", show)? {
             let asked = match conversation {
-                None if line.is_empty() && !scene.first.is_empty() => scene.first.clone(),
+                None if line.is_empty() && !scene.first.is_empty() => {
+                    self.asked = Some(Asked::Task);
+                    scene.first.clone()
+                }
                 _ if line.is_empty() => continue,
                 _ => vec![Message::user(line)],
             };
+            self.asked.get_or_insert(Asked::Own);
             if show.json {
                 for message in &asked {
                     show.message(message);
@@ -261,10 +285,11 @@ impl Talk<'_> {
                 crate::output::note!("the reply was cut off; --max-new allows more tokens");
             }
             if calls.is_empty() {
+                self.turns.push(TurnRecord { failure: reply.parsed.error.clone(), ..TurnRecord::default() });
                 *waiting = reply.ids;
                 return Ok(false);
             }
-            let (answers, done) = self.answer(scene, lines, calls, show).await?;
+            let (answers, done) = self.answer(scene, lines, calls, &reply, show).await?;
             if done {
                 return Ok(true);
             }
@@ -283,9 +308,12 @@ impl Talk<'_> {
         scene: &mut Scene,
         lines: &mut Lines,
         calls: Vec<ToolCall>,
+        reply: &Reply,
         show: Show,
     ) -> Result<(Vec<Message>, bool)> {
-        let mut record = TurnRecord { executed: calls.len() as u32, calls: calls.clone(), ..TurnRecord::default() };
+        let failure = reply.parsed.error.clone();
+        let mut record =
+            TurnRecord { executed: calls.len() as u32, calls: calls.clone(), failure, ..TurnRecord::default() };
         let (answers, done) = if let Some(env) = &mut scene.env {
             let turn = env.step(Action::Calls(calls)).await?;
             record.failed = turn.failed;

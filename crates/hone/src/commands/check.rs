@@ -12,7 +12,7 @@ use hone_train::recipe::Recipe;
 use hone_train::setup::Setup;
 
 use super::doctor::{finding, print};
-use super::train::with_policy;
+use super::train::{Missing, with_policy};
 use crate::engines;
 use crate::recipes::{QUICKSTART, Source};
 
@@ -58,6 +58,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let scratch = tempfile::tempdir().context("cannot make a directory for the policy")?;
     let probe = match source.read(&args.set) {
         Ok(recipe) => {
+            Missing::refuse(&recipe, &source.given, &args.set)?;
             let recipe = with_policy(recipe, scratch.path())?;
             let engine = engines::engine_of(&recipe)?;
             runtime.block_on(Probe::of_recipe(&recipe, given(&source.text, &args.set), engine))
@@ -93,8 +94,8 @@ pub(crate) struct Refused;
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(
-            "the run would be worthless; put right what is said above (`hone check` looks further), or waive a check by its \
-             name: [doctor] waive = { NAME = \"reason\" }",
+            "the run was not started, since it could not be relied on; correct the errors above (`hone check` looks \
+             further), or waive a check by its name: [doctor] waive = { NAME = \"reason\" }",
         )
     }
 }

@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use hone_worlds::registry;
+
+use crate::recipes::Builtin;
 
 /// Begin a project: an environment in Python, its tasks, a recipe and a README of five commands
 ///
@@ -42,9 +45,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             bail!("{} exists; name another directory: hone init my-project", dir.join(name).display());
         }
     }
-    for (name, text) in FILES {
-        let path = dir.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    let name = project_name(dir);
+    for (file, text) in FILES {
+        let path = dir.join(file);
+        std::fs::write(&path, named(text, &name)).with_context(|| format!("cannot write {}", path.display()))?;
     }
     make_tasks(dir)?;
     let place = if dir == Path::new(".") { String::new() } else { format!("cd {}\n  ", dir.display()) };
@@ -53,6 +57,27 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
          hone env play recipe.toml --as oracle\n  hone sft recipe.toml --out policy\n  hone train recipe.toml"
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// The template's text with the project's name as that of the recipe, its environment and its runs.
+fn named(text: &str, name: &str) -> String {
+    text.replace("name = \"garden\"", &format!("name = \"{name}\""))
+        .replace("runs/garden-1", &format!("runs/{name}-1"))
+        .replace("# A garden for Hone", &format!("# {name}, a garden for Hone"))
+}
+
+/// The directory's name, as far as a run's directory may have it.
+fn project_name(dir: &Path) -> String {
+    let path = std::path::absolute(dir).unwrap_or_default();
+    let given = path.components().next_back().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+    let name: String = given.unwrap_or_default().trim_start_matches('.').chars().take(60).map(plain).collect();
+    match name.as_str() {
+        "" | "-" => "garden".to_owned(),
+        // The name of an embedded environment is taken.
+        name if Builtin::find(name).is_ok() || registry::find(name).is_ok() => format!("my-{name}"),
+        _ => name,
+    }
 }
 
 /// Generates the environment's tasks by running the program itself, as its owner would.
@@ -67,4 +92,26 @@ fn make_tasks(dir: &Path) -> Result<()> {
     }
     let path = dir.join(TASKS);
     std::fs::write(&path, &made.stdout).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_is_named_by_its_directory() {
+        for (dir, name) in [
+            ("my-env", "my-env"),
+            ("/tmp/a b", "a-b"),
+            ("x/.hidden", "hidden"),
+            ("retail", "my-retail"),
+            ("/", "garden"),
+        ] {
+            assert_eq!(project_name(Path::new(dir)), name);
+            for (_, text) in FILES {
+                assert!(name == "garden" || !named(text, name).contains("runs/garden"));
+            }
+        }
+        assert!(named(FILES[1].1, "my-env").contains("name = \"my-env\"\ncommand"));
+    }
 }

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::output;
+use crate::place::Place;
 use crate::recipes::setting;
 
 /// Show what a model is shown: messages to prompt text or token ids
@@ -27,7 +28,7 @@ pub(crate) struct Args {
     /// Messages: a JSON array, or an object with "messages" (and "tools"); `-` reads standard input
     #[arg(value_name = "MESSAGES.json")]
     messages: PathBuf,
-    /// Model directory: tokenizer.json, tokenizer_config.json, chat_template.jinja
+    /// Model directory (tokenizer.json, tokenizer_config.json, chat_template.jinja), an adapter, or a run
     #[arg(long, value_name = "DIR", required_unless_present_any = ["template", "jsonl"])]
     model: Option<PathBuf>,
     /// Tools the agent is offered: a JSON array of OpenAI function schemas
@@ -81,6 +82,12 @@ struct Job {
     generation_prompt: bool,
 }
 
+/// The directory of the texts: of a run or an adapter, that of its model. A directory of texts alone will do too.
+fn model_of(given: &Path) -> Result<PathBuf> {
+    let policy = ["recipe.toml", "adapter_config.json"].iter().any(|file| given.join(file).is_file());
+    Ok(if policy { Place::find(given)?.model } else { given.to_owned() })
+}
+
 /// One conversation, as the file has it.
 #[derive(Debug, Clone, Deserialize)]
 struct Request {
@@ -101,7 +108,7 @@ struct Request {
 
 impl Job {
     fn new(args: &Args) -> Result<Self> {
-        let model = args.model.as_deref().map(ModelDir::open).transpose()?;
+        let model = args.model.as_deref().map(model_of).transpose()?.map(|model| ModelDir::open(&model)).transpose()?;
         let mut variables = model.as_ref().map(|model| model.special_tokens().clone()).unwrap_or_default();
         for assignment in &args.variables {
             let (key, value) = setting(assignment)?;

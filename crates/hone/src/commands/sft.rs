@@ -15,11 +15,16 @@ use hone_train::setup::Setup;
 use hone_train::sft::{sft, sft_recorded};
 use serde_json::json;
 
+use super::train::{parameters, seconds, shortest};
 use crate::engines;
 use crate::place::Place;
+use crate::progress::interrupt;
 use crate::progress::sft::SftProgress;
 use crate::progress::train::{optional, with_interval};
 use crate::recipes::Source;
+
+/// File of a model directory that holds the recipe it was made with: `hone eval` plays its tasks.
+pub(crate) const MADE_WITH: &str = "sft.toml";
 
 /// Warm-start a policy by imitation: of the solutions of generated tasks, of demonstrations, or of recorded traces.
 ///
@@ -57,7 +62,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let mut recipe = Source::find(&args.recipe)?.read(&set)?;
     let out = args.out.clone().unwrap_or_else(|| "policy".into());
     // A recipe may name the policy that this command is about to create.
-    if recipe.policy.model == Some(std::path::absolute(&out)?) {
+    let named = recipe.policy.model == Some(std::path::absolute(&out)?);
+    if named {
         recipe.policy.model = None;
     }
     check_directories(&recipe, &out)?;
@@ -76,6 +82,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         let recipe = with_policy(recipe.clone(), &out).await?;
         engines::open(&recipe).await
     })?;
+    crate::output::note!("{}", start_line(&recipe, &setup));
+    interrupt::say_at_stop(format!(
+        "stopped; `hone sft {} --out {} --resume` continues from the newest checkpoint in {}",
+        args.recipe.display(),
+        out.display(),
+        run.display()
+    ));
     let clock = std::time::Instant::now();
     let (before, after) = runtime.block_on(async {
         let mut progress = SftProgress::start(&recipe.name, recipe.sft.steps);
@@ -87,7 +100,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         let after = evaluate(&setup, &recipe, setup.engine.sampler()).await;
         anyhow::Ok((before, after))
     })?;
-    runtime.block_on(save(&setup, &out))?;
+    runtime.block_on(save(&setup, &recipe, &out))?;
     for aside in [run, beside(&out, ".fresh")].iter().filter(|path| path.exists()) {
         std::fs::remove_dir_all(aside).with_context(|| format!("cannot remove {}", aside.display()))?;
     }
@@ -97,13 +110,31 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         writeln!(crate::output::json(), "{result}")?;
     }
     crate::output::note!(
-        "success {} -> {}, parse failures {}; the model is in {}",
+        "success {} -> {}, parse failures {}; the model is in {}\nnext: hone train {}{}",
         optional(before.success),
         with_interval(&after),
         optional(after.parse_failure_rate),
-        out.display()
+        out.display(),
+        args.recipe.display(),
+        if named { String::new() } else { format!(" --set policy.model={}", out.display()) }
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Summary line of the imitation, before the first wait.
+fn start_line(recipe: &Recipe, setup: &Setup) -> String {
+    let size = Budget::of(setup, recipe).memory.map(|memory| parameters(memory.parts.parameters));
+    format!(
+        "{}: {}{} tasks and {} held out; imitating for {} steps of {} episodes at a learning rate of {:e}, from {}",
+        recipe.name,
+        size.map_or_else(String::new, |size| format!("{size} parameters; ")),
+        setup.tasks.len(),
+        setup.held_out.len(),
+        recipe.sft.steps,
+        recipe.sft.batch,
+        recipe.sft.learning_rate,
+        shortest(&setup.model_dir)
+    )
 }
 
 /// Refuses a model that does not exist, and an output that does.
@@ -146,12 +177,14 @@ fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
             clock = std::time::Instant::now();
         })
         .await?;
-        let seconds = last * steps as f64;
+        let all = last * steps as f64;
         crate::output::note!(
-            "time     about {last:.1} s a step and {seconds:.0} s for {steps} steps, without evaluations"
+            "time     about {} a step and {} for {steps} steps, without evaluations",
+            seconds(last),
+            seconds(all)
         );
         if as_json {
-            let result = json!({"parameters": parameters, "memory_bytes": memory, "step_s": last, "run_s": seconds});
+            let result = json!({"parameters": parameters, "memory_bytes": memory, "step_s": last, "run_s": all});
             writeln!(crate::output::json(), "{result}")?;
         }
         Ok(ExitCode::SUCCESS)
@@ -205,8 +238,10 @@ fn same_recipe(recipe: &Recipe, run: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn save(setup: &Setup, out: &Path) -> Result<()> {
+async fn save(setup: &Setup, recipe: &Recipe, out: &Path) -> Result<()> {
     std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     setup.engine.export(out).await?;
-    copy_texts(&setup.model_dir, out).with_context(|| format!("cannot copy the tokenizer to {}", out.display()))
+    copy_texts(&setup.model_dir, out).with_context(|| format!("cannot copy the tokenizer to {}", out.display()))?;
+    let path = out.join(MADE_WITH);
+    std::fs::write(&path, recipe.to_toml()?).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -2,6 +2,8 @@
 
 mod dry_run;
 
+pub(super) use dry_run::{parameters, seconds};
+
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,6 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use hone_trace::did_you_mean;
 use hone_trace::rundir::vacant;
 use hone_train::budget::{Budget, gigabytes};
+use hone_train::checkpoint;
 use hone_train::ledger::TokenFate;
 use hone_train::placebo::Placebo;
 use hone_train::recipe::Recipe;
@@ -84,7 +87,11 @@ fn placebo_kind(text: &str) -> Result<Placebo, String> {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let mut recipe = match &args.resume {
-        Some(run) => extended_recipe(run, &args.set)?,
+        Some(run) => {
+            let recipe = extended_recipe(run, &args.set)?;
+            crate::output::note!("{}", resumed_line(run, &recipe)?);
+            recipe
+        }
         None => read_recipe(&args)?,
     };
     if args.resume.is_none() && args.placebo == Some(Placebo::Permute) {
@@ -127,6 +134,32 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(if report.nothing_trained() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// What is left of a resumed run: nothing, the rest of its steps, or more steps than planned, at which learning rate.
+fn resumed_line(run: &Path, recipe: &Recipe) -> Result<String> {
+    let done = checkpoint::newest(run)?.map_or(0, |(_, state)| state.step);
+    let (planned, steps) = (recorded_recipe(run)?.train.steps, recipe.train.steps);
+    if done == steps {
+        return Ok(format!(
+            "{} finished at step {done}; extend it: hone train --resume {0} --set train.steps={}",
+            run.display(),
+            done * 2
+        ));
+    }
+    let schedule = recipe.train.schedule();
+    let rates = format!(
+        "the learning rate is {:.2e} at step {} and {:.2e} at step {steps}",
+        schedule.at(done + 1),
+        done + 1,
+        schedule.at(steps)
+    );
+    Ok(if planned == steps {
+        format!("{}: steps {} to {steps} are left", run.display(), done + 1)
+    } else {
+        let decay = recipe.train.decay.name();
+        format!("{}: extended from {planned} to {steps} steps; {rates} ({decay})", run.display())
+    })
+}
+
 /// The recipe of a run's control.
 fn controlled(mut recipe: Recipe, placebo: Placebo, directory: &Path) -> Result<Recipe> {
     recipe.placebo = Some(placebo);
@@ -152,7 +185,9 @@ async fn one_run(recipe: Recipe, directory: &Path, ours: bool, resumes: bool, sa
 async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
     let recipe = with_policy(recipe, directory)?;
     let setup = engines::open(&recipe).await?;
-    crate::output::note!("{}", start_line(&recipe, &setup));
+    let chosen = recipe.train.learning_rate.is_none();
+    let recipe = setup.settled(recipe);
+    crate::output::note!("{}, {}", start_line(&recipe, &setup), rate(&recipe, chosen));
     let findings = super::check::before_run(&setup, &recipe).await?;
     let mut watch = TrainProgress::start(&recipe, &setup, samples, directory).found_before(findings);
     let ended = if resumes {
@@ -191,35 +226,66 @@ fn start_line(recipe: &Recipe, setup: &Setup) -> String {
     )
 }
 
+/// The learning rate, and whether the model's size decided it.
+fn rate(recipe: &Recipe, chosen: bool) -> String {
+    let default = if chosen { " (the default for this size; train.learning_rate sets it)" } else { "" };
+    format!("at a learning rate of {:e}{default}", recipe.train.rate())
+}
+
 fn read_recipe(args: &Args) -> Result<Recipe> {
     let source = args.recipe.as_deref().map_or_else(|| Ok(QUICKSTART.source()), Source::find)?;
     let recipe = source.read(&engines::with_device(&args.set, args.device))?;
     recipe.rubric.build().with_context(|| format!("in {}", source.given))?;
-    let named = recipe.policy.model.is_some() && !args.set.iter().any(|set| set.starts_with("policy.model"));
-    let advice = |out: &str| {
-        let recipe = &source.given;
-        let set = if named { String::new() } else { format!(" --set policy.model={out}") };
-        format!(
-            "`hone sft {recipe} --out {out}` makes a small policy for it from the tasks' reference calls; then `hone train \
-             {recipe}{set}`. Any model directory in Hugging Face's layout will do"
-        )
-    };
-    match &recipe.policy.model {
-        None if recipe.policy.adapter.is_some() => {}
-        None => inside(&recipe).map(|_| ()).with_context(|| {
-            format!("the recipe names no policy.model\nhint: {}", advice(&format!("{}-policy", recipe.name)))
-        })?,
-        Some(model) if !model.exists() => {
-            let out = shortest(model);
-            bail!("policy.model is {out}, and there is no such directory\nhint: {}", advice(&out));
-        }
-        Some(_) => {}
-    }
+    Missing::refuse(&recipe, &source.given, &args.set)?;
     Ok(recipe)
 }
 
+/// The policy that a recipe lacks.
+pub(crate) enum Missing {
+    /// It names none, and none is inside this binary.
+    Unnamed,
+    /// The directory it names does not exist.
+    Absent(PathBuf),
+}
+
+impl Missing {
+    fn of(recipe: &Recipe) -> Option<Self> {
+        match &recipe.policy.model {
+            None if recipe.policy.adapter.is_some() => None,
+            None => inside(recipe).is_err().then_some(Self::Unnamed),
+            Some(model) => (!model.exists()).then(|| Self::Absent(model.clone())),
+        }
+    }
+
+    /// The error of a command that needs a policy. `given` and `set` are the recipe and its settings on the command line.
+    pub(crate) fn refuse(recipe: &Recipe, given: &str, set: &[String]) -> Result<()> {
+        let Some(missing) = Self::of(recipe) else { return Ok(()) };
+        let advice = missing.advice(recipe, given, set);
+        match missing {
+            Self::Unnamed => {
+                inside(recipe).map(|_| ()).with_context(|| format!("the recipe names no policy.model\nhint: {advice}"))
+            }
+            Self::Absent(model) => {
+                bail!("policy.model is {}, and there is no such directory\nhint: {advice}", shortest(&model))
+            }
+        }
+    }
+
+    fn advice(&self, recipe: &Recipe, given: &str, set: &[String]) -> String {
+        let (out, written) = match self {
+            Self::Unnamed => (format!("{}-policy", recipe.name), false),
+            Self::Absent(model) => (shortest(model), !set.iter().any(|set| set.starts_with("policy.model"))),
+        };
+        let set = if written { String::new() } else { format!(" --set policy.model={out}") };
+        format!(
+            "`hone sft {given} --out {out}` makes a small policy for it from the tasks' reference calls; then `hone train \
+             {given}{set}`. Any model directory in Hugging Face's layout will do"
+        )
+    }
+}
+
 /// A path relative to the current directory, if it is inside it.
-fn shortest(path: &Path) -> String {
+pub(super) fn shortest(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(here).unwrap_or(path).display().to_string()
 }

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use hone_trace::clean_line;
+use hone_trace::{clean_line, rounded};
 
-use super::sparkline::sparkline;
+use super::sparkline::{Scale, sparkline};
 use super::style::{Style, columns_of};
 
 /// Maximum length of bar and curve; wider ones show no more.
@@ -43,6 +43,7 @@ pub(crate) struct Board {
 struct Series {
     name: String,
     values: Vec<f64>,
+    scale: Scale,
 }
 
 impl Board {
@@ -78,11 +79,11 @@ impl Board {
     }
 
     /// The next value of a number. Numbers are shown in order of first appearance.
-    pub(crate) fn note(&mut self, name: &str, value: Option<f64>) {
+    pub(crate) fn note(&mut self, name: &str, value: Option<f64>, scale: Scale) {
         let (Some(value), name) = (value, clean_line(name)) else { return };
         match self.series.iter_mut().find(|series| series.name == name) {
             Some(series) => series.values.push(value),
-            None => self.series.push(Series { name, values: vec![value] }),
+            None => self.series.push(Series { name, values: vec![value], scale }),
         }
     }
 
@@ -119,7 +120,7 @@ impl Board {
         style.cyan(&"━".repeat(done)) + &style.dim(&"─".repeat(width - done))
     }
 
-    fn left(&self) -> Option<Duration> {
+    pub(super) fn left(&self) -> Option<Duration> {
         let (first, last) = (self.times.first()?, self.times.last()?);
         let units = self.times.len() as u32 - 1;
         let left = u32::try_from(self.total.saturating_sub(self.done)).ok()?;
@@ -132,10 +133,10 @@ impl Series {
         let (first, last) = (self.values.first().copied().unwrap_or(0.0), self.values.last().copied().unwrap_or(0.0));
         let name: String = self.name.chars().take(width).collect();
         let pad = " ".repeat(width - name.chars().count());
-        let (value, change) = (number(last), number_with_sign(last - first));
+        let (value, change) = (number(last), format!("change {}", number_with_sign(last - first)));
         let text = format!("{name}{pad}  {value:>8}  ");
         let room = columns.saturating_sub(columns_of(&text) + change.len() + 2);
-        let curve = sparkline(&self.values, room.min(CURVE));
+        let curve = sparkline(&self.values, room.min(CURVE), self.scale);
         let change = if self.values.len() > 1 { style.dim(&change) } else { String::new() };
         if curve.is_empty() { text + &change } else { text + &style.cyan(&curve) + "  " + &change }
     }
@@ -143,6 +144,7 @@ impl Series {
 
 /// Three decimals, fewer for large numbers.
 pub(crate) fn number(value: f64) -> String {
+    let value = rounded(value, 3);
     match value.abs() {
         size if size >= 10_000.0 => format!("{:.1}k", value / 1000.0),
         size if size >= 100.0 => format!("{value:.0}"),
@@ -151,6 +153,7 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 fn number_with_sign(value: f64) -> String {
+    let value = rounded(value, 3);
     format!("{}{}", if value >= 0.0 { "+" } else { "" }, number(value))
 }
 
@@ -172,9 +175,9 @@ mod tests {
         let mut board = Board::new("quickstart", "step", 4);
         board.facts.push("held-out success 0.391".into());
         for (step, total) in [(1, 0.2), (2, 0.4), (3, 0.6)] {
-            board.note("total", Some(total));
-            board.note("signal", Some(0.5));
-            board.note("never", None);
+            board.note("total", Some(total), Scale::Unit);
+            board.note("signal", Some(0.5), Scale::Unit);
+            board.note("never", None, Scale::Unit);
             board.reach(step);
         }
         board
@@ -186,15 +189,15 @@ mod tests {
         assert!(lines[0].starts_with("quickstart  step 3 of 4 · 0s · about 0s left"), "{lines:?}");
         assert_eq!(lines[1], "━".repeat(45) + &"─".repeat(15));
         assert_eq!(lines[2], "held-out success 0.391");
-        assert_eq!(lines[3], "total      0.600  ▂▄▅  +0.400");
-        assert_eq!(lines[4], "signal     0.500  ▅▅▅  +0.000");
+        assert_eq!(lines[3], "total      0.600  ▂▄▅  change +0.400");
+        assert_eq!(lines[4], "signal     0.500  ▅▅▅  change +0.000");
         assert_eq!(lines.len(), 5);
     }
 
     #[test]
     fn curves_give_way_on_a_narrow_terminal() {
         let mut board = board();
-        (0..200).for_each(|value| board.note("total", Some(f64::from(value))));
+        (0..200).for_each(|value| board.note("total", Some(f64::from(value)), Scale::Zero));
         for columns in [1, 10, 30, 40, 80, 200] {
             let lines = board.lines(columns, Style { colour: false });
             let widest = lines[3..].iter().map(|line| columns_of(line)).max().unwrap();

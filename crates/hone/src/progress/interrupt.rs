@@ -1,7 +1,7 @@
 //! ctrl-c, SIGTERM and SIGHUP: the first requests an orderly stop, the second stops immediately.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use hone_remote::supervise::cleanup;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -10,6 +10,14 @@ use super::Handle;
 
 /// True once a command handles its own orderly end.
 static ORDERLY: AtomicBool = AtomicBool::new(false);
+
+/// Words of a command without an orderly end that can be continued.
+static LAST_WORDS: Mutex<Option<String>> = Mutex::new(None);
+
+/// Shows these words if a signal ends this process.
+pub(crate) fn say_at_stop(words: String) {
+    *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+}
 
 /// Releases rented instances when a signal ends a command that has no orderly end.
 pub(crate) fn watch() {
@@ -22,6 +30,10 @@ pub(crate) fn watch() {
             loop {
                 let number = signals.next().await;
                 if !ORDERLY.load(Ordering::Relaxed) {
+                    let words = LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    if let Some(words) = words {
+                        crate::output::noted(&format!("\n{words}"));
+                    }
                     let _ = tokio::task::spawn_blocking(cleanup::release_all).await;
                     std::process::exit(128 + number);
                 }

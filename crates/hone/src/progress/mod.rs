@@ -5,7 +5,7 @@
 //! leaves a terminal that works.
 
 mod board;
-mod interrupt;
+pub(crate) mod interrupt;
 mod screen;
 pub(crate) mod sft;
 mod sparkline;
@@ -75,6 +75,11 @@ impl Progress {
         let mut state = self.shared.lock();
         change(&mut state.board);
         state.draw();
+    }
+
+    /// Estimated time left.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.shared.lock().board.left()
     }
 
     /// Prints permanent lines, above the block if there is one.

@@ -3,6 +3,7 @@
 use hone_train::sft::SftStep;
 
 use super::board::number;
+use super::sparkline::Scale;
 use super::{Board, Progress};
 
 /// Shows a warm start on stderr.
@@ -45,9 +46,9 @@ impl SftProgress {
             return;
         }
         self.progress.update(|board| {
-            board.note("loss", Some(step.loss));
-            board.note("gradient", step.grad_norm);
-            board.note("held-out success", step.held_out);
+            board.note("loss", Some(step.loss), Scale::Zero);
+            board.note("gradient", step.grad_norm, Scale::Zero);
+            board.note("held-out success", step.held_out, Scale::Unit);
             board.foot = format!("{} tokens/s", number(rate));
             board.reach(step.step);
         });

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::CommandFactory as _;
-use hone_trace::clean_line;
-use hone_train::evaluate::{Difference, Evaluation};
+use hone_trace::{clean_line, rounded, signed};
+use hone_train::evaluate::{Difference, Evaluation, Judgement};
 use hone_train::ledger::names::{self, Better, Metric};
 use hone_train::report::{Row, RunReport};
 
@@ -39,8 +39,7 @@ fn broken(out: &mut String, report: &RunReport, style: Style) {
     }
     if report.nothing_trained() {
         let why = if report.broke.is_some() { "" } else { ": no group had signal, or none was scored" };
-        let steps = if report.steps == 1 { "1 step".to_owned() } else { format!("{} steps", report.steps) };
-        let _ = writeln!(out, "\n{}", style.red(&format!("no token was trained in {steps}{why}")));
+        let _ = writeln!(out, "\n{}", style.red(&format!("no token was trained in {}{why}", steps(report.steps))));
     }
 }
 
@@ -51,7 +50,12 @@ const METRICS: [(&str, Metric); 2] =
 fn training(out: &mut String, report: &RunReport, style: Style) {
     let Some(windows) = report.windows else { return };
     let ([a, b], [c, d]) = (windows.first, windows.last);
-    let title = format!("training, steps {} (early, not the start) against {}", span(a, b), span(c, d));
+    if windows.first == windows.last {
+        // One step has no early and late part.
+        return one_step(out, report, a, style);
+    }
+    let word = if a == b { "step" } else { "steps" };
+    let title = format!("training, {word} {} (early, not the start) against {}", span(a, b), span(c, d));
     let _ = writeln!(out, "\n{}", style.bold(&title));
     let _ = writeln!(out, "{}", style.dim("                               early     late            change    share"));
     for row in &report.components {
@@ -66,6 +70,19 @@ fn training(out: &mut String, report: &RunReport, style: Style) {
     let _ = writeln!(out, "{}", style.dim("  share: of the advantages' variance, over the run"));
 }
 
+fn steps(count: u64) -> String {
+    if count == 1 { "1 step".to_owned() } else { format!("{count} steps") }
+}
+
+/// The rewards of a run of one step, which has nothing to compare.
+fn one_step(out: &mut String, report: &RunReport, step: u64, style: Style) {
+    let _ = writeln!(out, "\n{}", style.bold(&format!("training, step {step} alone")));
+    for row in &report.components {
+        let name: String = row.name.chars().take(24).collect();
+        let _ = writeln!(out, "  {name:<24} {:>8.3}", rounded(row.last, 3));
+    }
+}
+
 fn span(from: u64, to: u64) -> String {
     if from == to { from.to_string() } else { format!("{from}–{to}") }
 }
@@ -73,7 +90,7 @@ fn span(from: u64, to: u64) -> String {
 fn cells(label: &str, row: &Row, better: Better, style: Style) -> String {
     let label: String = label.chars().take(24).collect();
     let error = row.standard_error.map_or_else(String::new, |error| format!(" ± {error:.3}"));
-    let change = format!("{:>17}", format!("{:+.3}{error}", row.difference));
+    let change = format!("{:>17}", signed(row.difference) + &error);
     let sure = row.standard_error.is_some_and(|error| row.difference.abs() > 2.0 * error);
     let change = match better {
         Better::Higher if sure && row.difference > 0.0 => style.green(&change),
@@ -81,7 +98,7 @@ fn cells(label: &str, row: &Row, better: Better, style: Style) -> String {
         Better::Higher | Better::Lower if sure && row.difference != 0.0 => style.red(&change),
         Better::Higher | Better::Lower | Better::Neither => change,
     };
-    format!("{label:<24} {:>8.3} {:>8.3} {change}", row.first, row.last)
+    format!("{label:<24} {:>8.3} {:>8.3} {change}", rounded(row.first, 3), rounded(row.last, 3))
 }
 
 fn held_out(out: &mut String, report: &RunReport, style: Style) {
@@ -96,7 +113,7 @@ fn held_out(out: &mut String, report: &RunReport, style: Style) {
             let _ = writeln!(out, "  {}", evaluated("before", &before.result));
         }
         if let Some(after) = &kind.after {
-            let _ = writeln!(out, "  {}", evaluated(&format!("after {} steps", after.step), &after.result));
+            let _ = writeln!(out, "  {}", evaluated(&format!("after {}", steps(after.step)), &after.result));
         }
         if let Some(change) = &kind.change {
             let _ = writeln!(out, "  {}", changed(change, style));
@@ -107,6 +124,13 @@ fn held_out(out: &mut String, report: &RunReport, style: Style) {
     }
     for probe in &held_out.probes {
         let _ = writeln!(out, "  {}", evaluated(probe.tools.words(), &probe.result));
+    }
+    if !held_out.probes.is_empty() {
+        let _ = writeln!(
+            out,
+            "  {}",
+            style.dim("tools changed: lower where the policy knows its tools by place or by name")
+        );
     }
     if let Some(best) = held_out.best_baseline() {
         let label = format!("best scripted policy: {}", best.name);
@@ -123,18 +147,21 @@ fn held_out(out: &mut String, report: &RunReport, style: Style) {
         let _ = writeln!(out, "  {}", style.red(&format!("the first that broke: {}", clean_line(&first))));
     }
     let _ = writeln!(out, "\n{}", style.bold(&verdict_line(report)));
+    if let Some(judgement) = &held_out.judgement {
+        let _ = writeln!(out, "{}", grounds(judgement));
+    }
     let _ = writeln!(out, "{}", gain_line(report));
 }
 
 /// Final minus starting policy, in the columns of the table.
 fn changed(change: &Difference, style: Style) -> String {
-    let Difference { mean, ci: [low, high], .. } = change;
+    let Difference { mean, .. } = change;
     let word = match change.word() {
         word @ "better" => style.green(word),
         word @ "worse" => style.red(word),
         word => word.to_owned(),
     };
-    format!("{:<36} {:>9} {:>16}  {word}", "after − before", format!("{mean:+.3}"), format!("[{low:+.3}, {high:+.3}]"))
+    format!("{:<36} {:>9} {:>16}  {word}", "after − before", signed(*mean), interval(change))
 }
 
 fn evaluated(label: &str, result: &Evaluation) -> String {
@@ -150,16 +177,36 @@ fn evaluated(label: &str, result: &Evaluation) -> String {
 }
 
 fn cell(value: Option<f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"))
+    value.map_or_else(|| "–".to_owned(), |value| format!("{:.3}", rounded(value, 3)))
 }
 
-/// The verdict on the policy.
+/// A difference's 95 % interval.
+fn interval(difference: &Difference) -> String {
+    let [low, high] = difference.ci.map(signed);
+    format!("[{low}, {high}]")
+}
+
+/// The verdict on the policy, and the reason if there is none.
 fn verdict_line(report: &RunReport) -> String {
     match (&report.held_out.judgement, report.steps < report.planned) {
         (Some(judgement), _) => format!("verdict: {}", judgement.verdict.sentence()),
         (None, true) => "no verdict: training is not over".to_owned(),
-        (None, false) => "no verdict: report.md says why".to_owned(),
+        (None, false) => {
+            report.held_out.notes.iter().find(|note| note.starts_with("no verdict")).cloned().unwrap_or_else(|| {
+                "no verdict: there are no evaluations before and after training to compare".to_owned()
+            })
+        }
     }
+}
+
+/// The comparisons that the verdict rests on.
+fn grounds(judgement: &Judgement) -> String {
+    let line = |what: &str, found: &Difference| format!("{what} {} {}", signed(found.mean), interval(found));
+    let sampled = match &judgement.over_sharpened {
+        Some(over) => line("sampled, over the sharpened start", over),
+        None => line("sampled, over the start", &judgement.sampled),
+    };
+    format!("it rests on: {}; {sampled}", line("greedy, over the start", &judgement.greedy))
 }
 
 /// The gain over the best of the controls.
@@ -167,10 +214,13 @@ pub(crate) fn gain_line(report: &RunReport) -> String {
     match &report.held_out.gain {
         None => "no gain: there is no evaluation after a step".to_owned(),
         Some(gain) => {
-            let Difference { mean, ci: [low, high], .. } = gain.difference;
+            let difference = &gain.difference;
             format!(
-                "gain over the best of the start and its controls ({}): {mean:+.3} [{low:+.3}, {high:+.3}]",
-                gain.over
+                "gain over the best of the start and its controls ({}), sampled: {} {}: {}",
+                gain.over,
+                signed(difference.mean),
+                interval(difference),
+                difference.word()
             )
         }
     }
@@ -186,6 +236,7 @@ fn next_commands(report: &RunReport, directory: &Path) -> Vec<String> {
         (has("show", None), format!("hone show {run}")),
         (has("doctor", None), format!("hone doctor {run}")),
         (has("report", None), format!("hone report {run}")),
+        (has("eval", None), format!("hone eval {run}")),
     ];
     wanted.into_iter().filter_map(|(exists, command)| exists.then_some(command)).collect()
 }

@@ -17,7 +17,8 @@ use hone_train::setup::Setup;
 use hone_view::exports::live::Logs;
 use hone_view::exports::wandb::Mode;
 
-use super::board::number;
+use super::board::{duration, number};
+use super::sparkline::Scale;
 use super::summary::has;
 use super::{Board, Interrupt, Progress};
 
@@ -140,10 +141,10 @@ pub(crate) fn with_interval(evaluation: &Evaluation) -> String {
 /// The numbers of a step on the board.
 fn note(board: &mut Board, ledger: &Ledger) {
     for name in ledger.component_names() {
-        board.note(name, ledger.get(names::BATCH_REWARD_COMPONENT.of([&name])));
+        board.note(name, ledger.get(names::BATCH_REWARD_COMPONENT.of([&name])), Scale::Unit);
     }
-    board.note("groups with signal", ledger.get(names::REWARD_SIGNAL_RATIO));
-    board.note("parse failures", ledger.get(names::REWARD_PARSE_FAILURE_RATE));
+    board.note("groups with signal", ledger.get(names::REWARD_SIGNAL_RATIO), Scale::Unit);
+    board.note("parse failures", ledger.get(names::REWARD_PARSE_FAILURE_RATE), Scale::Unit);
 }
 
 impl Watch for TrainProgress<'_> {
@@ -212,14 +213,15 @@ impl Watch for TrainProgress<'_> {
     }
 
     fn stepped(&mut self, ledger: &Ledger) {
-        if !self.progress.is_live() {
-            self.progress.print(&step_line(ledger));
-        }
         self.progress.update(|board| {
             note(board, ledger);
             board.foot = foot(ledger);
             board.reach(ledger.step);
         });
+        if !self.progress.is_live() {
+            let left = self.progress.left().map(|left| format!("  about {} left", duration(left)));
+            self.progress.print(&(step_line(ledger) + &left.unwrap_or_default()));
+        }
         self.log(self.recipe.evaluates_after(ledger.step).then_some(ledger.step));
     }
 
@@ -271,7 +273,7 @@ fn evaluation_line(step: u64, Measured { greedy, sampled }: &Measured) -> String
         (unscored, faults) => format!("; {unscored} episodes unscored, {faults} broken{first}"),
     };
     format!(
-        "eval at step {step}: success {} greedily, {} sampled at {} on {} held-out tasks, parse failures {failures}{lost}",
+        "eval at step {step}: success {} greedy, {} sampled at temperature {}; {} held-out tasks, parse failures {failures}{lost}",
         with_interval(greedy),
         with_interval(sampled),
         sampled.temperature,

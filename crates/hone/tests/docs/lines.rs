@@ -46,6 +46,7 @@ const fn instead(from: &'static str, to: &'static str) -> How {
 pub(crate) const LIST: &[Entry] = &[
     Entry("docs/own-environment.md", How::Elsewhere("own.rs runs the page, in an empty directory")),
     Entry("cargo test", How::Elsewhere("the suite does not run itself")),
+    Entry("cargo install", How::Elsewhere("installs into the user's home")),
     Entry("jq ", How::Elsewhere("jq is not needed to work on Hone")),
     Entry("zstd ", How::Elsewhere("zstd is not needed to work on Hone")),
     Entry("cat > tools.json", How::Run { from: "", to: "", long: false }),

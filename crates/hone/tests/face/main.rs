@@ -10,6 +10,7 @@ mod errors;
 mod help;
 mod hostile;
 mod mistakes;
+mod newcomer;
 mod sets;
 
 use std::io::Write as _;

@@ -47,7 +47,7 @@ pub enum RunDirError {
     Exists(PathBuf),
     #[error("{} holds files that do not belong to a run; name an empty directory or one that does not exist yet", .0.display())]
     Foreign(PathBuf),
-    #[error("{} {}; name one that `hone train` or `hone sft` made", .0.display(), lack(.0))]
+    #[error("{} {}; {}", .0.display(), lack(.0), instead(.0))]
     NotARun(PathBuf),
     #[error("another process is writing {}; stop it first, or read the run, which needs no lock", .0.display())]
     Locked(PathBuf),
@@ -57,9 +57,20 @@ pub enum RunDirError {
     NoSuchTrace { asked: u64, have: u64 },
 }
 
+/// Advice on a path that is not a run.
+fn instead(path: &Path) -> String {
+    match path {
+        path if path.join("config.json").is_file() || path.join("adapter_config.json").is_file() => {
+            format!("measure it with `hone eval {}`, which records an evaluation", path.display())
+        }
+        _ => "name a directory that `hone train` or `hone eval` recorded, such as runs/NAME-1".to_owned(),
+    }
+}
+
 /// Difference between a path and a run's directory.
 fn lack(path: &Path) -> &'static str {
     match path {
+        path if path.join("config.json").is_file() => "is a model directory, not a run directory",
         path if path.is_file() => "is a file, not a run directory",
         path if path.exists() => "is not a run directory: it has no recipe.toml",
         _ => "is not a run directory: it does not exist",

@@ -83,6 +83,9 @@ fn tools_keep_what_their_author_wrote_and_names_are_unique() {
         (json!({"function": {}}), "name"),
         (json!("f"), "object"),
         (json!({"name": "f", "parameters": []}), "JSON Schema"),
+        (json!({"name": "f", "params": {}}), "did you mean \"parameters\"?"),
+        (json!({"name": "f", "input_schema": {}}), "did you mean \"parameters\"?"),
+        (json!({"name": "f", "desciption": "d", "parameters": {}}), "did you mean \"description\"?"),
     ] {
         let error = serde_json::from_value::<ToolSpec>(bad).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");

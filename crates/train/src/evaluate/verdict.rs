@@ -41,7 +41,7 @@ impl Verdict {
             Self::More => "the policy can do more than at the start",
             Self::Confident => "the policy is only more confident; no gain in ability is shown",
             Self::Both => "both: the policy can do more, and is more confident",
-            Self::Neither => "neither is shown: that the policy can do more, or that it is more confident",
+            Self::Neither => "no change is shown, neither in what the policy can do nor in its confidence",
         }
     }
 

@@ -40,6 +40,9 @@ impl Recipe {
             set(&mut table, key.trim(), read_value(value.trim()))
                 .map_err(|what| RecipeError(format!("--set {setting}: {what}")))?;
         }
+        if !settings.is_empty() {
+            keys::remove_none(&mut table);
+        }
         keys::check(&table)?;
         let mut recipe = Self::read(table)?;
         recipe.settle()?;
@@ -249,10 +252,39 @@ mod tests {
             ("name=3", "hint: write text in quotes"),
             ("env.command=python3", "command = [\"python3\", \"my_env.py\"]"),
             ("policy.model", "write --set policy.model=VALUE"),
+            ("train.steps=\"50\"", "train.steps = \"50\" is text and takes a whole number"),
+            ("train.learning_rate=\"1e-4\"", "write 1e-4 without quotes"),
+            ("train.lr=1", "did you mean `learning_rate`?"),
+            ("lr=1", "did you mean `train.learning_rate` or `sft.learning_rate`?"),
+            ("training.steps=1", "did you mean `train`?"),
+            ("policy.lora.r=8", "did you mean `rank`?"),
+            ("loss=ppo", "did you mean \"clip\"?"),
         ] {
             let error = Recipe::parse("", &[setting.into()]).unwrap_err().to_string();
             assert!(error.contains(word), "{setting}: {error}");
         }
+    }
+
+    #[test]
+    fn the_learning_rate_follows_the_size_of_the_model_unless_it_is_named() {
+        use crate::recipe::TrainRecipe;
+        let rates = [(700_000, false), (700_000, true), (38_000_000, false), (600_000_000, false), (600_000_000, true)]
+            .map(|(parameters, adapter)| TrainRecipe::default_rate(parameters, adapter));
+        assert_eq!(rates, [1e-4, 1e-4, 5e-5, 1e-6, 1e-5]);
+        let rate = |text: &str| Recipe::parse(text, &[]).unwrap().train;
+        assert_eq!((rate("").learning_rate, rate("").rate()), (None, 1e-4));
+        assert_eq!(rate("[train]\nlearning_rate = 3e-3\n").rate(), 3e-3);
+    }
+
+    #[test]
+    fn none_takes_a_number_out_of_a_recipe() {
+        let text = "[env]\nname = \"retail\"\ndifficulty = 2\n";
+        for text in [text, "[env]\nname = \"retail\"\n"] {
+            let recipe = Recipe::parse(text, &["env.difficulty=none".into()]).unwrap();
+            assert!(!recipe.to_toml().unwrap().contains("difficulty"));
+        }
+        assert_eq!(Recipe::parse("", &["name=none".into()]).unwrap().name, "none", "text stays text");
+        assert!(Recipe::parse("[env]\nname = \"retail\"\ndifficulty = \"none\"\n", &[]).is_err());
     }
 
     #[test]

@@ -17,6 +17,10 @@ use crate::evaluate::{
 use crate::events::{ControlEvent, ControlPart, Event};
 use crate::recipe::Recipe;
 
+/// Reason why a run with evaluations has no verdict.
+const NO_CONTROLS: &str = "no verdict: without controls it cannot be told from more confidence (training is not over, or \
+                           eval.controls = false)";
+
 /// Directory of the control run.
 pub const PLACEBO: &str = "placebo";
 
@@ -143,9 +147,7 @@ impl HeldOut {
         let [Some((_, sampled_before)), Some((_, sampled_after))] = sampled else { return None };
         let sharpened = controls.iter().find(|(control, _)| control.kind == ControlKind::Sharpened);
         if sharpened.is_none() && events.skipped.is_none() {
-            notes.push(
-                "no verdict: the start was not sharpened (training is not over, or eval.controls = false)".into(),
-            );
+            notes.push(NO_CONTROLS.into());
             return None;
         }
         judge(Evidence {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use hone_trace::{rounded, signed};
+
 use super::{Evaluated, HeldOut};
 use crate::evaluate::{Difference, Evaluation};
 
@@ -50,20 +52,27 @@ impl HeldOut {
             ];
             for (name, difference) in rows {
                 let Some(Difference { mean, ci: [low, high], tasks }) = difference else { continue };
-                let _ = writeln!(page, "| {name} | {mean:+.3} | {low:+.3} to {high:+.3} | {tasks} |");
+                let [mean, low, high] = [mean, low, high].map(signed);
+                let _ = writeln!(page, "| {name} | {mean} | {low} to {high} | {tasks} |");
             }
+        }
+        if !self.probes.is_empty() {
+            *page += "\nThe policy greedily, with its tools changed: it does worse where it knows them by place or by name.\n";
         }
         for probe in &self.probes {
             let Some(Difference { mean, ci: [low, high], .. }) = probe.difference else { continue };
             let what = capital(probe.tools.words());
-            let _ = write!(page, "\n{what}: greedy success {mean:+.3}, {low:+.3} to {high:+.3}.\n");
+            let [mean, low, high] = [mean, low, high].map(signed);
+            let _ = write!(page, "\n{what}: greedy success {mean}, {low} to {high}.\n");
         }
         if let Some(gain) = &self.gain {
             let Difference { mean, ci: [low, high], .. } = gain.difference;
+            let [mean, low, high] = [mean, low, high].map(signed);
             let _ = write!(
                 page,
-                "\nGain over the best of the start and its controls ({}): {mean:+.3}, {low:+.3} to {high:+.3}.\n",
-                gain.over
+                "\nGain over the best of the start and its controls ({}), sampled: {mean}, {low} to {high}: {}.\n",
+                gain.over,
+                gain.difference.word()
             );
         }
         for note in &self.notes {
@@ -107,11 +116,11 @@ impl HeldOut {
         *page += " each tool was called.\n\n| | before | after | difference |\n|---|---:|---:|---:|\n";
         let (before, after) = (&before.result, &after.result);
         for (name, before, after) in both(&before.components, &after.components) {
-            let _ = writeln!(page, "| {name} | {before:.4} | {after:.4} | {:+.4} |", after - before);
+            let _ = writeln!(page, "| {name} | {before:.4} | {after:.4} | {:+.4} |", rounded(after - before, 4));
         }
         for (tool, before, after) in both(&before.calls, &after.calls).filter(|(_, before, after)| before + after > 0.0)
         {
-            let _ = writeln!(page, "| calls of {tool} | {before:.3} | {after:.3} | {:+.3} |", after - before);
+            let _ = writeln!(page, "| calls of {tool} | {before:.3} | {after:.3} | {} |", signed(after - before));
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use hone_trace::rounded;
+
 use super::{Change, Row, RunReport, Skill};
 
 impl RunReport {
@@ -9,7 +11,7 @@ impl RunReport {
         let mut page = format!("# {}\n\n{}\n", self.name, self.headline());
         self.broken(&mut page);
         self.held_out.markdown(&mut page);
-        if let Some(windows) = &self.windows {
+        if let Some(windows) = self.windows.filter(|windows| windows.first != windows.last) {
             let [[a, b], [c, d]] = [windows.first, windows.last];
             let _ = write!(page, "\n## Training, steps {a}–{b} against {c}–{d}\n\n");
             let _ = write!(
@@ -124,7 +126,8 @@ impl RunReport {
 
 fn line(row: &Row) -> String {
     let error = row.standard_error.map_or_else(String::new, |error| format!("{error:.4}"));
-    format!("| {} | {:.4} | {:.4} | {:+.4} | {error} |\n", row.name, row.first, row.last, row.difference)
+    let [first, last, difference] = [row.first, row.last, row.difference].map(|value| rounded(value, 4));
+    format!("| {} | {first:.4} | {last:.4} | {difference:+.4} | {error} |\n", row.name)
 }
 
 /// Foreign text as a block quote that its contents cannot close.

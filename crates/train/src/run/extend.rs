@@ -19,6 +19,8 @@ pub fn extended_recipe(directory: &Path, settings: &[String]) -> Result<Recipe, 
     for setting in settings {
         let key = setting.split('=').next().unwrap_or_default().trim();
         if !may_change.iter().any(|known| known == key) {
+            // A key that does not exist is answered with the one that was meant.
+            Recipe::parse("", std::slice::from_ref(setting))?;
             return Err(RecipeError::new(format!(
                 "--set {setting}: a resumed run keeps its recipe; these may change: {}. For anything else start a new \
                  run from this one: --set policy.model={}",

@@ -25,7 +25,7 @@ impl Trainer<'_> {
             after: fall.after,
             steps: fall.steps,
             why: fall.why,
-            advice: advice(recipe.train.learning_rate, back_to, rate_factor),
+            advice: advice(recipe.train.rate(), back_to, rate_factor),
             back_to,
             rate_factor,
         };

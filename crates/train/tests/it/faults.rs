@@ -168,7 +168,7 @@ async fn weights_that_are_not_finite_stop_the_run_and_cost_no_checkpoint() {
     let recorded = std::fs::read(run.join("recipe.toml")).unwrap();
     let mut wild = good.clone();
     // No recipe may say so.
-    (wild.train.steps, wild.train.learning_rate) = (3, 1e39);
+    (wild.train.steps, wild.train.learning_rate) = (3, Some(1e39));
     let error = resume(&setup(&wild), &wild, &run, &mut Silent).await.unwrap_err();
     assert!(matches!(error, TrainError::Diverged { step: 2, newest: Some(1), .. }) && error.is_verdict(), "{error}");
     let text = error.to_string();

@@ -103,7 +103,11 @@ async fn a_finished_run_is_trained_further_and_says_so() {
     let extended = events.iter().find(|event| event["event"] == "extended").unwrap();
     assert_eq!(extended["changed"]["train.steps"], serde_json::json!([3, 5]));
     assert!(RunReader::open(&run).unwrap().recipe().unwrap().contains("steps = 5"));
-    for (setting, word) in [("train.learning_rate=1", "keeps its recipe"), ("train.steps=2", "larger number")] {
+    for (setting, word) in [
+        ("train.learning_rate=1", "keeps its recipe"),
+        ("train.steps=2", "larger number"),
+        ("train.stpes=9", "did you mean `steps`?"),
+    ] {
         let error = extended_recipe(&run, &[setting.into()]).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     }

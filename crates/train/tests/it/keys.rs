@@ -154,10 +154,7 @@ fn every_number_has_a_range_and_nothing_outside_it_gets_through() {
 #[test]
 fn the_values_that_once_got_through_are_refused_with_range_and_fix() {
     for (setting, said) in [
-        (
-            "train.learning_rate=nan",
-            "a number from 0 to 10; write one of those, or leave it out for the default of 0.0001",
-        ),
+        ("train.learning_rate=nan", "a number from 0 to 10; write one of those, or leave it out"),
         ("train.epochs_per_batch=0", "a whole number from 1 to 1000"),
         ("train.adamw.beta1=2", "a number from 0 to 0.999999"),
         ("train.adamw.beta2=0.99999999999999", "a number from 0 to 0.999999"),
@@ -271,6 +268,9 @@ fn the_catalogue_is_what_serde_reads() {
         };
         let mut read = listed(&error);
         read.retain(|name| !ALIASES.contains(name));
+        // A component's error lists the rubric's own keys too.
+        let own = ["kind", "name", "weight", "gate", "required", "otherwise"];
+        read.retain(|name| place.path != "rubric.component" || !own.contains(name));
         // A judge's table is read by two structs; what the model's lists is part of it.
         let split = place.path == "rubric.component" && place.keys.iter().any(|key| key.name == "key_env");
         if split {

@@ -8,7 +8,7 @@ use super::{Page, line, padded};
 use crate::number::{cell, short, span};
 use crate::run::{Played, Run};
 
-/// Columns: heading, metric.
+/// Columns: heading, metric. The first [`SHARES`] are rates and rewards.
 const COLUMNS: [(&str, Metric); 9] = [
     ("reward", names::BATCH_REWARD_TOTAL),
     ("success", names::REWARD_SUCCESS_RATE),
@@ -20,6 +20,8 @@ const COLUMNS: [(&str, Metric); 9] = [
     ("grad", names::POLICY_GRAD_NORM),
     ("tokens/s", names::TIMING_SAMPLED_TOKENS_PER_SECOND),
 ];
+
+const SHARES: usize = 4;
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -100,25 +102,29 @@ fn rejected(run: &Run, page: Page, most: usize, out: &mut String) {
 }
 
 fn curves(run: &Run, page: Page, out: &mut String) {
-    for (name, metric) in COLUMNS {
+    for (at, (name, metric)) in COLUMNS.into_iter().enumerate() {
         let points = run.metrics.points(metric.name);
         let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
         let values: Vec<f64> = points.iter().map(|(_, value)| *value).collect();
-        let curve = sparkline(&values, page.columns.saturating_sub(40).clamp(10, 60));
+        let curve = sparkline(&values, page.columns.saturating_sub(40).clamp(10, 60), at < SHARES);
         let _ =
             writeln!(out, "  {}  {}  {} → {}", padded(name, 10), page.ink("36", &curve), short(first.1), short(last.1));
     }
     out.push('\n');
 }
 
-fn sparkline(values: &[f64], columns: usize) -> String {
+/// Curve of values: shares on their fixed scale (0 to 1, -1 to 0, -1 to 1), other quantities from 0.
+fn sparkline(values: &[f64], columns: usize, shares: bool) -> String {
     let count = values.len().min(columns);
     let mean = |at: usize| {
         let part = &values[at * values.len() / count..(at + 1) * values.len() / count];
         part.iter().sum::<f64>() / part.len() as f64
     };
     let means: Vec<f64> = (0..count).map(mean).collect();
-    let Some([low, high]) = span(means.iter().copied()) else { return String::new() };
+    let Some([least, most]) = span(means.iter().copied()) else { return String::new() };
+    let fixed =
+        [[0.0, 1.0], [-1.0, 0.0], [-1.0, 1.0]].into_iter().find(|[low, high]| shares && *low <= least && most <= *high);
+    let [low, high] = fixed.unwrap_or([least.min(0.0), most.max(0.0)]);
     let height = |value: f64| if high - low > 1e-12 { (value - low) / (high - low) } else { 0.0 };
     means.iter().map(|value| BLOCKS[((height(*value) * 8.0) as usize).min(7)]).collect()
 }
@@ -128,4 +134,18 @@ fn evaluation(played: &Played) -> String {
         played.interval.map_or_else(String::new, |[low, high]| format!(" [{}, {}]", short(low), short(high)));
     let tasks = played.tasks.map_or_else(String::new, |tasks| format!(" on {tasks} tasks"));
     format!("{}  success {}{interval}{tasks}", padded(&played.name(), 24), cell(played.success))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_have_a_fixed_scale_and_other_curves_begin_at_0() {
+        assert_eq!(sparkline(&[0.50, 0.52, 0.49], 3, true), "▅▅▄");
+        assert_eq!(sparkline(&[-0.02, -0.06], 2, true), "██");
+        assert_eq!(sparkline(&[4000.0, 4100.0], 2, false), "██");
+        assert_eq!(sparkline(&[0.001, 0.002], 2, false), "▅█");
+        assert_eq!(sparkline(&[], 2, true), "");
+    }
 }

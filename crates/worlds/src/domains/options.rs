@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hone_arena::catalogue::{Options, split};
+use hone_arena::catalogue::{Documented as _, Options, split};
 use hone_arena::chat_client::{ChatClient, ChatSpec};
 use hone_arena::documented;
 use hone_arena::registry::{Counts, EnvOptions, Environment, HELD_OUT, RegistryError, TRAIN, set};
@@ -174,7 +174,7 @@ impl ServiceSpec {
         new_user: Arc<NewUser>,
     ) -> Result<(Service, IndexMap<String, TaskSet>), RegistryError> {
         if self.difficulty.is_some() {
-            let what = "tasks of a data directory have no `difficulty`; leave it out".to_owned();
+            let what = "tasks of a data directory have no `difficulty`; leave it out, or set it to none (--set env.difficulty=none)".to_owned();
             return Err(RegistryError::Options { name: self.name.clone(), what });
         }
         if self.invented {
@@ -320,6 +320,13 @@ impl UserSpec {
         match value {
             Value::String(name) if name == "scripted" => Ok(Self::Scripted),
             table @ Value::Object(_) => {
+                let known = || StrategySpec::KEYS.iter().chain(ChatSpec::KEYS).map(|key| key.name);
+                let unknown =
+                    table.as_object().and_then(|table| table.keys().find(|key| known().all(|name| name != *key)));
+                if let Some(unknown) = unknown {
+                    let listed = known().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+                    return Err(format!("user: unknown field `{unknown}`, expected one of {listed}"));
+                }
                 let (own, chat) = split::<StrategySpec>(table);
                 let own: StrategySpec =
                     serde_json::from_value(own).map_err(|error| format!("user.strategy: {error}"))?;

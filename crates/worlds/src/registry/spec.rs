@@ -48,7 +48,8 @@ impl EnvSpec {
             let what = format!("{name} is a built-in environment; give the program another `name`, or no `command`");
             return Err(RegistryError::Options { name, what });
         }
-        (PROGRAM.make.read)(PROGRAM.name, table)
+        let called = if table.contains_key("name") { name.as_str() } else { PROGRAM.name };
+        (PROGRAM.make.read)(called, table)
     }
 
     /// A built-in with everything at its default.

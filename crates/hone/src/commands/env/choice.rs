@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use hone_arena::registry::{Environment, RegistryError};
 use hone_arena::users::NewUser;
-use hone_trace::{Task, did_you_mean};
+use hone_trace::{Task, did_you_mean, with_nearest};
 use hone_worlds::registry::EnvSpec;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::recipes::{Source, setting};
 
@@ -65,7 +65,7 @@ impl Choice {
         }
         for option in &self.options {
             let (key, value) = setting(option)?;
-            table.insert(key, value);
+            insert(&mut table, key.strip_prefix("env.").unwrap_or(&key), value);
         }
         table.entry("name").or_insert_with(|| self.name.clone().into());
         if let Some(seed) = self.seed {
@@ -77,12 +77,17 @@ impl Choice {
         if let Some(profile) = self.profile.and_then(|profile| profile.to_possible_value()) {
             table.insert("profile".into(), profile.get_name().into());
         }
+        hone_train::keys::check_env(&table)?;
         let spec = match EnvSpec::read(table) {
+            Err(RegistryError::Unknown(unknown)) if Path::new("recipe.toml").is_file() => {
+                bail!("{unknown}; for the environment of the recipe here give recipe.toml in place of {}", self.name)
+            }
             Err(RegistryError::Unknown(_)) if Path::new(&self.name).exists() => bail!(
                 "{} is a file or a directory, not an environment; name a recipe with it (recipe.toml), or give a program of your own: \
                  mine --set 'command=[\"python3\", \"my_env.py\"]'",
                 self.name
             ),
+            Err(RegistryError::Options { name, what }) => bail!("options of {name}: {}", with_nearest(&what)),
             read => read?,
         };
         let mut environment = spec.open_with(user)?;
@@ -102,5 +107,44 @@ impl Choice {
         numbered.or_else(|| set.get(&self.task)).with_context(|| {
             format!("{} has no task {:?}; give a number under {} or a key", self.split, self.task, set.len())
         })
+    }
+}
+
+/// One option in an environment's table; dots reach into inner tables, and `none` takes a key out.
+fn insert(table: &mut Map<String, Value>, key: &str, value: Value) {
+    match key.split_once('.') {
+        None if value == "none" => _ = table.shift_remove(key),
+        None => _ = table.insert(key.to_owned(), value),
+        Some((first, rest)) => {
+            let inner = table.entry(first).or_insert_with(|| Map::new().into());
+            match inner {
+                Value::Object(inner) => insert(inner, rest, value),
+                // The environment refuses a table where it has none.
+                other => *other = json!({ rest: value }),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_written_as_in_a_recipe_or_bare() {
+        let choice = |options: &[&str]| {
+            let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+            Choice::of("retail", "train", "0", &options).open(None).map(|_| ()).map_err(|error| format!("{error:#}"))
+        };
+        assert_eq!(choice(&["tasks=4", "held_out=2", "env.difficulty=2"]), Ok(()));
+        assert_eq!(choice(&["tasks=4", "held_out=2", "difficulty=2", "env.difficulty=none"]), Ok(()));
+        for (option, word) in [
+            ("dificulty=2", "did you mean `difficulty`?"),
+            ("env.dificulty=2", "did you mean `difficulty`?"),
+            ("difficulty=9", "env.difficulty = 9 is out of range: it is a whole number from 1 to 3"),
+        ] {
+            let error = choice(&[option]).unwrap_err();
+            assert!(error.contains(word), "{option}: {error}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use hone_arena::rewards::Case;
 use hone_arena::solution::{Move, solution};
 use hone_arena::users::{HumanUser, NewUser, User};
 use hone_chat::parse::{Format, Toolbox, parse};
-use hone_trace::{Action, Episode, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord, did_you_mean};
+use hone_trace::{Action, Episode, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnRecord, did_you_mean, rounded};
 use hone_worlds::registry;
 use serde_json::{Map, Value, json};
 
@@ -60,7 +60,7 @@ pub(super) fn play(choice: &Choice, role: Role) -> Result<()> {
         }
         episode.env.finish().await?;
         let facts = episode.env.end().facts;
-        score(&environment, facts, episode.tools, turns, false).await
+        score(&environment, facts, episode.tools, turns, Some("rewards")).await
     })
 }
 
@@ -161,26 +161,26 @@ fn read_arguments(tool: &ToolSpec, text: &str) -> Result<Map<String, Value>> {
     }
 }
 
-/// Shows what an episode earned.
+/// Shows what an episode earned: under a title, or as JSON.
 pub(crate) async fn score(
     environment: &Environment,
     facts: Map<String, Value>,
     tools: ToolSet,
     turns: Vec<TurnRecord>,
-    as_json: bool,
+    title: Option<&str>,
 ) -> Result<()> {
     let mut case = Case::read(Value::Object(facts)).map_err(|why| anyhow!(why))?;
     case.turns = Some(turns);
     case.tools = Some(tools);
     let card = environment.rubric.score_case(&case).await;
     let rewards = card.components.iter().chain([&card.total]);
-    if as_json {
+    let Some(title) = title else {
         writeln!(output::json(), "{}", json!({"rewards": rewards.collect::<Vec<_>>()}))?;
         return Ok(());
-    }
-    writeln!(output::text(), "\nrewards")?;
+    };
+    writeln!(output::text(), "\n{title}")?;
     for reward in rewards {
-        let value = reward.value().map_or("unscored".to_owned(), |value| format!("{value:.3}"));
+        let value = reward.value().map_or("unscored".to_owned(), |value| format!("{:.3}", rounded(value, 3)));
         writeln!(output::text(), "  {:<16} {value:>8}  {}", reward.component, reward.why())?;
     }
     Ok(())

@@ -316,7 +316,7 @@ fn finish(args: &Args, measured: &Measured, policy: &Policy, recipe: &Recipe, ou
         let Passing { component, at_least } = &results.passing;
         writeln!(
             stdout,
-            "\npassed: {component} of at least {at_least}; 95 % by bootstrap over tasks.{} Recorded in {}",
+            "\npassed: {component} of at least {at_least}; 95 %: Wilson's interval over tasks played once, else bootstrap over tasks.{} Recorded in {}",
             results.effect().map(|effect| format!(" The {effect}.")).unwrap_or_default(),
             out.display()
         )?;

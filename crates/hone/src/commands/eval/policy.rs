@@ -18,6 +18,8 @@ use hone_worlds::registry::EnvSpec;
 use serde_json::json;
 
 use super::{Args, Split};
+use crate::commands::sft::MADE_WITH;
+use crate::commands::train::{Missing, with_policy};
 use crate::recipes::{QUICKSTART, Source};
 
 pub(super) enum Who {
@@ -89,7 +91,10 @@ impl Policy {
         {
             recipe.policy.model = Some(model.clone());
         }
-        let recipe = super::super::train::with_policy(recipe, scratch)?;
+        let given =
+            args.recipe.as_deref().map_or_else(|| QUICKSTART.name.to_owned(), |path| path.display().to_string());
+        Missing::refuse(&recipe, &given, &args.set)?;
+        let recipe = with_policy(recipe, scratch)?;
         let mut setup = Box::new(crate::engines::open(&recipe).await?);
         let world = World {
             arena: Arc::clone(&setup.arena),
@@ -157,6 +162,9 @@ fn read_recipe(args: &Args, run: Option<&Path>) -> Result<Recipe> {
         (None, Some(run)) if args.set.is_empty() => Ok(recorded_recipe(run)?),
         (None, Some(run)) => Ok(Recipe::parse(&RunReader::open(run)?.recipe()?, &args.set)?),
         (None, None) => {
+            if let Some(recipe) = made_with(args)? {
+                return Ok(recipe);
+            }
             let recipe = QUICKSTART.source().read(&args.set)?;
             if args.policy.is_some() {
                 let envs = recipe.env.iter().map(EnvSpec::name).collect::<Vec<_>>().join(", ");
@@ -165,6 +173,25 @@ fn read_recipe(args: &Args, run: Option<&Path>) -> Result<Recipe> {
             Ok(recipe)
         }
     }
+}
+
+/// Recipe that a policy of `hone sft` was made with: its words are those of that recipe's environments. A policy of
+/// unknown origin is not played elsewhere than beside a recipe.
+fn made_with(args: &Args) -> Result<Option<Recipe>> {
+    let Some(policy) = args.policy.as_deref().map(Path::new).filter(|path| path.is_dir()) else { return Ok(None) };
+    let file = policy.join(MADE_WITH);
+    if file.is_file() {
+        let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        crate::output::note!("no --recipe: playing the tasks of the recipe that made it ({})", file.display());
+        return Ok(Some(Recipe::parse(&text, &args.set)?));
+    }
+    if Path::new("recipe.toml").is_file() {
+        bail!(
+            "{} is a model directory, which does not say what tasks to play; name the recipe: --recipe recipe.toml",
+            policy.display()
+        );
+    }
+    Ok(None)
 }
 
 /// Checkpoints of a run, each by step, `best` or `last`, or all of them; in the order of their steps, each once.

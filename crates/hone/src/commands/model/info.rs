@@ -134,7 +134,9 @@ fn describe(dir: &Path, check: bool) -> Result<Report> {
             config.vocab
         );
     }
-    let template = chat.template(true).ok().map(|t| TemplateReport { call_format: call_format(&chat, &t) });
+    let template = chat.template(true);
+    let broken = template.as_ref().err().map(ToString::to_string);
+    let template = template.ok().map(|t| TemplateReport { call_format: call_format(&chat, &t) });
     Ok(Report {
         model: dir.to_owned(),
         policy: None,
@@ -151,7 +153,7 @@ fn describe(dir: &Path, check: bool) -> Result<Report> {
         context: config.context,
         tied: config.tied,
         memory: Memory { weights: 8 * values, training: 12 * values, kv_per_token: kv_bytes(&config) },
-        warnings: warnings(&config, &chat, template.as_ref()),
+        warnings: warnings(&config, &chat, template.as_ref(), broken),
         tokenizer: tokenizer.map(|t| TokenizerReport { tokens: t.vocab_size(), special_ids: t.special_ids() }),
         template,
         stop_ids: chat.stop_ids().to_vec(),
@@ -165,7 +167,12 @@ fn kv_bytes(config: &Config) -> u64 {
     (config.layers * config.heads.keys * per_head * 4) as u64
 }
 
-fn warnings(config: &Config, chat: &ModelDir, template: Option<&TemplateReport>) -> Vec<String> {
+fn warnings(
+    config: &Config,
+    chat: &ModelDir,
+    template: Option<&TemplateReport>,
+    broken: Option<String>,
+) -> Vec<String> {
     let mut found = Vec::new();
     match chat.tokenizer() {
         Err(error) => found.push(format!("no tokenizer: {error}")),
@@ -184,9 +191,13 @@ fn warnings(config: &Config, chat: &ModelDir, template: Option<&TemplateReport>)
         );
     }
     match template {
-        None => found.push("no chat template: messages cannot be rendered; add chat_template.jinja".into()),
-        Some(TemplateReport { call_format: None }) => found
-            .push("the template writes no tool calls in a format that is known: name the format in the recipe".into()),
+        // The error says whether there is none, or one that cannot be read.
+        None => found.extend(broken.map(|why| format!("messages cannot be rendered: {why}"))),
+        Some(TemplateReport { call_format: None }) => found.push(
+            "the template writes no tool calls in a known format: name the one the model writes in the recipe, \
+             rollout.format = \"hermes\" (docs/formats.md)"
+                .into(),
+        ),
         Some(_) => {}
     }
     if chat.context_window().is_some_and(|window| window != config.context) {
@@ -269,7 +280,7 @@ fn print(r: &Report, out: &mut impl Write) -> Result<()> {
     }
     match &r.template {
         Some(t) => writeln!(out, "template      calls as {}", t.call_format.unwrap_or("unknown"))?,
-        None => writeln!(out, "template      none")?,
+        None => writeln!(out, "template      none that can be used")?,
     }
     writeln!(out, "stop ids      {:?}", r.stop_ids)?;
     for a in &r.adapters {

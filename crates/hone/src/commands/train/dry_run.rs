@@ -16,6 +16,7 @@ pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
     let opened = super::with_policy(recipe.clone(), scratch.path())?;
     let setup = crate::engines::open(&opened).await?;
+    let (recipe, opened) = (setup.settled(recipe), setup.settled(opened));
     let budget = Budget::of(&setup, &recipe);
     if !as_json {
         show(&budget, &recipe);
@@ -101,7 +102,7 @@ fn show_memory(memory: MemoryBudget) {
 }
 
 /// A number of parameters as people say it.
-pub(super) fn parameters(count: u64) -> String {
+pub(in crate::commands) fn parameters(count: u64) -> String {
     match count {
         0..1_000_000 => format!("{:.0}K", count as f64 / 1e3),
         1_000_000..1_000_000_000 => format!("{:.1}M", count as f64 / 1e6),
@@ -116,12 +117,22 @@ fn show_time(estimate: &Estimate) {
     };
     crate::output::note!("episodes {} played to measure the time; {broken}", estimate.episodes_measured);
     crate::output::note!(
-        "time     about {:.0} s a step and {:.0} s in all, without evaluations: measured on {} episodes of {:.0} sampled \
-         tokens in {:.1} s, and scaled up; larger batches are cheaper per episode",
-        estimate.step_s,
-        estimate.run_s,
+        "time     about {} a step and {} in all, without evaluations: measured on {} episodes of {:.0} sampled tokens in {}, \
+         and scaled up; larger batches are cheaper per episode",
+        seconds(estimate.step_s),
+        seconds(estimate.run_s),
         estimate.episodes_measured,
         estimate.sampled_per_episode,
-        estimate.measured_s
+        seconds(estimate.measured_s)
     );
+}
+
+/// Seconds with as many digits as say something.
+pub(in crate::commands) fn seconds(value: f64) -> String {
+    match value {
+        0.0..0.01 => "under 0.01 s".to_owned(),
+        0.01..1.0 => format!("{value:.2} s"),
+        1.0..10.0 => format!("{value:.1} s"),
+        _ => format!("{value:.0} s"),
+    }
 }
