@@ -13,6 +13,9 @@ use super::{Case, Component, NOT_APPLICABLE, Named, finite, scored, unscored};
 /// The name of the total among a trace's rewards.
 pub const TOTAL: &str = "total";
 
+/// Start of the reason for a component's `otherwise`.
+pub const OTHERWISE: &str = "otherwise: ";
+
 /// One component of a rubric.
 #[derive(Debug)]
 pub struct Term {
@@ -32,7 +35,7 @@ impl Term {
     fn reward(&self, verdict: Verdict) -> Reward {
         let verdict = match (verdict, self.otherwise) {
             (Verdict::Unscored { unscored: why }, Some(value)) if why.starts_with(NOT_APPLICABLE) => {
-                scored(value, format!("otherwise: {why}"))
+                scored(value, format!("{OTHERWISE}{why}"))
             }
             (verdict, _) => verdict,
         };
