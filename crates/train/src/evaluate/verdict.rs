@@ -94,7 +94,7 @@ pub fn judge(evidence: Evidence<'_>) -> Option<Judgement> {
     let verdict = match (more, confident) {
         (true, true) => Verdict::Both,
         (true, false) => Verdict::More,
-        (false, true) => Verdict::Surer,
+        (false, true) => Verdict::Confident,
         (false, false) => Verdict::Neither,
     };
     Some(Judgement { verdict, greedy, sampled, over_sharpened, sharpening })
