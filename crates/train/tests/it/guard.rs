@@ -68,7 +68,9 @@ async fn a_cliff_is_said_and_recorded_once() {
     let (cliff, events) = fallen(&directory.path().join("run"), &[]).await;
     assert_eq!((events.len(), cliff.said.len()), (1, 1), "{:?}", cliff.said);
     assert_eq!((events[0].step, events[0].back_to, events[0].after), (4, None, 0.0));
-    assert!(cliff.said[0].contains("even dropped sharply at step 4") && cliff.said[0].contains("guard.rollback"));
+    assert!(
+        cliff.said[0].contains("even dropped sharply at step 4, from ") && cliff.said[0].contains("guard.rollback")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
