@@ -1,6 +1,6 @@
 //! Paths in a recipe: relative to the recipe's file, those of `--set` relative to the current directory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
@@ -71,13 +71,21 @@ fn program(table: &mut Table, keys: &[&str], directory: &Path) -> Result<(), Rec
 fn place(table: &mut Table, keys: &[&str], directory: &Path) -> Result<(), RecipeError> {
     for key in keys {
         let Some(Value::String(path)) = table.get_mut(*key) else { continue };
-        let place = std::path::absolute(directory.join(&*path))
+        let place = std::path::absolute(directory.join(at_home(path)))
             .map_err(|error| RecipeError::new(format!("{key} = {path:?} cannot be made absolute: {error}")))?;
         *path = place.to_str().map(str::to_owned).ok_or_else(|| {
             RecipeError::new(format!("{} is not UTF-8; move the recipe to a directory whose name is", place.display()))
         })?;
     }
     Ok(())
+}
+
+/// A path with `~/` replaced by the home directory: a shell leaves it inside `--set KEY=~/…`.
+fn at_home(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => path.into(),
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +111,13 @@ mod tests {
         );
         assert_eq!(recipe["rubric"]["component"][1]["directory"], "/there/is");
         assert_eq!(recipe["log"]["wandb"], "/there/is/../logs");
+    }
+
+    #[test]
+    fn a_tilde_is_the_home_directory() {
+        let home = std::env::home_dir().unwrap();
+        let recipe = Recipe::parse_in("", &["policy.model=~/models/x".to_owned()], Path::new("/there")).unwrap();
+        assert_eq!(recipe.policy.model.unwrap(), home.join("models/x"));
     }
 
     #[test]

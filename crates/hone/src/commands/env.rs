@@ -22,7 +22,7 @@ use hone_worlds::BUILTINS;
 use hone_worlds::registry::{self, EnvEntry, EnvSpec, REMOTE};
 use serde_json::{Map, Value, json};
 
-use crate::output;
+use crate::output::{self, patiently};
 use crate::problem::advised;
 use crate::recipes::{Source, setting};
 
@@ -146,7 +146,9 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
     let described = registry::find(&environment.name).map_or("an environment of your own", |builtin| builtin.about);
     // Kept until the episode is played: a program's process lives in its runtime.
     let runtime = runtime()?;
-    let episode = runtime.block_on(environment.arena.open(task, choice.seed.unwrap_or_default())).map_err(advised)?;
+    let opened = environment.arena.open(task, choice.seed.unwrap_or_default());
+    let opened = runtime.block_on(patiently(|| waiting(&environment.name), opened));
+    let episode = opened.map_err(advised)?;
     toolbox(&environment, &episode)?;
     let mut out = output::text();
     if as_json {
@@ -250,6 +252,14 @@ fn toolbox(environment: &Environment, episode: &Episode) -> Result<Toolbox> {
     Toolbox::new(&episode.tools).with_context(|| format!("the tools of {} cannot be used", environment.name))
 }
 
+/// A line for a long first wait.
+pub(super) fn waiting(env: &str) -> String {
+    format!(
+        "waiting for {env} to open an episode; a program of your own has start_deadline_s (60 s) for its first answer, and must \
+         flush stdout after each"
+    )
+}
+
 fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")
 }
@@ -290,7 +300,8 @@ fn play(choice: &Choice, role: Role) -> Result<()> {
         if role == Role::User {
             writeln!(output::text(), "You are the user. Your instruction:\n{}\n", task.prompt)?;
         }
-        let mut episode = environment.arena.open(task, choice.seed.unwrap_or_default()).await.map_err(advised)?;
+        let opened = environment.arena.open(task, choice.seed.unwrap_or_default());
+        let mut episode = patiently(|| waiting(&environment.name), opened).await.map_err(advised)?;
         let toolbox = toolbox(&environment, &episode)?;
         let mut turns = Vec::new();
         match role {

@@ -1,6 +1,7 @@
 //! `hone train`: the main job.
 
 mod dry_run;
+mod missing;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -21,11 +22,13 @@ use serde_json::{Value, json};
 use crate::engines;
 use crate::output;
 use crate::place::Place;
-use crate::policies::Policy;
 use crate::progress::Style;
 use crate::progress::summary::{gain_line, summary};
 use crate::progress::train::TrainProgress;
 use crate::recipes::{QUICKSTART, Source};
+
+use missing::inside;
+pub(crate) use missing::{Missing, repository, shortest};
 
 /// Train a policy with reinforcement learning, and measure it on tasks it never trained on.
 ///
@@ -194,43 +197,8 @@ fn read_recipe(args: &Args) -> Result<Recipe> {
     let source = args.recipe.as_deref().map_or_else(|| Ok(QUICKSTART.source()), Source::find)?;
     let recipe = source.read(&engines::with_device(&args.set, args.device))?;
     recipe.rubric.build().with_context(|| format!("in {}", source.given))?;
-    let named = recipe.policy.model.is_some() && !args.set.iter().any(|set| set.starts_with("policy.model"));
-    let advice = |out: &str| {
-        let recipe = &source.given;
-        let set = if named { String::new() } else { format!(" --set policy.model={out}") };
-        format!(
-            "`hone sft {recipe} --out {out}` makes a small policy for it from the tasks' reference calls; then `hone train \
-             {recipe}{set}`. Any model directory in Hugging Face's layout will do"
-        )
-    };
-    match &recipe.policy.model {
-        None if recipe.policy.adapter.is_some() => {}
-        None => inside(&recipe).map(|_| ()).with_context(|| {
-            format!("the recipe names no policy.model\nhint: {}", advice(&format!("{}-policy", recipe.name)))
-        })?,
-        Some(model) if !model.exists() => {
-            let out = shortest(model);
-            bail!("policy.model is {out}, and there is no such directory\nhint: {}", advice(&out));
-        }
-        Some(_) => {}
-    }
+    Missing::refuse(&recipe, &source.given, &args.set)?;
     Ok(recipe)
-}
-
-/// A path relative to the current directory, if it is inside it.
-fn shortest(path: &Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(here).unwrap_or(path).display().to_string()
-}
-
-/// The policy inside this binary that was made for the recipe's environments.
-fn inside(recipe: &Recipe) -> Result<&'static Policy> {
-    let names: Vec<&str> = recipe.env.iter().map(EnvSpec::name).collect();
-    let made = || Policy::environments().collect::<Vec<_>>().join(", ");
-    match Policy::of(names[0]) {
-        Some(policy) if names.iter().all(|name| *name == names[0]) => Ok(policy),
-        _ => bail!("this binary has policies for {} and none for {}", made(), names.join(" and ")),
-    }
 }
 
 /// The recipe with a policy: its own, or the one inside this binary, unpacked beside the run.
@@ -239,15 +207,6 @@ pub(crate) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe
         let path = directory.join("policy");
         let policy = inside(&recipe)?;
         crate::output::note!("no policy.model: starting from the tiny {} policy inside this binary", policy.env);
-        let made = policy.made_otherwise(&recipe)?;
-        if !made.is_empty() {
-            crate::output::note!(
-                "it was made for other options of {} and may know little with these; `hone train {}` has its own: {}",
-                policy.env,
-                policy.recipe,
-                made.join(", ")
-            );
-        }
         policy.unpack(&path)?;
         recipe.policy.model = Some(path);
     }

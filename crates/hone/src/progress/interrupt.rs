@@ -7,11 +7,12 @@ use hone_remote::supervise::cleanup;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Handle;
+use crate::scratch;
 
 /// True once a command handles its own orderly end.
 static ORDERLY: AtomicBool = AtomicBool::new(false);
 
-/// Releases rented instances when a signal ends a command that has no orderly end.
+/// Releases rented instances and removes scratch directories when a signal ends a command that has no orderly end.
 pub(crate) fn watch() {
     let (ready, is_ready) = mpsc::channel();
     std::thread::spawn(move || {
@@ -23,6 +24,7 @@ pub(crate) fn watch() {
                 let number = signals.next().await;
                 if !ORDERLY.load(Ordering::Relaxed) {
                     let _ = tokio::task::spawn_blocking(cleanup::release_all).await;
+                    scratch::remove_all();
                     std::process::exit(128 + number);
                 }
             }
@@ -56,6 +58,7 @@ impl Interrupt {
             let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\nstopped immediately\n");
             // Rented instances would continue to cost.
             let _ = tokio::task::spawn_blocking(cleanup::release_all).await;
+            scratch::remove_all();
             std::process::exit(128 + number);
         });
     }

@@ -3,17 +3,19 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use hone_trace::{clean, clean_json};
 use hone_train::budget::{Budget, Estimate, MemoryBudget, estimate, gigabytes};
 use hone_train::recipe::Recipe;
 use serde_json::json;
 
+use crate::output::duration;
+
 /// Exit code 1 when the machine has less memory than the run may need, or when an episode broke. Memory is printed
 /// first, and nothing is measured if there is too little.
 pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     // A recipe without a policy gets one of the size it would train.
-    let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
+    let scratch = crate::scratch::Scratch::new()?;
     let opened = super::with_policy(recipe.clone(), scratch.path())?;
     let setup = crate::engines::open(&opened).await?;
     let budget = Budget::of(&setup, &recipe);
@@ -90,13 +92,18 @@ fn show_memory(memory: MemoryBudget) {
         let [pages, tokens] = parts.pages;
         anstream::eprintln!("plan     {again}; keys and values take up to {pages} pages of {tokens} tokens");
     }
-    if let Some([whole, adapted]) = memory.largest() {
-        crate::output::note!(
+    match memory.largest() {
+        Some([whole, adapted]) => crate::output::note!(
             "fits     with these batches and this window: models of up to {} parameters trained whole, of up to {} with an \
              adapter (policy.lora)",
             parameters(whole),
             parameters(adapted)
-        );
+        ),
+        None if parts.available_bytes.is_some() => crate::output::note!(
+            "fits     with these batches and this window no model: activations, keys and values alone take {}",
+            bytes(parts.activation_bytes + parts.cache_bytes)
+        ),
+        None => {}
     }
 }
 
@@ -116,10 +123,10 @@ fn show_time(estimate: &Estimate) {
     };
     crate::output::note!("episodes {} played to measure the time; {broken}", estimate.episodes_measured);
     crate::output::note!(
-        "time     about {:.0} s a step and {:.0} s in all, without evaluations: measured on {} episodes of {:.0} sampled \
+        "time     about {} a step and {} in all, without evaluations: measured on {} episodes of {:.0} sampled \
          tokens in {:.1} s, and scaled up; larger batches are cheaper per episode",
-        estimate.step_s,
-        estimate.run_s,
+        duration(estimate.step_s),
+        duration(estimate.run_s),
         estimate.episodes_measured,
         estimate.sampled_per_episode,
         estimate.measured_s
