@@ -12,8 +12,8 @@ use serde_json::json;
 
 use crate::recipes::Builtin;
 
-/// Options that change neither tools nor prompts: they select tasks, or how `hone sft` is shown their solutions.
-const HARMLESS: [&str; 5] = ["tasks", "held_out", "held_out_from", "seed", "demonstrator"];
+/// Options that change neither tools nor prompts: they select or vary tasks, or how `hone sft` is shown their solutions.
+const HARMLESS: [&str; 6] = ["tasks", "held_out", "held_out_from", "seed", "worlds", "demonstrator"];
 
 /// A model directory in Hugging Face's layout, bf16, and the environment it was made for.
 pub(crate) struct Policy {
