@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hone_arena::rewards::spec::RubricSpec;
-use hone_arena::rollout::{CallMode, DEFUSED, OnMalformed, OnRepair, RolloutSettings, Rollouts, Slot};
+use hone_arena::rollout::{CRASH, CallMode, DEFUSED, OnMalformed, OnRepair, RolloutSettings, Rollouts, Slot};
 use hone_chat::{ModelDir, RenderSettings, Renderer, train_tokenizer};
 use hone_trace::scripted::EchoArena;
 use hone_trace::{
@@ -213,6 +213,7 @@ enum How {
     Hangs,
     Floods,
     LosesTheUser,
+    BreaksTheProtocol,
 }
 
 impl Broken {
@@ -248,6 +249,7 @@ impl Env for BrokenEnv {
             (How::Crashes, _) => Err(Fault::new(Boundary::Environment, "the process exited with signal 11")),
             (How::IsUnreachable, _) => Err(Fault::transient(Boundary::Environment, "connection reset")),
             (How::LosesTheUser, _) => Err(Fault::new(Boundary::UserSimulator, "answered with an empty text")),
+            (How::BreaksTheProtocol, _) => Err(Fault::protocol(Boundary::Environment, "unknown field `mesages`")),
             (How::Hangs, _) => std::future::pending().await,
             (How::Floods, _) => {
                 Ok(Turn { messages: vec![Message::tool("echo", "flood ".repeat(9_000_000))], ..Turn::default() })
@@ -299,7 +301,20 @@ async fn crashing_a_tool_is_no_way_out() {
         let trace = Stage::new(Broken::new(how, u32::MAX), vec![calls("a")], settings()).play().await;
         assert_eq!(trace.outcome, Outcome::Truncated { limit: Limit::CrashingCall });
         assert!(trace.reward("total").is_some(), "it is scored");
+        let crash = trace.facts.get(CRASH).and_then(serde_json::Value::as_str).unwrap();
+        assert!(crash.contains("signal 11") || crash.contains("did not answer"), "{crash}");
     }
+}
+
+/// No action makes a correct program answer outside the protocol: never a reward, whatever the rubric.
+#[tokio::test(start_paused = true)]
+async fn an_answer_outside_the_protocol_is_never_the_policys_doing() {
+    let trace =
+        Stage::new(Broken::new(How::BreaksTheProtocol, u32::MAX), (0..9).map(|_| calls("a")).collect(), settings())
+            .play()
+            .await;
+    assert!(fault(&trace).protocol && fault(&trace).what.contains("mesages"), "{:?}", trace.outcome);
+    assert!(trace.rewards.iter().all(|reward| reward.value().is_none()), "{:?}", trace.rewards);
 }
 
 #[tokio::test]

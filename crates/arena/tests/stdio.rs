@@ -220,6 +220,21 @@ async fn a_process_that_answers_nothing_is_replaced() {
     assert_ne!(pid(&mut fresh).await, dead);
 }
 
+/// A program without a flush is told from a slow one within seconds, whatever the deadline of a first answer.
+#[tokio::test]
+async fn an_answer_that_stays_in_a_buffer_is_recognised() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("env.py");
+    let program = "import json, sys\nfor line in sys.stdin:\n    ask = json.loads(line)\n    \
+                   print(json.dumps({\"id\": ask[\"id\"], \"messages\": []}))\n";
+    std::fs::write(&path, program).unwrap();
+    let arena = StdioArena::new(CommandSpec::new(["python3", path.to_str().unwrap()])).unwrap();
+    let clock = std::time::Instant::now();
+    let Err(fault) = arena.open(&task(), 0).await else { panic!("it opened") };
+    assert!(fault.what.contains("flush=True") && !fault.transient, "{fault}");
+    assert!(clock.elapsed() < Duration::from_secs(20), "{:?}", clock.elapsed());
+}
+
 #[tokio::test]
 async fn bad_answers_are_named_and_cost_one_episode() {
     let script = Script::serial();
@@ -236,6 +251,7 @@ async fn bad_answers_are_named_and_cost_one_episode() {
         let fault = step(&mut episode, way).await.unwrap_err();
         assert!(fault.what.contains(named), "{way}: {fault}");
         assert!(fault.what.len() < 8000, "{way}: {} bytes", fault.what.len());
+        assert_eq!(fault.protocol, way == "form", "{way}: what the program reports itself is in the protocol");
         assert_eq!(pid(&mut sibling).await, process, "{way} costs nobody else");
     }
 }

@@ -12,6 +12,7 @@ mod policies;
 mod problem;
 mod progress;
 mod recipes;
+mod scratch;
 mod speaker;
 
 use std::io;

@@ -4,6 +4,7 @@
 //! and direction controls. In text they are shown as visible escapes, in JSON as JSON's own.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use hone_trace::{clean, clean_json};
 
@@ -43,6 +44,29 @@ macro_rules! say {
 }
 
 pub(crate) use {note, say};
+
+/// Waits for work that a program of the user's may hold up, and says so after a few seconds.
+pub(crate) async fn patiently<T>(waiting: impl FnOnce() -> String, work: impl Future<Output = T>) -> T {
+    const SILENCE: Duration = Duration::from_secs(5);
+    tokio::pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        () = tokio::time::sleep(SILENCE) => noted(&waiting()),
+    }
+    work.await
+}
+
+/// A time as people say it: `1 h 24 min`.
+pub(crate) fn duration(seconds: f64) -> String {
+    let minutes = (seconds / 60.0).round() as u64;
+    match seconds {
+        ..0.05 => "under 0.1 s".to_owned(),
+        ..9.95 => format!("{seconds:.1} s"),
+        ..119.5 => format!("{seconds:.0} s"),
+        _ if minutes < 60 => format!("{minutes} min"),
+        _ => format!("{} h {} min", minutes / 60, minutes % 60),
+    }
+}
 
 /// A writer that passes whole lines through a cleaner.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use crate::recipes::Builtin;
 
-/// Options that only select tasks.
-const COUNTS: [&str; 4] = ["tasks", "held_out", "held_out_from", "seed"];
+/// Options that change neither tools nor prompts: they select or vary tasks, or how `hone sft` is shown their solutions.
+const HARMLESS: [&str; 6] = ["tasks", "held_out", "held_out_from", "seed", "worlds", "demonstrator"];
 
 /// A model directory in Hugging Face's layout, bf16, and the environment it was made for.
 pub(crate) struct Policy {
@@ -65,7 +65,7 @@ impl Policy {
     pub(crate) fn made_otherwise(&self, recipe: &Recipe) -> Result<Vec<String>> {
         let own = Builtin::find(self.recipe)?.source().read(&[])?;
         let (own, theirs) = (json!(own.env.first()), json!(recipe.env.first()));
-        let options = own.as_object().into_iter().flatten().filter(|(key, _)| !COUNTS.contains(&key.as_str()));
+        let options = own.as_object().into_iter().flatten().filter(|(key, _)| !HARMLESS.contains(&key.as_str()));
         let other = options.filter(|(key, value)| theirs.get(key.as_str()) != Some(value));
         Ok(other.map(|(key, value)| format!("{key} = {value}")).collect())
     }

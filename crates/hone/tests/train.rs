@@ -15,6 +15,8 @@ const RECIPE: &str = r#"
 name = "tiny"
 seed = 5
 [env]
+name = "shop"
+difficulty = 3
 tasks = 8
 held_out = 4
 [sampling]

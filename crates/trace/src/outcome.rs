@@ -66,15 +66,23 @@ pub struct Fault {
     /// True when the same request may succeed if repeated (a timeout, a refused connection).
     #[serde(default)]
     pub transient: bool,
+    /// True when an answer was not in the protocol. No action of the policy makes a correct program answer like that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub protocol: bool,
 }
 
 impl Fault {
     pub fn new(boundary: Boundary, what: impl Into<String>) -> Self {
-        Self { boundary, what: what.into(), transient: false }
+        Self { boundary, what: what.into(), transient: false, protocol: false }
     }
 
     pub fn transient(boundary: Boundary, what: impl Into<String>) -> Self {
-        Self { boundary, what: what.into(), transient: true }
+        Self { transient: true, ..Self::new(boundary, what) }
+    }
+
+    /// An answer that is not in the protocol.
+    pub fn protocol(boundary: Boundary, what: impl Into<String>) -> Self {
+        Self { protocol: true, ..Self::new(boundary, what) }
     }
 }
 

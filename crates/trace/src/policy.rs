@@ -113,7 +113,7 @@ pub enum SampleFault {
 impl From<SampleFault> for Fault {
     fn from(fault: SampleFault) -> Self {
         let transient = matches!(fault, SampleFault::Failed { transient: true, .. });
-        Self { boundary: Boundary::Sampler, what: fault.to_string(), transient }
+        Self { transient, ..Self::new(Boundary::Sampler, fault.to_string()) }
     }
 }
 

@@ -25,6 +25,9 @@ pub struct Budget {
     /// Smallest change to the recipe that makes the run fit, if it may not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
+    /// True when not even one episode as long as the window fits.
+    #[serde(skip)]
+    pub one_is_too_many: bool,
 }
 
 /// Memory on this machine.
@@ -53,6 +56,10 @@ impl Budget {
         let memory = setup.engine.memory(&work);
         Self {
             change: change(&*setup.engine, work),
+            one_is_too_many: !fits(
+                &*setup.engine,
+                Workload { batch_tokens: window, recompute: true, episodes: 1, ..work },
+            ),
             memory: memory.map(|parts| MemoryBudget { parts, total_bytes: parts.total() }),
             episodes_per_step: episodes,
             tokens_per_step: episodes * window as u64,
@@ -80,7 +87,7 @@ impl Budget {
         let needed = total_bytes.saturating_sub(parts.weights_bytes);
         (needed > available).then(|| {
             let fix = self.change.as_deref().map_or_else(
-                || "no setting makes it fit: train a smaller model, or an adapter (policy.lora)".to_owned(),
+                || "no batch and no window makes it fit: train a smaller model, or an adapter (policy.lora)".to_owned(),
                 |change| format!("the smallest change that fits: {change}"),
             );
             format!(
@@ -112,12 +119,8 @@ impl MemoryBudget {
 /// costs time; then fewer concurrent episodes; then smaller moments, if the engine has them. `None` if it fits as it
 /// is, or with none of them.
 fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
-    let enough = |memory: Memory| {
-        let needed = memory.total().saturating_sub(memory.weights_bytes);
-        memory.available_bytes.is_none_or(|free| needed <= free)
-    };
-    let fits = |work: Workload| engine.memory(&work).is_some_and(enough);
-    if engine.memory(&work).is_none() || fits(work) {
+    let fits = |work: Workload| fits(engine, work);
+    if fits(work) {
         return None;
     }
     let fewer = |work: Workload| {
@@ -144,10 +147,40 @@ fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
         let LeanState { setting, optimizer_bytes } = memory.lean?;
         enough(Memory { optimizer_bytes, ..memory }).then_some(setting)
     };
-    lean(work).map(str::to_owned).or_else(|| {
+    let smaller = lean(work).map(str::to_owned).or_else(|| {
         let setting = lean(least)?;
         Some(format!("{setting}, train.recompute = true and train.batch_tokens = {tokens}"))
-    })
+    });
+    // A shorter window ends episodes that do not fit it.
+    smaller.or_else(|| narrower(work, fits))
+}
+
+/// A shorter window, with batches of one episode: with the rest as it is, or with the least of everything.
+fn narrower(work: Workload, fits: impl Fn(Workload) -> bool) -> Option<String> {
+    let of = |work: Workload| {
+        let window = |window: usize| Workload { window, batch_tokens: window.min(work.batch_tokens), ..work };
+        largest(SHORTEST.min(work.window), work.window, |tokens| fits(window(tokens)))
+    };
+    if let Some(tokens) = of(work) {
+        return Some(format!("rollout.window = {tokens} and train.batch_tokens = {tokens}"));
+    }
+    let tokens = of(Workload { recompute: true, episodes: 1, ..work })?;
+    Some(format!(
+        "rollout.window = {tokens}, train.batch_tokens = {tokens}, train.recompute = true and rollout.concurrency = 1"
+    ))
+}
+
+/// Tokens of the shortest window that is suggested.
+const SHORTEST: usize = 256;
+
+/// True if the machine has the memory; an engine elsewhere has it.
+fn fits(engine: &dyn Engine, work: Workload) -> bool {
+    engine.memory(&work).is_none_or(enough)
+}
+
+fn enough(memory: Memory) -> bool {
+    let needed = memory.total().saturating_sub(memory.weights_bytes);
+    memory.available_bytes.is_none_or(|free| needed <= free)
 }
 
 /// Largest number from `least` to `most` that fits; fewer always fit too.
@@ -331,12 +364,24 @@ mod tests {
     }
 
     #[test]
+    fn a_window_that_takes_the_memory_is_named() {
+        let work = Workload { batch_tokens: 4000, recompute: false, copies: 0, episodes: 2, window: 2000 };
+        let said = |optimizer| change(&Small { optimizer, lean: None }, work);
+        assert_eq!(
+            said(0).unwrap(),
+            "rollout.window = 363, train.batch_tokens = 363, train.recompute = true and rollout.concurrency = 1"
+        );
+        assert_eq!(said(50), None, "even the shortest window takes more than there is");
+    }
+
+    #[test]
     fn an_optimizer_that_cannot_be_had_is_refused_with_a_smaller_one_where_that_fits() {
         let budget = |optimizer, lean| {
             let work = Workload { batch_tokens: 40, recompute: false, copies: 0, episodes: 2, window: 16 };
             let parts = Small { optimizer, lean }.memory(&work).unwrap();
             let memory = Some(MemoryBudget { parts, total_bytes: parts.total() });
-            Budget { memory, episodes_per_step: 1, tokens_per_step: 1, tokens: 1, change: None }.check()
+            Budget { memory, episodes_per_step: 1, tokens_per_step: 1, tokens: 1, change: None, one_is_too_many: false }
+                .check()
         };
         assert!(budget(100, None).is_ok());
         let text = |optimizer, lean| budget(optimizer, lean).unwrap_err().to_string();

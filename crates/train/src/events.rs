@@ -167,6 +167,9 @@ pub struct GuardEvent {
     pub step: u64,
     pub before: f64,
     pub after: f64,
+    /// Steps that `before` is the mean of; 0 in the records of older versions.
+    #[serde(default)]
+    pub normal: u64,
     /// Steps that `after` is the mean of.
     pub steps: u64,
     pub why: String,

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use hone_trace::{Group, Outcome};
+use hone_arena::rollout::CRASH;
+use hone_trace::{Group, Limit, Outcome, Trace};
+use serde_json::Value;
 
 use crate::events::{Counted, Event};
 use crate::update::Learned;
@@ -35,7 +37,34 @@ impl Broke {
     pub fn of(groups: &[Group]) -> Option<Self> {
         Faults::of(groups).broke()
     }
+
+    /// Nearly all of the episodes that acted: they broke, or their first call crashed the environment. One policy may
+    /// find a call that crashes a tool; an environment that crashes at every first call is broken.
+    pub(crate) fn nearly_all<'a>(traces: impl Iterator<Item = &'a Trace>) -> Option<Self> {
+        let mut broke = Self { broken: 0, episodes: 0, first: String::new() };
+        for trace in traces {
+            let words = match &trace.outcome {
+                Outcome::Fault { fault } => Some(fault.to_string()),
+                Outcome::Truncated { limit: Limit::CrashingCall } if trace.turns.len() <= 1 => {
+                    Some(trace.facts.get(CRASH).and_then(Value::as_str).unwrap_or_default().to_owned())
+                }
+                _ => None,
+            };
+            let acted = trace.turns.first().is_some_and(|turn| !turn.calls.is_empty());
+            broke.episodes += usize::from(acted || words.is_some());
+            if let Some(words) = words {
+                broke.broken += 1;
+                if broke.first.is_empty() {
+                    broke.first = words;
+                }
+            }
+        }
+        (broke.broken > 0 && NEARLY_ALL * broke.episodes as f64 <= broke.broken as f64).then_some(broke)
+    }
 }
+
+/// Share of broken episodes that leaves nothing to measure.
+const NEARLY_ALL: f64 = 0.9;
 
 impl fmt::Display for Broke {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,9 +110,15 @@ impl Faults {
 
     /// Reason why nothing could be learned from the step, if that is not due to the policy.
     pub(crate) fn nothing_learned(&self, learned: &Learned) -> Option<String> {
-        if self.episodes > 0 && self.faulted == self.episodes {
+        // A few that ended without an action may be left.
+        let most_broke = learned.optimized.is_empty() && 2 * self.faulted > self.episodes;
+        if self.episodes > 0 && (self.faulted == self.episodes || most_broke) {
             let (who, most) = self.by.iter().max_by_key(|(_, counted)| counted.episodes)?;
-            return Some(format!("every episode broke. {who}: {}", most.first));
+            let how_many = match self.episodes - self.faulted {
+                0 => "every episode broke".to_owned(),
+                _ => format!("{} of {} episodes broke", self.faulted, self.episodes),
+            };
+            return Some(format!("{how_many}. {who}: {}", most.first));
         }
         if self.episodes > 0 && self.scored == 0 {
             let first = self.unscored.iter().map(|(name, counted)| format!("{name}: {}", counted.first)).next();

@@ -2,15 +2,19 @@
 //!
 //! It knows nothing. `sft.steps` of imitation come before reinforcement learning.
 
+mod survey;
+
 use std::path::Path;
 
 use hone_arena::registry::World;
 use hone_arena::solution::{Move, demonstration};
 use hone_chat::template::{ChatTemplate, Clock, TemplateInput};
 use hone_chat::{CHATML, ModelDir, RenderError, to_template, train_tokenizer};
-use hone_trace::{Action, EngineKind, FreshSpec, Message, ToolSpec, documented};
+use hone_trace::{Action, EngineKind, FreshSpec, Message, Task, ToolSpec, documented};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+pub use survey::Survey;
 
 use crate::recipe::Recipe;
 use crate::setup::SetupError;
@@ -80,12 +84,22 @@ const TEXTS: usize = 300;
 
 /// Writes a model directory for the recipe's world into `dir`: the tokenizer here, the weights by the engine.
 pub async fn fresh_policy(recipe: &Recipe, engine: &dyn EngineKind, dir: &Path) -> Result<(), SetupError> {
+    fresh_policy_of(recipe, &Solutions::of(recipe).await?, engine, dir).await
+}
+
+/// Like [`fresh_policy`], with solved episodes that were collected before.
+pub async fn fresh_policy_of(
+    recipe: &Recipe,
+    solutions: &Solutions,
+    engine: &dyn EngineKind,
+    dir: &Path,
+) -> Result<(), SetupError> {
     let failed = |what: String| SetupError::Fresh(what);
     let size = &recipe.policy.fresh;
     std::fs::create_dir_all(dir).map_err(|error| failed(format!("cannot make {}: {error}", dir.display())))?;
-    let files =
-        train_tokenizer(texts(recipe).await?, size.vocabulary, if size.json_tokens { &JSON_TOKENS } else { &[] })
-            .map_err(|error| failed(error.to_string()))?;
+    let texts = solutions.episodes.iter().map(|episode| episode.text.clone());
+    let files = train_tokenizer(texts, size.vocabulary, if size.json_tokens { &JSON_TOKENS } else { &[] })
+        .map_err(|error| failed(error.to_string()))?;
     files.write(dir).map_err(|error| failed(format!("cannot write to {}: {error}", dir.display())))?;
     let stop_ids = ModelDir::open(dir)?.stop_ids().to_vec();
     let config = json!({
@@ -98,7 +112,8 @@ pub async fn fresh_policy(recipe: &Recipe, engine: &dyn EngineKind, dir: &Path) 
         "num_attention_heads": size.hidden / size.head_dim,
         "num_key_value_heads": size.hidden / (2 * size.head_dim),
         "head_dim": size.head_dim,
-        "max_position_embeddings": recipe.rollout.window,
+        // The last observation of an episode may go over its window.
+        "max_position_embeddings": 2 * recipe.rollout.window,
         "rms_norm_eps": 1e-6,
         "rope_theta": 10000.0,
         "hidden_act": "silu",
@@ -110,43 +125,70 @@ pub async fn fresh_policy(recipe: &Recipe, engine: &dyn EngineKind, dir: &Path) 
     Ok(engine.fresh(&spec).await?)
 }
 
-/// Solved episodes as rendered by the template: the texts the policy will read and write.
-async fn texts(recipe: &Recipe) -> Result<Vec<String>, SetupError> {
-    let world = World::open(&recipe.env)?;
-    let template = ChatTemplate::new(CHATML).map_err(RenderError::from)?;
-    let mut texts = Vec::new();
-    // Spread over all tasks, so that every environment of the recipe contributes.
-    for task in world.tasks.iter().step_by(world.tasks.len().div_ceil(TEXTS).max(1)) {
-        let mut episode = world.arena.open(task, 0).await?;
-        let mut said = vec![Message::system(&*episode.system)];
-        said.append(&mut episode.first);
-        for step in demonstration(task).unwrap_or_default() {
-            let action = match step {
-                Move::Call(call) => {
-                    said.push(Message::calls(vec![call.clone()]));
-                    Action::Calls(vec![call])
-                }
-                Move::Say(reply) => {
-                    said.push(Message::assistant(&reply));
-                    Action::Reply(reply)
-                }
-            };
-            let turn = episode.env.step(action).await?;
-            said.extend(turn.messages);
-            if turn.done {
-                break;
-            }
-        }
-        let tools: Vec<Value> = episode.tools.iter().map(ToolSpec::to_openai).collect();
-        let input = TemplateInput {
-            messages: &said.iter().map(to_template).collect::<Vec<_>>(),
-            tools: Some(&tools),
-            documents: None,
-            add_generation_prompt: false,
-            variables: &serde_json::Map::new(),
-            clock: Clock::host(),
-        };
-        texts.push(template.render(&input).map_err(RenderError::from)?);
+/// A solved episode.
+struct Solved {
+    /// As rendered by the template: what the policy will read and write.
+    text: String,
+    /// Names of its tools.
+    tools: Vec<String>,
+}
+
+/// Solved episodes of an environment. Generating a large one's tasks takes seconds, so it is done once.
+pub struct Solutions {
+    episodes: Vec<Solved>,
+    /// All training tasks.
+    pub tasks: Vec<Task>,
+}
+
+impl std::fmt::Debug for Solutions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Solutions").field("tasks", &self.tasks.len()).finish_non_exhaustive()
     }
-    Ok(texts)
+}
+
+impl Solutions {
+    /// Those of tasks spread over all, so that every environment of the recipe contributes.
+    pub async fn of(recipe: &Recipe) -> Result<Self, SetupError> {
+        let world = World::open(&recipe.env)?;
+        let template = ChatTemplate::new(CHATML).map_err(RenderError::from)?;
+        let mut episodes = Vec::new();
+        for task in world.tasks.iter().step_by(world.tasks.len().div_ceil(TEXTS).max(1)) {
+            episodes.push(solve(&world, task, &template).await?);
+        }
+        Ok(Self { episodes, tasks: world.tasks })
+    }
+}
+
+async fn solve(world: &World, task: &Task, template: &ChatTemplate) -> Result<Solved, SetupError> {
+    let mut episode = world.arena.open(task, 0).await?;
+    let mut said = vec![Message::system(&*episode.system)];
+    said.append(&mut episode.first);
+    for step in demonstration(task).unwrap_or_default() {
+        let action = match step {
+            Move::Call(call) => {
+                said.push(Message::calls(vec![call.clone()]));
+                Action::Calls(vec![call])
+            }
+            Move::Say(reply) => {
+                said.push(Message::assistant(&reply));
+                Action::Reply(reply)
+            }
+        };
+        let turn = episode.env.step(action).await?;
+        said.extend(turn.messages);
+        if turn.done {
+            break;
+        }
+    }
+    let tools: Vec<Value> = episode.tools.iter().map(ToolSpec::to_openai).collect();
+    let input = TemplateInput {
+        messages: &said.iter().map(to_template).collect::<Vec<_>>(),
+        tools: Some(&tools),
+        documents: None,
+        add_generation_prompt: false,
+        variables: &serde_json::Map::new(),
+        clock: Clock::host(),
+    };
+    let text = template.render(&input).map_err(RenderError::from)?;
+    Ok(Solved { text, tools: episode.tools.iter().map(|tool| tool.name.clone()).collect() })
 }

@@ -73,6 +73,8 @@ pub(crate) struct Fall {
     /// First step whose episodes show it: the update before it is to blame.
     pub(crate) first: u64,
     pub(crate) steps: u64,
+    /// Steps before it whose mean is `before`.
+    pub(crate) normal: u64,
     pub(crate) before: f64,
     pub(crate) after: f64,
     pub(crate) why: String,
@@ -130,44 +132,72 @@ impl GuardState {
         let error = (p * (1.0 - p) / (groups * late).max(1) as f64).sqrt();
         // All of them must be low: one bad step among three is the first case, not the second.
         let low = fallen.iter().all(|seen| seen.success < before / 2.0);
-        let (first, last) = (fallen.first()?, fallen.last()?);
+        let first = fallen.first()?;
         (low && before - after > least.max(ERRORS * error)).then(|| Fall {
             first: first.step,
             steps: late as u64,
+            normal: normal.len() as u64,
             before,
             after,
-            why: cause(normal.last(), last),
+            why: cause(normal, fallen),
         })
     }
 }
 
-/// Most likely cause, judging by what else changed.
-fn cause(before: Option<&Seen>, after: &Seen) -> String {
-    let Some(before) = before else { return String::new() };
-    if let (Some(was), Some(is)) = (before.parse_failures, after.parse_failures)
-        && is > was + 0.2
+/// Change of the entropy that can explain a drop in success, as a ratio.
+const RATIO: f64 = 2.0;
+
+/// Most likely cause, judging by what else changed: the last steps against the steps before them.
+fn cause(normal: &[Seen], fallen: &[Seen]) -> String {
+    let failures = shift(normal, fallen, |seen| seen.parse_failures);
+    if let Some(Shift { was, is, clear: true }) = failures
+        && is > was
+        && is - was > LEAST_FAILURES
     {
         return format!(
-            "replies that cannot be read went from {was:.2} to {is:.2}: the policy has lost the format of a call, which one \
-             update that is too large does"
+            "replies that cannot be read went from {was:.3} to {is:.3}: the policy is losing the format of a call, which \
+             updates that are too large do"
         );
     }
-    if let (Some(was), Some(is)) = (before.entropy, after.entropy)
-        && was > 0.0
-    {
-        if is < was / 3.0 {
+    if let Some(Shift { was, is, clear: true }) = shift(normal, fallen, |seen| seen.entropy).filter(|by| by.was > 0.0) {
+        if is < was / RATIO {
             return format!("entropy fell from {was:.3} to {is:.3}: the policy gives the same reply to every prompt");
         }
-        if is > was * 3.0 {
-            return format!("entropy rose from {was:.3} to {is:.3}: the update scattered the policy");
+        if is > was * RATIO {
+            return format!("entropy rose from {was:.3} to {is:.3}: the updates scattered the policy");
         }
     }
-    match (before.grad_norm, after.grad_norm) {
-        (Some(was), _) if was > 10.0 => format!("the gradient before it had a norm of {was:.1}"),
-        _ => "replies can still be read and are as sure as before: the policy does something else now, or the \
+    match normal.last().and_then(|seen| seen.grad_norm) {
+        Some(was) if was > 10.0 => format!("the gradient before it had a norm of {was:.1}"),
+        _ => "neither replies that cannot be read nor entropy changed clearly: the policy does something else now, or the \
               environment or the reward changed"
             .into(),
     }
+}
+
+/// Smallest rise in unreadable replies that can explain a drop in success.
+const LEAST_FAILURES: f64 = 0.05;
+
+/// Means before and after, and whether they differ by more than the noise.
+struct Shift {
+    was: f64,
+    is: f64,
+    clear: bool,
+}
+
+fn shift(normal: &[Seen], fallen: &[Seen], value: impl Fn(&Seen) -> Option<f64>) -> Option<Shift> {
+    let values = |steps: &[Seen]| steps.iter().filter_map(&value).collect::<Vec<f64>>();
+    let (before, after) = (values(normal), values(fallen));
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    if before.is_empty() || after.is_empty() {
+        return None;
+    }
+    let (was, is) = (mean(&before), mean(&after));
+    let squares: f64 = before.iter().map(|value| (value - was).powi(2)).sum();
+    // With few steps the noise is not known.
+    let noise = if before.len() > 2 { (squares / (before.len() - 1) as f64).sqrt() } else { 0.0 };
+    let error = noise * (1.0 / before.len() as f64 + 1.0 / after.len() as f64).sqrt();
+    Some(Shift { was, is, clear: (is - was).abs() > ERRORS * error })
 }
 
 #[cfg(test)]
@@ -197,10 +227,30 @@ mod tests {
         }
         let fall = look_on(&mut guard, 5, 0.02, 0.98).unwrap();
         assert_eq!((fall.first, fall.steps), (5, 1));
-        assert!((fall.before - 0.5375).abs() < 1e-9 && fall.why.contains("0.02 to 0.98"), "{fall:?}");
+        assert!((fall.before - 0.5375).abs() < 1e-9 && fall.why.contains("0.020 to 0.980"), "{fall:?}");
         for step in 6..20 {
             assert_eq!(look_on(&mut guard, step, 0.01, 0.98), None);
         }
+    }
+
+    /// A policy that lost the format in part, and became less sure: both are said with their numbers.
+    #[test]
+    fn a_cause_is_told_by_relative_changes_beyond_the_noise() {
+        let seen = |step, parse_failures, entropy| Seen {
+            step,
+            success: 0.0,
+            parse_failures: Some(parse_failures),
+            entropy: Some(entropy),
+            grad_norm: Some(1.0),
+        };
+        let normal: Vec<Seen> = (0..8).map(|step| seen(step, 0.028 + 0.004 * (step % 2) as f64, 0.088)).collect();
+        let why = cause(&normal, &[seen(8, 0.186, 0.233)]);
+        assert!(why.contains("0.030 to 0.186"), "{why}");
+        let why = cause(&normal, &[seen(8, 0.04, 0.233)]);
+        assert!(why.contains("entropy rose from 0.088 to 0.233"), "{why}");
+        let noisy: Vec<Seen> = (0..8).map(|step| seen(step, 0.2 * (step % 2) as f64, 0.088)).collect();
+        let why = cause(&noisy, &[seen(8, 0.22, 0.1)]);
+        assert!(why.contains("neither"), "{why}");
     }
 
     #[test]

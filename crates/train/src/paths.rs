@@ -1,6 +1,6 @@
 //! Paths in a recipe: relative to the recipe's file, those of `--set` relative to the current directory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hone_trace::keys::{Key, Shape};
 use toml::{Table, Value};
@@ -47,12 +47,20 @@ fn place(key: &Key, table: &mut Table, directory: &Path) -> Result<(), RecipeErr
         table.entry(key.name).or_insert_with(|| Value::String(".".into()));
     }
     let Some(Value::String(path)) = table.get_mut(key.name).filter(|_| key.rule.is_path()) else { return Ok(()) };
-    let place = std::path::absolute(directory.join(&*path))
+    let place = std::path::absolute(directory.join(at_home(path)))
         .map_err(|error| RecipeError::new(format!("{} = {path:?} cannot be made absolute: {error}", key.name)))?;
     *path = place.to_str().map(str::to_owned).ok_or_else(|| {
         RecipeError::new(format!("{} is not UTF-8; move the recipe to a directory whose name is", place.display()))
     })?;
     Ok(())
+}
+
+/// A path with `~/` replaced by the home directory: a shell leaves it inside `--set KEY=~/…`.
+fn at_home(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => path.into(),
+    }
 }
 
 #[cfg(test)]
@@ -79,6 +87,13 @@ mod tests {
         assert_eq!(recipe["env"]["held_out_file"], "/there/is/eval.jsonl");
         assert_eq!(recipe["rubric"]["component"][1]["directory"], "/there/is");
         assert_eq!(recipe["log"]["wandb"], "/there/is/../logs");
+    }
+
+    #[test]
+    fn a_tilde_is_the_home_directory() {
+        let home = std::env::home_dir().unwrap();
+        let recipe = Recipe::parse_in("", &["policy.model=~/models/x".to_owned()], Path::new("/there")).unwrap();
+        assert_eq!(recipe.policy.model.unwrap(), home.join("models/x"));
     }
 
     #[test]

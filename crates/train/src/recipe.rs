@@ -125,7 +125,8 @@ documented! {
         pub reference: Option<PathBuf> where path(),
         /// Threads of the engine; 0: all cores.
         pub threads: usize where whole(0, 4_096).may_change(),
-        /// Size of the policy that `hone sft` creates if no model is named.
+        /// Size of the policy that `hone sft` creates if no model is named; what is left out here and in `[sft]` it chooses
+        /// from the environment's solved episodes.
         pub fresh: FreshRecipe where table::<FreshRecipe>(),
     }
 }

@@ -28,8 +28,8 @@ pub enum SetupError {
     )]
     TooFewTasks { setting: &'static str, asked: usize, found: usize, what: &'static str },
     #[error(
-        "task {0} has no reference calls to imitate; give the tasks a `reference`, or train without a warm start (sft.steps \
-         = 0) from a policy that can already act"
+        "task {0} has no reference calls to imitate; give every task a `reference`, or train a model that can already write \
+         tool calls: policy.model = \"DIR\""
     )]
     NoSolution(String),
     #[error(

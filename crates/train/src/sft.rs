@@ -6,8 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use hone_arena::rollout::Rollouts;
+use hone_arena::solution::{demonstration, solution};
 use hone_trace::rundir::RunDir;
-use hone_trace::{Learner, LossStats, OptimizerStep, Rng, Seed, Trace};
+use hone_trace::{Learner, LossStats, OptimizerStep, Rng, Seed, Task, Trace};
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -22,7 +23,7 @@ use crate::plan::{Draw, Plan, PlanRecipe};
 use crate::recipe::Recipe;
 use crate::run::TrainError;
 use crate::schedule::Schedule;
-use crate::setup::Setup;
+use crate::setup::{Setup, SetupError};
 
 /// Statistics of one step of imitation.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,6 +35,22 @@ pub struct SftStep {
     pub tokens: usize,
     /// Success on the held-out tasks just before this step, if `sft.stop_at` had them played.
     pub held_out: Option<f64>,
+}
+
+/// Refuses tasks that lack what is imitated, before anything is made for them.
+pub fn check_references(recipe: &Recipe, tasks: &[Task]) -> Result<(), SetupError> {
+    let sft = &recipe.sft;
+    if sft.traces.is_some() || sft.steps == 0 {
+        return Ok(());
+    }
+    let shown = |task: &Task| {
+        let demonstrated = sft.solutions_until == 0.0 && demonstration(task).is_some();
+        demonstrated || solution(task).is_some()
+    };
+    match tasks.iter().find(|task| !shown(task)) {
+        Some(task) => Err(SetupError::NoSolution(task.key.clone())),
+        None => Ok(()),
+    }
 }
 
 /// Imitates for `recipe.sft.steps` steps, or until `sft.stop_at` is reached; calls `watch` for each. The engine then

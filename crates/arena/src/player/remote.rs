@@ -20,11 +20,11 @@ impl Player for Remote {
         if !tools.is_empty() {
             extra.insert("tools".into(), tools.iter().map(hone_trace::ToolSpec::to_openai).collect());
         }
-        let reply = self.0.completion(&wire(said), extra).await.map_err(|fault| Fault {
-            boundary: Boundary::Sampler,
-            what: fault.what,
-            transient: fault.transient,
-        })?;
+        let reply = self
+            .0
+            .completion(&wire(said), extra)
+            .await
+            .map_err(|fault| Fault { transient: fault.transient, ..Fault::new(Boundary::Sampler, fault.what) })?;
         let action = action(&reply.message);
         let message = Some(written(&reply.message, &action));
         Ok(Acted { action, message, usage: reply.usage, cut: reply.cut })

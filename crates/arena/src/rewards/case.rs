@@ -6,7 +6,7 @@
 use hone_trace::{EndState, Message, Outcome, ToolCall, ToolSet, Trace, TurnRecord};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::env_reward::Given;
 use super::state_diff::Change;
@@ -79,6 +79,10 @@ pub struct Case {
     /// Names of the tools that change state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writes: Option<Vec<String>>,
+
+    /// Names of all facts, those that no component reads included.
+    #[serde(skip)]
+    pub names: Vec<String>,
 }
 
 /// One text or several.
@@ -159,8 +163,10 @@ impl Case {
 
     /// A case from its JSON form.
     pub fn read(form: Value) -> Result<Self, String> {
-        let mut case: Self = serde_json::from_value(form)
-            .map_err(|error| format!("bad_case: {error}; `hone score --help` has the keys"))?;
+        let names = form.as_object().into_iter().flat_map(Map::keys).cloned().collect();
+        let mut case: Self = Self::deserialize(&form)
+            .map_err(|error| format!("bad_case: {}; `hone score --help` has the keys", misfit(form, &error)))?;
+        case.names = names;
         if case.completion.is_none() {
             case.completion = case.messages.as_deref().and_then(last_reply);
         }
@@ -171,6 +177,16 @@ impl Case {
     pub fn length(&self) -> Option<usize> {
         self.tokens.as_ref().map(Vec::len)
     }
+}
+
+/// serde's error, with the key whose value does not fit.
+fn misfit(form: Value, error: &serde_json::Error) -> String {
+    let Value::Object(form) = form else { return error.to_string() };
+    let alone = |(name, value): (String, Value)| {
+        let error = serde_json::from_value::<Case>(Map::from_iter([(name.clone(), value)]).into()).err()?;
+        Some(format!("`{name}`: {error}"))
+    };
+    form.into_iter().find_map(alone).unwrap_or_else(|| error.to_string())
 }
 
 /// The text of the last assistant message that has any.

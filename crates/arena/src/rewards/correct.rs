@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::catalogue::{ComponentEntry, plain};
 use super::{Case, Measure, not_applicable, scored};
 use crate::catalogue::Options;
+use crate::rollout::{CRASH, DEFUSED};
 
 pub(super) const ENTRY: ComponentEntry = ComponentEntry {
     name: "correct",
@@ -22,12 +23,27 @@ pub(super) const ENTRY: ComponentEntry = ComponentEntry {
 #[serde(default, deny_unknown_fields)]
 pub struct Correct {}
 
+/// Facts that are not the environment's own.
+const OURS: [&str; 7] = ["id", "completion", "messages", "stderr", "left_out", CRASH, DEFUSED];
+/// Facts that a reason lists.
+const LISTED: usize = 8;
+
+/// The reason, with the facts that there are: one of them may be misspelt.
+fn missing(names: &[String]) -> String {
+    let own = names.iter().filter(|name| !OURS.contains(&name.as_str())).take(LISTED);
+    let listed = own.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match listed.as_str() {
+        "" => "nothing says whether the answer is `correct`: no facts are reported".into(),
+        listed => format!("nothing says whether the answer is `correct`: the facts are {listed}"),
+    }
+}
+
 impl Measure for Correct {
     fn measure(&self, case: &Case) -> Verdict {
         match case.correct {
             Some(true) => scored(1.0, "right: by the environment's own test"),
             Some(false) => scored(0.0, "wrong: by the environment's own test"),
-            None => not_applicable("nothing says whether the answer is `correct`"),
+            None => not_applicable(&missing(&case.names)),
         }
     }
 }

@@ -27,7 +27,7 @@ use async_trait::async_trait;
 pub use case::{Case, Changes, Context, States, Texts};
 pub use env_reward::Given;
 use hone_trace::{Verdict, entries};
-pub use rubric::{Product, Rubric, RubricError, Scorecard, TOTAL, Term};
+pub use rubric::{OTHERWISE, Product, Rubric, RubricError, Scorecard, TOTAL, Term};
 pub use submission::{LENIENT_FACTOR, Source, Submission};
 
 use self::catalogue::ComponentEntry;

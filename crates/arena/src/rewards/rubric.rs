@@ -13,6 +13,9 @@ use super::{Case, Component, Named, scored, unscored};
 /// The name of the total among a trace's rewards.
 pub const TOTAL: &str = "total";
 
+/// Start of the reason for a component's `otherwise`.
+pub const OTHERWISE: &str = "otherwise: ";
+
 /// One component of a rubric.
 #[derive(Debug)]
 pub struct Term {
@@ -31,7 +34,7 @@ impl Term {
     /// Verdict of the component, or its `otherwise` if its input is missing.
     fn reward(&self, verdict: Verdict) -> Reward {
         let verdict = match (verdict, self.otherwise) {
-            (Verdict::NotApplicable { why }, Some(value)) => scored(value, format!("otherwise: {why}")),
+            (Verdict::NotApplicable { why }, Some(value)) => scored(value, format!("{OTHERWISE}{why}")),
             (verdict, _) => verdict,
         };
         Reward::new(&self.scorer.name, verdict)

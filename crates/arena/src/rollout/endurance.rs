@@ -59,7 +59,7 @@ impl Endurance {
         let state = self.lock();
         let first = state.first.as_ref().filter(|_| state.broken_in_a_row >= self.row)?;
         let what = format!("not played: {} episodes in a row broke before it, the first: {}", self.row, first.what);
-        Some(Fault { boundary: first.boundary, what, transient: true })
+        Some(Fault::transient(first.boundary, what))
     }
 
     // A std mutex: held for a few instructions, never across an await.

@@ -37,6 +37,9 @@ enum Step {
     Breaks(Fault),
 }
 
+/// Fact that quotes the crash of an episode that ended with [`Limit::CrashingCall`].
+pub const CRASH: &str = "crash";
+
 /// Fact that counts special tokens spelled out in messages and encoded as text; absent if there were none.
 pub const DEFUSED: &str = "defused_tokens";
 
@@ -55,6 +58,8 @@ pub(super) struct Play<'a> {
     actions: Vec<Action>,
     started: Instant,
     observed: usize,
+    /// Words of the crash, if a call crashes the environment every time.
+    crash: Option<String>,
 }
 
 impl<'a> Play<'a> {
@@ -82,6 +87,7 @@ impl<'a> Play<'a> {
             actions: Vec::new(),
             started: Instant::now(),
             observed: 0,
+            crash: None,
         }
     }
 
@@ -95,6 +101,7 @@ impl<'a> Play<'a> {
                 Step::Goes => turn += 1,
                 Step::Ends(outcome) => break (outcome, None),
                 Step::Breaks(fault) if self.comes_back(&fault).await => {
+                    self.crash = Some(fault.what);
                     break (Outcome::Truncated { limit: Limit::CrashingCall }, None);
                 }
                 Step::Breaks(fault) => break (Outcome::Finished, Some(fault)),
@@ -107,6 +114,9 @@ impl<'a> Play<'a> {
         let mut end = self.env.end();
         if let Ok(messages) = serde_json::to_value(&self.messages) {
             end.facts.entry("messages").or_insert(messages);
+        }
+        if let Some(crash) = self.crash {
+            end.facts.insert(CRASH.into(), crash.into());
         }
         if self.conversation.defused() > 0 {
             end.facts.insert(DEFUSED.into(), self.conversation.defused().into());
@@ -307,9 +317,9 @@ impl<'a> Play<'a> {
 
     /// Reproduces a fault: true if it recurs after the same actions on a fresh environment. Then the policy can break
     /// the tool, and must not be rewarded by leaving the group. A transient fault proves nothing: a server that is down
-    /// stays down for a while.
+    /// stays down for a while. Neither does an answer outside the protocol: no action of the policy is its cause.
     async fn comes_back(&mut self, fault: &Fault) -> bool {
-        if fault.boundary != Boundary::Environment || fault.transient || self.actions.is_empty() {
+        if !could_be_provoked(fault) || self.actions.is_empty() {
             return false;
         }
         let Ok(fresh) = self.rollouts.open_env(self.slot).await else { return false };
@@ -322,11 +332,16 @@ impl<'a> Play<'a> {
             }
         }
         match tokio::time::timeout(self.step_deadline(last), self.env.step(last.clone())).await {
-            Ok(Err(again)) => again.boundary == Boundary::Environment && !again.transient,
+            Ok(Err(again)) => could_be_provoked(&again),
             Ok(Ok(_)) => false,
             Err(_) => self.env.user_seconds().is_none(),
         }
     }
+}
+
+/// True for a fault that an action of the policy could be the cause of.
+fn could_be_provoked(fault: &Fault) -> bool {
+    fault.boundary == Boundary::Environment && !fault.transient && !fault.protocol
 }
 
 /// Truncates messages that are longer than any window, for the scorers.

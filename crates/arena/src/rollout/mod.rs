@@ -3,7 +3,8 @@
 //! A bad episode is data. A malformed reply is answered with its named fault or ends the episode; a limit truncates it;
 //! a failure outside the policy is a fault, retried on a fresh environment and finally excluded from the group with its
 //! reason. A fault that recurs after the same actions on a fresh environment is attributed to the policy: the episode
-//! is truncated there and scored, so that crashing a tool is no way to avoid a score.
+//! is truncated there and scored, so that crashing a tool is no way to avoid a score. An answer that is not in the protocol
+//! is never attributed to the policy.
 
 mod cache;
 mod endurance;
@@ -23,7 +24,7 @@ use hone_trace::{
 };
 use serde_json::{Map, Value};
 
-pub use episode::DEFUSED;
+pub use episode::{CRASH, DEFUSED};
 pub use settings::{CallMode, OnMalformed, OnRepair, RolloutSettings};
 
 use crate::rewards::Rubric;

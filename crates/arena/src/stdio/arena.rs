@@ -79,7 +79,7 @@ impl StdioEnv {
             let op = request.get("op").and_then(Value::as_str).unwrap_or("request");
             let what =
                 format!("the answer to {op} has the wrong form: {error}; docs/environments.md shows the right one");
-            Fault::new(Boundary::Environment, what)
+            Fault::protocol(Boundary::Environment, what)
         })
     }
 }
@@ -132,5 +132,5 @@ impl Drop for StdioEnv {
 }
 
 fn fault(failed: Failed) -> Fault {
-    Fault { boundary: Boundary::Environment, what: failed.what, transient: failed.transient }
+    Fault { transient: failed.transient, ..Fault::new(Boundary::Environment, failed.what) }
 }

@@ -11,6 +11,7 @@
 //! This module knows nothing about Python or about any particular environment.
 
 mod arena;
+mod flush;
 mod lines;
 mod process;
 mod scorer;

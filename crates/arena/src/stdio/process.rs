@@ -231,7 +231,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A request with its id first, so that even the start of an answer modelled on it names the request.
-fn line(id: u64, request: &Value) -> Vec<u8> {
+pub(super) fn line(id: u64, request: &Value) -> Vec<u8> {
     let mut whole = Map::from_iter([("id".to_owned(), id.into())]);
     whole.extend(request.as_object().cloned().unwrap_or_default());
     let mut line = Value::Object(whole).to_string().into_bytes();

@@ -1,12 +1,14 @@
 //! Worker process: started on first use, replaced when it ends.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hone_trace::Held;
 use serde_json::{Map, Value};
 
 use super::CommandSpec;
+use super::flush;
 use super::process::{Broken, Process};
 
 /// One place of the pool.
@@ -15,6 +17,8 @@ pub(super) struct Worker {
     spec: Arc<CommandSpec>,
     // An async mutex: one caller starts the process while the others wait for it, each within its own deadline.
     state: tokio::sync::Mutex<State>,
+    /// True once a first answer was waited for: a program that flushes its answers once always does.
+    suspected: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -27,6 +31,10 @@ struct State {
 /// Longest pause before a program that never answers is started again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
+/// Words for a program that answers into a buffer.
+const UNFLUSHED: &str = "it answers only when its stdin is closed: its stdout is not flushed after an answer; write \
+                         print(..., flush=True), or start it with python3 -u";
+
 /// Failure of a request, in words for a fault.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Failed {
@@ -37,7 +45,7 @@ pub(super) struct Failed {
 
 impl Worker {
     pub(super) fn new(spec: Arc<CommandSpec>) -> Self {
-        Self { spec, state: tokio::sync::Mutex::default() }
+        Self { spec, state: tokio::sync::Mutex::default(), suspected: AtomicBool::new(false) }
     }
 
     /// The process of this place: the current one, or a fresh one if that has ended.
@@ -75,7 +83,18 @@ impl Worker {
         }
         let deadline = Duration::from_secs_f64(seconds);
         let mark = process.said();
-        let what = match process.ask(request, deadline).await {
+        let asked = process.ask(request, deadline);
+        let answered = if fresh && !self.suspected.swap(true, Ordering::Relaxed) {
+            tokio::select! {
+                answered = asked => answered,
+                () = flush::suspected(&self.spec, request) => {
+                    return Err(Failed { what: self.explain(request, UNFLUSHED, process, mark), transient: false });
+                }
+            }
+        } else {
+            asked.await
+        };
+        let what = match answered {
             Ok(mut answer) => match answer.shift_remove("error") {
                 None => return Ok(answer),
                 Some(error) => {

@@ -85,5 +85,5 @@ impl UserTurn {
 }
 
 fn broken(what: impl Into<String>, transient: bool) -> Fault {
-    Fault { boundary: Boundary::UserSimulator, what: what.into(), transient }
+    Fault { transient, ..Fault::new(Boundary::UserSimulator, what) }
 }

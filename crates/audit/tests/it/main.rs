@@ -31,7 +31,7 @@ const FEW: Options = Options { tasks: 8, search: 16, group_size: 0, seed: 0 };
 
 async fn audited(subject: &Subject) -> Audit {
     let texts = tempfile::tempdir().unwrap();
-    write_texts(&subject.tasks, texts.path()).unwrap();
+    write_texts(&*subject.arena, &subject.tasks, texts.path()).await.unwrap();
     audit(subject, texts.path(), FEW, PROBES, LAWS, &mut |_| ()).await.unwrap()
 }
 

@@ -10,7 +10,7 @@ use crate::recipe;
 async fn an_episode_of_a_probe_is_tokens_through_the_parser_the_environment_and_the_rubric() {
     let subject = Subject::open(recipe("recipes/triage-reader.toml")).unwrap();
     let texts = tempfile::tempdir().unwrap();
-    write_texts(&subject.tasks, texts.path()).unwrap();
+    write_texts(&*subject.arena, &subject.tasks, texts.path()).await.unwrap();
     let (arena, rubric) = (Arc::clone(&subject.arena), Arc::clone(&subject.rubric));
     let stage = Stage::new(&subject.recipe, arena, rubric, texts.path(), Seed::root(0)).unwrap();
     let scene = stage.scene(&subject.tasks[0]).await.unwrap();
@@ -31,7 +31,7 @@ async fn an_episode_of_a_probe_is_tokens_through_the_parser_the_environment_and_
 async fn junk_does_not_hold_the_solution() {
     let subject = Subject::open(recipe("recipes/quickstart.toml")).unwrap();
     let texts = tempfile::tempdir().unwrap();
-    write_texts(&subject.tasks, texts.path()).unwrap();
+    write_texts(&*subject.arena, &subject.tasks, texts.path()).await.unwrap();
     let (arena, rubric) = (Arc::clone(&subject.arena), Arc::clone(&subject.rubric));
     let stage = Stage::new(&subject.recipe, arena, rubric, texts.path(), Seed::root(0)).unwrap();
     for task in &subject.tasks[..6] {

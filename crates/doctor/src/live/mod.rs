@@ -131,6 +131,11 @@ impl Live {
         Some((self.early(metric.clone())?, self.late(metric)?))
     }
 
+    /// True when success is under half of the best window's, which was over 20 %.
+    fn collapsed(&self, success: f64) -> bool {
+        self.best.is_some_and(|best| best > 0.2 && success < 0.5 * best)
+    }
+
     /// The best window of success so far, and the mean of the newest half window.
     fn peak(&self, metric: impl Into<Name>) -> Option<(f64, f64)> {
         let now = mean(self.late.iter().rev().take(WINDOW / 2), metric.into())?;

@@ -15,6 +15,9 @@ pub(super) const CHECK: Check<Live> = Check {
     look,
 };
 
+const COLLAPSED: &str = "The policy has lost what it could do: go back to a checkpoint from before the drop, with a lower \
+                         train.learning_rate or larger groups.";
+
 fn look(live: &Live) -> Result<Looked, RunDirError> {
     if live.seen() < super::WINDOW {
         return Looked::skipped("8 steps");
@@ -31,5 +34,8 @@ fn look(live: &Live) -> Result<Looked, RunDirError> {
         )
         .into();
     }
-    Finding::new(Severity::Warning, format!("{:.1} % of the groups have any variance in reward", 100.0 * ratio)).into()
+    let says = format!("{:.1} % of the groups have any variance in reward", 100.0 * ratio);
+    let finding = Finding::new(Severity::Warning, says);
+    // Tasks that the policy could do have not become harder.
+    if live.collapsed(solved) { finding.fix(COLLAPSED).into() } else { finding.into() }
 }

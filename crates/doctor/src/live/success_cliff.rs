@@ -18,7 +18,7 @@ fn look(live: &Live) -> Result<Looked, RunDirError> {
     let Some((best, now)) = live.peak(names::REWARD_SUCCESS_RATE) else {
         return Looked::skipped("`reward/success_rate` of 16 steps");
     };
-    if best <= 0.2 || now >= 0.5 * best {
+    if !live.collapsed(now) {
         return Ok(Looked::Healthy);
     }
     Finding::new(Severity::Error, format!("training success fell from {best:.2} to {now:.2}")).into()

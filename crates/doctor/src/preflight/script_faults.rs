@@ -8,7 +8,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     name: "script_faults",
     what: "The environment breaks under actions that it should answer.",
     measure: "Scripts without a model: references, valid random calls, and doing nothing. Error from half of them or \
-              of those that act, and where no episode opens afterwards; warning below. At the start of a run, the first step of one episode alone, in several tries.",
+              of those that act, and where no episode opens afterwards; warning below. At the start of a run: one solution, and where that breaks those of three other tasks; error if all break.",
     fix: "Play it by hand with `hone env play` and fix what it reports.",
     explains: &["reference_fails", "determinism", "isolation", "latency", "faulted", "unscored", "never_done"],
     look,
@@ -17,8 +17,8 @@ pub(super) const CHECK: Check<Probe> = Check {
 fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     let world = probe.world.known();
     let Some(scripts) = world.and_then(|world| world.scripts.known()) else {
-        let tries = world.map_or(&[][..], |world| &world.first_step);
-        return first_step(tries);
+        let tries = world.map_or(&[][..], |world| &world.first);
+        return first_episodes(tries);
     };
     let all: Vec<_> = scripts.again.iter().map(|(first, _)| first).chain(&scripts.idle).collect();
     let broken: Vec<_> = all.iter().filter_map(|script| Some((script, script.fault.as_ref()?))).collect();
@@ -38,15 +38,16 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         .into()
 }
 
-/// The first step of one episode, in as many tries as it took: all there is where no scripts were played.
-fn first_step(tries: &[Transcript]) -> Result<Looked, RunDirError> {
+/// Scripted episodes until one held: all there is where no scripts were played.
+fn first_episodes(tries: &[Transcript]) -> Result<Looked, RunDirError> {
     let Some(last) = tries.last() else { return Looked::skipped("an environment whose episodes open") };
     let Some((first, words)) = tries.iter().find_map(|tried| Some((tried, tried.fault.as_ref()?))) else {
         return Ok(Looked::Healthy);
     };
-    let severity = if last.fault.is_some() { Severity::Error } else { Severity::Warning };
     let broke = tries.iter().filter(|tried| tried.fault.is_some()).count();
-    Finding::new(severity, format!("the first step of an episode breaks: {words}"))
-        .line(format!("task {}, {broke} of {} tries broke", first.task, tries.len()))
+    let severity = if last.fault.is_some() { Severity::Error } else { Severity::Warning };
+    let at = if first.turns.is_empty() { "the first step" } else { "a later step" };
+    Finding::new(severity, format!("{at} of an episode breaks: {words}"))
+        .line(format!("task {}; {broke} of {} episodes that were tried broke", first.task, tries.len()))
         .into()
 }

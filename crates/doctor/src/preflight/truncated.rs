@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 
-use hone_trace::Outcome;
+use hone_arena::rollout::CRASH;
 use hone_trace::rundir::RunDirError;
+use hone_trace::{Limit, Outcome, Trace};
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::checks::share;
@@ -16,6 +17,14 @@ pub(super) const CHECK: Check<Probe> = Check {
     explains: &["no_signal", "unscored", "no_calls", "identical_rollouts", "constant_component"],
     look,
 };
+
+const CRASHES: &str =
+    "Correct the environment: answer a call that cannot be served with an error message, and raise nothing.";
+
+/// Words of the first crash.
+fn crash<'a>(mut traces: impl Iterator<Item = &'a Trace>) -> Option<String> {
+    traces.find_map(|trace| Some(trace.facts.get(CRASH)?.as_str()?.to_owned()))
+}
 
 fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     let Some(played) = probe.played.known() else { return probe.played.skipped("episodes of the start policy") };
@@ -39,6 +48,10 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         .traces(limits.values().flatten().copied());
     for (limit, numbers) in &limits {
         finding = finding.line(format!("{} by {limit}", share(numbers.len(), all)));
+    }
+    let crash = crash(played.episodes().map(|(_, trace)| trace));
+    if let Some(words) = crash.filter(|_| limits.keys().all(|limit| *limit == key(Limit::CrashingCall))) {
+        finding = finding.line(format!("the first crash: {words}")).fix(CRASHES);
     }
     finding.likely().into()
 }

@@ -2,13 +2,14 @@ use hone_trace::rundir::RunDirError;
 
 use crate::check::{Check, Finding, Looked, Severity};
 use crate::checks::share;
-use crate::probe::{Played, Probe, Scripts};
+use crate::probe::{Played, Probe, Scripts, Transcript, World};
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "unscored",
     what: "Episodes stay unscored: a judge or verifier is down, or the environment omits what the reward needs.",
     measure: "Episodes of the start policy, and replays of references (without any, finished episodes of random calls), \
-              without a value of the success component. Warning from 2 %, error from 20 %.",
+              without a value of the success component; of solutions also those in which it took its `otherwise`. Warning from 2 %, \
+              error from 20 %.",
     fix: "Bring the scorer up, or let the environment state what the component asks for under `facts`; the reason \
           is in the reward.",
     explains: &["no_signal", "reference_fails", "do_nothing"],
@@ -27,15 +28,12 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
             }
         }
     }
-    let scripts = probe.world.known().and_then(|world| world.scripts.known());
-    // Of random calls only those say something that the environment let come to an end.
-    let random = |scripts: &&Scripts| scripts.references.is_empty();
-    let random = scripts.filter(random).into_iter().flat_map(|scripts| scripts.again.iter().map(|(first, _)| first));
-    let references = scripts.into_iter().flat_map(|scripts| scripts.references.iter());
-    for script in references.chain(random.filter(|script| script.done)) {
-        all += usize::from(script.fault.is_none());
-        let why = script.unscored.iter().find(|(name, _)| name == success);
-        missing.extend(why.map(|(_, why)| (None, why.clone())));
+    for (script, solves) in scripts(probe) {
+        all += 1;
+        // What is wrong may leave a component its `otherwise`; a solution has everything.
+        let stood_in = script.stood_in.iter().filter(|_| solves);
+        let mut reasons = script.unscored.iter().chain(stood_in);
+        missing.extend(reasons.find(|(name, _)| name == success).map(|(_, why)| (None, why.clone())));
     }
     if all == 0 {
         return Looked::skipped("episodes: `hone check` plays some, `hone train` does not");
@@ -47,4 +45,19 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         .line(format!("the first one's reason: {why}"))
         .traces(missing.iter().filter_map(|(number, _)| *number).collect::<Vec<_>>())
         .into()
+}
+
+/// Scripted episodes that should have a value, and whether they are solutions: replays of references; of random calls
+/// only those that the environment let come to an end.
+fn scripts(probe: &Probe) -> impl Iterator<Item = (&Transcript, bool)> {
+    let world = probe.world.known();
+    let scripts = world.and_then(|world| world.scripts.known());
+    let random = |scripts: &&Scripts| scripts.references.is_empty();
+    let random = scripts.filter(random).into_iter().flat_map(|scripts| scripts.again.iter().map(|(first, _)| first));
+    let references = scripts.into_iter().flat_map(|scripts| scripts.references.iter());
+    let solved = |world: &&World| world.tasks > 0 && world.references == world.tasks;
+    let first = world.filter(solved).into_iter().flat_map(|world| &world.first).filter(|script| script.done);
+    let solutions = references.chain(first).map(|script| (script, true));
+    let all = solutions.chain(random.filter(|script| script.done).map(|script| (script, false)));
+    all.filter(|(script, _)| script.fault.is_none())
 }

@@ -71,7 +71,7 @@ impl Probe {
             world.scripts = Part::Broken(why.into());
             (probe.played, probe.identity) = (Part::Broken(why.into()), Part::Broken(why.into()));
         } else if opens {
-            world.first_step = world::first_step(setup, recipe).await;
+            world.first = world::first_episodes(setup, recipe).await;
         }
         probe.world = Part::Known(world);
         probe

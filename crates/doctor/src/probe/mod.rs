@@ -102,8 +102,8 @@ pub struct World {
     pub no_op: Vec<String>,
     pub openings: Vec<Opening>,
     pub scripts: Part<Scripts>,
-    /// The first step of one episode, until it held: where no scripts are played.
-    pub first_step: Vec<Transcript>,
+    /// Scripted episodes until one held: where no scripts are played.
+    pub first: Vec<Transcript>,
 }
 
 /// Opening of an episode.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hone_arena::baseline::Baseline;
-use hone_arena::rewards::Rubric;
+use hone_arena::rewards::{OTHERWISE, Rubric};
 use hone_arena::solution::{DONE, Move};
 use hone_trace::{
     Action, Arena, Digest, Env, Fault, Limit, Message, Node, Outcome, PolicyVersion, Sampled, SamplingParams, Seed,
@@ -28,6 +28,8 @@ pub struct Transcript {
     pub rewards: Vec<(String, f64)>,
     /// Unscored components, with reasons.
     pub unscored: Vec<(String, String)>,
+    /// Components that took their `otherwise`, with what was missing.
+    pub stood_in: Vec<(String, String)>,
     /// Message of the fault.
     pub fault: Option<String>,
     pub open_seconds: f64,
@@ -210,6 +212,9 @@ impl Session {
             let scored = tokio::time::timeout(self.deadline, rubric.score(&trace, &end)).await;
             for reward in scored.into_iter().flat_map(|card| card.components.into_iter().chain([card.total])) {
                 if let Some(value) = reward.value() {
+                    if let Some(why) = reward.why().strip_prefix(OTHERWISE) {
+                        self.transcript.stood_in.push((reward.component.clone(), why.to_owned()));
+                    }
                     self.transcript.rewards.push((reward.component, value));
                 } else {
                     let why = reward.why().to_owned();

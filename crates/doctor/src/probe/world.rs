@@ -193,32 +193,44 @@ async fn beside(
     played
 }
 
-/// One episode is opened and stepped once: by a call, if that breaks by a reply, and then by a call again. An
-/// environment that breaks occasionally, or at one of them, is not a reason to refuse a run.
-pub(super) async fn first_step(setup: &Setup, recipe: &Recipe) -> Vec<Transcript> {
-    let Some(task) = setup.tasks.first() else { return Vec::new() };
-    let call: Box<dyn Baseline> = match solution(task) {
-        Some(moves) => Box::new(Reference(moves)),
-        None => Box::new(RandomCaller { calls: 1 }),
-    };
-    let deadline = deadline(recipe);
+/// Tasks that are tried at the start of a run, and the time after which no further action is taken.
+const TRIES: usize = 4;
+const TRYING: Duration = Duration::from_secs(5);
+
+/// Episodes at the start of a run: solutions, or valid random calls where tasks have none, each of another task, until
+/// one holds. Not a reason to refuse a run: an environment that breaks occasionally.
+pub(super) async fn first_episodes(setup: &Setup, recipe: &Recipe) -> Vec<Transcript> {
+    let clock = Instant::now();
     let mut tries = Vec::new();
-    for (number, script) in (0..).zip([&*call, &DoNothing, &*call]) {
-        let seed = Seed::root(recipe.seed).with("first step").at(number).value();
-        let tried = match Session::open(&*setup.arena, task, seed, deadline).await {
-            Ok(mut session) => {
-                session.advance(script).await;
-                session.transcript
-            }
-            Err(fault) => Transcript { task: task.key.clone(), fault: Some(fault), ..Transcript::default() },
-        };
+    for task in setup.tasks.iter().step_by(setup.tasks.len().div_ceil(TRIES).max(1)) {
+        let tried = first_episode(setup, recipe, task, clock).await;
         let held = tried.fault.is_none();
         tries.push(tried);
-        if held {
+        // An answer that is late costs the whole deadline.
+        if held || (tries.len() > 1 && clock.elapsed() > TRYING) {
             break;
         }
     }
     tries
+}
+
+/// One episode by the task's script, scored if it ended in time.
+async fn first_episode(setup: &Setup, recipe: &Recipe, task: &Task, clock: Instant) -> Transcript {
+    let seed = Seed::root(recipe.seed).with("first step").with(&task.key).value();
+    let script: Box<dyn Baseline> = match solution(task) {
+        Some(moves) => Box::new(Reference(moves)),
+        None => Box::new(RandomCaller { calls: 1 }),
+    };
+    let mut session = match Session::open(&*setup.arena, task, seed, deadline(recipe)).await {
+        Ok(session) => session,
+        Err(fault) => return Transcript { task: task.key.clone(), fault: Some(fault), ..Transcript::default() },
+    };
+    for _ in 0..recipe.rollout.max_turns.max(1) {
+        if !session.advance(&*script).await || clock.elapsed() > TRYING {
+            break;
+        }
+    }
+    if session.transcript.done { session.finish(&setup.rubric).await.0 } else { session.transcript }
 }
 
 /// Steps an environment once more after it said that the episode is over, then opens another.

@@ -93,3 +93,19 @@ fn what_is_waived_is_not_said() {
         assert!(live.see(&Ledger::from_map(&line).unwrap()).is_empty());
     }
 }
+
+/// Tasks that the policy could do have not become harder: advice for a hard environment would mislead.
+#[test]
+fn a_policy_that_lost_what_it_could_do_is_not_advised_to_take_easier_tasks() {
+    let collapsed = |from: f64| {
+        let said = watched(40, |step, line| {
+            let (success, signal) = if step > 12 { (0.0, 0.0) } else { (from, 0.5) };
+            line.insert("reward/success_rate".into(), json!(success));
+            line.insert("reward/signal_ratio".into(), json!(signal));
+        });
+        let found = said.into_iter().find(|(_, named)| named.check == "no_signal").unwrap();
+        found.1.fix().to_string()
+    };
+    assert!(collapsed(0.7).contains("go back to a checkpoint"), "{}", collapsed(0.7));
+    assert!(collapsed(0.02).contains("easier tasks"));
+}

@@ -74,7 +74,7 @@ async fn audited(args: &Args) -> Result<ExitCode> {
     if let Some(run) = &args.run {
         subject = subject.with_run(run)?;
     }
-    let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
+    let scratch = crate::scratch::Scratch::new()?;
     let texts = texts(&mut subject, args, scratch.path()).await?;
     let options = Options { tasks: args.tasks, search: args.search, group_size: 0, seed: args.seed };
     let mut watch = |what: &str| crate::output::note!("audit: {what}");
@@ -109,8 +109,28 @@ async fn texts(subject: &mut Subject, args: &Args, scratch: &Path) -> Result<Pat
         }
     }
     let path = scratch.join("texts");
-    write_texts(&subject.tasks, &path)?;
+    write_texts(&*subject.arena, &subject.tasks, &path).await?;
+    widen(subject, &path, args.seed).await?;
     Ok(path)
+}
+
+/// Factor on the limits in tokens where solutions do not fit.
+const WIDER: usize = 8;
+
+/// Wider limits where solutions do not fit them: the recipe's are in the tokens of another tokenizer.
+async fn widen(subject: &mut Subject, texts: &Path, seed: u64) -> Result<()> {
+    let (arena, rubric) = (subject.arena.clone(), subject.rubric.clone());
+    let stage = Stage::new(&subject.recipe, arena, rubric, texts, Seed::root(seed))?;
+    if stage.fits(&subject.spread(4)).await? {
+        return Ok(());
+    }
+    let (window, reply) = (&mut subject.recipe.rollout.window, &mut subject.recipe.sampling.max_new_tokens);
+    (*window, *reply) = (*window * WIDER, *reply * WIDER as u32);
+    crate::output::note!(
+        "audit: without a policy.model tokens are counted by a tokenizer made here, and solutions do not fit the recipe's limits \
+         in it: rollout.window = {window} and sampling.max_new_tokens = {reply} are used"
+    );
+    Ok(())
 }
 
 /// Opens the policy of a model directory and gives it to the subject.

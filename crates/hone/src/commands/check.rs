@@ -10,10 +10,13 @@ use hone_trace::Trace;
 use hone_trace::rundir::RunDir;
 use hone_train::recipe::Recipe;
 use hone_train::setup::Setup;
+use hone_worlds::registry::EnvSpec;
 
 use super::doctor::{finding, print};
+use super::env::waiting;
 use super::train::{Missing, with_policy};
 use crate::engines;
+use crate::output::patiently;
 use crate::recipes::{QUICKSTART, Source};
 
 const EXAMPLES: &str = "\
@@ -55,7 +58,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let source = args.recipe.as_deref().map_or_else(|| Ok(QUICKSTART.source()), Source::find)?;
-    let scratch = tempfile::tempdir().context("cannot make a directory for the policy")?;
+    let scratch = crate::scratch::Scratch::new()?;
     let probe = match source.read(&args.set) {
         Ok(recipe) => {
             Missing::refuse(&recipe, &source.given, &args.set)?;
@@ -104,7 +107,8 @@ impl std::error::Error for Refused {}
 
 /// The cheap checks at the start of a run: refuses on errors that are not waived, and reports other findings.
 pub(crate) async fn before_run(setup: &Setup, recipe: &Recipe) -> Result<Vec<Named>> {
-    let probe = Probe::of_setup(setup, recipe, std::collections::BTreeSet::new(), Depth::Opened).await;
+    let probe = Box::pin(Probe::of_setup(setup, recipe, std::collections::BTreeSet::new(), Depth::Opened));
+    let probe = patiently(|| waiting(recipe.env.first().map_or("", EnvSpec::name)), probe).await;
     let diagnosis = preflight(&probe)?;
     if diagnosis.has_errors() {
         let mut out = anstream::stderr().lock();

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 pub(super) use self::choice::Choice;
 use self::play::Role;
 pub(super) use self::play::score;
-use crate::output;
+use crate::output::{self, patiently};
 use crate::problem::advised;
 
 /// Built-in environments: list, describe, play in the terminal, serve to other trainers
@@ -105,7 +105,9 @@ fn show(choice: &Choice, as_json: bool) -> Result<()> {
     let described = registry::find(&environment.name).map_or("an environment of your own", |builtin| builtin.about);
     // Kept until the episode is played: a program's process lives in its runtime.
     let runtime = runtime()?;
-    let episode = runtime.block_on(environment.arena.open(task, choice.seed.unwrap_or_default())).map_err(advised)?;
+    let opened = environment.arena.open(task, choice.seed.unwrap_or_default());
+    let opened = runtime.block_on(patiently(|| waiting(&environment.name), opened));
+    let episode = opened.map_err(advised)?;
     toolbox(&environment, &episode)?;
     let mut out = output::text();
     if as_json {
@@ -147,6 +149,14 @@ fn toolbox(environment: &Environment, episode: &Episode) -> Result<Toolbox> {
         bail!("{} offers no tools; answer `open` with at least one under \"tools\"", environment.name);
     }
     Toolbox::new(&episode.tools).with_context(|| format!("the tools of {} cannot be used", environment.name))
+}
+
+/// A line for a long first wait.
+pub(super) fn waiting(env: &str) -> String {
+    format!(
+        "waiting for {env} to open an episode; a program of your own has start_deadline_s (60 s) for its first answer, and must \
+         flush stdout after each"
+    )
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

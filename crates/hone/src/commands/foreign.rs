@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use hone_doctor::{CHECKS, Check, Diagnosis, Run, Skipped, diagnose};
 
 /// Diagnosis of another trainer's record; `None` for one of our own run directories. Checks that the record cannot
@@ -21,7 +21,7 @@ pub(super) fn diagnosed(path: &Path) -> Result<Option<Diagnosis>> {
     for note in &record.notes {
         crate::output::note!("  {note}");
     }
-    let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
+    let scratch = crate::scratch::Scratch::new()?;
     hone_foreign::write_run(&record, scratch.path())?;
     let able: Vec<Check> = CHECKS.iter().copied().filter(|check| record.lacks(check.name).is_none()).collect();
     let mut diagnosis = diagnose(&able, &Run::read(scratch.path())?)?;

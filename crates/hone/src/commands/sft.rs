@@ -1,21 +1,25 @@
 //! `hone sft`: the warm start.
 
+mod dry_run;
+
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use hone_train::budget::{Budget, gigabytes};
-use hone_train::checkpoint::copy_texts;
-use hone_train::evaluate::evaluate;
-use hone_train::fresh::fresh_policy;
+use hone_doctor::given;
+use hone_train::budget::Budget;
+use hone_train::checkpoint::{copy_texts, newest};
+use hone_train::evaluate::{Evaluation, evaluate};
+use hone_train::fresh::{Solutions, Survey, fresh_policy_of};
 use hone_train::recipe::Recipe;
 use hone_train::run::recorded_recipe;
 use hone_train::setup::Setup;
-use hone_train::sft::{sft, sft_recorded};
+use hone_train::sft::{check_references, sft_recorded};
 use serde_json::json;
 
-use super::train::{parameters, seconds, shortest};
+use super::train::{parameters, repository, shortest};
 use crate::engines;
 use crate::place::Place;
 use crate::progress::interrupt;
@@ -44,7 +48,7 @@ pub(crate) struct Args {
     /// Output directory of the model. Must not exist.
     #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
     out: Option<PathBuf>,
-    /// Print what would be created and imitated, the memory it needs and how long it takes (measured on three steps);
+    /// Print what would be created and imitated, the memory it needs and how long it takes (measured for ten seconds);
     /// then stop.
     #[arg(long)]
     dry_run: bool,
@@ -59,30 +63,27 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let set = engines::with_device(&args.set, args.device);
-    let mut recipe = Source::find(&args.recipe)?.read(&set)?;
+    let source = Source::find(&args.recipe)?;
+    let mut recipe = source.read(&set)?;
     let out = args.out.clone().unwrap_or_else(|| "policy".into());
     // A recipe may name the policy that this command is about to create.
     let named = recipe.policy.model == Some(std::path::absolute(&out)?);
     if named {
         recipe.policy.model = None;
     }
-    check_directories(&recipe, &out)?;
-    if args.dry_run {
-        return dry_run(recipe, args.json);
-    }
+    check_directories(&recipe, Some(&*out).filter(|_| args.out.is_some()))?;
     let run = run_directory(&out);
-    if run.exists() && !args.resume {
+    if run.exists() && !args.resume && !args.dry_run {
         bail!("{} holds an interrupted imitation; continue it with --resume, or remove it", run.display());
+    }
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let solutions = runtime.block_on(choose(&mut recipe, &given(&source.text, &set)))?;
+    if args.dry_run {
+        return runtime.block_on(dry_run::dry_run(recipe, solutions.as_ref(), args.json));
     }
     if args.resume && run.exists() {
         same_recipe(&recipe, &run)?;
     }
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    let setup = runtime.block_on(async {
-        let recipe = with_policy(recipe.clone(), &out).await?;
-        engines::open(&recipe).await
-    })?;
-    crate::output::note!("{}", start_line(&recipe, &setup));
     interrupt::say_at_stop(format!(
         "stopped; `hone sft {} --out {} --resume` continues from the newest checkpoint in {}",
         args.recipe.display(),
@@ -90,18 +91,15 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         run.display()
     ));
     let clock = std::time::Instant::now();
-    let (before, after) = runtime.block_on(async {
-        let mut progress = SftProgress::start(&recipe.name, recipe.sft.steps);
-        progress.doing("evaluating");
-        let before = evaluate(&setup, &recipe, setup.engine.sampler()).await;
-        progress.doing("imitating");
-        sft_recorded(&setup, &recipe, &run, |step| progress.stepped(step)).await?;
-        progress.doing("evaluating");
-        let after = evaluate(&setup, &recipe, setup.engine.sampler()).await;
-        anyhow::Ok((before, after))
-    })?;
-    runtime.block_on(save(&setup, &recipe, &out))?;
-    for aside in [run, beside(&out, ".fresh")].iter().filter(|path| path.exists()) {
+    let made = [run.clone(), beside(&out, ".fresh")];
+    let new: Vec<&PathBuf> = made.iter().filter(|path| !path.exists()).collect();
+    let ended = runtime.block_on(imitate(&recipe, solutions.as_ref(), &out, &run));
+    if ended.is_err() && newest(&run).ok().flatten().is_none() {
+        // Nothing was learned: there is nothing to resume. Best effort: the original error matters more.
+        new.iter().for_each(|path| drop(std::fs::remove_dir_all(path)));
+    }
+    let (before, after) = ended?;
+    for aside in made.iter().filter(|path| path.exists()) {
         std::fs::remove_dir_all(aside).with_context(|| format!("cannot remove {}", aside.display()))?;
     }
     if args.json {
@@ -137,79 +135,77 @@ fn start_line(recipe: &Recipe, setup: &Setup) -> String {
     )
 }
 
+/// Imitates and writes the model to `out`. Returns the evaluations before and after.
+async fn imitate(
+    recipe: &Recipe,
+    solutions: Option<&Solutions>,
+    out: &Path,
+    run: &Path,
+) -> Result<(Evaluation, Evaluation)> {
+    let setup = engines::open(&with_policy(recipe.clone(), solutions, &beside(out, ".fresh")).await?).await?;
+    check_references(recipe, &setup.tasks)?;
+    crate::output::note!("{}", start_line(recipe, &setup));
+    let mut progress = SftProgress::start(&recipe.name, recipe.sft.steps);
+    progress.doing("evaluating");
+    let before = evaluate(&setup, recipe, setup.engine.sampler()).await;
+    progress.doing("imitating");
+    sft_recorded(&setup, recipe, run, |step| progress.stepped(step)).await?;
+    progress.doing("evaluating");
+    let after = evaluate(&setup, recipe, setup.engine.sampler()).await;
+    drop(progress);
+    save(&setup, recipe, out).await?;
+    Ok((before, after))
+}
+
 /// Refuses a model that does not exist, and an output that does.
-fn check_directories(recipe: &Recipe, out: &Path) -> Result<()> {
+fn check_directories(recipe: &Recipe, out: Option<&Path>) -> Result<()> {
     if let Some(model) = recipe.policy.model.as_ref().filter(|model| !model.exists()) {
+        if let Some(advice) = repository(&shortest(model)) {
+            bail!("policy.model is {}, and there is no such directory\nhint: {advice}", shortest(model));
+        }
         bail!(
             "policy.model is {}, and there is no such directory\nhint: with --out {0} a new policy is made there; or name a \
              model directory to go on from",
             model.display()
         );
     }
-    if out.exists() {
+    if let Some(out) = out.filter(|out| out.exists()) {
         bail!("{} exists; name a new directory for the model", out.display());
     }
     Ok(())
 }
 
-/// Cost of an imitation, measured on its first steps.
-fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
-    let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    runtime.block_on(async {
-        let mut recipe = with_policy(recipe, &scratch.path().join("policy")).await?;
-        let setup = engines::open(&recipe).await?;
-        let budget = Budget::of(&setup, &recipe);
-        let parameters = budget.memory.map(|memory| memory.parts.parameters);
-        let memory = budget.memory.map(|memory| memory.total_bytes);
-        if let (Some(parameters), Some(memory)) = (parameters, memory) {
-            crate::output::note!("memory   {parameters} parameters, {} at most", gigabytes(memory));
-        }
-        if let Some(shortage) = budget.shortage() {
-            crate::output::note!("{shortage}");
-            return Ok(ExitCode::FAILURE);
-        }
-        let steps = std::mem::replace(&mut recipe.sft.steps, 3);
-        let mut clock = std::time::Instant::now();
-        let mut last = 0.0;
-        sft(&setup, &recipe, |_| {
-            last = clock.elapsed().as_secs_f64();
-            clock = std::time::Instant::now();
-        })
-        .await?;
-        let all = last * steps as f64;
-        crate::output::note!(
-            "time     about {} a step and {} for {steps} steps, without evaluations",
-            seconds(last),
-            seconds(all)
-        );
-        if as_json {
-            let result = json!({"parameters": parameters, "memory_bytes": memory, "step_s": last, "run_s": all});
-            writeln!(crate::output::json(), "{result}")?;
-        }
-        Ok(ExitCode::SUCCESS)
-    })
+/// Size and schedule of a new policy, where the recipe's author wrote none: those that fit the environment.
+/// Returns the solved episodes that the policy is made from; `None` if the recipe names one.
+async fn choose(recipe: &mut Recipe, written: &BTreeSet<String>) -> Result<Option<Solutions>> {
+    if recipe.policy.model.is_some() || recipe.policy.adapter.is_some() {
+        return Ok(None);
+    }
+    crate::output::note!("no policy.model: looking at solved episodes, to make one that fits");
+    let solutions = Solutions::of(recipe).await?;
+    check_references(recipe, &solutions.tasks)?;
+    let survey = Survey::of(&solutions, recipe.env.len())?;
+    survey.choose(recipe, |key| written.contains(key));
+    let (size, imitation) = (&recipe.policy.fresh, &recipe.sft);
+    crate::output::note!(
+        "a policy of {} layers, {} wide, with a tokenizer of {} tokens, and {} steps of {} episodes, because {survey} \
+         ([policy.fresh] and [sft] change that)",
+        size.layers,
+        size.hidden,
+        size.vocabulary,
+        imitation.steps,
+        imitation.batch
+    );
+    Ok(Some(solutions))
 }
 
-/// The recipe with a policy: its own, or a new one in OUT.fresh.
-async fn with_policy(mut recipe: Recipe, out: &Path) -> Result<Recipe> {
-    if recipe.policy.model.is_none() && recipe.policy.adapter.is_none() {
-        let path = beside(out, ".fresh");
-        if !path.exists() {
-            let size = &recipe.policy.fresh;
-            crate::output::note!(
-                "no policy.model: making one of {} layers, {} wide, with a tokenizer of {} tokens trained on its environment's \
-                 episodes, in {}; {} steps of {} episodes ([policy.fresh] and [sft] change that)",
-                size.layers,
-                size.hidden,
-                size.vocabulary,
-                path.display(),
-                recipe.sft.steps,
-                recipe.sft.batch
-            );
-            fresh_policy(&recipe, engines::engine_of(&recipe)?, &path).await?;
+/// The recipe with a policy: its own, or a new one in `fresh`.
+async fn with_policy(mut recipe: Recipe, solutions: Option<&Solutions>, fresh: &Path) -> Result<Recipe> {
+    if let Some(solutions) = solutions {
+        if !fresh.exists() {
+            fresh_policy_of(&recipe, solutions, engines::engine_of(&recipe)?, fresh).await?;
         }
-        recipe.policy.model = Some(path);
+        recipe.policy.model = Some(fresh.to_owned());
     }
     Place::settle(&mut recipe.policy)?;
     Ok(recipe)

@@ -1,8 +1,9 @@
 //! `hone train`: the main job.
 
 mod dry_run;
+mod missing;
 
-pub(super) use dry_run::{parameters, seconds};
+pub(super) use dry_run::parameters;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -25,11 +26,13 @@ use serde_json::{Value, json};
 use crate::engines;
 use crate::output;
 use crate::place::Place;
-use crate::policies::Policy;
 use crate::progress::Style;
 use crate::progress::summary::{gain_line, summary};
 use crate::progress::train::TrainProgress;
 use crate::recipes::{QUICKSTART, Source};
+
+use missing::inside;
+pub(crate) use missing::{Missing, repository, shortest};
 
 /// Train a policy with reinforcement learning, and measure it on tasks it never trained on.
 ///
@@ -240,81 +243,12 @@ fn read_recipe(args: &Args) -> Result<Recipe> {
     Ok(recipe)
 }
 
-/// The policy that a recipe lacks.
-pub(crate) enum Missing {
-    /// It names none, and none is inside this binary.
-    Unnamed,
-    /// The directory it names does not exist.
-    Absent(PathBuf),
-}
-
-impl Missing {
-    fn of(recipe: &Recipe) -> Option<Self> {
-        match &recipe.policy.model {
-            None if recipe.policy.adapter.is_some() => None,
-            None => inside(recipe).is_err().then_some(Self::Unnamed),
-            Some(model) => (!model.exists()).then(|| Self::Absent(model.clone())),
-        }
-    }
-
-    /// The error of a command that needs a policy. `given` and `set` are the recipe and its settings on the command line.
-    pub(crate) fn refuse(recipe: &Recipe, given: &str, set: &[String]) -> Result<()> {
-        let Some(missing) = Self::of(recipe) else { return Ok(()) };
-        let advice = missing.advice(recipe, given, set);
-        match missing {
-            Self::Unnamed => {
-                inside(recipe).map(|_| ()).with_context(|| format!("the recipe names no policy.model\nhint: {advice}"))
-            }
-            Self::Absent(model) => {
-                bail!("policy.model is {}, and there is no such directory\nhint: {advice}", shortest(&model))
-            }
-        }
-    }
-
-    fn advice(&self, recipe: &Recipe, given: &str, set: &[String]) -> String {
-        let (out, written) = match self {
-            Self::Unnamed => (format!("{}-policy", recipe.name), false),
-            Self::Absent(model) => (shortest(model), !set.iter().any(|set| set.starts_with("policy.model"))),
-        };
-        let set = if written { String::new() } else { format!(" --set policy.model={out}") };
-        format!(
-            "`hone sft {given} --out {out}` makes a small policy for it from the tasks' reference calls; then `hone train \
-             {given}{set}`. Any model directory in Hugging Face's layout will do"
-        )
-    }
-}
-
-/// A path relative to the current directory, if it is inside it.
-pub(super) fn shortest(path: &Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(here).unwrap_or(path).display().to_string()
-}
-
-/// The policy inside this binary that was made for the recipe's environments.
-fn inside(recipe: &Recipe) -> Result<&'static Policy> {
-    let names: Vec<&str> = recipe.env.iter().map(EnvSpec::name).collect();
-    let made = || Policy::environments().collect::<Vec<_>>().join(", ");
-    match Policy::of(names[0]) {
-        Some(policy) if names.iter().all(|name| *name == names[0]) => Ok(policy),
-        _ => bail!("this binary has policies for {} and none for {}", made(), names.join(" and ")),
-    }
-}
-
 /// The recipe with a policy: its own, or the one inside this binary, unpacked beside the run.
 pub(crate) fn with_policy(mut recipe: Recipe, directory: &Path) -> Result<Recipe> {
     if recipe.policy.model.is_none() && recipe.policy.adapter.is_none() {
         let path = directory.join("policy");
         let policy = inside(&recipe)?;
         crate::output::note!("no policy.model: starting from the tiny {} policy inside this binary", policy.env);
-        let made = policy.made_otherwise(&recipe)?;
-        if !made.is_empty() {
-            crate::output::note!(
-                "it was made for other options of {} and may know little with these; `hone train {}` has its own: {}",
-                policy.env,
-                policy.recipe,
-                made.join(", ")
-            );
-        }
         policy.unpack(&path)?;
         recipe.policy.model = Some(path);
     }

@@ -7,6 +7,7 @@ use hone_remote::supervise::cleanup;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Handle;
+use crate::scratch;
 
 /// True once a command handles its own orderly end.
 static ORDERLY: AtomicBool = AtomicBool::new(false);
@@ -19,7 +20,7 @@ pub(crate) fn say_at_stop(words: String) {
     *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
 }
 
-/// Releases rented instances when a signal ends a command that has no orderly end.
+/// Releases rented instances and removes scratch directories when a signal ends a command that has no orderly end.
 pub(crate) fn watch() {
     let (ready, is_ready) = mpsc::channel();
     std::thread::spawn(move || {
@@ -35,6 +36,7 @@ pub(crate) fn watch() {
                         crate::output::noted(&format!("\n{words}"));
                     }
                     let _ = tokio::task::spawn_blocking(cleanup::release_all).await;
+                    scratch::remove_all();
                     std::process::exit(128 + number);
                 }
             }
@@ -68,6 +70,7 @@ impl Interrupt {
             let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\nstopped immediately\n");
             // Rented instances would continue to cost.
             let _ = tokio::task::spawn_blocking(cleanup::release_all).await;
+            scratch::remove_all();
             std::process::exit(128 + number);
         });
     }

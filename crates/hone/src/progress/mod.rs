@@ -5,6 +5,7 @@
 //! leaves a terminal that works.
 
 mod board;
+mod faults;
 pub(crate) mod interrupt;
 mod screen;
 pub(crate) mod sft;

@@ -4,12 +4,17 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::CommandFactory as _;
-use hone_trace::{clean_line, rounded, signed};
+use hone_trace::rundir::RunReader;
+use hone_trace::{rounded, signed};
+use hone_train::checkpoint::{Best, BestBy, newest};
 use hone_train::evaluate::{Difference, Evaluation, Judgement};
 use hone_train::ledger::names::{self, Better, Metric};
 use hone_train::report::{Row, RunReport};
+use hone_train::run::recorded_recipe;
 
 use super::Style;
+use super::faults::in_short;
+use super::train::optional;
 
 /// The table, ready to print.
 pub(crate) fn summary(report: &RunReport, directory: &Path, style: Style) -> String {
@@ -19,7 +24,7 @@ pub(crate) fn summary(report: &RunReport, directory: &Path, style: Style) -> Str
         let _ = writeln!(out, "\n{}", style.bold(&stopped));
     }
     broken(&mut out, report, style);
-    held_out(&mut out, report, style);
+    held_out(&mut out, report, directory, style);
     training(&mut out, report, style);
     let _ = writeln!(out, "\n{}  {}  (report.md says more)", style.bold("run "), directory.display());
     for (index, command) in next_commands(report, directory).iter().enumerate() {
@@ -32,7 +37,7 @@ pub(crate) fn summary(report: &RunReport, directory: &Path, style: Style) -> Str
 /// Faults of training, quoted, and whether anything was trained at all.
 fn broken(out: &mut String, report: &RunReport, style: Style) {
     if let Some(broke) = &report.broke {
-        let first = clean_line(&broke.first);
+        let first = in_short(&broke.first);
         let line =
             format!("{} training episodes broke; the first, in step {}: {first}", broke.episodes, broke.first_step);
         let _ = writeln!(out, "\n{}", style.red(&line));
@@ -101,7 +106,7 @@ fn cells(label: &str, row: &Row, better: Better, style: Style) -> String {
     format!("{label:<24} {:>8.3} {:>8.3} {change}", rounded(row.first, 3), rounded(row.last, 3))
 }
 
-fn held_out(out: &mut String, report: &RunReport, style: Style) {
+fn held_out(out: &mut String, report: &RunReport, directory: &Path, style: Style) {
     let held_out = &report.held_out;
     let Some(before) = &report.before else { return };
     let title = format!("held-out tasks, {} of them", before.result.tasks);
@@ -144,13 +149,37 @@ fn held_out(out: &mut String, report: &RunReport, style: Style) {
         }
     }
     if let (None, Some(first)) = (&report.broke, report.first_fault()) {
-        let _ = writeln!(out, "  {}", style.red(&format!("the first that broke: {}", clean_line(&first))));
+        let _ = writeln!(out, "  {}", style.red(&format!("the first that broke: {}", in_short(&first))));
     }
     let _ = writeln!(out, "\n{}", style.bold(&verdict_line(report)));
     if let Some(judgement) = &held_out.judgement {
         let _ = writeln!(out, "{}", grounds(judgement));
     }
     let _ = writeln!(out, "{}", gain_line(report));
+    if let Some(better) = better(report, directory) {
+        let _ = writeln!(out, "{}", style.red(&better));
+    }
+}
+
+/// The best checkpoint of a run that ended below it, and how to use it.
+fn better(report: &RunReport, directory: &Path) -> Option<String> {
+    let (before, after) = (report.before.as_ref()?, report.after.as_ref()?);
+    let [_, high] = after.result.ci?;
+    let state = newest(directory).ok().flatten().map(|(_, state)| state);
+    // The recipe may judge checkpoints by another measure.
+    let judged = |_: &Best| recorded_recipe(directory).is_ok_and(|recipe| recipe.checkpoint.best == BestBy::Success);
+    let best = state.and_then(|state| state.best).filter(judged).map(|best| (best.step, best.value));
+    let start = before.result.success.map(|success| (before.step, success));
+    let all = start.into_iter().chain(best).filter(|(step, value)| *step < after.step && *value > high);
+    let (step, value) = all.max_by(|one, other| one.1.total_cmp(&other.1))?;
+    let checkpoint = RunReader::open(directory).ok()?.checkpoints().ok()?.into_iter().find(|(at, _)| *at == step)?.1;
+    let (what, last) =
+        (if step == 0 { "the start".to_owned() } else { format!("step {step}") }, optional(after.result.success));
+    Some(format!(
+        "{what} was better: success {value:.3}, and {last} at the end. Its checkpoint is kept: --set policy.model={} starts \
+         from it",
+        checkpoint.display()
+    ))
 }
 
 /// Final minus starting policy, in the columns of the table.

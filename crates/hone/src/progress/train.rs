@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hone_arena::show::Show;
 use hone_doctor::{Live, Named, Severity};
-use hone_trace::{Group, Trace, clean_line};
+use hone_trace::{Group, Trace, clean, clean_line};
 use hone_train::evaluate::{Evaluation, Measured};
 use hone_train::events::Event;
 use hone_train::faults::Broke;
@@ -17,7 +17,9 @@ use hone_train::setup::Setup;
 use hone_view::exports::live::Logs;
 use hone_view::exports::wandb::Mode;
 
-use super::board::{duration, number};
+use super::board::number;
+use crate::output::duration;
+use super::faults::in_short;
 use super::sparkline::Scale;
 use super::summary::has;
 use super::{Board, Interrupt, Progress};
@@ -40,8 +42,10 @@ pub(crate) struct TrainProgress<'a> {
     live: Live,
     /// Findings from before the first step.
     preflight: Vec<Named>,
-    /// The last fault, quoted.
+    /// The last fault, on one line.
     broke: Option<String>,
+    /// True once a fault was quoted in full.
+    quoted: bool,
 }
 
 impl<'a> TrainProgress<'a> {
@@ -57,7 +61,19 @@ impl<'a> TrainProgress<'a> {
         let live = Live::new(recipe);
         let (logs, warning) = logs(recipe, directory);
         let (evaluations, preflight, broke) = (Vec::new(), Vec::new(), None);
-        let shown = Self { progress, interrupt, setup, recipe, logs, samples, evaluations, live, preflight, broke };
+        let shown = Self {
+            progress,
+            interrupt,
+            setup,
+            recipe,
+            logs,
+            samples,
+            evaluations,
+            live,
+            preflight,
+            broke,
+            quoted: false,
+        };
         shown.warn(warning.as_slice());
         shown
     }
@@ -84,6 +100,13 @@ impl<'a> TrainProgress<'a> {
     pub(crate) fn found_before(mut self, findings: Vec<Named>) -> Self {
         self.preflight = findings;
         self
+    }
+
+    /// Quotes the first fault of the run in full, a traceback on lines of its own. The others are on one line.
+    fn quote(&mut self, first: &str) {
+        if !std::mem::replace(&mut self.quoted, true) && in_short(first) != clean_line(first) {
+            self.progress.print(&self.progress.style().red(&clean(&format!("the first episode that broke: {first}"))));
+        }
     }
 
     fn sample(&self, step: u64, trace: &Trace) {
@@ -189,7 +212,9 @@ impl Watch for TrainProgress<'_> {
     }
 
     fn broke(&mut self, step: u64, broke: &Broke) {
-        let line = clean_line(&format!("step {step}: {broke}"));
+        self.quote(&broke.first);
+        let Broke { broken, episodes, first } = broke;
+        let line = format!("step {step}: {broken} of {episodes} episodes broke; the first: {}", in_short(first));
         if !self.progress.is_live() {
             self.progress.print(&line);
         }
@@ -202,7 +227,8 @@ impl Watch for TrainProgress<'_> {
         self.evaluations.push((step, measured.clone()));
         if let Some(first) = measured.sampled.first_fault.as_ref().or(measured.greedy.first_fault.as_ref()) {
             let faults = measured.sampled.faults + measured.greedy.faults;
-            self.broke = Some(clean_line(&format!("eval at step {step}: {faults} episodes broke; the first: {first}")));
+            self.quote(first);
+            self.broke = Some(format!("eval at step {step}: {faults} episodes broke; the first: {}", in_short(first)));
         }
         let facts = self.facts();
         self.progress.update(|board| board.facts = facts);
@@ -219,7 +245,7 @@ impl Watch for TrainProgress<'_> {
             board.reach(ledger.step);
         });
         if !self.progress.is_live() {
-            let left = self.progress.left().map(|left| format!("  about {} left", duration(left)));
+            let left = self.progress.left().map(|left| format!("  about {} left", duration(left.as_secs_f64())));
             self.progress.print(&(step_line(ledger) + &left.unwrap_or_default()));
         }
         self.log(self.recipe.evaluates_after(ledger.step).then_some(ledger.step));
@@ -265,8 +291,10 @@ fn foot(ledger: &Ledger) -> String {
 }
 
 fn evaluation_line(step: u64, Measured { greedy, sampled }: &Measured) -> String {
-    let first = sampled.first_fault.as_ref().or(greedy.first_fault.as_ref());
-    let first = first.map(|first| format!("; the first: {}", clean_line(first))).unwrap_or_default();
+    let broken = sampled.first_fault.as_ref().or(greedy.first_fault.as_ref()).map(|words| ("broken", words));
+    let unscored = sampled.first_unscored.as_ref().or(greedy.first_unscored.as_ref()).map(|words| ("unscored", words));
+    let firsts = broken.into_iter().chain(unscored);
+    let first: String = firsts.map(|(kind, words)| format!("; the first {kind}: {}", in_short(words))).collect();
     let failures = sampled.parse_failure_rate.map_or_else(|| "–".to_owned(), |rate| format!("{rate:.3}"));
     let lost = match (sampled.unscored + greedy.unscored, sampled.faults + greedy.faults) {
         (0, 0) => String::new(),

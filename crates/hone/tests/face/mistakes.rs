@@ -32,6 +32,20 @@ const OPENS: &str = r#"answer |= {"system": "s", "tools": [TOOL], "messages": [{
 const RECIPE: &str = "[env]\nname = \"mine\"\ncommand = [\"python3\", \"env.py\"]\ntasks = 32\nheld_out = 4\n\
                       start_deadline_s = 4.0\ndeadline_s = 4.0\n[[rubric.component]]\nkind = \"correct\"\n[eval]\ntasks = 4\n";
 
+/// An environment whose every task can be solved by one call of `look`, and what a step with a call answers.
+fn solvable(step: &str) -> String {
+    program(OPENS).replace("raise ValueError(\"no such state\")", &format!("answer |= {step}"))
+}
+
+/// Tasks with solutions for it.
+fn solved_tasks() -> String {
+    let task = |n: u32| {
+        let call = r#"{"name": "look", "arguments": {"at": "x"}}"#;
+        format!("{{\"key\": \"t{n}\", \"prompt\": \"Go {n}.\", \"reference\": [{call}]}}\n")
+    };
+    (0..40).map(task).collect()
+}
+
 /// Command of a mistake, and the directory's files by name.
 struct Mistake<'a> {
     what: &'a str,
@@ -215,11 +229,54 @@ fn with_the_environment() {
     ]));
 }
 
+/// Faults of an environment that only its answers show: a run is refused before it trains on them.
+#[test]
+fn with_the_environments_answers() {
+    let tasks = solved_tasks();
+    let recipe =
+        RECIPE.replace("tasks = 32", "task_file = \"tasks.jsonl\"").replace("4.0", "60.0") + "[sft]\nsteps = 1\n";
+    let recipe = recipe.replace("kind = \"correct\"\n", "kind = \"correct\"\notherwise = 0\n");
+    let shop = format!("policy.model={}", policy("shop"));
+    let train = ["train", "mine.toml", "--set", &shop];
+    let files = |env: &str| -> Vec<(&'static str, String)> {
+        vec![("mine.toml", recipe.clone()), ("tasks.jsonl", tasks.clone()), ("env.py", env.to_owned())]
+    };
+    let one = |what: &'static str, env: &str| Mistake { what, files: files(env), arguments: train.to_vec(), stdin: "" };
+    let correct =
+        r#"{"messages": [{"role": "tool", "name": "look", "content": "x"}], "done": True, "facts": {"correct": True}}"#;
+    let unflushed = solvable(correct).replace(", flush=True", "");
+    insta::assert_snapshot!(page(&[
+        one("an answer with a misspelt key", &solvable(&correct.replace("messages", "mesages"))),
+        one("messages that are a text", &solvable(r#"{"messages": "hi"}"#)),
+        one("a step that raises", &program(OPENS)),
+        one("a fact that is misspelt", &solvable(&correct.replace("correct", "corect"))),
+        one("a fact that is a text", &solvable(&correct.replace("True}", "\"yes\"}"))),
+        one("an answer that is not flushed", &unflushed),
+    ]));
+}
+
+/// A policy that fits the recipe, or the command that makes one.
+#[test]
+fn with_the_policy() {
+    insta::assert_snapshot!(page(&[
+        mistake("a policy inside for other options", &["train", "desk-small"], &[]),
+        mistake("a setting that changes the environment", &["train", "--set", "env.name=telecom"], &[]),
+        mistake("a name of the hub", &["train", "retail", "--set", "policy.model=Qwen/Qwen3-0.6B"], &[]),
+        mistake(
+            "a name of the hub to imitate with",
+            &["sft", "retail", "--set", "policy.model=Qwen/Qwen3-0.6B", "--out", "x"],
+            &[]
+        ),
+    ]));
+}
+
 /// A run has one writer.
 #[test]
 fn two_runs_at_once() {
     let directory = tempfile::tempdir().unwrap();
-    let _writer = hone_trace::rundir::RunDir::create(&directory.path().join("x"), "").unwrap();
+    let _writer =
+        hone_trace::rundir::RunDir::create(&directory.path().join("x"), "[env]\nname = \"shop\"\ndifficulty = 3\n")
+            .unwrap();
     let said = run(directory.path(), &["train", "--resume", "x"], "");
     assert!(!said.starts_with("exit code 0\n"), "{said}");
     insta::assert_snapshot!(plain(&said));

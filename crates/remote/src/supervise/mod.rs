@@ -51,7 +51,7 @@ impl Failure {
 
     /// The fault of an episode that the failure ends. Infrastructure failures are transient.
     pub fn fault(self, boundary: Boundary) -> Fault {
-        Fault { boundary, what: self.what, transient: self.kind != Kind::Refused }
+        Fault { transient: self.kind != Kind::Refused, ..Fault::new(boundary, self.what) }
     }
 }
 

@@ -33,6 +33,9 @@ pub struct Evaluation {
     /// Episodes excluded because the success component was not scored.
     #[serde(default)]
     pub unscored: usize,
+    /// Reason of the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_unscored: Option<String>,
     pub temperature: f32,
     /// True when top-k, top-p or min-p was on.
     #[serde(default)]
@@ -79,6 +82,9 @@ pub fn count(traces: &[Trace], success: &str) -> Counted {
             _ => None,
         }),
         unscored: played - n,
+        first_unscored: unbroken(traces).flat_map(|trace| &trace.rewards).find_map(|reward| {
+            (reward.component == success && reward.value().is_none()).then(|| reward.why().to_owned())
+        }),
         temperature: traces.first().map_or(0.0, |trace| trace.sampling.temperature),
         filters: traces.first().is_some_and(|trace| trace.sampling.truncates()),
         components: components(traces),

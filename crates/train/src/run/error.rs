@@ -6,6 +6,7 @@ use hone_trace::rundir::RunDirError;
 use hone_trace::{EngineFault, LearnFault};
 
 use crate::credit::BadCredit;
+use crate::faults::Broke;
 use crate::loss::BadLoss;
 use crate::pack::PackError;
 use crate::recipe::RecipeError;
@@ -32,6 +33,11 @@ pub enum TrainError {
     Run(#[from] RunDirError),
     #[error("checkpoint {}: {what}; delete that directory to resume from the previous checkpoint", path.display())]
     Checkpoint { path: PathBuf, what: String },
+    #[error(
+        "{broke}\nhint: nothing can be learned like this; correct the environment (`hone env play RECIPE --as oracle` plays it \
+         without a model) and start again"
+    )]
+    Broken { broke: Broke },
     #[error("{}", diverged(*step, what, *newest, run))]
     Diverged { step: u64, what: String, newest: Option<u64>, run: PathBuf },
     #[error(

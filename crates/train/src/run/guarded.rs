@@ -23,6 +23,7 @@ impl Trainer<'_> {
             step: ledger.step,
             before: fall.before,
             after: fall.after,
+            normal: fall.normal,
             steps: fall.steps,
             why: fall.why,
             advice: advice(recipe.train.rate(), back_to, rate_factor),
@@ -66,10 +67,18 @@ fn advice(rate: f64, back_to: Option<u64>, factor: f64) -> String {
 impl GuardEvent {
     /// Sentence for the log.
     pub fn sentence(&self, success: &str) -> String {
-        let steps = if self.steps == 1 { "one step".to_owned() } else { format!("{} steps", self.steps) };
+        // One step is a value, several have an average.
+        let of = |value: f64, steps: u64| match steps {
+            0 | 1 => format!("{value:.2}"),
+            steps => format!("an average of {value:.2} over {steps} steps"),
+        };
         format!(
-            "{success} dropped sharply at step {}: {:.2} to {:.2} in {steps}: {}. {}",
-            self.step, self.before, self.after, self.why, self.advice
+            "{success} dropped sharply at step {}, from {} to {}: {}. {}",
+            self.step,
+            of(self.before, self.normal),
+            of(self.after, self.steps),
+            self.why,
+            self.advice
         )
     }
 }

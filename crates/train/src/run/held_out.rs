@@ -4,6 +4,7 @@ use super::{TrainError, Trainer, Watch};
 use crate::evaluate::overlap::Overlap;
 use crate::evaluate::{self, Controls, Evaluation, Kind, Measured, baselines, count};
 use crate::events::{ControlEvent, Event};
+use crate::faults::Broke;
 
 impl Trainer<'_> {
     /// Evaluates the policy being served on the held-out tasks, greedily and sampled.
@@ -19,10 +20,15 @@ impl Trainer<'_> {
         let (setup, recipe) = (self.setup, self.recipe);
         let traces = evaluate::play(setup, recipe, setup.engine.sampler(), kind.decoding(recipe)).await;
         let result = count(&traces, &recipe.eval.success).evaluation;
+        let broke = Broke::nearly_all(traces.iter()).filter(|_| step == 0);
         let numbers = self.run.traces(&traces)?;
         let traces = [numbers.start, numbers.end];
         self.run.event(&Event::Eval { step, kind, result: Some(result.clone()), traces })?;
-        Ok(result)
+        match broke {
+            // Without a baseline there is nothing to compare with.
+            Some(broke) => Err(TrainError::Broken { broke }),
+            None => Ok(result),
+        }
     }
 
     /// Measures that need no policy: overlap of the held-out tasks with training, and the scripted baselines.

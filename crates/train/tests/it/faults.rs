@@ -154,6 +154,21 @@ async fn a_dead_environment_is_left_out_or_stops_the_run() {
     assert_eq!(checkpoints(&patient), [0]);
 }
 
+/// An environment in which nearly everything breaks is refused before the first step: there is no baseline.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_environment_that_breaks_in_the_first_evaluation_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["train.steps=2", "rollout.attempts=1"]);
+    let mut setup = setup(&recipe);
+    setup.arena = Arc::new(Dying { world: Arc::clone(&setup.arena), dies: |_| true });
+    let error = train(&setup, &recipe, &run, &mut Silent).await.unwrap_err();
+    assert!(matches!(error, TrainError::Broken { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("2 of 2 episodes broke; the first: environment: the tool server is gone"), "{text}");
+    assert_eq!(timeless(&run).len(), 0, "no step was taken");
+}
+
 /// A learning rate that makes the weights non-finite: the run stops before they are written, and resumes from the last
 /// good ones.
 #[tokio::test(flavor = "multi_thread")]

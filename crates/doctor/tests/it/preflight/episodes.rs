@@ -18,13 +18,19 @@ fn environments_that_misbehave_under_scripts() {
         }
     });
     finds(&broken, "script_faults", Severity::Error);
-    // At the start of a run no scripts are played, and one step is made.
+    // At the start of a run few scripts are played.
     let started = with_world(|world| {
         world.scripts = Part::default();
-        world.first_step = vec![Transcript { fault: Some("KeyError: 'e7'".into()), ..Transcript::default() }; 3];
+        world.first = vec![Transcript { fault: Some("KeyError: 'e7'".into()), ..Transcript::default() }; 3];
     });
     let diagnosis = finds(&started, "script_faults", Severity::Error);
     assert!(diagnosis.found("script_faults").unwrap().finding.says.contains("KeyError: 'e7'"));
+    let flaky = with_world(|world| {
+        world.scripts = Part::default();
+        let broke = Transcript { fault: Some("timed out".into()), ..Transcript::default() };
+        world.first = vec![broke, Transcript::default()];
+    });
+    finds(&flaky, "script_faults", Severity::Warning);
     let unlike = with_scripts(|scripts| scripts.again.iter_mut().for_each(|(_, again)| again.opened.push('!')));
     finds(&unlike, "determinism", Severity::Error);
     let noisy = with_scripts(|scripts| scripts.again[0].1.turns[0].1.push('!'));
@@ -272,4 +278,28 @@ fn a_run_that_takes_years() {
         played.seconds = 60.0;
     }
     finds(&probe, "time", Severity::Warning);
+}
+
+/// A misspelt fact: the reward's `otherwise` would hide it behind a success of 0.
+#[test]
+fn a_solution_without_the_fact_that_success_reads_is_refused_at_the_start() {
+    let why = "not_applicable: nothing says whether the answer is `correct`: the facts are `corect`";
+    let solved = |stood_in: bool, solutions: bool| {
+        let mut probe = with_world(|world| {
+            world.scripts = Part::default();
+            world.references = if solutions { world.tasks } else { 0 };
+        });
+        let success = probe.recipe.eval.success.clone();
+        probe.played = Part::Left;
+        if let Part::Known(world) = &mut probe.world {
+            let stood_in = stood_in.then(|| (success, why.to_owned())).into_iter().collect();
+            world.first = vec![Transcript { done: true, stood_in, ..Transcript::default() }];
+        }
+        probe
+    };
+    let diagnosis = finds(&solved(true, true), "unscored", Severity::Error);
+    assert!(diagnosis.found("unscored").unwrap().finding.evidence.lines[0].contains("`corect`"));
+    assert!(preflight(&solved(false, true)).unwrap().found("unscored").is_none());
+    // Random calls may end before anything is submitted.
+    assert!(preflight(&solved(true, false)).unwrap().found("unscored").is_none());
 }

@@ -14,8 +14,8 @@ use hone_trace::{Action, Episode, Task, ToolCall, ToolSet, ToolSpec, Turn, TurnR
 use hone_worlds::registry;
 use serde_json::{Map, Value, json};
 
-use super::{Choice, runtime, toolbox, write_messages, write_opening};
-use crate::output;
+use super::{Choice, runtime, toolbox, waiting, write_messages, write_opening};
+use crate::output::{self, patiently};
 use crate::problem::advised;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -42,7 +42,8 @@ pub(super) fn play(choice: &Choice, role: Role) -> Result<()> {
         if role == Role::User {
             writeln!(output::text(), "You are the user. Your instruction:\n{}\n", task.prompt)?;
         }
-        let mut episode = environment.arena.open(task, choice.seed.unwrap_or_default()).await.map_err(advised)?;
+        let opened = environment.arena.open(task, choice.seed.unwrap_or_default());
+        let mut episode = patiently(|| waiting(&environment.name), opened).await.map_err(advised)?;
         let toolbox = toolbox(&environment, &episode)?;
         let mut turns = Vec::new();
         match role {

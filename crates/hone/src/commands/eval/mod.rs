@@ -116,7 +116,7 @@ struct Chosen {
 }
 
 async fn evaluate(args: &Args) -> Result<ExitCode> {
-    let scratch = tempfile::tempdir().context("cannot make a directory for the policy")?;
+    let scratch = crate::scratch::Scratch::new()?;
     let (recipe, policy) = Policy::open(args, scratch.path()).await?;
     let chosen = choose(args, &recipe, &policy)?;
     let out = args.out.clone().unwrap_or_else(|| free_directory(policy.run.as_deref()));

@@ -3,17 +3,19 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use hone_trace::{clean, clean_json};
 use hone_train::budget::{Budget, Estimate, MemoryBudget, estimate, gigabytes};
 use hone_train::recipe::Recipe;
 use serde_json::json;
 
+use crate::output::duration;
+
 /// Exit code 1 when the machine has less memory than the run may need, or when an episode broke. Memory is printed
 /// first, and nothing is measured if there is too little.
 pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     // A recipe without a policy gets one of the size it would train.
-    let scratch = tempfile::tempdir().context("cannot make a directory for the measurement")?;
+    let scratch = crate::scratch::Scratch::new()?;
     let opened = super::with_policy(recipe.clone(), scratch.path())?;
     let setup = crate::engines::open(&opened).await?;
     let (recipe, opened) = (setup.settled(recipe), setup.settled(opened));
@@ -91,13 +93,18 @@ fn show_memory(memory: MemoryBudget) {
         let [pages, tokens] = parts.pages;
         anstream::eprintln!("plan     {again}; keys and values take up to {pages} pages of {tokens} tokens");
     }
-    if let Some([whole, adapted]) = memory.largest() {
-        crate::output::note!(
+    match memory.largest() {
+        Some([whole, adapted]) => crate::output::note!(
             "fits     with these batches and this window: models of up to {} parameters trained whole, of up to {} with an \
              adapter (policy.lora)",
             parameters(whole),
             parameters(adapted)
-        );
+        ),
+        None if parts.available_bytes.is_some() => crate::output::note!(
+            "fits     with these batches and this window no model: activations, keys and values alone take {}",
+            bytes(parts.activation_bytes + parts.cache_bytes)
+        ),
+        None => {}
     }
 }
 
@@ -119,20 +126,10 @@ fn show_time(estimate: &Estimate) {
     crate::output::note!(
         "time     about {} a step and {} in all, without evaluations: measured on {} episodes of {:.0} sampled tokens in {}, \
          and scaled up; larger batches are cheaper per episode",
-        seconds(estimate.step_s),
-        seconds(estimate.run_s),
+        duration(estimate.step_s),
+        duration(estimate.run_s),
         estimate.episodes_measured,
         estimate.sampled_per_episode,
-        seconds(estimate.measured_s)
+        duration(estimate.measured_s)
     );
-}
-
-/// Seconds with as many digits as say something.
-pub(in crate::commands) fn seconds(value: f64) -> String {
-    match value {
-        0.0..0.01 => "under 0.01 s".to_owned(),
-        0.01..1.0 => format!("{value:.2} s"),
-        1.0..10.0 => format!("{value:.1} s"),
-        _ => format!("{value:.0} s"),
-    }
 }
