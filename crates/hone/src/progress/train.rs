@@ -18,11 +18,11 @@ use hone_view::exports::live::Logs;
 use hone_view::exports::wandb::Mode;
 
 use super::board::number;
-use crate::output::duration;
 use super::faults::in_short;
 use super::sparkline::Scale;
 use super::summary::has;
 use super::{Board, Interrupt, Progress};
+use crate::output::duration;
 
 /// Texts of a sample conversation are cut to this many characters.
 const SAMPLE_CHARS: usize = 600;

@@ -65,7 +65,8 @@ async fn a_cliff_is_said_and_recorded_once() {
     assert_eq!((events.len(), cliff.said.len()), (1, 1), "{:?}", cliff.said);
     assert_eq!((events[0].step, events[0].back_to, events[0].after), (4, None, 0.0));
     assert!(
-        cliff.said[0].contains("guard: even dropped sharply at step 4, from ") && cliff.said[0].contains("guard.rollback")
+        cliff.said[0].contains("guard: even dropped sharply at step 4, from ")
+            && cliff.said[0].contains("guard.rollback")
     );
 }
 
